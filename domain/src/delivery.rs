@@ -1,0 +1,115 @@
+//! A delivered verdict: the document that is cached, stored and answered (seed: `regen-consistency`, "Primary
+//! Output", and DECISIONS section 1, "No way around the gate").
+
+use crate::crosscheck::{Approved, Decision, judge};
+use crate::payload::Payload;
+use crate::session::{Query, SessionId};
+use crate::verdict::Tier;
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// An approved verdict with the session it belongs to.
+///
+/// It is written as one JSON document, the same in the store and on the wire. Read back, its verdict passes the
+/// gate again: a document that was tampered with or damaged is an error, never a verdict.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// Whose.
+    pub session_id: SessionId,
+    /// What was asked.
+    pub query: Query,
+    /// The verdict.
+    pub approved: Approved,
+    /// When it was cached.
+    pub cached_at: Timestamp,
+}
+
+/// The document's fields, in their order.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document<Q, V, D> {
+    session_id: SessionId,
+    tier: Tier,
+    query: Q,
+    verdict: V,
+    cached_at: Timestamp,
+    regen: bool,
+    decision: D,
+}
+
+impl Serialize for Delivery {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Document {
+            session_id: self.session_id.clone(),
+            tier: self.approved.tier(),
+            query: &self.query,
+            verdict: self.approved.verdict(),
+            cached_at: self.cached_at,
+            regen: false,
+            decision: self.approved.decision(),
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Delivery {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let document = Document::<Query, Box<RawValue>, Decision>::deserialize(deserializer)?;
+        let judgement = judge(document.tier, Payload::json(&document.verdict));
+        if judgement.decision != document.decision {
+            return Err(D::Error::custom("the verdict is not the one that its decision was taken on"));
+        }
+        let approved =
+            judgement.outcome.map_err(|_| D::Error::custom("the verdict is not an approved one"))?;
+        let Document { session_id, query, cached_at, .. } = document;
+        Ok(Self { session_id, query, approved, cached_at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivery() -> Delivery {
+        let verdict = r#"{ "summary": "A sound and simple plan.", "verdict": "GREEN", "x": 1.10 }"#;
+        Delivery {
+            session_id: "cs_1".parse().expect("an id"),
+            query: Query::new("Sell \"honey\"?".into()),
+            approved: judge(Tier::Quick, Payload::raw(verdict)).outcome.expect("it is coherent"),
+            cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
+        }
+    }
+
+    #[test]
+    fn the_document_holds_the_verdict_as_the_model_wrote_it() {
+        let text = serde_json::to_string(&delivery()).expect("it serializes");
+        assert_eq!(
+            text,
+            concat!(
+                r#"{"session_id":"cs_1","tier":"quick","query":"Sell \"honey\"?","#,
+                r#""verdict":{ "summary": "A sound and simple plan.", "verdict": "GREEN", "x": 1.10 },"#,
+                r#""cached_at":"2026-11-20T10:00:00Z","regen":false,"decision":{"approved":true,"#,
+                r#""coherence_score":1.0,"threshold":0.9740425724725061,"verdict_label":"GREEN","#,
+                r#""flags":["unexpected_field:x"],"crosscheck_reason":"pass"}}"#,
+            )
+        );
+        let back: Delivery = serde_json::from_str(&text).expect("it reads back");
+        assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+    }
+
+    #[test]
+    fn a_document_that_was_changed_does_not_read_back() {
+        let text = serde_json::to_string(&delivery()).expect("it serializes");
+        for (from, to) in [
+            ("\"verdict\": \"GREEN\"", "\"verdict\": \"PURPLE\""),
+            ("A sound and simple plan.", "A"),
+            ("\"tier\":\"quick\"", "\"tier\":\"full\""),
+            ("\"approved\":true", "\"approved\":false"),
+        ] {
+            assert!(text.contains(from), "the test changes something");
+            assert!(serde_json::from_str::<Delivery>(&text.replace(from, to)).is_err(), "{from} -> {to}");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The vocabulary of oracled and every decision it takes.
+//!
+//! Nothing here is async, asks for the time, draws a random number or touches the outside: whatever a
+//! decision depends on comes in as an argument, so that the same inputs give the same decision in the daemon,
+//! in `oraclectl calibrate` and in a test.
+
+pub mod crosscheck;
+pub mod delivery;
+pub mod digest;
+pub mod event;
+pub mod flag;
+pub mod payload;
+pub mod session;
+pub mod tmm;
+pub mod verdict;
+
+pub use crosscheck::{Approved, Decision, Judgement, Reason, judge};
+pub use delivery::Delivery;
+pub use digest::Sha256Hex;
+pub use event::{Event, GatePath, Peer};
+pub use flag::Flag;
+pub use payload::Payload;
+pub use session::{Query, Session, SessionId};
+pub use verdict::{Dimension, Label, Tier};

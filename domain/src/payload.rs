@@ -1,0 +1,242 @@
+//! A model's answer as text, and its reading as one strict JSON document.
+//!
+//! Both ways in, raw model text and a JSON value, end in the same text, and there is one reader for it. The text
+//! is kept as it came: what the gate approves is delivered byte for byte, numbers and field order included.
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt;
+
+/// A model's answer before anyone has judged it, without the white space around it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Payload(String);
+
+impl Payload {
+    /// The payload that is a model's raw text. Nothing is repaired: a Markdown fence, say, makes it malformed.
+    #[must_use]
+    pub fn raw(text: &str) -> Self {
+        // exactly JSON's white space: any other leading character is part of a malformed document
+        Self(text.trim_matches([' ', '\t', '\n', '\r']).to_owned())
+    }
+
+    /// The payload that is a JSON value, as the text it was written in.
+    #[must_use]
+    pub fn json(value: &RawValue) -> Self {
+        Self::raw(value.get())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+/// One value of a strict JSON document, holding only what the crosscheck looks at.
+///
+/// Strict: the grammar of RFC 8259, at most 127 levels deep, and no name twice in one object (RFC 7493), since
+/// readers differ on which of two equal names counts, and a verdict must not depend on its reader.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Node<'a> {
+    /// A number, `true`, `false` or `null`.
+    Scalar,
+    /// A string.
+    Text(Cow<'a, str>),
+    /// An array.
+    List(Vec<Node<'a>>),
+    /// An object, its members in the order they came.
+    Object(Vec<(Cow<'a, str>, Node<'a>)>),
+}
+
+impl<'a> Node<'a> {
+    /// Reads `text` as one strict JSON document, or says why it is none.
+    pub(crate) fn parse(text: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// The members of an object; nothing for any other value.
+    pub(crate) fn members(&self) -> &[(Cow<'a, str>, Self)] {
+        if let Self::Object(members) = self { members } else { &[] }
+    }
+
+    /// The member called `name`, where this is an object that has it.
+    pub(crate) fn get(&self, name: &str) -> Option<&Self> {
+        self.members().iter().find(|(key, _)| key == name).map(|(_, node)| node)
+    }
+
+    /// The member called `name` where it is a string; else it is absent.
+    pub(crate) fn text_at(&self, name: &str) -> Option<&str> {
+        if let Some(Self::Text(text)) = self.get(name) { Some(text) } else { None }
+    }
+
+    /// The member called `name` where it is an object; else it is absent.
+    pub(crate) fn object_at(&self, name: &str) -> Option<&Self> {
+        self.get(name).filter(|node| matches!(node, Self::Object(_)))
+    }
+
+    /// The member called `name` where it is an array; else it is absent.
+    pub(crate) fn list_at(&self, name: &str) -> Option<&[Self]> {
+        if let Some(Self::List(items)) = self.get(name) { Some(items) } else { None }
+    }
+}
+
+/// The first name that stands twice among `members`.
+fn repeated<'m>(members: &'m [(Cow<'_, str>, Node<'_>)]) -> Option<&'m str> {
+    const FEW: usize = 16;
+    if members.len() <= FEW {
+        let mut rest = members.iter();
+        while let Some((name, _)) = rest.next() {
+            if rest.as_slice().iter().any(|(other, _)| other == name) {
+                return Some(name);
+            }
+        }
+        return None;
+    }
+    let mut names: Vec<&str> = members.iter().map(|(name, _)| name.as_ref()).collect();
+    names.sort_unstable();
+    names.windows(2).find_map(|pair| match pair {
+        [one, two] if one == two => Some(*one),
+        _ => None,
+    })
+}
+
+impl<'de> Deserialize<'de> for Node<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NodeVisitor)
+    }
+}
+
+struct NodeVisitor;
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Node::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Node::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Node::Scalar)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Node::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some((Name(name), node)) = map.next_entry()? {
+            members.push((name, node));
+        }
+        match repeated(&members) {
+            Some(name) => {
+                Err(de::Error::custom(format_args!("the name `{name}` stands twice in one object")))
+            }
+            None => Ok(Node::Object(members)),
+        }
+    }
+}
+
+/// A member's name, borrowed from the text wherever it holds no escape.
+struct Name<'a>(Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameVisitor;
+        impl<'de> Visitor<'de> for NameVisitor {
+            type Value = Name<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Borrowed(text)))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Name(Cow::Owned(text.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(NameVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn one_document_is_read_and_anything_else_is_malformed() {
+        for good in ["{}", "[1,2]", "\"x\"", "null", "{\"a\":{\"b\":[true,1.5,-3]}}"] {
+            assert!(Node::parse(good).is_ok(), "{good}");
+        }
+        for bad in
+            ["", "{", "{} {}", "```json\n{}\n```", "{'a':1}", "{\"a\":1,}", "NaN", "\u{feff}{}", "\"\u{1}\""]
+        {
+            assert!(Node::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_stands_twice_is_malformed_however_many_names_there_are() {
+        assert!(Node::parse(r#"{"verdict":"GREEN","verdict":"RED"}"#).is_err());
+        assert!(
+            Node::parse(r#"{"verdict":"GREEN","verdic\u0074":"RED"}"#).is_err(),
+            "escaped names are equal too"
+        );
+        let many = |extra: &str| {
+            format!("{{{}\"n0\":0{extra}}}", (1..40).map(|n| format!("\"n{n}\":{n},")).collect::<String>())
+        };
+        assert!(Node::parse(&many("")).is_ok());
+        assert!(Node::parse(&many(",\"n17\":1")).is_err());
+    }
+
+    #[test]
+    fn depth_is_bounded_without_overflowing_the_stack() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(Node::parse(&nested(127)).is_ok());
+        assert!(Node::parse(&nested(128)).is_err());
+        assert!(Node::parse(&"[".repeat(1_000_000)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn reading_agrees_with_serde_json_on_what_is_a_document(text in "[\\[\\]{}:,\"\\\\a-c0-9eu .+-]{0,24}") {
+            // serde_json's own Value takes repeated names; everything else must agree
+            let theirs = serde_json::from_str::<serde_json::Value>(&text).is_ok();
+            let ours = Node::parse(&text);
+            match ours {
+                Ok(_) => prop_assert!(theirs),
+                Err(error) => prop_assert!(!theirs || error.to_string().contains("stands twice"), "{error}"),
+            }
+        }
+    }
+}
