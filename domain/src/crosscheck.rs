@@ -327,21 +327,18 @@ impl Findings {
     fn conflict(&mut self, labels: &[Label]) {
         let count = |label: Label| labels.iter().filter(|other| **other == label).count();
         let majority = Label::ALL.into_iter().find(|label| 2 * count(*label) > labels.len());
-        match self.label {
-            None => {}
-            Some(Label::Null) => {
-                let bright = |label: &Label| matches!(label, Label::Green | Label::Amber);
-                if !labels.is_empty() && labels.iter().all(bright) {
-                    self.flags.push(Flag::ContradictoryNull);
-                    if majority.is_some() {
-                        self.flags.push(Flag::VerdictConflict);
-                    }
-                }
+        let Some(label) = self.label else { return };
+        if label != Label::Null {
+            if majority.is_some_and(|majority| majority != label) {
+                self.flags.push(Flag::VerdictConflict);
             }
-            Some(label) => {
-                if majority.is_some_and(|majority| majority != label) {
-                    self.flags.push(Flag::VerdictConflict);
-                }
+            return;
+        }
+        let bright = |label: &Label| matches!(label, Label::Green | Label::Amber);
+        if !labels.is_empty() && labels.iter().all(bright) {
+            self.flags.push(Flag::ContradictoryNull);
+            if majority.is_some() {
+                self.flags.push(Flag::VerdictConflict);
             }
         }
     }

@@ -236,11 +236,9 @@ fn transcribed(tier: Tier, root: &Value) -> (f64, f64, f64) {
             let dimension = &root["breakdown"][name];
             missing |= label(&dimension["verdict"]).is_none() || !is_text(&dimension["analysis"]);
             if let Some(valid) = label(&dimension["verdict"]) {
-                if filled(&dimension["analysis"]) {
-                    v_t += 1.0
-                } else {
-                    v_r += 0.5
-                }
+                let (evidence, weight) = if filled(&dimension["analysis"]) { (1.0, 0.0) } else { (0.0, 0.5) };
+                v_t += evidence;
+                v_r += weight;
                 labels.push(valid);
             }
         }
