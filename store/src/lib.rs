@@ -1,1 +1,26 @@
+//! What oracled keeps on disk: the audit log, the verdicts, the sessions, and the one door to all of them.
+//!
+//! [`Journal::commit`] is the only way to write. A [`Record`] holds events and the changes they speak of, and
+//! is applied whole or not at all; when `commit` returns, it is on the disk. [`Store`] is the other half: any
+//! number of concurrent readers, who see nothing that is not durable yet.
+//!
+//! This is the only crate that knows the database is sled.
 
+mod engine;
+mod error;
+mod journal;
+mod log;
+mod meta;
+mod mirror;
+mod record;
+mod rows;
+mod sessions;
+mod verdicts;
+mod watermark;
+
+pub use engine::{Options, Store};
+pub use error::StoreError;
+pub use journal::{Journal, Refused};
+pub use log::{LogLine, LogQuery};
+pub use record::{Expect, Receipt, Record, RowKey, Write};
+pub use watermark::Counts;

@@ -1,0 +1,234 @@
+//! sled, opened, closed, reopened and made durable; and [`Store`], through which everyone reads.
+
+use crate::error::StoreError;
+use crate::record::RowKey;
+use crate::rows::{self, Table};
+use crate::watermark::Counts;
+use std::fs::{self, File};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// The database's folder below the state directory.
+const DATABASE_DIR: &str = "store";
+/// The file in it that sled appends to, and that has to be synced.
+const DATABASE_FILE: &str = "db";
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The state directory; created if it is not there.
+    pub dir: PathBuf,
+    /// sled's page cache, in bytes.
+    pub cache_bytes: u64,
+}
+
+/// A handle for reading. Cheap to clone; reads run concurrently with each other and with the journal.
+#[derive(Debug, Clone)]
+pub struct Store {
+    engine: Arc<Engine>,
+}
+
+impl Store {
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self { engine }
+    }
+
+    /// The number of the last entry that is durable; 0 before the first.
+    #[must_use]
+    pub fn last_seq(&self) -> u64 {
+        self.engine.durable_seq()
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.engine.dir()
+    }
+
+    /// Counts the verdicts and sessions that were there at the opening and holds them against what the database
+    /// said it had. The log is walked before the store opens; this takes longer, and may run beside the service.
+    ///
+    /// # Errors
+    /// `Short` where a row has vanished, `Corrupt` where one cannot be read.
+    pub fn audit(&self) -> Result<(), StoreError> {
+        let opened = *self.engine.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        for (table, name, promised) in [
+            (Table::Verdicts, "verdicts", opened.counts.verdicts),
+            (Table::Sessions, "sessions", opened.counts.sessions),
+        ] {
+            let there = self.read(|db, _| rows::count(db, self.dir(), table, opened.counts.entries))?;
+            let now = *self.engine.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            let replaced =
+                if table == Table::Verdicts { now.replaced_verdicts } else { now.replaced_sessions };
+            if now.counts == opened.counts && there + replaced < promised {
+                let detail = format!("it should hold {promised} {name}, and {there} are there");
+                return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `read` on the open database and the last durable number.
+    pub(crate) fn read<T>(
+        &self,
+        read: impl FnOnce(&sled::Db, u64) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.engine.with(|db| read(db, self.engine.durable_seq()))
+    }
+}
+
+/// The open database. Absent only while it is being reopened, and after a reopening that failed.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    options: Options,
+    db: RwLock<Option<sled::Db>>,
+    durable_seq: AtomicU64,
+    opened: Mutex<Opened>,
+}
+
+/// What was there when the database was opened, and how much of that has been replaced since.
+#[derive(Debug, Clone, Copy, Default)]
+struct Opened {
+    counts: Counts,
+    replaced_verdicts: u64,
+    replaced_sessions: u64,
+}
+
+impl Engine {
+    /// Opens or creates the database. What sled says of a damaged one, by error or by panic, is `Corrupt`.
+    pub(crate) fn open(options: Options) -> Result<Self, StoreError> {
+        let database = options.dir.join(DATABASE_DIR);
+        let created = !database.exists();
+        fs::create_dir_all(&database).map_err(|source| StoreError::Io { path: database.clone(), source })?;
+        let db = open_sled(&options)?;
+        if created {
+            for dir in [database.as_path(), options.dir.as_path()] {
+                sync_dir(dir)?;
+            }
+        }
+        Ok(Self {
+            options,
+            db: RwLock::new(Some(db)),
+            durable_seq: AtomicU64::new(0),
+            opened: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.options.dir
+    }
+
+    /// Runs `use_db` on the open database.
+    pub(crate) fn with<T>(
+        &self,
+        use_db: impl FnOnce(&sled::Db) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        // a reader that panicked has changed nothing: a poisoned lock says nothing about the database
+        let guard = self.db.read().unwrap_or_else(PoisonError::into_inner);
+        let db =
+            guard.as_ref().ok_or_else(|| StoreError::Unavailable { cause: "it is being reopened".into() })?;
+        use_db(db)
+    }
+
+    /// Closes the database and opens it again, which is how sled gets over a failed write.
+    pub(crate) fn reopen(&self) -> Result<(), StoreError> {
+        let mut guard = self.db.write().unwrap_or_else(PoisonError::into_inner);
+        drop(guard.take());
+        *guard = Some(open_sled(&self.options)?);
+        Ok(())
+    }
+
+    /// Notes what was found at an opening, and lets readers see it.
+    pub(crate) fn opened_with(&self, counts: Counts) {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        *opened = Opened { counts, ..Opened::default() };
+        self.set_durable_seq(counts.entries);
+    }
+
+    /// Notes that rows of these revisions are about to be replaced.
+    pub(crate) fn note_replaced(&self, rows: &[(RowKey, u64)]) {
+        if rows.is_empty() {
+            return;
+        }
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = opened.counts.entries;
+        for (row, _) in rows.iter().filter(|(_, revision)| *revision <= entries) {
+            match row {
+                RowKey::Verdict(_) => opened.replaced_verdicts += 1,
+                RowKey::Session(_) => opened.replaced_sessions += 1,
+            }
+        }
+    }
+
+    pub(crate) fn durable_seq(&self) -> u64 {
+        self.durable_seq.load(Ordering::Acquire)
+    }
+
+    /// Lets readers see everything up to `seq`.
+    pub(crate) fn set_durable_seq(&self, seq: u64) {
+        self.durable_seq.store(seq, Ordering::Release);
+    }
+
+    /// Puts `batch` on the disk: applied, flushed to the file, and the file synced, since sled's own flush does
+    /// not reach the platter on Linux.
+    pub(crate) fn apply(&self, batch: sled::Batch) -> Result<(), StoreError> {
+        self.with(|db| {
+            db.apply_batch(batch).map_err(|error| unavailable(&error))?;
+            db.flush().map_err(|error| unavailable(&error))?;
+            self.sync_file().map_err(|error| unavailable(&error))
+        })
+    }
+
+    fn sync_file(&self) -> io::Result<()> {
+        // opened anew each time (1 µs): the file behind the name is the one that sled has open
+        File::open(self.options.dir.join(DATABASE_DIR).join(DATABASE_FILE))?.sync_data()
+    }
+}
+
+fn unavailable(error: &dyn std::error::Error) -> StoreError {
+    StoreError::Unavailable { cause: error.to_string() }
+}
+
+/// What sled says while reading: a failed read is an answer nobody can trust.
+pub(crate) fn damaged(dir: &Path, error: &sled::Error) -> StoreError {
+    StoreError::Corrupt { dir: dir.to_owned(), detail: error.to_string() }
+}
+
+fn open_sled(options: &Options) -> Result<sled::Db, StoreError> {
+    let path = options.dir.join(DATABASE_DIR);
+    let config = sled::Config::new().path(&path).cache_capacity(options.cache_bytes).flush_every_ms(None);
+    let corrupt = |detail: String| StoreError::Corrupt { dir: options.dir.clone(), detail };
+    let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
+    match opened {
+        Ok(Ok(db)) => Ok(db),
+        Ok(Err(sled::Error::Io(error))) => Err(refused(options, path, error)),
+        Ok(Err(error)) => Err(corrupt(error.to_string())),
+        Err(panic) => Err(corrupt(panic_text(&*panic))),
+    }
+}
+
+fn refused(options: &Options, path: PathBuf, error: io::Error) -> StoreError {
+    let text = error.to_string();
+    if text.contains("could not acquire lock") {
+        StoreError::Locked { dir: options.dir.clone() }
+    } else if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData) {
+        StoreError::Corrupt { dir: options.dir.clone(), detail: text }
+    } else {
+        StoreError::Io { path, source: error }
+    }
+}
+
+/// The words of a caught panic.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into());
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// Makes the names in `dir` durable.
+pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
+    File::open(dir)
+        .and_then(|handle| handle.sync_all())
+        .map_err(|source| StoreError::Io { path: dir.to_owned(), source })
+}

@@ -1,0 +1,64 @@
+//! Everything that can be wrong with the store, each with what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why the store did not open, or does not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process has it.
+    #[error("the store in {dir} is in use by another process; stop that one, or name another --state-dir")]
+    Locked {
+        /// The state directory.
+        dir: PathBuf,
+    },
+    /// A directory or file cannot be created, read or written.
+    #[error("cannot use {path}: {source}; it must be readable and writable by the user that runs oracled")]
+    Io {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The database is damaged.
+    #[error(
+        "the store in {dir} is damaged ({detail}); restore the whole state directory from a backup, or move it \
+         aside and start with an empty one: the entries up to the damage stay readable in oracle_log.jsonl"
+    )]
+    Corrupt {
+        /// The state directory.
+        dir: PathBuf,
+        /// What was found.
+        detail: String,
+    },
+    /// Something that was committed is not there.
+    #[error(
+        "the store in {dir} is short of what was committed to it ({detail}); it was changed or damaged outside \
+         oracled. Restore the whole state directory from a backup, or move it aside and start with an empty one"
+    )]
+    Short {
+        /// The state directory.
+        dir: PathBuf,
+        /// What is missing, with numbers.
+        detail: String,
+    },
+    /// It was written by a later version.
+    #[error(
+        "the store in {dir} has schema version {found}, and this oracled knows versions up to {known}; run the \
+         oracled that wrote it, or a later one"
+    )]
+    Newer {
+        /// The state directory.
+        dir: PathBuf,
+        /// The store's schema version.
+        found: u32,
+        /// The latest this build knows.
+        known: u32,
+    },
+    /// It is open, but does not take writes (or, while it is being reopened, reads) for now.
+    #[error("the store is unavailable: {cause}")]
+    Unavailable {
+        /// What failed.
+        cause: String,
+    },
+}

@@ -1,0 +1,345 @@
+//! The one door to disk.
+
+use crate::engine::{Engine, Options, Store, panic_text};
+use crate::error::StoreError;
+use crate::log;
+use crate::meta;
+use crate::mirror::Mirror;
+use crate::record::{Receipt, Record, RowKey, Write};
+use crate::rows::{self, Table};
+use crate::watermark::{Counts, Watermark};
+use std::collections::HashMap;
+use std::fs;
+use std::io::Write as _;
+use std::sync::Arc;
+
+/// Before a failed store is reopened, so many bytes must be free for it to write again.
+const SPACE_TO_REOPEN_BYTES: usize = 4 * 1024 * 1024;
+
+/// Why a record was not applied, though the store takes writes. Nothing of it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// A row is no longer as the record expects it: read it again and decide again.
+    #[error("{0:?} was changed by another record meanwhile")]
+    Stale(RowKey),
+    /// It changes state without an event that says so.
+    #[error("a record without an event")]
+    Unlogged,
+}
+
+/// The writer. There is one for a store; it takes records in groups and makes each group durable at once.
+#[derive(Debug)]
+pub struct Journal {
+    store: Store,
+    engine: Arc<Engine>,
+    mark: Watermark,
+    mirror: Mirror,
+    latest_time_us: i64,
+    /// What the last write failed with; until [`Journal::recover`] no other is tried.
+    failure: Option<String>,
+}
+
+impl Journal {
+    /// Opens the store in `options.dir`, or makes an empty one, and checks that all that was committed is there.
+    ///
+    /// # Errors
+    /// Every [`StoreError`] but `Unavailable`: a store that cannot be trusted does not open.
+    pub fn open(options: Options) -> Result<(Self, Store), StoreError> {
+        let dir = options.dir.clone();
+        fs::create_dir_all(&dir).map_err(|source| StoreError::Io { path: dir.clone(), source })?;
+        let engine = Arc::new(Engine::open(options)?);
+        let mark = Watermark::open(&dir)?;
+        let store = Store::new(Arc::clone(&engine));
+        let counts = meta::open(&engine)?;
+        let mark = match mark {
+            Some(mark) => mark,
+            None if counts == Counts::default() => Watermark::create(&dir)?,
+            None => {
+                let detail =
+                    format!("its high-water mark is missing, and there are {} entries", counts.entries);
+                return Err(StoreError::Short { dir, detail });
+            }
+        };
+        let mut mirror = Mirror::open(&dir, mark.mirrored)?;
+        check(&engine, counts, &mark, mirror.last_seq)?;
+        engine.opened_with(counts);
+        mirror.repair(&store, counts.entries);
+        let latest_time_us = store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?;
+        let mut journal = Self { store: store.clone(), engine, mark, mirror, latest_time_us, failure: None };
+        journal.mark.counts = counts;
+        Ok((journal, store))
+    }
+
+    /// Applies a group of records and makes it durable; then tells what became of each.
+    ///
+    /// Each record is applied whole or refused whole, and sees those before it in the group.
+    ///
+    /// # Errors
+    /// `Unavailable` where the disk does not take it: then nothing of the group counts as committed, and the
+    /// journal takes nothing more until [`Journal::recover`].
+    pub fn commit(&mut self, group: &[Record]) -> Result<Vec<Result<Receipt, Refused>>, StoreError> {
+        if let Some(cause) = &self.failure {
+            return Err(StoreError::Unavailable { cause: cause.clone() });
+        }
+        let engine = Arc::clone(&self.engine);
+        let mut staged = Staged::new(&engine, self.mark.counts, self.latest_time_us);
+        let outcomes = group.iter().map(|record| staged.add(record)).collect::<Result<Vec<_>, _>>();
+        let outcomes = outcomes.map_err(|error| self.fail(error))?;
+        if staged.lines.is_empty() {
+            return Ok(outcomes);
+        }
+        let first_seq = self.mark.counts.entries + 1;
+        let Staged { mut batch, counts, latest_time_us, lines, replaced, .. } = staged;
+        meta::put_counts(&mut batch, counts);
+        engine.note_replaced(&replaced);
+        engine.apply(batch).map_err(|error| self.fail(error))?;
+        self.latest_time_us = latest_time_us;
+        self.mark.counts = counts;
+        engine.set_durable_seq(counts.entries);
+        if let Err(error) = self.mark.write() {
+            tracing::error!(%error, "cannot write the high-water mark");
+        }
+        self.mirror.append(&self.store, &lines, first_seq, counts.entries);
+        Ok(outcomes)
+    }
+
+    /// What the store holds.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.mark.counts
+    }
+
+    /// What the last write failed with, while the journal takes none.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// What keeps `oracle_log.jsonl` behind the log, if anything.
+    #[must_use]
+    pub fn mirror_lag(&self) -> Option<&str> {
+        self.mirror.lag.as_deref()
+    }
+
+    /// Syncs what may lag a moment: the mirror and the high-water mark. To be called every second or so.
+    pub fn settle(&mut self) {
+        self.mirror.repair(&self.store, self.mark.counts.entries);
+        let settled = self.mirror.sync().and_then(|mirrored| {
+            if self.mark.mirrored != mirrored {
+                self.mark.mirrored = mirrored;
+                self.mark.write()?;
+            }
+            self.mark.sync()
+        });
+        if let Err(error) = settled {
+            tracing::warn!(%error, "cannot sync the mirror and the high-water mark");
+        }
+    }
+
+    /// Opens `oracle_log.jsonl` by its name anew, for whoever has rotated it.
+    ///
+    /// # Errors
+    /// `Io` where it cannot be opened: the mirror then goes on in the file it had.
+    pub fn reopen_mirror(&mut self) -> Result<(), StoreError> {
+        self.settle();
+        self.mirror.reopen()?;
+        self.mirror.repair(&self.store, self.mark.counts.entries);
+        Ok(())
+    }
+
+    /// Tries to take writes again after one failed: sled has to be reopened for it.
+    ///
+    /// # Errors
+    /// Whatever still stands in the way; the journal stays as it is.
+    pub fn recover(&mut self) -> Result<(), StoreError> {
+        if self.failure.is_none() {
+            return Ok(());
+        }
+        self.probe_space()?;
+        self.engine.reopen()?;
+        let counts = meta::open(&self.engine)?;
+        check(&self.engine, counts, &self.mark, self.mirror.last_seq)?;
+        self.latest_time_us =
+            self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?;
+        self.mark.counts = counts;
+        self.engine.opened_with(counts);
+        self.failure = None;
+        self.settle();
+        Ok(())
+    }
+
+    fn fail(&mut self, error: StoreError) -> StoreError {
+        let cause = error.to_string();
+        self.failure = Some(cause.clone());
+        StoreError::Unavailable { cause }
+    }
+
+    /// sled may write while it opens, and is closed to readers if that fails: so see first that there is room.
+    fn probe_space(&self) -> Result<(), StoreError> {
+        let path = self.engine.dir().join("space_probe");
+        let probed = fs::File::create(&path).and_then(|mut file| {
+            file.write_all(&vec![0; SPACE_TO_REOPEN_BYTES])?;
+            file.sync_all()
+        });
+        let removed = fs::remove_file(&path);
+        probed.and(removed).map_err(|source| StoreError::Io { path, source })
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+/// Holds what is there against what was promised: by the database itself, the mark and the mirror.
+fn check(engine: &Engine, counts: Counts, mark: &Watermark, mirrored: u64) -> Result<(), StoreError> {
+    let dir = engine.dir().to_owned();
+    let short = |detail: String| Err(StoreError::Short { dir: dir.clone(), detail });
+    let Counts { entries, verdicts, sessions } = counts;
+    let promised = mark.counts;
+    if entries < promised.entries {
+        return short(format!(
+            "its log ends at entry {entries}, its high-water mark stands at {}",
+            promised.entries
+        ));
+    }
+    if entries < mirrored {
+        return short(format!("its log ends at entry {entries}, oracle_log.jsonl at entry {mirrored}"));
+    }
+    if entries == promised.entries && counts != promised {
+        return short(format!(
+            "it counts {verdicts} verdicts and {sessions} sessions, its high-water mark {} and {}",
+            promised.verdicts, promised.sessions
+        ));
+    }
+    let walked = walk_log(engine, entries)?;
+    let expected = (entries > 0).then_some((1, entries));
+    if walked != expected {
+        let (first, last) = walked.unwrap_or_default();
+        return short(format!("its log should hold entries 1 to {entries} and holds {first} to {last}"));
+    }
+    Ok(())
+}
+
+/// Walks the whole log in two halves at once; a panic of sled's over a damaged page is `Corrupt`.
+fn walk_log(engine: &Engine, entries: u64) -> Result<Option<(u64, u64)>, StoreError> {
+    let middle = entries / 2 + 1;
+    let corrupt = |panic: Box<dyn std::any::Any + Send>| StoreError::Corrupt {
+        dir: engine.dir().to_owned(),
+        detail: panic_text(&*panic),
+    };
+    engine.with(|db| {
+        let walk = |range: std::ops::Range<u64>| log::walk(db, engine.dir(), range);
+        let (lower, upper) = std::thread::scope(|scope| {
+            let lower = scope.spawn(|| walk(0..middle));
+            let upper = scope.spawn(|| walk(middle..u64::MAX));
+            (lower.join(), upper.join())
+        });
+        match (lower.map_err(corrupt)??, upper.map_err(corrupt)??) {
+            (Some((first, end)), Some((begin, last))) if end + 1 == begin => Ok(Some((first, last))),
+            (Some((_, end)), Some((begin, _))) => Err(StoreError::Short {
+                dir: engine.dir().to_owned(),
+                detail: format!("the log has no entries between {end} and {begin}"),
+            }),
+            (lower, upper) => Ok(lower.or(upper)),
+        }
+    })
+}
+
+/// A group on its way into one batch.
+struct Staged<'a> {
+    engine: &'a Engine,
+    batch: sled::Batch,
+    counts: Counts,
+    latest_time_us: i64,
+    lines: Vec<u8>,
+    /// Rows as they are behind the records staged so far: revision and chunks.
+    rows: HashMap<RowKey, Option<(u64, u16)>>,
+    /// Rows that were there before the group and will not be as they were.
+    replaced: Vec<(RowKey, u64)>,
+}
+
+impl<'a> Staged<'a> {
+    fn new(engine: &'a Engine, counts: Counts, latest_time_us: i64) -> Self {
+        Self {
+            engine,
+            batch: sled::Batch::default(),
+            counts,
+            latest_time_us,
+            lines: Vec::new(),
+            rows: HashMap::new(),
+            replaced: Vec::new(),
+        }
+    }
+
+    /// Stages one record, or says why not. The outer error is the store's, and ends the group.
+    fn add(&mut self, record: &Record) -> Result<Result<Receipt, Refused>, StoreError> {
+        if record.events.is_empty() {
+            return Ok(Err(Refused::Unlogged));
+        }
+        for expect in &record.expect {
+            if self.row(&expect.row)?.map(|(revision, _)| revision) != expect.revision {
+                return Ok(Err(Refused::Stale(expect.row.clone())));
+            }
+        }
+        let first_seq = self.counts.entries + 1;
+        let last_seq = self.counts.entries + record.events.len() as u64;
+        self.latest_time_us =
+            log::put(&mut self.batch, first_seq, &record.events, self.latest_time_us, &mut self.lines);
+        self.counts.entries = last_seq;
+        for write in &record.writes {
+            self.write(write, last_seq)?;
+        }
+        Ok(Ok(Receipt { first_seq, last_seq }))
+    }
+
+    fn write(&mut self, write: &Write, revision: u64) -> Result<(), StoreError> {
+        let row = write.row();
+        let before = self.row(&row)?;
+        if let Some((revision, _)) = before {
+            self.replaced.push((row.clone(), revision));
+        }
+        let chunks_before = before.map_or(0, |(_, chunks)| chunks);
+        let (table, name) = place(&row);
+        let after = match write {
+            Write::RemoveVerdict(_) => {
+                rows::remove(&mut self.batch, table, name, chunks_before);
+                None
+            }
+            Write::PutVerdict(delivery) => Some(self.put(&row, revision, delivery.as_ref(), chunks_before)),
+            Write::PutSession(session) => Some(self.put(&row, revision, session, chunks_before)),
+        };
+        let count = match row {
+            RowKey::Verdict(_) => &mut self.counts.verdicts,
+            RowKey::Session(_) => &mut self.counts.sessions,
+        };
+        *count = *count + u64::from(after.is_some()) - u64::from(before.is_some());
+        self.rows.insert(row, after);
+        Ok(())
+    }
+
+    fn put(&mut self, row: &RowKey, revision: u64, value: &impl serde::Serialize, before: u16) -> (u64, u16) {
+        let value = serde_json::to_vec(value).expect("a row is plain data with string keys");
+        let (table, name) = place(row);
+        (revision, rows::put(&mut self.batch, table, name, revision, &value, before))
+    }
+
+    fn row(&self, row: &RowKey) -> Result<Option<(u64, u16)>, StoreError> {
+        if let Some(staged) = self.rows.get(row) {
+            return Ok(*staged);
+        }
+        let (table, name) = place(row);
+        self.engine.with(|db| rows::head(db, self.engine.dir(), table, name))
+    }
+}
+
+fn place(row: &RowKey) -> (Table, &[u8]) {
+    match row {
+        RowKey::Verdict(session_id) => (Table::Verdicts, session_id.as_str().as_bytes()),
+        RowKey::Session(session_id) => (Table::Sessions, session_id.as_str().as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! The audit log: entries numbered from 1 without holes, found by number, session, event and time.
+//!
+//! One row holds the entries of one record, as lines of JSON under the number of the first. It begins with the
+//! latest timestamp of any entry up to its own last: that never falls from row to row, whatever the clock did,
+//! so that the first row that can hold an entry from a given time on is found by bisection, without an index.
+
+use crate::engine::{Store, damaged};
+use crate::error::StoreError;
+use crate::rows::{self, Table, key};
+use domain::{Event, SessionId};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+const TIME_BYTES: usize = 8;
+
+/// Which entries to read. Without any field set, the whole log.
+#[derive(Debug, Clone, Default)]
+pub struct LogQuery {
+    /// Only entries that speak of this session.
+    pub session: Option<SessionId>,
+    /// Only events of this name.
+    pub event: Option<String>,
+    /// Only entries at or after this time.
+    pub since: Option<Timestamp>,
+    /// Only entries with a higher number.
+    pub after: u64,
+    /// The most entries to give.
+    pub limit: usize,
+    /// The last ones of those that match instead of the first; either way the lowest number comes first.
+    pub newest: bool,
+}
+
+/// One entry as it stands in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// Its number.
+    pub seq: u64,
+    /// Its JSON, `seq` included, without a line end.
+    pub json: String,
+}
+
+/// What a query looks at in an entry.
+#[derive(Deserialize)]
+struct Looked {
+    seq: u64,
+    event: String,
+    session_id: Option<SessionId>,
+    timestamp: Timestamp,
+}
+
+impl LogQuery {
+    fn matches(&self, looked: &Looked) -> bool {
+        looked.seq > self.after
+            && self.session.as_ref().is_none_or(|session| looked.session_id.as_ref() == Some(session))
+            && self.event.as_ref().is_none_or(|event| looked.event == *event)
+            && self.since.is_none_or(|since| looked.timestamp >= since)
+    }
+}
+
+impl Store {
+    /// The entries that `query` asks for.
+    pub fn log(&self, query: &LogQuery) -> Result<Vec<LogLine>, StoreError> {
+        self.read(|db, durable_seq| {
+            let reader = Reader { store: self, db, durable_seq };
+            let mut lines = Vec::new();
+            let from = reader.first_row(query)?;
+            if query.newest {
+                for row in reader.rows(query, from).rev() {
+                    reader.collect(row?, query, &mut lines, true)?;
+                    if lines.len() >= query.limit {
+                        break;
+                    }
+                }
+                lines.truncate(query.limit);
+                lines.reverse();
+            } else {
+                for row in reader.rows(query, from) {
+                    reader.collect(row?, query, &mut lines, false)?;
+                    if lines.len() >= query.limit {
+                        break;
+                    }
+                }
+                lines.truncate(query.limit);
+            }
+            Ok(lines)
+        })
+    }
+}
+
+struct Reader<'a> {
+    store: &'a Store,
+    db: &'a sled::Db,
+    durable_seq: u64,
+}
+
+impl Reader<'_> {
+    /// The first entry's number of each row that may hold what is asked for, from `from` on.
+    fn rows(
+        &self,
+        query: &LogQuery,
+        from: u64,
+    ) -> impl DoubleEndedIterator<Item = Result<u64, StoreError>> + use<'_> {
+        let (prefix, chunked) = match (&query.session, &query.event) {
+            (Some(session), _) => (by_session(session), false),
+            (None, Some(event)) => (by_event(event), false),
+            (None, None) => (key(Table::Log, &[]), true),
+        };
+        let start = [&prefix[..], &from.to_be_bytes()].concat();
+        let end = [&prefix[..], &self.durable_seq.saturating_add(1).to_be_bytes()].concat();
+        let at = prefix.len();
+        self.db.range(start..end).keys().filter_map(move |entry| {
+            let key = match entry {
+                Ok(key) => key,
+                Err(error) => return Some(Err(damaged(self.store.dir(), &error))),
+            };
+            let seq = key.get(at..at + 8).and_then(|seq| seq.try_into().ok()).map(u64::from_be_bytes);
+            seq.filter(|_| !chunked || rows::is_first_chunk(&key)).map(Ok)
+        })
+    }
+
+    /// Adds the matching entries of one row to `lines`, in the order in which the rows are walked.
+    fn collect(
+        &self,
+        first_seq: u64,
+        query: &LogQuery,
+        lines: &mut Vec<LogLine>,
+        backwards: bool,
+    ) -> Result<(), StoreError> {
+        let corrupt = |detail: String| StoreError::Corrupt { dir: self.store.dir().to_owned(), detail };
+        let row = rows::get(self.db, self.store.dir(), Table::Log, &first_seq.to_be_bytes())?
+            .ok_or_else(|| corrupt(format!("an index names entry {first_seq}, which is not in the log")))?;
+        let entries = row.value.get(TIME_BYTES..).and_then(|text| std::str::from_utf8(text).ok());
+        let entries = entries.ok_or_else(|| corrupt(format!("entry {first_seq} is not text")))?;
+        let mut matching = Vec::new();
+        for json in entries.lines() {
+            let looked: Looked =
+                serde_json::from_str(json).map_err(|error| corrupt(format!("entry {first_seq}: {error}")))?;
+            if query.matches(&looked) {
+                matching.push(LogLine { seq: looked.seq, json: json.to_owned() });
+            }
+        }
+        if backwards {
+            matching.reverse();
+        }
+        lines.append(&mut matching);
+        Ok(())
+    }
+
+    /// The number from which on rows can hold what is asked for, by number and time.
+    fn first_row(&self, query: &LogQuery) -> Result<u64, StoreError> {
+        let mut low = self.row_with(query.after.saturating_add(1))?;
+        let Some(since) = query.since else { return Ok(low) };
+        let mut high = self.durable_seq.saturating_add(1);
+        // the earliest row whose latest time is not before `since` begins in low..=high
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let begins = self.row_with(middle)?;
+            if self.latest_time_us(begins)? < since.as_microsecond() {
+                low = middle + 1;
+            } else {
+                high = begins.min(middle);
+            }
+        }
+        self.row_with(low)
+    }
+
+    /// The first number of the row that holds entry `seq`; `seq` itself beyond the end.
+    fn row_with(&self, seq: u64) -> Result<u64, StoreError> {
+        if seq > self.durable_seq {
+            return Ok(seq);
+        }
+        let up_to = key(Table::Log, &[&seq.to_be_bytes(), &[u8::MAX]]);
+        let last = self.db.range(key(Table::Log, &[])..=up_to).next_back().transpose();
+        let last = last.map_err(|error| damaged(self.store.dir(), &error))?;
+        let first_seq = last.and_then(|(key, _)| key.get(1..9)?.try_into().ok().map(u64::from_be_bytes));
+        Ok(first_seq.unwrap_or(1))
+    }
+
+    fn latest_time_us(&self, first_seq: u64) -> Result<i64, StoreError> {
+        let row = rows::get(self.db, self.store.dir(), Table::Log, &first_seq.to_be_bytes())?;
+        Ok(row.map_or(i64::MAX, |row| time_of(&row.value)))
+    }
+}
+
+fn time_of(value: &[u8]) -> i64 {
+    value.first_chunk::<TIME_BYTES>().map_or(i64::MAX, |time| i64::from_be_bytes(*time))
+}
+
+fn by_session(session_id: &SessionId) -> Vec<u8> {
+    key(Table::BySession, &[session_id.as_str().as_bytes(), &[0]])
+}
+
+fn by_event(kind: &str) -> Vec<u8> {
+    key(Table::ByEvent, &[kind.as_bytes(), &[0]])
+}
+
+/// The latest timestamp in the log, in microseconds; the lowest possible for an empty one.
+pub(crate) fn latest_time_us(db: &sled::Db, store: &Store, last_seq: u64) -> Result<i64, StoreError> {
+    if last_seq == 0 {
+        return Ok(i64::MIN);
+    }
+    let reader = Reader { store, db, durable_seq: last_seq };
+    reader.latest_time_us(reader.row_with(last_seq)?)
+}
+
+/// Puts the entries of one record into `batch` and their lines behind `lines`; hands back the latest time.
+pub(crate) fn put(
+    batch: &mut sled::Batch,
+    first_seq: u64,
+    events: &[Event],
+    latest_time_us: i64,
+    lines: &mut Vec<u8>,
+) -> i64 {
+    let begin = lines.len();
+    let mut latest_time_us = latest_time_us;
+    let mut last_seq = first_seq;
+    for (seq, event) in (first_seq..).zip(events) {
+        last_seq = seq;
+        latest_time_us = latest_time_us.max(event.timestamp().as_microsecond());
+        let json = serde_json::to_string(event).expect("an event is plain data with string keys");
+        let fields = json.strip_prefix('{').expect("an event is an object");
+        lines.extend_from_slice(format!("{{\"seq\":{seq},{fields}\n").as_bytes());
+        if let Some(session_id) = event.session_id() {
+            batch.insert([by_session(session_id), first_seq.to_be_bytes().to_vec()].concat(), Vec::new());
+        }
+        batch.insert([by_event(event.kind()), first_seq.to_be_bytes().to_vec()].concat(), Vec::new());
+    }
+    let value = [&latest_time_us.to_be_bytes()[..], lines.get(begin..).unwrap_or_default()].concat();
+    rows::put(batch, Table::Log, &first_seq.to_be_bytes(), last_seq, &value, 0);
+    latest_time_us
+}
+
+/// Walks the rows whose first number lies in `range` and hands back the first and last entry they hold; a hole
+/// between two of them is an error.
+pub(crate) fn walk(
+    db: &sled::Db,
+    dir: &std::path::Path,
+    range: std::ops::Range<u64>,
+) -> Result<Option<(u64, u64)>, StoreError> {
+    let bound = |seq: u64| key(Table::Log, &[&seq.to_be_bytes()]);
+    let mut walked: Option<(u64, u64)> = None;
+    for entry in db.range(bound(range.start)..bound(range.end)) {
+        let (key, value) = entry.map_err(|error| damaged(dir, &error))?;
+        if !rows::is_first_chunk(&key) {
+            continue;
+        }
+        let first = key.get(1..9).and_then(|seq| seq.try_into().ok()).map_or(0, u64::from_be_bytes);
+        let (last, _, _) = rows::split_head(dir, &value)?;
+        walked = match walked {
+            None => Some((first, last)),
+            Some((begin, end)) if end + 1 == first => Some((begin, last)),
+            Some((_, end)) => {
+                let detail = format!("the log has no entries between {end} and {first}");
+                return Err(StoreError::Short { dir: dir.to_owned(), detail });
+            }
+        };
+    }
+    Ok(walked)
+}

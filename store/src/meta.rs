@@ -1,0 +1,49 @@
+//! What the database says about itself: its schema, and how much it holds.
+
+use crate::engine::{Engine, damaged};
+use crate::error::StoreError;
+use crate::rows::{Table, key};
+use crate::watermark::Counts;
+
+/// The schema this build reads and writes.
+pub(crate) const SCHEMA: u32 = 1;
+
+fn schema_key() -> Vec<u8> {
+    key(Table::Meta, &[b"schema"])
+}
+
+fn counts_key() -> Vec<u8> {
+    key(Table::Meta, &[b"counts"])
+}
+
+/// Puts the counts as they are after `batch` into it.
+pub(crate) fn put_counts(batch: &mut sled::Batch, counts: Counts) {
+    batch.insert(counts_key(), &counts.to_bytes());
+}
+
+/// Checks the schema of the database, or stamps a new one; then reads what it says it holds.
+pub(crate) fn open(engine: &Engine) -> Result<Counts, StoreError> {
+    let read = |key: Vec<u8>| engine.with(|db| db.get(key).map_err(|error| damaged(engine.dir(), &error)));
+    let corrupt = |detail: &str| StoreError::Corrupt { dir: engine.dir().to_owned(), detail: detail.into() };
+    match read(schema_key())? {
+        None => {
+            if engine.with(|db| Ok(!db.is_empty()))? {
+                return Err(corrupt("it has rows but no schema version"));
+            }
+            let mut batch = sled::Batch::default();
+            batch.insert(schema_key(), &SCHEMA.to_be_bytes());
+            put_counts(&mut batch, Counts::default());
+            engine.apply(batch)?;
+            Ok(Counts::default())
+        }
+        Some(bytes) => {
+            let found = bytes.as_ref().try_into().map(u32::from_be_bytes);
+            let found = found.map_err(|_| corrupt("its schema version is not a number"))?;
+            if found > SCHEMA {
+                return Err(StoreError::Newer { dir: engine.dir().to_owned(), found, known: SCHEMA });
+            }
+            let counts = read(counts_key())?;
+            counts.as_deref().and_then(Counts::from_bytes).ok_or_else(|| corrupt("its counts are missing"))
+        }
+    }
+}

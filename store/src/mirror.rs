@@ -1,0 +1,203 @@
+//! `oracle_log.jsonl`: the log once more, as a file that `tail`, `jq` and log shippers read.
+//!
+//! Entries are appended behind their commit. The database is the truth: whatever the mirror lacks, because the
+//! daemon was killed between the two or the file could not be written, is copied from there, beginning behind
+//! the last whole line.
+
+use crate::engine::Store;
+use crate::error::StoreError;
+use crate::log::LogQuery;
+use serde::Deserialize;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "oracle_log.jsonl";
+/// So many entries are copied from the database at a time.
+const CATCH_UP_ENTRIES: usize = 1024;
+/// The end of the file is searched for its last whole line in steps of so many bytes.
+const SEARCH_BYTES: u64 = 64 * 1024;
+
+/// The file, and how far it reaches.
+#[derive(Debug)]
+pub(crate) struct Mirror {
+    path: PathBuf,
+    file: File,
+    /// The length up to which the file holds whole lines.
+    len: u64,
+    /// The last entry in it.
+    pub(crate) last_seq: u64,
+    dirty: bool,
+    /// What kept the last append from being written, until one succeeds.
+    pub(crate) lag: Option<String>,
+}
+
+impl Mirror {
+    /// Opens the mirror below `dir`. A torn last line is cut off. An empty file continues behind entry
+    /// `mirrored`: the one before it was rotated away.
+    pub(crate) fn open(dir: &Path, mirrored: u64) -> Result<Self, StoreError> {
+        let path = dir.join(FILE);
+        let (file, len, last) =
+            open_file(&path).map_err(|source| StoreError::Io { path: path.clone(), source })?;
+        Ok(Self { path, file, len, last_seq: last.unwrap_or(mirrored), dirty: false, lag: None })
+    }
+
+    /// Appends `lines`, which end with entry `last_seq`, and before them whatever is missing.
+    pub(crate) fn append(&mut self, store: &Store, lines: &[u8], first_seq: u64, last_seq: u64) {
+        let appended = if first_seq == self.last_seq + 1 {
+            self.write(lines, last_seq)
+        } else {
+            self.catch_up(store, last_seq)
+        };
+        self.note(appended);
+    }
+
+    /// Copies whatever is missing up to entry `last_seq` from the database.
+    pub(crate) fn repair(&mut self, store: &Store, last_seq: u64) {
+        if self.last_seq < last_seq {
+            let repaired = self.catch_up(store, last_seq);
+            self.note(repaired);
+        }
+    }
+
+    /// Opens the file by its name anew, as it is to be after a rotation.
+    pub(crate) fn reopen(&mut self) -> Result<(), StoreError> {
+        let io = |source| StoreError::Io { path: self.path.clone(), source };
+        self.file.sync_data().map_err(io)?;
+        let (file, len, last) = open_file(&self.path).map_err(io)?;
+        self.file = file;
+        self.len = len;
+        self.last_seq = last.unwrap_or(self.last_seq);
+        Ok(())
+    }
+
+    /// Puts what was written on the disk and hands back the last entry that is there.
+    pub(crate) fn sync(&mut self) -> io::Result<u64> {
+        if self.dirty {
+            self.file.sync_data()?;
+            self.dirty = false;
+        }
+        Ok(self.last_seq)
+    }
+
+    fn note(&mut self, appended: io::Result<()>) {
+        match appended {
+            Ok(()) if self.lag.is_some() => {
+                self.lag = None;
+                tracing::info!(last_seq = self.last_seq, "oracle_log.jsonl is whole again");
+            }
+            Ok(()) => {}
+            Err(error) => {
+                if self.lag.is_none() {
+                    tracing::error!(%error, last_seq = self.last_seq, "oracle_log.jsonl lags behind the log");
+                }
+                self.lag = Some(error.to_string());
+            }
+        }
+    }
+
+    fn write(&mut self, lines: &[u8], last_seq: u64) -> io::Result<()> {
+        self.dirty = true;
+        if let Err(error) = self.file.write_all(lines) {
+            // a piece of a line must not stay: the next one would be glued to it
+            self.file.set_len(self.len)?;
+            return Err(error);
+        }
+        self.len += lines.len() as u64;
+        self.last_seq = last_seq;
+        Ok(())
+    }
+
+    fn catch_up(&mut self, store: &Store, last_seq: u64) -> io::Result<()> {
+        while self.last_seq < last_seq {
+            let query = LogQuery { after: self.last_seq, limit: CATCH_UP_ENTRIES, ..LogQuery::default() };
+            let entries = store.log(&query).map_err(io::Error::other)?;
+            let Some(last) = entries.last() else {
+                return Err(io::Error::other(format!("the log ends before entry {last_seq}")));
+            };
+            let lines: String = entries.iter().flat_map(|line| [line.json.as_str(), "\n"]).collect();
+            self.write(lines.as_bytes(), last.seq)?;
+        }
+        Ok(())
+    }
+}
+
+/// Opens the file for appending, cuts off what follows its last whole line, and reads that line's number.
+fn open_file(path: &Path) -> io::Result<(File, u64, Option<u64>)> {
+    let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    let (len, last_seq) = last_line(&file)?;
+    if len < file.metadata()?.len() {
+        tracing::warn!(path = %path.display(), kept_bytes = len, "cut off a torn last line");
+        file.set_len(len)?;
+    }
+    Ok((file, len, last_seq))
+}
+
+/// The length up to the end of the last whole line, and that line's number.
+fn last_line(file: &File) -> io::Result<(u64, Option<u64>)> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        seq: u64,
+    }
+    let mut start = file.metadata()?.len();
+    let mut tail = Vec::new();
+    loop {
+        let step = start.min(SEARCH_BYTES);
+        start -= step;
+        let mut bytes = vec![0; usize::try_from(step).expect("a step is small")];
+        file.read_exact_at(&mut bytes, start)?;
+        bytes.append(&mut tail);
+        tail = bytes;
+        // lines that end here, the last first; the first piece is whole only at the start of the file
+        let mut end = tail.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        while end > 0 {
+            let line_end = end - 1;
+            let begin = tail.get(..line_end).and_then(|head| head.iter().rposition(|byte| *byte == b'\n'));
+            if begin.is_none() && start > 0 {
+                break;
+            }
+            let begin = begin.map_or(0, |at| at + 1);
+            let line = tail.get(begin..line_end).unwrap_or_default();
+            if let Ok(Numbered { seq }) = serde_json::from_slice(line) {
+                return Ok((start + end as u64, Some(seq)));
+            }
+            end = begin;
+        }
+        if start == 0 {
+            return Ok((0, None));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last_of(content: &[u8]) -> (u64, Option<u64>) {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(content).expect("it is written");
+        last_line(&file).expect("it is read")
+    }
+
+    #[test]
+    fn the_last_whole_line_is_found_behind_any_torn_end() {
+        assert_eq!(last_of(b""), (0, None));
+        assert_eq!(last_of(b"{\"seq\":1}\n"), (10, Some(1)));
+        assert_eq!(last_of(b"{\"seq\":1}\n{\"seq\":2"), (10, Some(1)));
+        assert_eq!(last_of(b"{\"seq\":1}\n{\"seq\":2}"), (10, Some(1)), "a line without its end is torn");
+        assert_eq!(
+            last_of(b"{\"seq\":1}\n\0\0\0\0\0\n"),
+            (10, Some(1)),
+            "a block that never reached the disk"
+        );
+        assert_eq!(last_of(b"{\"seq\":"), (0, None));
+    }
+
+    #[test]
+    fn a_last_line_longer_than_a_search_step_is_found() {
+        let long = format!("{{\"seq\":1}}\n{{\"seq\":2,\"x\":\"{}\"}}\n{{\"seq\":3,", "x".repeat(200_000));
+        let whole = long.rfind('\n').expect("a line end") as u64 + 1;
+        assert_eq!(last_of(long.as_bytes()), (whole, Some(2)));
+    }
+}

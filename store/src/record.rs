@@ -1,0 +1,73 @@
+//! The unit of writing: events and the changes they speak of, as plain data.
+
+use domain::{Delivery, Event, Session, SessionId};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What is committed together: applied whole, or not at all.
+///
+/// A record is plain data, and applying it to equal stores gives equal stores: it holds its own times, and the
+/// numbers it gets follow from the order of records alone.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// What must still hold for the record to be applied.
+    pub expect: Vec<Expect>,
+    /// What goes into the audit log, in this order.
+    pub events: Vec<Event>,
+    /// What changes in the tables.
+    pub writes: Vec<Write>,
+}
+
+impl From<Event> for Record {
+    fn from(event: Event) -> Self {
+        Self { events: vec![event], ..Self::default() }
+    }
+}
+
+/// A row that must be just as its reader saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expect {
+    /// Which row.
+    pub row: RowKey,
+    /// Its revision: the number of the entry that wrote it; nothing where there must be no such row.
+    pub revision: Option<u64>,
+}
+
+/// The name of a row.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RowKey {
+    /// A cached verdict.
+    Verdict(SessionId),
+    /// A session.
+    Session(SessionId),
+}
+
+/// One change of a table.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Write {
+    /// Caches a delivered verdict, in place of any other of its session.
+    PutVerdict(Arc<Delivery>),
+    /// Removes a cached verdict.
+    RemoveVerdict(SessionId),
+    /// Stores a session, in place of any other of its id.
+    PutSession(Session),
+}
+
+impl Write {
+    pub(crate) fn row(&self) -> RowKey {
+        match self {
+            Self::PutVerdict(delivery) => RowKey::Verdict(delivery.session_id.clone()),
+            Self::RemoveVerdict(session_id) => RowKey::Verdict(session_id.clone()),
+            Self::PutSession(session) => RowKey::Session(session.session_id.clone()),
+        }
+    }
+}
+
+/// The proof that a record is on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// The number of its first entry.
+    pub first_seq: u64,
+    /// The number of its last entry, which is also the revision of every row it wrote.
+    pub last_seq: u64,
+}

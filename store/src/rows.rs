@@ -1,0 +1,139 @@
+//! How a row stands in the database: its key, its revision, and its value in chunks.
+//!
+//! All tables share one sled tree, so that one batch, which sled recovers whole or not at all, can hold a whole
+//! group of records. The first byte of a key is its table.
+//!
+//! sled keeps up to 16 values in a leaf and moves a leaf of more than 128 KiB to a file of its own, which it
+//! never syncs. So no value here is longer than [`CHUNK_BYTES`]; a longer row goes on under the next chunk number.
+
+use crate::engine::damaged;
+use crate::error::StoreError;
+use std::path::Path;
+
+/// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
+pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
+/// A first chunk begins with the revision (8 bytes) and the number of chunks (2 bytes), both big-endian.
+const HEAD_BYTES: usize = 10;
+
+/// The tables, by the first byte of their keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Table {
+    Meta = b'!',
+    ByEvent = b'e',
+    Log = b'l',
+    BySession = b's',
+    Verdicts = b'v',
+    Sessions = b'z',
+}
+
+/// A key of `table`.
+pub(crate) fn key(table: Table, parts: &[&[u8]]) -> Vec<u8> {
+    let mut key = vec![table as u8];
+    for part in parts {
+        key.extend_from_slice(part);
+    }
+    key
+}
+
+/// The key of chunk number `chunk` of the row called `name`.
+fn chunk_key(table: Table, name: &[u8], chunk: u16) -> Vec<u8> {
+    // the 0 byte, which no name holds, keeps "ab" + chunk apart from the rows of longer names
+    key(table, &[name, &[0], &chunk.to_be_bytes()])
+}
+
+/// A row as it is read.
+pub(crate) struct Row {
+    pub(crate) revision: u64,
+    pub(crate) value: Vec<u8>,
+}
+
+/// Puts the row called `name` into `batch`, takes out what is left of a longer one before it, and hands back its
+/// number of chunks.
+pub(crate) fn put(
+    batch: &mut sled::Batch,
+    table: Table,
+    name: &[u8],
+    revision: u64,
+    value: &[u8],
+    chunks_before: u16,
+) -> u16 {
+    let (first, rest) = value.split_at(value.len().min(CHUNK_BYTES - HEAD_BYTES));
+    let chunks =
+        u16::try_from(1 + rest.len().div_ceil(CHUNK_BYTES)).expect("a row is bounded by its request's size");
+    let head = [&revision.to_be_bytes()[..], &chunks.to_be_bytes(), first].concat();
+    batch.insert(chunk_key(table, name, 0), head);
+    for (chunk, value) in (1..).zip(rest.chunks(CHUNK_BYTES)) {
+        batch.insert(chunk_key(table, name, chunk), value);
+    }
+    remove_from(batch, table, name, chunks, chunks_before);
+    chunks
+}
+
+/// Takes the row called `name`, of so many chunks, out.
+pub(crate) fn remove(batch: &mut sled::Batch, table: Table, name: &[u8], chunks_before: u16) {
+    remove_from(batch, table, name, 0, chunks_before);
+}
+
+fn remove_from(batch: &mut sled::Batch, table: Table, name: &[u8], from: u16, chunks_before: u16) {
+    for chunk in from..chunks_before {
+        batch.remove(chunk_key(table, name, chunk));
+    }
+}
+
+/// The revision and the number of chunks of the row called `name`.
+pub(crate) fn head(
+    db: &sled::Db,
+    dir: &Path,
+    table: Table,
+    name: &[u8],
+) -> Result<Option<(u64, u16)>, StoreError> {
+    let first = db.get(chunk_key(table, name, 0)).map_err(|error| damaged(dir, &error))?;
+    first.map(|first| split_head(dir, &first).map(|(revision, chunks, _)| (revision, chunks))).transpose()
+}
+
+/// The row called `name`, put together.
+pub(crate) fn get(db: &sled::Db, dir: &Path, table: Table, name: &[u8]) -> Result<Option<Row>, StoreError> {
+    let read = |chunk| db.get(chunk_key(table, name, chunk)).map_err(|error| damaged(dir, &error));
+    let Some(first) = read(0)? else { return Ok(None) };
+    let (revision, chunks, start) = split_head(dir, &first)?;
+    let mut value = start.to_vec();
+    for chunk in 1..chunks {
+        let next = read(chunk)?.ok_or_else(|| StoreError::Corrupt {
+            dir: dir.to_owned(),
+            detail: format!("chunk {chunk} of {chunks} of a row in table {table:?} is missing"),
+        })?;
+        value.extend_from_slice(&next);
+    }
+    Ok(Some(Row { revision, value }))
+}
+
+/// How many rows of a table have a revision of at most `revision`.
+pub(crate) fn count(db: &sled::Db, dir: &Path, table: Table, revision: u64) -> Result<u64, StoreError> {
+    let mut rows = 0;
+    for entry in db.scan_prefix([table as u8]) {
+        let (key, value) = entry.map_err(|error| damaged(dir, &error))?;
+        if is_first_chunk(&key) {
+            rows += u64::from(split_head(dir, &value)?.0 <= revision);
+        }
+    }
+    Ok(rows)
+}
+
+/// Whether `key` is that of a row's first chunk.
+pub(crate) fn is_first_chunk(key: &[u8]) -> bool {
+    key.ends_with(&[0, 0, 0])
+}
+
+/// Splits a first chunk into revision, number of chunks, and the value's start.
+pub(crate) fn split_head<'v>(dir: &Path, first: &'v [u8]) -> Result<(u64, u16, &'v [u8]), StoreError> {
+    let split = || {
+        let (revision, rest) = first.split_first_chunk()?;
+        let (chunks, start) = rest.split_first_chunk()?;
+        Some((u64::from_be_bytes(*revision), u16::from_be_bytes(*chunks), start))
+    };
+    split().ok_or_else(|| StoreError::Corrupt {
+        dir: dir.to_owned(),
+        detail: "a row is shorter than its head".into(),
+    })
+}

@@ -1,0 +1,147 @@
+//! The high-water mark: what the store has promised, kept outside the database and compared at every start.
+//!
+//! sled can lose keys without a word when a bit flips. So a small file beside it says how far the log reached
+//! and how many rows there were. It has two slots that are written in turn, each with a checksum: a write that
+//! is torn leaves the other one. It is written behind every commit and synced now and then; after a power cut it
+//! may therefore lag, which weakens the comparison by a moment and never raises a false alarm.
+
+use crate::engine::sync_dir;
+use crate::error::StoreError;
+use crate::meta::SCHEMA;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "watermark";
+const MAGIC: &[u8; 8] = b"oracledW";
+const COUNTS_BYTES: usize = 24;
+/// Magic, schema, counts, mirrored number, checksum.
+const SLOT_BYTES: usize = 8 + 4 + COUNTS_BYTES + 8 + 4;
+
+/// How much a store holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Entries in the log, numbered from 1 without holes: also the number of the last one.
+    pub entries: u64,
+    /// Cached verdicts.
+    pub verdicts: u64,
+    /// Sessions.
+    pub sessions: u64,
+}
+
+impl Counts {
+    pub(crate) fn to_bytes(self) -> [u8; COUNTS_BYTES] {
+        let mut bytes = [0; COUNTS_BYTES];
+        for (place, count) in bytes.chunks_exact_mut(8).zip([self.entries, self.verdicts, self.sessions]) {
+            place.copy_from_slice(&count.to_be_bytes());
+        }
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (entries, rest) = bytes.split_first_chunk()?;
+        let (verdicts, rest) = rest.split_first_chunk()?;
+        let sessions = rest.try_into().ok()?;
+        let [entries, verdicts, sessions] =
+            [entries, verdicts, &sessions].map(|count| u64::from_be_bytes(*count));
+        Some(Self { entries, verdicts, sessions })
+    }
+}
+
+/// The file.
+#[derive(Debug)]
+pub(crate) struct Watermark {
+    path: PathBuf,
+    file: File,
+    next_slot: u64,
+    pub(crate) counts: Counts,
+    /// The last entry known to be synced in `oracle_log.jsonl`.
+    pub(crate) mirrored: u64,
+    dirty: bool,
+}
+
+impl Watermark {
+    /// Opens the mark below `dir`; nothing if there is none yet.
+    pub(crate) fn open(dir: &Path) -> Result<Option<Self>, StoreError> {
+        let path = dir.join(FILE);
+        let io = |source| StoreError::Io { path: path.clone(), source };
+        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io(error)),
+        };
+        let mut best: Option<(u64, u32, Counts, u64)> = None;
+        for slot in 0..2 {
+            let mut bytes = [0; SLOT_BYTES];
+            match file.read_exact_at(&mut bytes, slot * SLOT_BYTES as u64) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
+                Err(error) => return Err(io(error)),
+            }
+            if let Some((schema, counts, mirrored)) = decode(&bytes)
+                && best.is_none_or(|(_, _, other, other_mirrored)| {
+                    (counts.entries, mirrored) >= (other.entries, other_mirrored)
+                })
+            {
+                best = Some((slot, schema, counts, mirrored));
+            }
+        }
+        let Some((slot, schema, counts, mirrored)) = best else {
+            let detail = format!("its high-water mark, the file {FILE}, is unreadable");
+            return Err(StoreError::Corrupt { dir: dir.to_owned(), detail });
+        };
+        if schema > SCHEMA {
+            return Err(StoreError::Newer { dir: dir.to_owned(), found: schema, known: SCHEMA });
+        }
+        Ok(Some(Self { path, file, next_slot: 1 - slot, counts, mirrored, dirty: false }))
+    }
+
+    /// Makes the mark of an empty store below `dir`, durably.
+    pub(crate) fn create(dir: &Path) -> Result<Self, StoreError> {
+        let path = dir.join(FILE);
+        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+        let file = opened.map_err(|source| StoreError::Io { path: path.clone(), source })?;
+        let mut mark = Self { path, file, next_slot: 0, counts: Counts::default(), mirrored: 0, dirty: true };
+        mark.write()
+            .and_then(|()| mark.sync())
+            .map_err(|source| StoreError::Io { path: mark.path.clone(), source })?;
+        sync_dir(dir)?;
+        Ok(mark)
+    }
+
+    /// Writes the mark as it is now.
+    pub(crate) fn write(&mut self) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(SLOT_BYTES);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&SCHEMA.to_be_bytes());
+        bytes.extend_from_slice(&self.counts.to_bytes());
+        bytes.extend_from_slice(&self.mirrored.to_be_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
+        self.file.write_all_at(&bytes, self.next_slot * SLOT_BYTES as u64)?;
+        self.next_slot = 1 - self.next_slot;
+        self.dirty = true;
+        Ok(())
+    }
+
+    /// Puts what was written on the disk.
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
+        if self.dirty {
+            self.file.sync_data()?;
+            self.dirty = false;
+        }
+        Ok(())
+    }
+}
+
+fn decode(bytes: &[u8; SLOT_BYTES]) -> Option<(u32, Counts, u64)> {
+    let (content, checksum) = bytes.split_last_chunk::<4>()?;
+    let rest = content.strip_prefix(MAGIC)?;
+    if crc32fast::hash(content) != u32::from_be_bytes(*checksum) {
+        return None;
+    }
+    let (schema, rest) = rest.split_first_chunk()?;
+    let (counts, mirrored) = rest.split_at_checked(COUNTS_BYTES)?;
+    let mirrored = u64::from_be_bytes(mirrored.try_into().ok()?);
+    Some((u32::from_be_bytes(*schema), Counts::from_bytes(counts)?, mirrored))
+}
