@@ -1,1 +1,50 @@
+//! The actors of oracled: who holds which state, who tells whom, and who starts again after a panic.
+//!
+//! An actor's handler checks, asks `domain` for the decision, commits through the logger and replies. Each has a
+//! file of its own; [`system`] wires them, bottom-up, and nothing else does.
 
+pub mod cache;
+pub mod clock;
+pub mod crosscheck;
+mod door;
+pub mod fallback;
+mod guardian;
+pub mod logger;
+pub mod metrics;
+pub mod system;
+mod vitals;
+
+#[cfg(test)]
+mod testing;
+
+pub use clock::Clock;
+pub use door::{Door, NoAnswer};
+pub use guardian::Supervision;
+pub use system::System;
+pub use vitals::{ActorReport, Panic};
+
+/// Makes the actor that gets it panic, for tests of supervision; release builds have no such message.
+#[cfg(debug_assertions)]
+#[derive(Debug, Clone, Copy)]
+pub struct InjectPanic;
+
+#[cfg(debug_assertions)]
+impl actix::Message for InjectPanic {
+    type Result = ();
+}
+
+/// Lets an actor be told [`InjectPanic`].
+macro_rules! panics_when_told {
+    ($actor:ty) => {
+        #[cfg(debug_assertions)]
+        impl actix::Handler<$crate::InjectPanic> for $actor {
+            type Result = ();
+
+            #[allow(clippy::panic)]
+            fn handle(&mut self, _: $crate::InjectPanic, _: &mut actix::Context<Self>) {
+                panic!("injected by a test");
+            }
+        }
+    };
+}
+pub(crate) use panics_when_told;

@@ -8,6 +8,7 @@ use crate::mirror::Mirror;
 use crate::record::{Receipt, Record, RowKey, Write};
 use crate::rows::{self, Table};
 use crate::watermark::{Counts, Watermark};
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fs;
 use std::io::Write as _;
@@ -77,13 +78,16 @@ impl Journal {
     /// # Errors
     /// `Unavailable` where the disk does not take it: then nothing of the group counts as committed, and the
     /// journal takes nothing more until [`Journal::recover`].
-    pub fn commit(&mut self, group: &[Record]) -> Result<Vec<Result<Receipt, Refused>>, StoreError> {
+    pub fn commit(
+        &mut self,
+        group: &[impl Borrow<Record>],
+    ) -> Result<Vec<Result<Receipt, Refused>>, StoreError> {
         if let Some(cause) = &self.failure {
             return Err(StoreError::Unavailable { cause: cause.clone() });
         }
         let engine = Arc::clone(&self.engine);
         let mut staged = Staged::new(&engine, self.mark.counts, self.latest_time_us);
-        let outcomes = group.iter().map(|record| staged.add(record)).collect::<Result<Vec<_>, _>>();
+        let outcomes = group.iter().map(|record| staged.add(record.borrow())).collect::<Result<Vec<_>, _>>();
         let outcomes = outcomes.map_err(|error| self.fail(error))?;
         if staged.lines.is_empty() {
             return Ok(outcomes);
@@ -168,8 +172,26 @@ impl Journal {
         Ok(())
     }
 
+    /// Checks, after a panic somewhere above, that a group was not left half done.
+    ///
+    /// # Errors
+    /// `Unavailable` where it was, or where that cannot be told: the journal then takes nothing until
+    /// [`Journal::recover`].
+    pub fn distrust(&mut self) -> Result<(), StoreError> {
+        match meta::open(&self.engine) {
+            Ok(counts) if counts == self.mark.counts => Ok(()),
+            Ok(_) => {
+                Err(self.fail(StoreError::Unavailable { cause: "a write was cut short by a panic".into() }))
+            }
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
     fn fail(&mut self, error: StoreError) -> StoreError {
-        let cause = error.to_string();
+        let cause = match error {
+            StoreError::Unavailable { cause } => cause,
+            other => other.to_string(),
+        };
         self.failure = Some(cause.clone());
         StoreError::Unavailable { cause }
     }

@@ -1,0 +1,325 @@
+//! The cache: delivered verdicts, at hand.
+//!
+//! The store is the truth and holds them all; the actor keeps the hottest in memory, as the very bytes that are
+//! answered. What it holds was read from the store, durable and judged again, and goes when it is purged.
+
+use crate::clock::Clock;
+use crate::logger::{CommitError, Log};
+use crate::metrics::{HIT_MEMORY, HIT_STORE, MISS, Metrics};
+use actix::{
+    Actor, ActorFutureExt, Context, Handler, Message, ResponseActFuture, ResponseFuture, Supervised,
+    WrapFuture,
+};
+use bytes::Bytes;
+use domain::session::{Email, Mismatch};
+use domain::{Approved, Delivery, Event, GatePath, Peer, Query, Session, SessionId, Tier};
+use quick_cache::Weighter;
+use quick_cache::unsync::Cache as HotCache;
+use std::sync::Arc;
+use store::{Expect, Record, RowKey, Store, StoreError, Write};
+
+/// What an entry costs in memory beside its bytes.
+const ENTRY_BYTES: u64 = 256;
+/// The size by which the number of entries that fit is guessed.
+const TYPICAL_BYTES: u64 = 2048;
+/// A decision whose rows keep changing is taken anew so many times.
+const ATTEMPTS: usize = 8;
+
+/// A delivered verdict, and the document that answers for it.
+#[derive(Debug)]
+pub struct Cached {
+    /// The verdict with its session.
+    pub delivery: Delivery,
+    /// Its JSON document.
+    pub body: Bytes,
+}
+
+impl From<Delivery> for Cached {
+    fn from(delivery: Delivery) -> Self {
+        let body = serde_json::to_vec(&delivery).expect("a delivery is plain data with string keys");
+        Self { delivery, body: body.into() }
+    }
+}
+
+/// Why the cache did not do what it was told.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The change could not be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+/// Reads the cached verdict of a session.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Option<Arc<Cached>>, CacheError>")]
+pub struct Read(pub SessionId);
+
+/// Asks what there is already for a session that is about to be submitted.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Known, CacheError>")]
+pub struct Find {
+    /// Whose.
+    pub session_id: SessionId,
+    /// For which tier.
+    pub tier: Tier,
+    /// About what.
+    pub query: Query,
+}
+
+/// What there is for a session.
+#[derive(Debug)]
+pub enum Known {
+    /// Nothing cached, and no session that speaks against it.
+    Nothing,
+    /// A verdict.
+    Cached(Arc<Cached>),
+    /// A session of another tier or query.
+    Mismatch(Mismatch),
+}
+
+/// Takes an approved verdict in: stores it with its session and both their log entries, as one commit.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Admission, CacheError>")]
+pub struct Admit {
+    /// The verdict.
+    pub approved: Approved,
+    /// The judgement's log entry.
+    pub judged: Event,
+    /// Whose.
+    pub session_id: SessionId,
+    /// About what.
+    pub query: Query,
+    /// Where the verdict will be mailed to.
+    pub customer_email: Option<Email>,
+    /// On which path it came.
+    pub path: GatePath,
+}
+
+/// What became of an approved verdict.
+#[derive(Debug)]
+pub enum Admission {
+    /// It was stored.
+    Stored(Arc<Cached>),
+    /// Another was there already, and stays.
+    Replayed(Arc<Cached>),
+    /// The session is of another tier or query.
+    Mismatch(Mismatch),
+}
+
+/// Removes the cached verdict of a session. Its session stays. Answers whether there was one.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<bool, CacheError>")]
+pub struct Purge {
+    /// Whose.
+    pub session_id: SessionId,
+    /// By order of whom.
+    pub peer: Peer,
+}
+
+/// The actor.
+#[derive(Debug)]
+pub struct Cache {
+    store: Store,
+    log: Log,
+    clock: Clock,
+    metrics: Metrics,
+    hot_bytes: u64,
+    hot: HotCache<SessionId, Arc<Cached>, ByBytes>,
+}
+
+#[derive(Debug, Clone)]
+struct ByBytes;
+
+impl Weighter<SessionId, Arc<Cached>> for ByBytes {
+    fn weight(&self, _: &SessionId, cached: &Arc<Cached>) -> u64 {
+        // the document, and the delivery that it was made from
+        2 * cached.body.len() as u64 + ENTRY_BYTES
+    }
+}
+
+impl Cache {
+    pub(crate) fn new(store: Store, log: Log, clock: Clock, metrics: Metrics, hot_bytes: u64) -> Self {
+        Self { store, log, clock, metrics, hot_bytes, hot: empty(hot_bytes) }
+    }
+
+    fn read(&mut self, session_id: &SessionId) -> Result<Option<Arc<Cached>>, CacheError> {
+        if let Some(cached) = self.hot.get(session_id) {
+            self.metrics.cache_reads.get_or_create(&HIT_MEMORY).inc();
+            return Ok(Some(Arc::clone(cached)));
+        }
+        let stored = self.store.verdict(session_id)?.map(|(delivery, _)| Arc::new(Cached::from(delivery)));
+        match &stored {
+            Some(cached) => {
+                self.metrics.cache_reads.get_or_create(&HIT_STORE).inc();
+                self.hot.insert(session_id.clone(), Arc::clone(cached));
+            }
+            None => drop(self.metrics.cache_reads.get_or_create(&MISS).inc()),
+        }
+        Ok(stored)
+    }
+}
+
+fn empty(hot_bytes: u64) -> HotCache<SessionId, Arc<Cached>, ByBytes> {
+    let entries = usize::try_from(hot_bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
+    HotCache::with_weighter(entries, hot_bytes, ByBytes)
+}
+
+/// What the rows of a session say to a verdict for it, with their revisions.
+struct Rows {
+    session: Option<(Session, u64)>,
+    verdict: Option<Arc<Cached>>,
+}
+
+impl Rows {
+    fn read(store: &Store, session_id: &SessionId) -> Result<Self, StoreError> {
+        let session = store.session(session_id)?;
+        let verdict = store.verdict(session_id)?.map(|(delivery, _)| Arc::new(delivery.into()));
+        Ok(Self { session, verdict })
+    }
+
+    fn known(self, tier: Tier, query: &Query) -> Known {
+        let mismatch = self.session.as_ref().and_then(|(session, _)| session.mismatch(tier, query));
+        match (mismatch, self.verdict) {
+            (Some(mismatch), _) => Known::Mismatch(mismatch),
+            (None, Some(cached)) => Known::Cached(cached),
+            (None, None) => Known::Nothing,
+        }
+    }
+}
+
+async fn admit(admit: Admit, store: Store, log: Log, clock: Clock) -> Result<Admission, CacheError> {
+    let tier = admit.approved.tier();
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let rows = Rows::read(&store, &admit.session_id)?;
+        let session_revision = rows.session.as_ref().map(|(_, revision)| *revision);
+        let seen = match rows.known(tier, &admit.query) {
+            Known::Nothing => None,
+            // it was judged, so its entry is due, whatever becomes of it
+            Known::Cached(cached) => Some(Admission::Replayed(cached)),
+            Known::Mismatch(mismatch) => Some(Admission::Mismatch(mismatch)),
+        };
+        if let Some(seen) = seen {
+            log.commit(admit.judged.into()).await?;
+            return Ok(seen);
+        }
+        let (record, delivery) = delivered(&admit, session_revision, &clock);
+        match log.commit(record).await {
+            Ok(_) => return Ok(Admission::Stored(Arc::new(Delivery::clone(&delivery).into()))),
+            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The record of a first delivery: the judgement's entry, the verdict with its own, and the session if it is new.
+fn delivered(admit: &Admit, session_revision: Option<u64>, clock: &Clock) -> (Record, Arc<Delivery>) {
+    let Admit { approved, judged, session_id, query, customer_email, path } = admit;
+    let now = clock.now();
+    let cached = Event::VerdictCached {
+        session_id: session_id.clone(),
+        tier: approved.tier(),
+        verdict_label: approved.label(),
+        verdict_sha256: approved.sha256().clone(),
+        path: *path,
+        timestamp: now,
+    };
+    let delivery = Arc::new(Delivery {
+        session_id: session_id.clone(),
+        query: query.clone(),
+        approved: approved.clone(),
+        cached_at: now,
+    });
+    let mut writes = vec![Write::PutVerdict(Arc::clone(&delivery))];
+    if session_revision.is_none() {
+        let (id, query, email) = (session_id.clone(), query.clone(), customer_email.clone());
+        writes.push(Write::PutSession(Session::opened_by(id, query, email, approved, now)));
+    }
+    let expect = vec![
+        Expect { row: RowKey::Verdict(session_id.clone()), revision: None },
+        Expect { row: RowKey::Session(session_id.clone()), revision: session_revision },
+    ];
+    (Record { expect, events: vec![judged.clone(), cached], writes }, delivery)
+}
+
+async fn purge(purge: Purge, store: Store, log: Log, clock: Clock) -> Result<bool, CacheError> {
+    let Purge { session_id, peer } = purge;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let Some((delivery, revision)) = store.verdict(&session_id)? else { return Ok(false) };
+        let purged = Event::VerdictPurged {
+            session_id: session_id.clone(),
+            verdict_sha256: delivery.approved.sha256().clone(),
+            peer,
+            timestamp: clock.now(),
+        };
+        let record = Record {
+            expect: vec![Expect { row: RowKey::Verdict(session_id.clone()), revision: Some(revision) }],
+            events: vec![purged],
+            writes: vec![Write::RemoveVerdict(session_id.clone())],
+        };
+        match log.commit(record).await {
+            Ok(_) => return Ok(true),
+            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+impl Actor for Cache {
+    type Context = Context<Self>;
+}
+
+impl Supervised for Cache {
+    fn restarting(&mut self, _: &mut Context<Self>) {
+        self.hot = empty(self.hot_bytes);
+    }
+}
+
+impl Handler<Read> for Cache {
+    type Result = Result<Option<Arc<Cached>>, CacheError>;
+
+    fn handle(&mut self, Read(session_id): Read, _: &mut Context<Self>) -> Self::Result {
+        self.read(&session_id)
+    }
+}
+
+impl Handler<Find> for Cache {
+    type Result = Result<Known, CacheError>;
+
+    fn handle(&mut self, Find { session_id, tier, query }: Find, _: &mut Context<Self>) -> Self::Result {
+        Ok(Rows::read(&self.store, &session_id)?.known(tier, &query))
+    }
+}
+
+impl Handler<Admit> for Cache {
+    type Result = ResponseFuture<Result<Admission, CacheError>>;
+
+    fn handle(&mut self, message: Admit, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(admit(message, self.store.clone(), self.log.clone(), self.clock.clone()))
+    }
+}
+
+impl Handler<Purge> for Cache {
+    type Result = ResponseActFuture<Self, Result<bool, CacheError>>;
+
+    fn handle(&mut self, message: Purge, _: &mut Context<Self>) -> Self::Result {
+        let session_id = message.session_id.clone();
+        let purged = purge(message, self.store.clone(), self.log.clone(), self.clock.clone());
+        Box::pin(purged.into_actor(self).map(move |purged, cache, _| {
+            // only now: a read since the handler began may have brought it back from the store
+            cache.hot.remove(&session_id);
+            purged
+        }))
+    }
+}
+
+crate::panics_when_told!(Cache);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! The crosscheck: every verdict passes here before anyone sees it.
+
+use crate::cache::{Admission, Admit, Cache, CacheError, Cached};
+use crate::clock::Clock;
+use crate::door::{Door, NoAnswer};
+use crate::guardian::panic_message;
+use crate::logger::{CommitError, Log};
+use crate::metrics::{JudgedAs, Metrics};
+use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
+use domain::event::Severity;
+use domain::session::{Email, Mismatch};
+use domain::{Decision, Event, GatePath, Judgement, Payload, Query, SessionId, Tier};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Judges a verdict and, on every path but `check`, delivers it if it passes.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Outcome, GateError>")]
+pub struct Judge {
+    /// Whose verdict.
+    pub session_id: SessionId,
+    /// For which tier.
+    pub tier: Tier,
+    /// About what.
+    pub query: Query,
+    /// What the model said.
+    pub payload: Payload,
+    /// Where the verdict will be mailed to.
+    pub customer_email: Option<Email>,
+    /// On which path it came.
+    pub path: GatePath,
+}
+
+/// What became of a verdict. Its log entry is durable in every case.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It was only judged.
+    Checked(Decision),
+    /// It was refused, and nothing of it was kept.
+    Rejected(Decision),
+    /// It passed and was delivered.
+    Delivered(Arc<Cached>),
+    /// It passed, but its session has a verdict already, which stands.
+    Replayed(Arc<Cached>),
+    /// It passed, but its session is of another tier or query.
+    Mismatch(Mismatch),
+}
+
+/// Why there is no outcome. Nothing was delivered.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// Judging failed inside.
+    #[error("judging failed: {0}")]
+    Judging(String),
+    /// The log entry, or the verdict, could not be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The cache could not take it.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The cache did not answer.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+}
+
+/// How a payload is judged. Whatever stands here, only `domain`'s gate can make an approved value.
+type JudgeFn = fn(Tier, Payload) -> Judgement;
+
+/// The actor.
+#[derive(Debug)]
+pub struct Crosscheck {
+    judge: JudgeFn,
+    cache: Door<Cache>,
+    log: Log,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+impl Crosscheck {
+    pub(crate) fn new(cache: Door<Cache>, log: Log, clock: Clock, metrics: Metrics) -> Self {
+        Self { judge: domain::judge, cache, log, clock, metrics }
+    }
+}
+
+async fn deliver(
+    judgement: Judgement,
+    judged: Event,
+    message: Judge,
+    cache: Door<Cache>,
+    log: Log,
+) -> Result<Outcome, GateError> {
+    let Judge { session_id, query, customer_email, path, .. } = message;
+    let approved = match (path, judgement.outcome) {
+        (GatePath::Check, _) => {
+            log.commit(judged.into()).await?;
+            return Ok(Outcome::Checked(judgement.decision));
+        }
+        (_, Err(_)) => {
+            log.commit(judged.into()).await?;
+            return Ok(Outcome::Rejected(judgement.decision));
+        }
+        (GatePath::Submit | GatePath::CacheWrite, Ok(approved)) => approved,
+    };
+    let entry = judged.clone();
+    match cache.ask(Admit { approved, judged, session_id, query, customer_email, path }).await {
+        Ok(Ok(Admission::Stored(cached))) => Ok(Outcome::Delivered(cached)),
+        Ok(Ok(Admission::Replayed(cached))) => Ok(Outcome::Replayed(cached)),
+        Ok(Ok(Admission::Mismatch(mismatch))) => Ok(Outcome::Mismatch(mismatch)),
+        Ok(Err(CacheError::Commit(error))) => Err(error.into()),
+        Ok(Err(error)) => {
+            log.commit(entry.into()).await?;
+            Err(error.into())
+        }
+        Err(error) => {
+            // the cache did not get as far as the log: a judgement without an entry would be a gap
+            log.commit(entry.into()).await?;
+            Err(error.into())
+        }
+    }
+}
+
+impl Actor for Crosscheck {
+    type Context = Context<Self>;
+}
+
+impl Supervised for Crosscheck {}
+
+impl Handler<Judge> for Crosscheck {
+    type Result = ResponseFuture<Result<Outcome, GateError>>;
+
+    fn handle(&mut self, mut message: Judge, _: &mut Context<Self>) -> Self::Result {
+        let payload = std::mem::replace(&mut message.payload, Payload::raw(""));
+        let judged = catch_unwind(AssertUnwindSafe(|| (self.judge)(message.tier, payload)));
+        let now = self.clock.now();
+        let log = self.log.clone();
+        let judgement = match judged {
+            Ok(judgement) => judgement,
+            Err(panic) => {
+                let cause = panic_message(&*panic);
+                let Judge { session_id, path, .. } = message;
+                let error = Event::CrosscheckError {
+                    session_id,
+                    path,
+                    level: Severity::Error,
+                    cause: cause.clone(),
+                    timestamp: now,
+                };
+                return Box::pin(async move {
+                    log.commit(error.into()).await?;
+                    Err(GateError::Judging(cause))
+                });
+            }
+        };
+        let reason = judgement.decision.crosscheck_reason;
+        self.metrics.judged.get_or_create(&JudgedAs::new(message.tier, message.path, reason)).inc();
+        let entry = Event::judged(&judgement, message.session_id.clone(), &message.query, message.path, now);
+        Box::pin(deliver(judgement, entry, message, self.cache.clone(), log))
+    }
+}
+
+crate::panics_when_told!(Crosscheck);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+use super::*;
+use crate::cache::Read;
+use crate::testing::{GOOD, World, id, judge, logged, with_world};
+use domain::crosscheck::Reason;
+
+#[test]
+fn vc_4_a_log_entry_is_written_for_pass_and_fail_on_every_path() {
+    with_world(|World { system, dir, .. }| async move {
+        for path in [GatePath::Check, GatePath::Submit, GatePath::CacheWrite] {
+            for raw in [GOOD, "{}"] {
+                let session = format!("cs_{}_{}", path.as_str(), raw.len());
+                system
+                    .crosscheck
+                    .ask(judge(&session, raw, path))
+                    .await
+                    .expect("it answers")
+                    .expect("it is judged");
+                let mirror =
+                    std::fs::read_to_string(dir.join("oracle_log.jsonl")).expect("there is a mirror");
+                let entry =
+                    mirror.lines().rev().find(|line| line.contains("tmm_crosscheck")).expect("an entry");
+                let entry: serde_json::Value = serde_json::from_str(entry).expect("JSON");
+                assert_eq!(entry["session_id"], session.as_str());
+                assert_eq!(entry["path"], path.as_str());
+                assert_eq!(entry["approved"], raw == GOOD);
+                for field in [
+                    "tier",
+                    "query_preview",
+                    "verdict_label",
+                    "coherence_score",
+                    "threshold",
+                    "phi",
+                    "flags",
+                    "crosscheck_reason",
+                    "timestamp",
+                    "v_t",
+                    "v_r",
+                    "e_d",
+                    "seq",
+                ] {
+                    assert!(entry.get(field).is_some(), "{field} is there");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn vc_5_the_gate_is_before_delivery() {
+    with_world(|World { system, .. }| async move {
+        for path in [GatePath::Submit, GatePath::CacheWrite, GatePath::Check] {
+            let outcome = system.crosscheck.ask(judge("cs_1", "{}", path)).await.expect("it answers");
+            match outcome.expect("it is judged") {
+                Outcome::Rejected(decision) | Outcome::Checked(decision) => {
+                    assert_eq!(decision.crosscheck_reason, Reason::FieldMissing);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads").is_none());
+        assert!(system.store.session(&id("cs_1")).expect("it is read").is_none(), "no session either");
+        assert_eq!(logged(&system.store), ["tmm_crosscheck"; 3], "nothing but judgements");
+        assert_eq!(system.cache.report().handled, 1, "the cache was asked to read and nothing else");
+    });
+}
+
+#[test]
+fn a_check_delivers_nothing_even_where_it_passes() {
+    with_world(|World { system, .. }| async move {
+        let outcome = system.crosscheck.ask(judge("cs_1", GOOD, GatePath::Check)).await.expect("it answers");
+        assert!(matches!(outcome, Ok(Outcome::Checked(Decision { approved: true, .. }))), "{outcome:?}");
+        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+    });
+}
+
+#[test]
+fn an_error_while_judging_is_an_error_in_the_log_and_no_approval() {
+    with_world(|World { system, .. }| async move {
+        let (cache, log) = (system.cache.clone(), system.log.clone());
+        let mut broken = Crosscheck::new(cache, log, system.clock.clone(), system.metrics.clone());
+        broken.judge = |_, _| panic!("a fault in the mapping");
+        let broken = Actor::start(broken);
+        let outcome = broken.send(judge("cs_1", GOOD, GatePath::Submit)).await.expect("it answers");
+        assert!(
+            matches!(&outcome, Err(GateError::Judging(cause)) if cause.contains("mapping")),
+            "{outcome:?}"
+        );
+        assert_eq!(logged(&system.store), ["crosscheck_error"]);
+        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+    });
+}
+
+#[test]
+fn nothing_is_delivered_when_the_log_does_not_take_the_entry() {
+    with_world(|world| async move {
+        world.break_store();
+        let outcome =
+            world.system.crosscheck.ask(judge("cs_1", GOOD, GatePath::Submit)).await.expect("it answers");
+        assert!(matches!(&outcome, Err(GateError::Commit(CommitError::Unavailable(_)))), "{outcome:?}");
+        assert!(
+            world.system.store.verdict(&id("cs_1")).expect("it is read").is_none(),
+            "not even read as cached"
+        );
+        let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
+        assert_eq!(lines.len(), 2, "the judgement and the caching that did not happen: {lines:?}");
+        assert!(lines.iter().all(|line| line.contains("\"log_fallback\":true")));
+    });
+}
+
+#[test]
+fn a_session_keeps_its_tier_and_query() {
+    with_world(|World { system, .. }| async move {
+        system
+            .crosscheck
+            .ask(judge("cs_1", GOOD, GatePath::Submit))
+            .await
+            .expect("it answers")
+            .expect("it is judged");
+        let mut other = judge("cs_1", GOOD, GatePath::Submit);
+        other.query = Query::new("Sell wax?".into());
+        let outcome = system.crosscheck.ask(other).await.expect("it answers");
+        assert!(matches!(outcome, Ok(Outcome::Mismatch(Mismatch::Query))), "{outcome:?}");
+        assert_eq!(logged(&system.store), ["tmm_crosscheck", "verdict_cached", "tmm_crosscheck"]);
+    });
+}

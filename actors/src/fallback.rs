@@ -1,0 +1,52 @@
+//! Where an audit entry goes that the journal does not take: to the service log, whole, as one marked line
+//! (seed: `tmm-crosscheck`, failure mode "oracle_log.jsonl write fails").
+
+use domain::Event;
+use serde::Serialize;
+use std::fmt;
+use std::sync::Arc;
+
+/// Writes one line to the service log.
+type WriteLine = dyn Fn(&str) + Send + Sync;
+
+/// The service log's last resort.
+#[derive(Clone)]
+pub struct Fallback(Arc<WriteLine>);
+
+/// The line: an entry, marked, with the reason.
+#[derive(Serialize)]
+struct Line<'e> {
+    log_fallback: bool,
+    cause: &'e str,
+    #[serde(flatten)]
+    entry: &'e Event,
+}
+
+impl Fallback {
+    /// Standard error, which journald reads under systemd.
+    #[must_use]
+    pub fn stderr() -> Self {
+        use std::io::Write;
+        // eprintln! panics where standard error is closed, and there is no other place left to tell it
+        Self::new(|line| drop(writeln!(std::io::stderr(), "{line}")))
+    }
+
+    /// Lines go to `write`.
+    #[must_use]
+    pub fn new(write: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(write))
+    }
+
+    pub(crate) fn write(&self, events: &[Event], cause: &str) {
+        for entry in events {
+            let line = serde_json::to_string(&Line { log_fallback: true, cause, entry });
+            (self.0)(&line.expect("an event is plain data with string keys"));
+        }
+    }
+}
+
+impl fmt::Debug for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fallback")
+    }
+}

@@ -1,0 +1,333 @@
+//! The logger: the only writer to disk.
+//!
+//! It has a thread of its own, since it blocks on the disk. Records that arrive while one group is being synced
+//! wait in the mailbox and make the next group: the more there are, the fewer syncs each of them costs.
+
+use crate::clock::{Clock, monotonic};
+use crate::door::Door;
+use crate::fallback::Fallback;
+use crate::metrics::Metrics;
+use actix::{
+    Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, WrapFuture,
+};
+use domain::Event;
+use jiff::Timestamp;
+use serde::Serialize;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use store::{Counts, Journal, Receipt, Record, Refused, RowKey, StoreError};
+use tokio::sync::{oneshot, watch};
+
+/// The most records that are made durable at once.
+const GROUP_MAX: usize = 512;
+/// How often the mirror and the high-water mark are synced, and a failed journal is tried again.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Why a record was not committed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// A row it relied on was changed meanwhile; nothing was written.
+    #[error("{0:?} was changed meanwhile")]
+    Stale(RowKey),
+    /// The disk does not take it, or the logger failed over it: nothing may be delivered.
+    #[error("the log cannot be written: {0}")]
+    Unavailable(String),
+}
+
+/// How the journal is doing, for whoever watches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
+pub struct JournalReport {
+    /// What it holds.
+    #[serde(skip)]
+    pub counts: Counts,
+    /// Why it takes no records now, and since when.
+    pub failure: Option<(String, Timestamp)>,
+    /// Why `oracle_log.jsonl` lags behind it.
+    pub mirror_lag: Option<String>,
+    /// How many entries went to the service log instead.
+    pub fallback_entries: u64,
+}
+
+/// The actor.
+#[derive(Debug)]
+pub struct Logger {
+    /// Gone once the logger is closed.
+    journal: Option<Journal>,
+    pending: Vec<Pending>,
+    failed_at: Option<Timestamp>,
+    report: watch::Sender<JournalReport>,
+    fallback_entries: Arc<AtomicU64>,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+#[derive(Debug)]
+struct Pending {
+    record: Arc<Record>,
+    reply: oneshot::Sender<Result<Receipt, CommitError>>,
+}
+
+/// Makes a record durable.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Receipt, CommitError>")]
+struct Commit(Arc<Record>);
+
+/// Opens `oracle_log.jsonl` anew after a rotation.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), String>")]
+struct ReopenMirror;
+
+/// Puts everything on the disk and takes no more.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Close;
+
+impl Logger {
+    pub(crate) fn new(
+        journal: Journal,
+        report: watch::Sender<JournalReport>,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
+        let pending = Vec::new();
+        let fallback_entries = Arc::default();
+        Self { journal: Some(journal), pending, failed_at: None, report, fallback_entries, clock, metrics }
+    }
+
+    /// Commits what is pending, as one group or as many as it takes.
+    fn flush(&mut self) {
+        while !self.pending.is_empty() {
+            let rest = self.pending.split_off(self.pending.len().min(GROUP_MAX));
+            let group = mem::replace(&mut self.pending, rest);
+            self.commit(group);
+        }
+        self.publish();
+    }
+
+    fn commit(&mut self, group: Vec<Pending>) {
+        let Some(journal) = &mut self.journal else {
+            for Pending { reply, .. } in group {
+                drop(reply.send(Err(CommitError::Unavailable("the daemon is stopping".into()))));
+            }
+            return;
+        };
+        let (records, replies): (Vec<_>, Vec<_>) = group.into_iter().map(|p| (p.record, p.reply)).unzip();
+        let began = monotonic();
+        let outcomes = journal.commit(&records);
+        match outcomes {
+            Ok(outcomes) => {
+                self.metrics.commit_seconds.observe(began.elapsed().as_secs_f64());
+                self.metrics
+                    .group_records
+                    .observe(f64::from(u32::try_from(records.len()).unwrap_or(u32::MAX)));
+                self.metrics.committed_records.inc_by(records.len() as u64);
+                for (reply, outcome) in replies.into_iter().zip(outcomes) {
+                    // the asker may be gone; what it asked for is done all the same
+                    drop(reply.send(outcome.map_err(CommitError::from)));
+                }
+            }
+            Err(error) => {
+                self.failed(&error);
+                for reply in replies {
+                    drop(reply.send(Err(CommitError::Unavailable(error.to_string()))));
+                }
+            }
+        }
+    }
+
+    fn failed(&mut self, error: &StoreError) {
+        if self.failed_at.is_none() {
+            tracing::error!(%error, "the journal takes no more entries");
+            self.failed_at = Some(self.clock.now());
+        }
+    }
+
+    fn tick(&mut self) {
+        if self.failed_at.is_some() {
+            self.recover();
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.settle();
+        }
+        self.publish();
+    }
+
+    /// Tries to write again; the log itself then tells of the gap.
+    fn recover(&mut self) {
+        let (Some(journal), Some(failed_at)) = (&mut self.journal, self.failed_at) else { return };
+        let cause = journal.failure().unwrap_or_default().to_owned();
+        let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
+        let timestamp = self.clock.now();
+        let recovered = Event::StorageRecovered { cause, failed_at, fallback_entries, timestamp };
+        let tried = journal.recover().and_then(|()| journal.commit(&[Record::from(recovered)]));
+        match tried {
+            Ok(_) => {
+                tracing::info!(fallback_entries, "the journal takes entries again");
+                self.failed_at = None;
+                self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed);
+            }
+            Err(error) => tracing::debug!(%error, "the journal is still unavailable"),
+        }
+    }
+
+    fn publish(&self) {
+        let Some(journal) = &self.journal else { return };
+        let report = JournalReport {
+            counts: journal.counts(),
+            failure: journal.failure().map(String::from).zip(self.failed_at),
+            mirror_lag: journal.mirror_lag().map(String::from),
+            fallback_entries: self.fallback_entries.load(Ordering::Relaxed),
+        };
+        self.report.send_if_modified(|last| {
+            let changed = *last != report;
+            *last = report;
+            changed
+        });
+    }
+}
+
+impl From<Refused> for CommitError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Stale(row) => Self::Stale(row),
+            Refused::Unlogged => Self::Unavailable(refused.to_string()),
+        }
+    }
+}
+
+impl Actor for Logger {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        self.publish();
+        ctx.run_interval(TICK, |logger, _| logger.tick());
+    }
+}
+
+impl actix::Supervised for Logger {
+    fn restarting(&mut self, _: &mut Context<Self>) {
+        // whoever waits for these is told that they failed
+        self.pending.clear();
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.distrust()
+        {
+            self.failed(&error);
+        }
+    }
+}
+
+impl Handler<Commit> for Logger {
+    type Result = ResponseFuture<Result<Receipt, CommitError>>;
+
+    fn handle(&mut self, Commit(record): Commit, ctx: &mut Context<Self>) -> Self::Result {
+        let (reply, outcome) = oneshot::channel();
+        self.pending.push(Pending { record, reply });
+        if self.pending.len() == 1 {
+            // actix polls this behind the whole mailbox, so that all that waits there joins the group
+            ctx.spawn(async {}.into_actor(self).map(|(), logger, _| logger.flush()));
+        }
+        Box::pin(async move {
+            outcome
+                .await
+                .unwrap_or_else(|_| Err(CommitError::Unavailable("the logger failed over it".into())))
+        })
+    }
+}
+
+impl Handler<ReopenMirror> for Logger {
+    type Result = Result<(), String>;
+
+    fn handle(&mut self, _: ReopenMirror, _: &mut Context<Self>) -> Self::Result {
+        let reopened = self.journal.as_mut().map_or(Ok(()), Journal::reopen_mirror);
+        reopened.map_err(|error| error.to_string())
+    }
+}
+
+impl Handler<Close> for Logger {
+    type Result = MessageResult<Close>;
+
+    fn handle(&mut self, _: Close, _: &mut Context<Self>) -> Self::Result {
+        self.flush();
+        self.journal = None;
+        MessageResult(())
+    }
+}
+
+crate::panics_when_told!(Logger);
+
+/// What everyone else has of the logger: commits that fall back to the service log, and its report.
+#[derive(Debug, Clone)]
+pub struct Log {
+    door: Door<Logger>,
+    report: watch::Receiver<JournalReport>,
+    fallback: Fallback,
+    fallback_entries: Arc<AtomicU64>,
+    metrics: Metrics,
+}
+
+impl Log {
+    pub(crate) fn new(
+        door: Door<Logger>,
+        report: watch::Receiver<JournalReport>,
+        fallback: Fallback,
+        fallback_entries: Arc<AtomicU64>,
+        metrics: Metrics,
+    ) -> Self {
+        Self { door, report, fallback, fallback_entries, metrics }
+    }
+
+    /// Makes `record` durable. Where that fails for any cause but a stale row, its events go to the service log.
+    ///
+    /// # Errors
+    /// `Stale`, after which to read and decide again; `Unavailable`, after which nothing may be delivered.
+    pub async fn commit(&self, record: Record) -> Result<Receipt, CommitError> {
+        let record = Arc::new(record);
+        let answer = self.door.ask(Commit(Arc::clone(&record))).await;
+        let outcome = answer.unwrap_or_else(|error| Err(CommitError::Unavailable(error.to_string())));
+        if let Err(CommitError::Unavailable(cause)) = &outcome {
+            self.fallback.write(&record.events, cause);
+            let entries = record.events.len() as u64;
+            self.fallback_entries.fetch_add(entries, Ordering::Relaxed);
+            self.metrics.fallback_entries.inc_by(entries);
+        }
+        outcome
+    }
+
+    /// Opens `oracle_log.jsonl` anew after a rotation.
+    ///
+    /// # Errors
+    /// What kept it from being opened, in words.
+    pub async fn reopen_mirror(&self) -> Result<(), String> {
+        self.door.ask(ReopenMirror).await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Puts everything on the disk; nothing is taken any more.
+    pub async fn close(&self) {
+        if let Err(error) = self.door.ask(Close).await {
+            tracing::error!(%error, "the logger could not be closed");
+        }
+    }
+
+    /// The latest report, and a way to wait for the next.
+    #[must_use]
+    pub fn report(&self) -> watch::Receiver<JournalReport> {
+        self.report.clone()
+    }
+
+    /// The actor's door, for its report.
+    #[must_use]
+    pub fn door(&self) -> &Door<Logger> {
+        &self.door
+    }
+}
+
+impl Logger {
+    pub(crate) fn fallback_entries(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.fallback_entries)
+    }
+}
+
+#[cfg(test)]
+mod tests;

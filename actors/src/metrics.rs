@@ -1,0 +1,104 @@
+//! What the actors count for Prometheus.
+
+use domain::crosscheck::Reason;
+use domain::{GatePath, Tier};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt::{self, Write};
+
+/// A word of the domain as a label's value.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Word(&'static str);
+
+impl EncodeLabelValue for Word {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        encoder.write_str(self.0)
+    }
+}
+
+/// The labels of a judgement.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct JudgedAs {
+    tier: Word,
+    path: Word,
+    reason: Word,
+}
+
+impl JudgedAs {
+    pub(crate) const fn new(tier: Tier, path: GatePath, reason: Reason) -> Self {
+        Self { tier: Word(tier.as_str()), path: Word(path.as_str()), reason: Word(reason.as_str()) }
+    }
+}
+
+/// Where a cached verdict was found.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct FoundIn {
+    result: Word,
+}
+
+/// A hit in memory.
+pub(crate) const HIT_MEMORY: FoundIn = FoundIn { result: Word("hit_memory") };
+/// A hit in the store.
+pub(crate) const HIT_STORE: FoundIn = FoundIn { result: Word("hit_store") };
+/// A miss.
+pub(crate) const MISS: FoundIn = FoundIn { result: Word("miss") };
+
+/// All of them. Clones count together.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    pub(crate) judged: Family<JudgedAs, Counter>,
+    pub(crate) cache_reads: Family<FoundIn, Counter>,
+    pub(crate) committed_records: Counter,
+    pub(crate) commit_seconds: Histogram,
+    pub(crate) group_records: Histogram,
+    pub(crate) fallback_entries: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            judged: Family::default(),
+            cache_reads: Family::default(),
+            committed_records: Counter::default(),
+            commit_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
+            group_records: Histogram::new(exponential_buckets(1.0, 2.0, 10)),
+            fallback_entries: Counter::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Adds them to `registry`.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "crosscheck_judgements",
+            "verdicts judged, by tier, path and reason",
+            self.judged.clone(),
+        );
+        registry.register(
+            "cache_reads",
+            "reads of cached verdicts, by where they were found",
+            self.cache_reads.clone(),
+        );
+        registry.register("journal_records", "records made durable", self.committed_records.clone());
+        registry.register_with_unit(
+            "journal_commit",
+            "time to make one group of records durable",
+            Unit::Seconds,
+            self.commit_seconds.clone(),
+        );
+        registry.register(
+            "journal_group_records",
+            "records made durable at once",
+            self.group_records.clone(),
+        );
+        registry.register(
+            "log_fallback_entries",
+            "entries that went to the service log because the journal did not take them",
+            self.fallback_entries.clone(),
+        );
+    }
+}

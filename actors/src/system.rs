@@ -1,0 +1,134 @@
+//! All wiring, bottom-up, in one function: who exists, and whom each may ask.
+
+use crate::cache::Cache;
+use crate::clock::Clock;
+use crate::crosscheck::Crosscheck;
+use crate::door::Door;
+use crate::fallback::Fallback;
+use crate::guardian::{self, Supervision};
+use crate::logger::{JournalReport, Log, Logger};
+use crate::metrics::Metrics;
+use crate::vitals::{ActorReport, Vitals};
+use actix_rt::{Arbiter, ArbiterHandle};
+use std::sync::Arc;
+use store::{Journal, Store};
+use tokio::sync::{Semaphore, watch};
+
+/// What the system is built from.
+#[derive(Debug)]
+pub struct Parts {
+    /// The one writer; it becomes the logger's.
+    pub journal: Journal,
+    /// For reading.
+    pub store: Store,
+    /// The time.
+    pub clock: Clock,
+    /// The service log's last resort.
+    pub fallback: Fallback,
+    /// When a guardian gives up.
+    pub supervision: Supervision,
+    /// The most messages that may wait for the crosscheck, and as many for the cache.
+    pub queue: usize,
+    /// The memory for hot verdicts, in bytes.
+    pub hot_bytes: u64,
+}
+
+/// The running actors.
+#[derive(Debug, Clone)]
+pub struct System {
+    /// The gate.
+    pub crosscheck: Door<Crosscheck>,
+    /// The cache.
+    pub cache: Door<Cache>,
+    /// The way into the log.
+    pub log: Log,
+    /// The tables, for reading.
+    pub store: Store,
+    /// What the actors count.
+    pub metrics: Metrics,
+    /// The time.
+    pub clock: Clock,
+    abandoned: watch::Receiver<Option<String>>,
+}
+
+impl System {
+    /// Starts every actor: the logger on a thread of its own, the others on the calling thread's arbiter.
+    ///
+    /// # Panics
+    /// Where no actix system runs on the calling thread.
+    #[must_use]
+    pub fn start(parts: Parts) -> Self {
+        let Parts { journal, store, clock, fallback, supervision, queue, hot_bytes } = parts;
+        let metrics = Metrics::default();
+        let (abandon, abandoned) = watch::channel(None);
+        let here = Arbiter::current();
+        let own_thread = Arbiter::new().handle();
+        let hire = Hire { supervision, clock: clock.clone(), abandon };
+
+        let (report, reports) = watch::channel(JournalReport::default());
+        let logger = Logger::new(journal, report, clock.clone(), metrics.clone());
+        let fallback_entries = logger.fallback_entries();
+        // unbounded: all that reaches it waits in a bounded door already, and an entry must not be turned away
+        let door = hire.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
+        let log = Log::new(door, reports, fallback, fallback_entries, metrics.clone());
+
+        let cache = {
+            let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
+            hire.start("cache", &here, queue, move || Cache::new(store, log, clock, metrics, hot_bytes))
+        };
+
+        let crosscheck = {
+            let (cache, log, clock, metrics) = (cache.clone(), log.clone(), clock.clone(), metrics.clone());
+            hire.start("crosscheck", &here, queue, move || Crosscheck::new(cache, log, clock, metrics))
+        };
+
+        Self { crosscheck, cache, log, store, metrics, clock, abandoned }
+    }
+
+    /// How every actor is doing, the gate first.
+    #[must_use]
+    pub fn reports(&self) -> Vec<ActorReport> {
+        vec![self.crosscheck.report(), self.cache.report(), self.log.door().report()]
+    }
+
+    /// Waits until a guardian gives up, and hands back why. The process is to end then.
+    pub async fn abandoned(&self) -> String {
+        let mut abandoned = self.abandoned.clone();
+        match abandoned.wait_for(Option::is_some).await {
+            Ok(reason) => reason.clone().unwrap_or_default(),
+            // every guardian has ended in good order: there is nothing to wait for
+            Err(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// How an actor is taken on.
+struct Hire {
+    supervision: Supervision,
+    clock: Clock,
+    abandon: watch::Sender<Option<String>>,
+}
+
+impl Hire {
+    fn start<A>(
+        &self,
+        name: &'static str,
+        arbiter: &ArbiterHandle,
+        places: usize,
+        make: impl FnOnce() -> A + Send + 'static,
+    ) -> Door<A>
+    where
+        A: actix::Actor<Context = actix::Context<A>> + actix::Supervised + Unpin,
+    {
+        let vitals = Arc::new(Vitals::new(name, self.clock.clone()));
+        let abandon = self.abandon.clone();
+        let give_up = move |reason: String| {
+            abandon.send_replace(Some(reason));
+        };
+        Door::new(
+            guardian::start(arbiter, self.supervision, Arc::clone(&vitals), give_up, make),
+            places,
+            vitals,
+        )
+    }
+}
