@@ -206,6 +206,15 @@ pub enum Mismatch {
     Query,
 }
 
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tier => "tier",
+            Self::Query => "query",
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

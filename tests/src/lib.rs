@@ -1,1 +1,270 @@
+//! A daemon of one's own: a real process with its state, sockets and logs in a directory that goes with it.
 
+use bytes::Bytes;
+use hyper::Method;
+use oracled::client::{Answer, Client};
+use serde_json::{Value, json};
+use std::env;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long anything that should happen soon is waited for; generous, since the machine may be busy.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A verdict of the quick tier that passes.
+pub const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
+
+/// The built program of that name.
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
+    // test programs live in target/<profile>/deps, what they test one above
+    let this = env::current_exe().expect("a program knows where it is");
+    let profile = this.parent().and_then(Path::parent).expect("cargo puts tests two folders deep");
+    profile.join(format!("{name}-under-test"))
+}
+
+/// The directory of a daemon, and how it is started there. Outlives the daemon: a world can be served again.
+#[derive(Debug)]
+pub struct World {
+    dir: TempDir,
+    /// What is put before the daemon's command line; a shell wrapper, say.
+    pub wrapper: Vec<String>,
+    /// Variables for the daemon.
+    pub variables: Vec<(String, String)>,
+    /// Its configuration file.
+    pub config: String,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        let dir = tempfile::Builder::new().prefix("oracled-test-").tempdir().expect("a directory");
+        Self { dir, wrapper: Vec::new(), variables: Vec::new(), config: String::new() }
+    }
+}
+
+impl World {
+    /// A world with this configuration.
+    #[must_use]
+    pub fn with_config(config: &str) -> Self {
+        Self { config: config.to_owned(), ..Self::default() }
+    }
+
+    /// A path in the world's directory.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The routes' socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.path("o.sock")
+    }
+
+    /// The administrators' socket.
+    #[must_use]
+    pub fn control_socket(&self) -> PathBuf {
+        self.path("c.sock")
+    }
+
+    /// The state directory.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// The mirror of the log.
+    #[must_use]
+    pub fn mirror(&self) -> String {
+        fs::read_to_string(self.state().join("oracle_log.jsonl")).unwrap_or_default()
+    }
+
+    /// What all daemons of this world have said of themselves.
+    #[must_use]
+    pub fn service_log(&self) -> String {
+        fs::read_to_string(self.path("stderr")).unwrap_or_default()
+    }
+
+    /// The command that serves this world.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        fs::write(self.path("oracled.toml"), &self.config).expect("the configuration is written");
+        let oracled = program("oracled").into_os_string();
+        let mut line = self.wrapper.iter().map(Into::into).chain([oracled]);
+        let mut command = Command::new(line.next().expect("there is a program"));
+        command.args(line).arg("serve");
+        for (flag, path) in [
+            ("--config", self.path("oracled.toml")),
+            ("--state-dir", self.state()),
+            ("--socket", self.socket()),
+            ("--control-socket", self.control_socket()),
+        ] {
+            command.arg(flag).arg(path);
+        }
+        // nothing of whoever runs the tests
+        for (name, _) in env::vars().filter(|(name, _)| name.starts_with("ORACLED_")) {
+            command.env_remove(name);
+        }
+        command.env_remove("NOTIFY_SOCKET").env_remove("JOURNAL_STREAM").envs(self.variables.clone());
+        command
+    }
+
+    /// Starts a daemon and waits until it answers.
+    pub async fn serve(&self) -> Daemon<'_> {
+        let mut daemon = self.spawn();
+        let began = Instant::now();
+        while !self.answers().await {
+            assert!(daemon.child.try_wait().expect("it is our child").is_none(), "{}", self.service_log());
+            assert!(began.elapsed() < PATIENCE, "it does not answer: {}", self.service_log());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        daemon
+    }
+
+    /// Starts a daemon and does not wait.
+    #[must_use]
+    pub fn spawn(&self) -> Daemon<'_> {
+        let stderr =
+            File::options().append(true).create(true).open(self.path("stderr")).expect("a file for the log");
+        let mut command = self.command();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn();
+        Daemon { world: self, child: child.expect("the daemon starts") }
+    }
+
+    /// Runs a daemon that is expected to end by itself, soon.
+    #[must_use]
+    pub fn serve_in_vain(&self) -> Output {
+        self.command().stdin(Stdio::null()).output().expect("the daemon starts")
+    }
+
+    async fn answers(&self) -> bool {
+        match Client::connect(&self.socket()).await {
+            Ok(mut client) => client.call(Method::GET, "/healthz", None).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    /// Runs `oraclectl` against this world.
+    #[must_use]
+    pub fn ctl(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(program("oraclectl"));
+        command.arg("--socket").arg(self.socket()).arg("--control-socket").arg(self.control_socket());
+        command.args(arguments).stdin(Stdio::null()).output().expect("oraclectl starts")
+    }
+}
+
+/// A running daemon. It is killed if it is dropped.
+#[derive(Debug)]
+pub struct Daemon<'w> {
+    world: &'w World,
+    child: Child,
+}
+
+impl Daemon<'_> {
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A client of the routes' socket.
+    pub async fn routes(&self) -> Client {
+        Client::connect(&self.world.socket()).await.expect("the routes' socket is served")
+    }
+
+    /// A client of the administrators' socket.
+    pub async fn control(&self) -> Client {
+        Client::connect(&self.world.control_socket()).await.expect("the administrators' socket is served")
+    }
+
+    /// Ends it as a power cut would, as far as the process goes.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it is our child");
+        self.child.wait().expect("it is our child");
+    }
+
+    /// Sends it a signal by name.
+    ///
+    /// # Panics
+    /// Where the system has no `kill`.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("sh").arg("-c").arg(format!("kill -{name} {}", self.pid())).status();
+        assert!(sent.expect("there is a shell").success(), "the signal is sent");
+    }
+
+    /// Asks it to stop and waits until it has.
+    pub fn stop(self) -> ExitStatus {
+        self.signal("TERM");
+        self.wait()
+    }
+
+    /// Waits until it ends.
+    ///
+    /// # Panics
+    /// Where it does not.
+    pub fn wait(mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                return status;
+            }
+            assert!(began.elapsed() < PATIENCE, "it does not end: {}", self.world.service_log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Its resident memory, in bytes.
+    ///
+    /// # Errors
+    /// Where the system does not tell.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let kib = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+        kib.map(|kib: u64| kib * 1024).ok_or_else(|| io::Error::other("no VmRSS"))
+    }
+}
+
+impl Drop for Daemon<'_> {
+    fn drop(&mut self) {
+        // it may have ended already
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Sends JSON and reads the answer.
+pub async fn post(client: &mut Client, path: &str, body: &Value) -> Answer {
+    client.call(Method::POST, path, Some(Bytes::from(body.to_string()))).await.expect("it answers")
+}
+
+/// Reads.
+pub async fn get(client: &mut Client, path: &str) -> Answer {
+    client.call(Method::GET, path, None).await.expect("it answers")
+}
+
+/// The body as a JSON value; null where it is none.
+#[must_use]
+pub fn document(answer: &Answer) -> Value {
+    answer.json().unwrap_or_default()
+}
+
+/// The body of a submission of the quick tier.
+#[must_use]
+pub fn submission(raw: &str) -> Value {
+    json!({"tier": "quick", "query": "Sell honey?", "raw": raw})
+}
+
+/// Waits until `holds`, and fails with `what` if it never does.
+pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < PATIENCE, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,1 +1,5 @@
-fn main() {}
+//! The administrators' tool.
+
+fn main() -> std::process::ExitCode {
+    oracled::ctl::main()
+}

@@ -1,1 +1,5 @@
-fn main() {}
+//! The daemon.
+
+fn main() -> std::process::ExitCode {
+    oracled::cli::main()
+}

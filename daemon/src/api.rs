@@ -1,0 +1,31 @@
+//! The routes' socket: one file a resource.
+
+pub mod cache;
+pub mod crosscheck;
+pub mod front;
+pub mod health;
+pub mod metrics;
+pub mod openapi;
+pub mod request;
+pub mod verdicts;
+
+use crate::problem::Problem;
+use crate::service::Service;
+use axum::Router;
+use axum::routing::{get, post};
+use std::sync::Arc;
+
+/// Every path of the routes' socket.
+pub fn router(service: Arc<Service>) -> Router {
+    Router::new()
+        .route("/v1/crosscheck", post(crosscheck::post))
+        .route("/v1/verdicts/{session_id}", get(verdicts::get).post(verdicts::post))
+        .route("/cache/{session_id}", get(cache::get).post(cache::post))
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(metrics::get))
+        .route("/openapi.json", get(openapi::get))
+        .fallback(async || Problem::NotFound)
+        .method_not_allowed_fallback(async || Problem::MethodNotAllowed)
+        .with_state(service)
+}

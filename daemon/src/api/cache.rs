@@ -1,0 +1,66 @@
+//! `/cache/{session_id}`: the same cache under the paths of the service that oracled replaces. What is written
+//! here passes the gate like everything else.
+
+use super::request::{self, CacheRequest, JsonBody};
+use super::verdicts::{self, deliver};
+use crate::problem::{Problem, ProblemDocument};
+use crate::service::Service;
+use actors::crosscheck::Judge;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use domain::{GatePath, Payload};
+use std::sync::Arc;
+
+/// Writes a verdict to the cache, if it passes.
+///
+/// # Errors
+/// A [`Problem`] where nothing was written.
+#[utoipa::path(
+    post,
+    path = "/cache/{session_id}",
+    params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
+    request_body = CacheRequest,
+    responses(
+        (status = 201, description = "It passed and is cached", body = Object),
+        (status = 200, description = "The session has a verdict already: that one, with `replayed`", body = Object),
+        (status = 409, description = "`session_mismatch`: another tier or query", body = ProblemDocument),
+        (status = 422, description = "`crosscheck_rejected`, with the decision", body = ProblemDocument),
+        (status = "4XX", description = "The request is refused", body = ProblemDocument),
+        (status = "5XX", description = "Nothing is cached for now", body = ProblemDocument),
+    ),
+)]
+pub async fn post(
+    State(service): State<Arc<Service>>,
+    Path(session_id): Path<String>,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let CacheRequest { tier, query, verdict, .. } = body.parse()?;
+    let limits = &service.config.limits;
+    let judge = Judge {
+        session_id: request::session_id(session_id, limits)?,
+        tier: request::tier(&tier)?,
+        query: request::query(query, limits)?,
+        payload: Payload::json(&verdict),
+        customer_email: None,
+        path: GatePath::CacheWrite,
+    };
+    deliver(service, judge).await
+}
+
+/// Reads a cached verdict.
+///
+/// # Errors
+/// A [`Problem`], `verdict_not_cached` above all.
+#[utoipa::path(
+    get,
+    path = "/cache/{session_id}",
+    params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
+    responses(
+        (status = 200, description = "The verdict as it was delivered", body = Object),
+        (status = 404, description = "`verdict_not_cached`", body = ProblemDocument),
+        (status = "5XX", description = "It cannot be read for now", body = ProblemDocument),
+    ),
+)]
+pub async fn get(state: State<Arc<Service>>, session_id: Path<String>) -> Result<Response, Problem> {
+    verdicts::get(state, session_id).await
+}

@@ -1,0 +1,113 @@
+//! What happens to every request before and behind its handler: an id, bounds on headers and time, and an answer
+//! even where the handler panics.
+
+use crate::config::Limits;
+use crate::problem::Problem;
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use domain::Peer;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::time::timeout;
+use tower::Service as _;
+
+/// The header that bears a request's id, both ways.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// A caller's own id is taken over up to so many characters.
+const REQUEST_ID_MAX_CHARS: usize = 128;
+
+/// The front of one socket.
+#[derive(Debug, Clone)]
+pub struct Front {
+    router: Router,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    ids: AtomicU64,
+    headers: usize,
+    header_bytes: usize,
+    request_s: u64,
+}
+
+impl Front {
+    /// The front before `router`.
+    #[must_use]
+    pub fn new(router: Router, limits: &Limits) -> Self {
+        let Limits { headers, header_bytes, request_s, .. } = *limits;
+        Self { router, shared: Arc::new(Shared { ids: AtomicU64::new(1), headers, header_bytes, request_s }) }
+    }
+
+    /// Answers one request.
+    pub async fn answer(mut self, mut request: Request<Incoming>, peer: Peer) -> Response {
+        let id = self.shared.id_for(request.headers());
+        let mut response = match self.shared.check_headers(request.headers()) {
+            Err(problem) => problem.into_response(),
+            Ok(()) => {
+                request.extensions_mut().insert(peer);
+                self.shared.bounded(self.router.call(request.map(Body::new))).await
+            }
+        };
+        response.headers_mut().insert(REQUEST_ID, id);
+        response
+    }
+}
+
+impl Shared {
+    async fn bounded<E>(&self, handled: impl Future<Output = Result<Response, E>>) -> Response {
+        let max_s = self.request_s;
+        match timeout(Duration::from_secs(max_s), caught(handled)).await {
+            Ok(Ok(Ok(response))) => response,
+            // the router's error type has no values; a panic was told to the service's log by its hook
+            Ok(Ok(Err(_)) | Err(Panicked)) => {
+                Problem::Internal("the handler panicked".into()).into_response()
+            }
+            Err(_) => Problem::RequestTimeout { max_s }.into_response(),
+        }
+    }
+
+    /// The caller's own id, where it has a usable one; else a new one.
+    fn id_for(&self, headers: &HeaderMap) -> HeaderValue {
+        let usable = |id: &&HeaderValue| {
+            (1..=REQUEST_ID_MAX_CHARS).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
+        };
+        headers.get(REQUEST_ID).filter(usable).cloned().unwrap_or_else(|| {
+            let number = self.ids.fetch_add(1, Ordering::Relaxed);
+            let id = format!("{:x}-{number:x}", process::id());
+            HeaderValue::try_from(id).expect("hexadecimal digits are allowed in a header")
+        })
+    }
+
+    fn check_headers(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let bytes = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        if headers.len() <= self.headers && bytes <= self.header_bytes {
+            return Ok(());
+        }
+        let (max_headers, max_bytes) = (self.headers, self.header_bytes);
+        Err(Problem::HeadersTooLarge { headers: headers.len(), bytes, max_headers, max_bytes })
+    }
+}
+
+/// The sign that a future panicked.
+struct Panicked;
+
+/// Drives `future` to its end, be it a panic.
+async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
+    let mut future = pin!(future);
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(polled) => polled.map(Ok),
+        Err(_) => Poll::Ready(Err(Panicked)),
+    })
+    .await
+}

@@ -1,0 +1,79 @@
+//! `/metrics`: what Prometheus is told.
+
+use crate::problem::Problem;
+use crate::service::Service;
+use actors::ActorReport;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use hyper::header::CONTENT_TYPE;
+use prometheus_client::encoding::text;
+use std::fmt::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const END: &str = "# EOF\n";
+
+/// Prometheus' text.
+///
+/// # Errors
+/// `Internal` where it cannot be written.
+#[utoipa::path(get, path = "/metrics", responses((status = 200, description = "OpenMetrics text", body = String)))]
+pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Problem> {
+    let mut body = String::new();
+    let written = text::encode(&mut body, &service.registry).and_then(|()| {
+        let counted = body.strip_suffix(END).map_or(body.len(), str::len);
+        body.truncate(counted);
+        gauges(&mut body, &service)?;
+        body.write_str(END)
+    });
+    written.map_err(|error| Problem::Internal(error.to_string()))?;
+    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], body).into_response())
+}
+
+/// What is not counted but read off when asked.
+fn gauges(body: &mut String, service: &Service) -> fmt::Result {
+    let journal = service.journal();
+    let flag = |set: bool| u64::from(set);
+    let number = |count: usize| count as u64;
+    for (name, help, value) in [
+        ("ready", "whether verdicts are taken", flag(service.unready().is_empty())),
+        ("draining", "whether the daemon is draining", flag(service.draining())),
+        ("journal_failed", "whether the journal takes no entries", flag(journal.failure.is_some())),
+        ("mirror_lagging", "whether oracle_log.jsonl lags behind", flag(journal.mirror_lag.is_some())),
+        ("log_entries", "entries in the log", journal.counts.entries),
+        ("cached_verdicts", "verdicts in the store", journal.counts.verdicts),
+        ("sessions", "sessions in the store", journal.counts.sessions),
+        ("verdicts_in_flight", "verdicts being judged", number(service.in_flight())),
+        (
+            "connections",
+            "connections to the routes' socket",
+            number(service.connections.load(Ordering::Relaxed)),
+        ),
+    ] {
+        write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\noracled_{name} {value}\n")?;
+    }
+    actors(body, &service.system.reports())
+}
+
+fn actors(body: &mut String, reports: &[ActorReport]) -> fmt::Result {
+    type Read = fn(&ActorReport) -> u64;
+    let families: [(&str, &str, &str, &str, Read); 5] = [
+        ("actor_restarts", "counter", "_total", "restarts after a panic", |report| report.restarts),
+        ("actor_messages", "counter", "_total", "messages answered", |report| report.handled),
+        ("actor_queue_depth", "gauge", "", "messages waiting for an answer", |report| report.queue_depth),
+        ("actor_latency_p50_microseconds", "gauge", "", "median time to an answer", |report| {
+            report.latency_p50_us
+        }),
+        ("actor_latency_p99_microseconds", "gauge", "", "99th percentile of it", |report| {
+            report.latency_p99_us
+        }),
+    ];
+    for (name, kind, suffix, help, read) in families {
+        write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} {kind}\n")?;
+        for report in reports {
+            writeln!(body, "oracled_{name}{suffix}{{actor=\"{}\"}} {}", report.name, read(report))?;
+        }
+    }
+    Ok(())
+}

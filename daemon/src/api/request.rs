@@ -1,0 +1,184 @@
+//! Reading a request: its body within bounds, its words into the domain's.
+
+use crate::config::Limits;
+use crate::problem::Problem;
+use axum::body::Body;
+use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+use domain::session::{Email, Query};
+use domain::{Payload, SessionId, Tier};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::HeaderMap;
+use hyper::header::CONTENT_TYPE;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+
+use crate::service::Service;
+
+/// A request's body, whole, within its bound, and declared to be JSON.
+pub struct JsonBody(Bytes);
+
+impl FromRequest<Arc<Service>> for JsonBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, service: &Arc<Service>) -> Result<Self, Problem> {
+        check_media_type(request.headers())?;
+        Self::read(request.into_body(), service.config.limits.body_bytes).await
+    }
+}
+
+impl JsonBody {
+    async fn read(body: Body, max_bytes: usize) -> Result<Self, Problem> {
+        let collected = Limited::new(body, max_bytes).collect().await;
+        collected.map(|body| Self(body.to_bytes())).map_err(|error| {
+            if error.downcast_ref::<LengthLimitError>().is_some() {
+                Problem::BodyTooLarge { max_bytes }
+            } else {
+                Problem::BodyBroken(error.to_string())
+            }
+        })
+    }
+
+    /// Reads the body as a `T`.
+    ///
+    /// # Errors
+    /// `InvalidJson` where it is not JSON, `InvalidRequest` where it is not a `T`.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        serde_json::from_slice(&self.0).map_err(|error| match error.classify() {
+            Category::Data => Problem::InvalidRequest(error.to_string()),
+            Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(error.to_string()),
+        })
+    }
+}
+
+fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("absent");
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    let is_json =
+        essence.eq_ignore_ascii_case("application/json") || essence.to_ascii_lowercase().ends_with("+json");
+    if is_json {
+        Ok(())
+    } else {
+        Err(Problem::UnsupportedMediaType { given: given.chars().take(80).collect() })
+    }
+}
+
+/// `POST /v1/crosscheck`.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CheckRequest {
+    /// Whose verdict: 1 to 255 of `A-Z a-z 0-9 _ . : -`.
+    pub session_id: String,
+    /// `quick`, `full` or `strategy`.
+    pub tier: String,
+    /// What the customer asked.
+    pub query: String,
+    /// The verdict as a JSON value; either this or `raw`.
+    #[schema(value_type = Option<Object>)]
+    pub verdict: Option<Box<RawValue>>,
+    /// The model's text; either this or `verdict`.
+    pub raw: Option<String>,
+}
+
+/// `POST /v1/verdicts/{session_id}`.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitRequest {
+    /// `quick`, `full` or `strategy`.
+    pub tier: String,
+    /// What the customer asked.
+    pub query: String,
+    /// Where the verdict will be mailed to.
+    pub customer_email: Option<String>,
+    /// The verdict as a JSON value; either this or `raw`.
+    #[schema(value_type = Option<Object>)]
+    pub verdict: Option<Box<RawValue>>,
+    /// The model's text; either this or `verdict`.
+    pub raw: Option<String>,
+}
+
+/// `POST /cache/{session_id}`, as the service that oracled replaces takes it.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CacheRequest {
+    /// `quick`, `full` or `strategy`.
+    pub tier: String,
+    /// What the customer asked.
+    pub query: String,
+    /// The verdict.
+    #[schema(value_type = Object)]
+    pub verdict: Box<RawValue>,
+    /// Taken, since it stands in what the cache answers, and not looked at: oracled says itself when it cached.
+    #[serde(default, rename = "cached_at")]
+    #[schema(value_type = Option<String>)]
+    pub _cached_at: Option<serde::de::IgnoredAny>,
+    /// Taken and not looked at, like `cached_at`.
+    #[serde(default, rename = "regen")]
+    #[schema(value_type = Option<bool>)]
+    pub _regen: Option<serde::de::IgnoredAny>,
+    /// Taken and not looked at, like `cached_at`.
+    #[serde(default, rename = "regen_reason")]
+    #[schema(value_type = Option<String>)]
+    pub _regen_reason: Option<serde::de::IgnoredAny>,
+}
+
+/// The session id `text`, within the configured length.
+///
+/// # Errors
+/// `InvalidSessionId`.
+pub fn session_id(text: String, limits: &Limits) -> Result<SessionId, Problem> {
+    let max_chars = limits.session_id_chars;
+    let id = SessionId::try_from(text).map_err(|error| Problem::InvalidSessionId(error.to_string()))?;
+    if id.as_str().len() > max_chars {
+        let text =
+            format!("a session id has 1 to {max_chars} characters; this one has {}", id.as_str().len());
+        return Err(Problem::InvalidSessionId(text));
+    }
+    Ok(id)
+}
+
+/// The tier called `word`.
+///
+/// # Errors
+/// `UnknownTier`.
+pub fn tier(word: &str) -> Result<Tier, Problem> {
+    word.parse::<Tier>().map_err(|error| Problem::UnknownTier(error.to_string()))
+}
+
+/// The query `text`, within the configured length.
+///
+/// # Errors
+/// `QueryTooLong`.
+pub fn query(text: String, limits: &Limits) -> Result<Query, Problem> {
+    let (bytes, max_bytes) = (text.len(), limits.query_bytes);
+    if bytes > max_bytes { Err(Problem::QueryTooLong { bytes, max_bytes }) } else { Ok(Query::new(text)) }
+}
+
+/// The e-mail address `text`.
+///
+/// # Errors
+/// `InvalidRequest`.
+pub fn email(text: Option<String>) -> Result<Option<Email>, Problem> {
+    let email = text.map(Email::try_from).transpose();
+    email.map_err(|error| Problem::InvalidRequest(format!("`customer_email`: {error}")))
+}
+
+/// The payload that a request hands in as one of the two.
+///
+/// # Errors
+/// `InvalidRequest` where it is neither or both.
+pub fn payload(verdict: Option<&RawValue>, raw: Option<&str>) -> Result<Payload, Problem> {
+    match (verdict, raw) {
+        (Some(verdict), None) => Ok(Payload::json(verdict)),
+        (None, Some(raw)) => Ok(Payload::raw(raw)),
+        (None, None) => {
+            Err(Problem::InvalidRequest("`verdict` (a JSON value) or `raw` (text) is missing".into()))
+        }
+        (Some(_), Some(_)) => {
+            Err(Problem::InvalidRequest("either `verdict` or `raw` is taken, not both".into()))
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! `oracled`: the daemon's command line.
+
+use crate::config::{Config, Flags};
+use crate::{dev, run, telemetry};
+use clap::{Parser, Subcommand};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// The gate between a model and the people who pay for its verdicts.
+#[derive(Debug, Parser)]
+#[command(name = "oracled", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Serves until told to stop
+    Serve {
+        #[command(flatten)]
+        flags: Flags,
+    },
+    /// Serves from a throw-away directory, walks through the main path as a client of itself, and goes on serving
+    Dev {
+        #[command(flatten)]
+        flags: Flags,
+        /// End after the walk: with status 0, or 1 if any step was not as it should be
+        #[arg(long)]
+        exit: bool,
+    },
+    /// Reads the configuration, says what is wrong with it, or prints it as it would be used
+    CheckConfig {
+        #[command(flatten)]
+        flags: Flags,
+        /// Print it as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Does what the command line says.
+#[must_use]
+pub fn main() -> ExitCode {
+    let done = match Cli::parse().verb {
+        Verb::Serve { flags } => serve(flags),
+        Verb::Dev { flags, exit } => dev::dev(flags, exit),
+        Verb::CheckConfig { flags, json } => check_config(&flags, json).map(|()| ExitCode::SUCCESS),
+    };
+    done.unwrap_or_else(|error| {
+        // one line, whatever the chain: the cause is in the words
+        drop(writeln!(io::stderr(), "oracled: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
+    let config = Config::load(&flags)?;
+    let log_level = telemetry::start(config.log_format, &config.log_level)?;
+    run::serve(config, flags, log_level)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check_config(flags: &Flags, json: bool) -> anyhow::Result<()> {
+    let config = Config::load(flags)?;
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, &config)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    print_as_toml(&mut out, "", &serde_json::to_value(&config)?)?;
+    Ok(())
+}
+
+/// Prints plain values, and then each section under its heading.
+fn print_as_toml(out: &mut impl Write, section: &str, value: &serde_json::Value) -> io::Result<()> {
+    let entries: Vec<_> = value.as_object().into_iter().flatten().collect();
+    for (key, value) in entries.iter().filter(|(_, value)| !value.is_object()) {
+        if value.is_null() {
+            writeln!(out, "# {key} is not set")?;
+        } else {
+            writeln!(out, "{key} = {value}")?;
+        }
+    }
+    for (key, value) in entries.iter().filter(|(_, value)| value.is_object()) {
+        let heading = format!("{section}{key}");
+        writeln!(out, "\n[{heading}]")?;
+        print_as_toml(out, &format!("{heading}."), value)?;
+    }
+    Ok(())
+}

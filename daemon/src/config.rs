@@ -1,0 +1,371 @@
+//! The configuration: defaults, then the TOML file, then `ORACLED_…` variables, then flags.
+//!
+//! What is not known, not of the right type or out of range is an error that names the key and what is allowed;
+//! nothing is ignored. TMM's constants are not here, and cannot be.
+
+use ::config::{Environment, File, FileFormat};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::env;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+/// The variable that names the configuration file; it is not itself a key.
+pub const CONFIG_VARIABLE: &str = "ORACLED_CONFIG";
+/// What every variable begins with. Levels are parted by two underscores: `ORACLED_LIMITS__BODY_BYTES`.
+const PREFIX: &str = "ORACLED";
+/// The longest path that a Unix socket can have, in bytes.
+const SOCKET_PATH_MAX_BYTES: usize = 107;
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file, a variable or a flag says something that is not understood.
+    #[error("configuration: {0}")]
+    NotUnderstood(String),
+    /// A value is not one of those allowed.
+    #[error("configuration: `{key}` is {given}; allowed: {allowed}")]
+    NotAllowed {
+        /// Which key.
+        key: &'static str,
+        /// What it is.
+        given: String,
+        /// What it may be.
+        allowed: String,
+    },
+}
+
+/// How the service's own log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase", try_from = "String")]
+pub enum LogFormat {
+    /// For people, or for journald where systemd runs the daemon.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl TryFrom<String> for LogFormat {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<Self, String> {
+        clap::ValueEnum::from_str(&word, false)
+            .map_err(|_| format!("`{word}` is no log format; allowed: text, json"))
+    }
+}
+
+/// The whole configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where the store and `oracle_log.jsonl` are kept.
+    pub state_dir: PathBuf,
+    /// The routes' socket.
+    pub socket: PathBuf,
+    /// The administrators' socket.
+    pub control_socket: PathBuf,
+    /// The routes' socket's mode, as octal digits.
+    pub socket_mode: String,
+    /// The routes' socket's group, by name; the daemon's own without it.
+    pub socket_group: Option<String>,
+    /// The administrators' socket's mode, as octal digits.
+    pub control_socket_mode: String,
+    /// The administrators' socket's group, by name; the daemon's own without it.
+    pub control_socket_group: Option<String>,
+    /// How the service's own log is written.
+    pub log_format: LogFormat,
+    /// What of it is written, as tracing's filter directives.
+    pub log_level: String,
+    /// Whom a customer is to ask about a refused verdict.
+    pub contact: String,
+    /// What is bounded.
+    pub limits: Limits,
+    /// Memory for the store.
+    pub storage: Storage,
+    /// When a panicking actor is given up.
+    pub supervision: Supervision,
+}
+
+/// What is bounded, each with its own error when it is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// A request's body, in bytes.
+    pub body_bytes: usize,
+    /// A query, in bytes.
+    pub query_bytes: usize,
+    /// A session id, in characters.
+    pub session_id_chars: usize,
+    /// All headers of a request together, in bytes.
+    pub header_bytes: usize,
+    /// The headers of a request.
+    pub headers: usize,
+    /// Connections to the routes' socket.
+    pub connections: usize,
+    /// Connections to the administrators' socket.
+    pub control_connections: usize,
+    /// Verdicts being judged at once.
+    pub in_flight: usize,
+    /// How long a connection may be idle, or take to send a request's headers, in seconds.
+    pub idle_s: u64,
+    /// How long a request may take as a whole, in seconds.
+    pub request_s: u64,
+    /// How long a stop waits for what is in flight, in seconds.
+    pub shutdown_s: u64,
+}
+
+/// Memory for the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Storage {
+    /// The database's page cache, in bytes.
+    pub cache_bytes: u64,
+    /// Hot verdicts, in bytes.
+    pub hot_bytes: u64,
+}
+
+/// When a panicking actor is given up and the daemon ends, for systemd to start it anew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Supervision {
+    /// Over more panics than this in the window.
+    pub max_panics: usize,
+    /// The window, in seconds.
+    pub window_s: u64,
+    /// The longest pause before an actor is restarted, in milliseconds.
+    pub max_pause_ms: u64,
+}
+
+/// What the command line says over the file and the variables.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Flags {
+    /// The configuration file
+    #[arg(long, value_name = "FILE", env = CONFIG_VARIABLE)]
+    pub config: Option<PathBuf>,
+    /// Where the store and oracle_log.jsonl are kept
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// The routes' socket
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// The administrators' socket
+    #[arg(long, value_name = "PATH")]
+    pub control_socket: Option<PathBuf>,
+    /// How the service's own log is written
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let dirs = Directories::of_this_process();
+        Self {
+            socket: dirs.runtime.join("oracled.sock"),
+            control_socket: dirs.runtime.join("control.sock"),
+            state_dir: dirs.state,
+            socket_mode: "0660".into(),
+            socket_group: None,
+            control_socket_mode: "0660".into(),
+            control_socket_group: None,
+            log_format: LogFormat::Text,
+            log_level: "info".into(),
+            contact: "oracle@42sisters.ai".into(),
+            limits: Limits {
+                body_bytes: 1024 * 1024,
+                query_bytes: 32 * 1024,
+                session_id_chars: domain::session::SESSION_ID_MAX_CHARS,
+                header_bytes: 16 * 1024,
+                headers: 64,
+                connections: 16_384,
+                control_connections: 64,
+                in_flight: 1024,
+                idle_s: 60,
+                request_s: 30,
+                shutdown_s: 10,
+            },
+            storage: Storage { cache_bytes: 32 * 1024 * 1024, hot_bytes: 32 * 1024 * 1024 },
+            supervision: Supervision { max_panics: 10, window_s: 60, max_pause_ms: 1000 },
+        }
+    }
+}
+
+impl Config {
+    /// Puts the configuration together from all its sources and checks it.
+    ///
+    /// # Errors
+    /// The first thing that is not understood or not allowed, with its key.
+    pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
+        Self::from_sources(flags, env::vars().collect())
+    }
+
+    /// The same with the variables given.
+    fn from_sources(flags: &Flags, variables: HashMap<String, String>) -> Result<Self, ConfigError> {
+        let not_understood = |error: ::config::ConfigError| ConfigError::NotUnderstood(error.to_string());
+        let defaults = ::config::Config::try_from(&Self::default()).map_err(not_understood)?;
+        let mut sources = ::config::Config::builder().add_source(defaults);
+        if let Some(file) = flags.config.clone().or_else(|| Directories::of_this_process().config_file()) {
+            if !file.is_file() {
+                let text = format!("there is no file {}", file.display());
+                return Err(ConfigError::NotUnderstood(text));
+            }
+            sources = sources.add_source(File::from(file).format(FileFormat::Toml));
+        }
+        let variables = variables.into_iter().filter(|(name, _)| name != CONFIG_VARIABLE).collect();
+        let environment = Environment::with_prefix(PREFIX).prefix_separator("_").separator("__");
+        sources = sources.add_source(environment.source(Some(variables)));
+        let mut config: Self =
+            sources.build().and_then(::config::Config::try_deserialize).map_err(not_understood)?;
+        flags.put_into(&mut config);
+        config.check()?;
+        Ok(config)
+    }
+
+    /// The routes' socket's mode.
+    ///
+    /// # Errors
+    /// Where it is not three or four octal digits.
+    pub fn socket_mode(&self) -> Result<u32, ConfigError> {
+        mode("socket_mode", &self.socket_mode)
+    }
+
+    /// The administrators' socket's mode.
+    ///
+    /// # Errors
+    /// Where it is not three or four octal digits.
+    pub fn control_socket_mode(&self) -> Result<u32, ConfigError> {
+        mode("control_socket_mode", &self.control_socket_mode)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        const KIB: usize = 1024;
+        let Limits { body_bytes, query_bytes, session_id_chars, header_bytes, headers, .. } = self.limits;
+        let Limits { connections, control_connections, in_flight, idle_s, request_s, shutdown_s, .. } =
+            self.limits;
+        within("limits.body_bytes", body_bytes, KIB..=64 * KIB * KIB)?;
+        within("limits.query_bytes", query_bytes, 1..=KIB * KIB)?;
+        within("limits.session_id_chars", session_id_chars, 1..=domain::session::SESSION_ID_MAX_CHARS)?;
+        within("limits.header_bytes", header_bytes, KIB..=256 * KIB)?;
+        within("limits.headers", headers, 8..=1000)?;
+        within("limits.connections", connections, 1..=1_000_000)?;
+        within("limits.control_connections", control_connections, 1..=10_000)?;
+        within("limits.in_flight", in_flight, 1..=1_000_000)?;
+        within("limits.idle_s", idle_s, 1..=3600)?;
+        within("limits.request_s", request_s, 1..=3600)?;
+        within("limits.shutdown_s", shutdown_s, 0..=3600)?;
+        within("storage.cache_bytes", self.storage.cache_bytes, 1 << 20..=1 << 40)?;
+        within("storage.hot_bytes", self.storage.hot_bytes, 1 << 16..=1 << 40)?;
+        within("supervision.max_panics", self.supervision.max_panics, 0..=1_000_000)?;
+        within("supervision.window_s", self.supervision.window_s, 1..=86_400)?;
+        within("supervision.max_pause_ms", self.supervision.max_pause_ms, 0..=60_000)?;
+        self.socket_mode()?;
+        self.control_socket_mode()?;
+        socket_path("socket", &self.socket)?;
+        socket_path("control_socket", &self.control_socket)?;
+        if self.socket == self.control_socket {
+            return Err(not_allowed(
+                "control_socket",
+                self.control_socket.display(),
+                "another path than `socket`",
+            ));
+        }
+        crate::telemetry::filter(&self.log_level).map_err(|error| {
+            let allowed = "error, warn, info, debug, trace, or tracing's filter directives";
+            not_allowed("log_level", format!("`{}` ({error})", self.log_level), allowed)
+        })?;
+        Ok(())
+    }
+}
+
+impl Flags {
+    fn put_into(&self, config: &mut Config) {
+        let Self { config: _, state_dir, socket, control_socket, log_format } = self;
+        for (flag, value) in [
+            (state_dir, &mut config.state_dir),
+            (socket, &mut config.socket),
+            (control_socket, &mut config.control_socket),
+        ] {
+            if let Some(flag) = flag {
+                value.clone_from(flag);
+            }
+        }
+        if let Some(log_format) = log_format {
+            config.log_format = *log_format;
+        }
+    }
+}
+
+fn not_allowed(key: &'static str, given: impl Display, allowed: impl Display) -> ConfigError {
+    ConfigError::NotAllowed { key, given: given.to_string(), allowed: allowed.to_string() }
+}
+
+fn within<N: PartialOrd + Display>(
+    key: &'static str,
+    value: N,
+    range: RangeInclusive<N>,
+) -> Result<(), ConfigError> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(not_allowed(key, value, format_args!("{} to {}", range.start(), range.end())))
+}
+
+fn mode(key: &'static str, digits: &str) -> Result<u32, ConfigError> {
+    let parsed = u32::from_str_radix(digits, 8).ok().filter(|_| matches!(digits.len(), 3 | 4));
+    parsed
+        .filter(|mode| *mode <= 0o777)
+        .ok_or_else(|| not_allowed(key, format!("`{digits}`"), "three or four octal digits, 0600 to 0777"))
+}
+
+fn socket_path(key: &'static str, path: &Path) -> Result<(), ConfigError> {
+    let bytes = path.as_os_str().len();
+    if (1..=SOCKET_PATH_MAX_BYTES).contains(&bytes) {
+        return Ok(());
+    }
+    let given = format!("`{}`, of {bytes} bytes", path.display());
+    Err(not_allowed(key, given, format!("a path of 1 to {SOCKET_PATH_MAX_BYTES} bytes")))
+}
+
+/// Where things are by default: systemd's directories where it runs the daemon, else those of the XDG Base
+/// Directory Specification.
+#[derive(Debug)]
+pub struct Directories {
+    config: PathBuf,
+    state: PathBuf,
+    runtime: PathBuf,
+}
+
+impl Directories {
+    /// Those of this process.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let home = variable("HOME").unwrap_or_else(|| "/".into());
+        let below =
+            |base: Option<PathBuf>, rest: &str| base.unwrap_or_else(|| home.join(rest)).join("oracled");
+        let config = variable("CONFIGURATION_DIRECTORY")
+            .unwrap_or_else(|| below(variable("XDG_CONFIG_HOME"), ".config"));
+        let state =
+            variable("STATE_DIRECTORY").unwrap_or_else(|| below(variable("XDG_STATE_HOME"), ".local/state"));
+        let runtime = variable("RUNTIME_DIRECTORY");
+        // without a runtime directory the sockets live where nobody else can put one
+        let runtime = runtime.or_else(|| variable("XDG_RUNTIME_DIR").map(|dir| dir.join("oracled")));
+        let runtime = runtime.unwrap_or_else(|| state.clone());
+        Self { config, state, runtime }
+    }
+
+    /// Where a client looks for the socket called `name`: among systemd's if it is there, else among the user's own.
+    #[must_use]
+    pub fn socket(name: &str) -> PathBuf {
+        let of_systemd = Path::new("/run/oracled").join(name);
+        if of_systemd.exists() { of_systemd } else { Self::of_this_process().runtime.join(name) }
+    }
+
+    /// The configuration file, if there is one.
+    fn config_file(&self) -> Option<PathBuf> {
+        Some(self.config.join("oracled.toml")).filter(|file| file.is_file())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+use super::*;
+use std::fs;
+
+fn load(file: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Config, String> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("oracled.toml");
+    fs::write(&path, file).expect("it is written");
+    let flags = Flags { config: Some(path), ..flags.clone() };
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Config::from_sources(&flags, variables).map_err(|error| error.to_string())
+}
+
+fn refused(file: &str, variables: &[(&str, &str)]) -> String {
+    load(file, variables, &Flags::default()).expect_err("it must be refused")
+}
+
+#[test]
+fn an_empty_file_gives_the_defaults() {
+    assert_eq!(load("", &[], &Flags::default()), Ok(Config::default()));
+}
+
+#[test]
+fn a_flag_beats_a_variable_beats_the_file() {
+    let file = "socket = '/file/s'\nstate_dir = '/file'\ncontact = 'file@x'\n[limits]\nbody_bytes = 2000\nidle_s = 7";
+    let variables = [
+        ("ORACLED_SOCKET", "/variable/s"),
+        ("ORACLED_STATE_DIR", "/variable"),
+        ("ORACLED_LIMITS__BODY_BYTES", "3000"),
+        ("ORACLED_CONFIG", "/not/a/key"),
+        ("ORACLE_HOME", "none of ours"),
+    ];
+    let flags = Flags { socket: Some("/flag/s".into()), ..Flags::default() };
+    let config = load(file, &variables, &flags).expect("all of it is allowed");
+    assert_eq!(config.socket, Path::new("/flag/s"));
+    assert_eq!(config.state_dir, Path::new("/variable"));
+    assert_eq!(config.contact, "file@x");
+    assert_eq!((config.limits.body_bytes, config.limits.idle_s), (3000, 7));
+}
+
+#[test]
+fn every_key_can_be_given_by_variable() {
+    let digits: HashMap<&str, &str> = [("socket_mode", "0600"), ("control_socket_mode", "600")].into();
+    let config = serde_json::to_value(Config::default()).expect("a configuration is plain data");
+    let mut variables = Vec::new();
+    for (key, value) in config.as_object().expect("it has keys") {
+        let section = value.as_object().into_iter().flatten();
+        let below: Vec<_> = section.map(|(name, value)| (format!("{key}__{name}"), value.clone())).collect();
+        let flat = if below.is_empty() { vec![(key.clone(), value.clone())] } else { below };
+        for (name, value) in flat {
+            let value = digits.get(name.as_str()).map_or_else(
+                || value.as_str().map_or_else(|| value.to_string(), String::from),
+                |digits| (*digits).to_owned(),
+            );
+            variables.push((format!("ORACLED_{}", name.to_uppercase()), value));
+        }
+    }
+    assert!(variables.len() > 20, "{variables:?}");
+    let given: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let loaded = load("", &given, &Flags::default()).expect("each is a key");
+    assert_eq!((loaded.socket_mode.as_str(), loaded.limits), ("0600", Config::default().limits));
+}
+
+#[test]
+fn an_unknown_key_is_refused_by_name_with_what_is_allowed() {
+    let error = refused("sokcet = '/x'", &[]);
+    assert!(error.contains("`sokcet`") && error.contains("`control_socket`"), "{error}");
+    let error = refused("[limits]\nbody = 1", &[]);
+    assert!(error.contains("`body`") && error.contains("`body_bytes`"), "{error}");
+    let error = refused("", &[("ORACLED_SOKCET", "/x")]);
+    assert!(error.contains("`sokcet`") && error.contains("`control_socket`"), "{error}");
+    let error = refused("phi = 0.1", &[]);
+    assert!(error.contains("`phi`"), "the constants are no keys: {error}");
+}
+
+#[test]
+fn a_value_of_the_wrong_type_or_out_of_range_is_refused_by_its_key() {
+    for (file, said) in [
+        ("limits.body_bytes = 'big'", "limits.body_bytes"),
+        ("limits.body_bytes = 3", "`limits.body_bytes` is 3; allowed: 1024 to 67108864"),
+        ("limits.session_id_chars = 256", "`limits.session_id_chars` is 256; allowed: 1 to 255"),
+        ("limits.idle_s = 0", "`limits.idle_s` is 0; allowed: 1 to 3600"),
+        ("limits.idle_s = -1", "limits.idle_s"),
+        ("log_format = 'xml'", "`xml` is no log format; allowed: text, json for key `log_format`"),
+        ("log_level = 'loud=very'", "`log_level` is `loud=very`"),
+        ("socket_mode = '0999'", "`socket_mode` is `0999`; allowed: three or four octal digits"),
+        ("socket_mode = '1'", "`socket_mode` is `1`"),
+        ("socket = '/x'\ncontrol_socket = '/x'", "`control_socket` is /x; allowed: another path"),
+        ("state_dir = [1]", "state_dir"),
+        ("= nonsense", "oracled.toml"),
+    ] {
+        let error = refused(file, &[]);
+        assert!(error.contains(said), "{file}: {error}");
+    }
+    let long = format!("socket = '/{}'", "x".repeat(107));
+    assert!(refused(&long, &[]).contains("of 108 bytes; allowed: a path of 1 to 107 bytes"));
+    let error = refused("", &[("ORACLED_LIMITS__IDLE_S", "soon")]);
+    assert!(error.contains("limits.idle_s"), "{error}");
+}
+
+#[test]
+fn a_named_file_that_is_not_there_is_an_error() {
+    let flags = Flags { config: Some("/no/such/file.toml".into()), ..Flags::default() };
+    let error = Config::from_sources(&flags, HashMap::new()).expect_err("it is not there").to_string();
+    assert!(error.contains("there is no file /no/such/file.toml"), "{error}");
+}

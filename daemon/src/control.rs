@@ -1,0 +1,53 @@
+//! The administrators' socket: one file a verb.
+//!
+//! Whatever changes something here is an audit event with the peer's uid, gid and pid, committed before it is
+//! done. Nothing here regenerates a verdict, changes a constant or approves anything.
+
+pub mod actors;
+pub mod drain;
+#[cfg(debug_assertions)]
+pub mod inject_panic;
+pub mod log;
+pub mod log_level;
+pub mod purge;
+pub mod reload;
+pub mod status;
+
+use crate::problem::Problem;
+use crate::service::Service;
+use ::actors::logger::CommitError;
+use axum::Router;
+use axum::routing::{delete, get, post};
+use domain::{Event, Peer};
+use std::sync::Arc;
+
+/// Every path of the administrators' socket.
+pub fn router(service: Arc<Service>) -> Router {
+    let router = Router::new()
+        .route("/v1/status", get(status::get))
+        .route("/v1/actors", get(actors::get))
+        .route("/v1/log", get(log::get))
+        .route("/v1/log/follow", get(log::follow))
+        .route("/v1/log-level", get(log_level::get).put(log_level::put))
+        .route("/v1/verdicts/{session_id}", delete(purge::delete))
+        .route("/v1/drain", post(drain::post))
+        .route("/v1/reload", post(reload::post));
+    #[cfg(debug_assertions)]
+    let router = router.route("/v1/inject-panic/{actor}", post(inject_panic::post));
+    router
+        .fallback(async || Problem::NotFound)
+        .method_not_allowed_fallback(async || Problem::MethodNotAllowed)
+        .with_state(service)
+}
+
+/// Commits the entry of a control message that changes something.
+async fn audit(
+    service: &Service,
+    action: &str,
+    detail: String,
+    peer: Option<Peer>,
+) -> Result<(), CommitError> {
+    let timestamp = service.system.clock.now();
+    let event = Event::ControlAction { action: action.to_owned(), detail, peer, timestamp };
+    service.system.log.commit(event.into()).await.map(|_| ())
+}

@@ -1,0 +1,12 @@
+//! `GET /v1/actors`: how every actor is doing.
+
+use crate::service::Service;
+use actors::ActorReport;
+use axum::Json;
+use axum::extract::State;
+use std::sync::Arc;
+
+/// The actors' reports, the gate first.
+pub async fn get(State(service): State<Arc<Service>>) -> Json<Vec<ActorReport>> {
+    Json(service.system.reports())
+}

@@ -1,0 +1,43 @@
+//! `POST /v1/drain`: turns new verdicts away before a stop, or takes them again.
+
+use super::audit;
+use crate::api::request::JsonBody;
+use crate::problem::Problem;
+use crate::service::Service;
+use axum::extract::State;
+use axum::{Extension, Json};
+use domain::Peer;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Whether to drain.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drain {
+    /// True to turn new verdicts away, false to take them again.
+    pub draining: bool,
+}
+
+/// How far it has got.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Drained {
+    /// Whether new verdicts are turned away.
+    pub draining: bool,
+    /// Verdicts still being judged.
+    pub in_flight: usize,
+}
+
+/// Begins or ends it. Reading cached verdicts goes on meanwhile.
+///
+/// # Errors
+/// Where the audit entry cannot be committed: then nothing changes.
+pub async fn post(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    body: JsonBody,
+) -> Result<Json<Drained>, Problem> {
+    let Drain { draining } = body.parse()?;
+    audit(&service, "drain", format!("draining: {draining}"), Some(peer)).await?;
+    service.set_draining(draining);
+    Ok(Json(Drained { draining, in_flight: service.in_flight() }))
+}

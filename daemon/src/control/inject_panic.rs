@@ -1,0 +1,28 @@
+//! `POST /v1/inject-panic/{actor}`: makes an actor panic, for tests of supervision. Debug builds only.
+
+use crate::problem::Problem;
+use crate::service::Service;
+use actors::InjectPanic;
+use axum::extract::{Path, State};
+use hyper::StatusCode;
+use std::sync::Arc;
+
+/// Makes the actor called `actor` panic.
+///
+/// # Errors
+/// `NotFound` where there is no such actor.
+pub async fn post(
+    State(service): State<Arc<Service>>,
+    Path(actor): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let system = &service.system;
+    // every one of them fails: that is the point
+    match actor.as_str() {
+        "crosscheck" => system.crosscheck.ask(InjectPanic).await,
+        "cache" => system.cache.ask(InjectPanic).await,
+        "logger" => system.log.door().ask(InjectPanic).await,
+        _ => return Err(Problem::NotFound),
+    }
+    .expect_err("an actor that is told to panic does not answer");
+    Ok(StatusCode::NO_CONTENT)
+}

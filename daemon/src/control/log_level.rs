@@ -1,0 +1,42 @@
+//! `/v1/log-level`: what the service's own log tells.
+
+use super::audit;
+use crate::api::request::JsonBody;
+use crate::problem::Problem;
+use crate::service::Service;
+use crate::telemetry;
+use axum::extract::State;
+use axum::{Extension, Json};
+use domain::Peer;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The level, as tracing's filter directives.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Level {
+    /// The directives.
+    pub level: String,
+}
+
+/// The level in force.
+pub async fn get(State(service): State<Arc<Service>>) -> Json<Level> {
+    Json(Level { level: service.log_level.get() })
+}
+
+/// Puts another level in force, until the next reload or start.
+///
+/// # Errors
+/// `InvalidRequest` where the directives are not understood.
+pub async fn put(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    body: JsonBody,
+) -> Result<Json<Level>, Problem> {
+    let Level { level } = body.parse()?;
+    telemetry::filter(&level).map_err(|error| Problem::InvalidRequest(format!("`{level}`: {error}")))?;
+    let before = service.log_level.get();
+    audit(&service, "log_level", format!("from {before} to {level}"), Some(peer)).await?;
+    service.log_level.set(&level).map_err(Problem::Internal)?;
+    Ok(get(State(service)).await)
+}

@@ -1,0 +1,41 @@
+//! `DELETE /v1/verdicts/{session_id}`: removes the cached verdict of one session.
+
+use crate::api::request;
+use crate::problem::Problem;
+use crate::service::Service;
+use actors::cache::Purge;
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use domain::Peer;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What was removed.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Purged {
+    /// Whose.
+    pub session_id: String,
+    /// Always true; where nothing is cached, the answer is `verdict_not_cached`.
+    pub purged: bool,
+}
+
+/// Removes it. Its session stays.
+///
+/// # Errors
+/// `VerdictNotCached` where there is none.
+pub async fn delete(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    Path(session_id): Path<String>,
+) -> Result<Json<Purged>, Problem> {
+    let session_id = request::session_id(session_id, &service.config.limits)?;
+    let (cache, purge) = (service.system.cache.clone(), Purge { session_id: session_id.clone(), peer });
+    // a task of its own, so that a caller who goes away does not leave it half done
+    let purged = tokio::spawn(async move { Ok::<_, Problem>(cache.ask(purge).await??) }).await;
+    let session_id = session_id.to_string();
+    if purged.map_err(|error| Problem::Internal(error.to_string()))?? {
+        Ok(Json(Purged { session_id, purged: true }))
+    } else {
+        Err(Problem::VerdictNotCached(session_id))
+    }
+}

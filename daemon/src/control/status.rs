@@ -1,0 +1,71 @@
+//! `GET /v1/status`: how the daemon is doing, on one page.
+
+use crate::service::Service;
+use axum::Json;
+use axum::extract::State;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The page.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The daemon's version.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Since when it serves.
+    pub started_at: Timestamp,
+    /// For how long, in seconds.
+    pub uptime_s: i64,
+    /// Whether it takes verdicts.
+    pub ready: bool,
+    /// Why not.
+    pub reasons: Vec<String>,
+    /// Where its state is kept.
+    pub state_dir: String,
+    /// Entries in the log.
+    pub entries: u64,
+    /// Verdicts in the store.
+    pub verdicts: u64,
+    /// Sessions in the store.
+    pub sessions: u64,
+    /// Why the journal takes no entries.
+    pub journal_failure: Option<String>,
+    /// How many entries went to the service log instead.
+    pub fallback_entries: u64,
+    /// Why `oracle_log.jsonl` lags behind the log.
+    pub mirror_lag: Option<String>,
+    /// Verdicts being judged.
+    pub in_flight: usize,
+    /// Connections to the routes' socket.
+    pub connections: usize,
+    /// Connections to the administrators' socket, this one included.
+    pub control_connections: usize,
+}
+
+/// The page.
+pub async fn get(State(service): State<Arc<Service>>) -> Json<Status> {
+    let journal = service.journal();
+    let reasons = service.unready();
+    Json(Status {
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: process::id(),
+        started_at: service.started_at,
+        uptime_s: service.system.clock.now().duration_since(service.started_at).as_secs(),
+        ready: reasons.is_empty(),
+        reasons,
+        state_dir: service.config.state_dir.display().to_string(),
+        entries: journal.counts.entries,
+        verdicts: journal.counts.verdicts,
+        sessions: journal.counts.sessions,
+        journal_failure: journal.failure.map(|(cause, _)| cause),
+        fallback_entries: journal.fallback_entries,
+        mirror_lag: journal.mirror_lag,
+        in_flight: service.in_flight(),
+        connections: service.connections.load(Ordering::Relaxed),
+        control_connections: service.control_connections.load(Ordering::Relaxed),
+    })
+}

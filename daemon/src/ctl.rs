@@ -1,0 +1,246 @@
+//! `oraclectl`: the administrators' command line, one file a verb.
+
+pub mod actors;
+pub mod calibrate;
+pub mod crosscheck;
+pub mod drain;
+pub mod get;
+pub mod log;
+mod output;
+pub mod purge;
+pub mod reload;
+pub mod status;
+pub mod submit;
+
+use crate::client::{Answer, Client, ClientError};
+use crate::config::Directories;
+use bytes::Bytes;
+use calibrate::{Calibrate, CalibrateError};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use hyper::Method;
+use std::future::Future;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done; for crosscheck: the verdict is approved
+  1  refused: the verdict is not approved, the session is not known, the request is not allowed
+  2  the command line is not understood
+  3  the daemon does not answer
+  4  the daemon answers that it cannot for now
+  5  a file cannot be read or written, or is not what it must be";
+
+/// Steers oracled, and asks it.
+#[derive(Debug, Parser)]
+#[command(name = "oraclectl", version, about, after_help = EXIT_CODES, max_term_width = 100)]
+struct Ctl {
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What every verb takes.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Options {
+    /// The routes' socket
+    #[arg(long, global = true, value_name = "PATH", env = "ORACLED_SOCKET")]
+    socket: Option<PathBuf>,
+    /// The administrators' socket
+    #[arg(long, global = true, value_name = "PATH", env = "ORACLED_CONTROL_SOCKET")]
+    control_socket: Option<PathBuf>,
+    /// Print JSON, for programs
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// How the daemon is doing
+    Status,
+    /// How each actor is doing
+    Actors,
+    /// Judges a verdict through the daemon; it is logged, and not delivered
+    Crosscheck(crosscheck::Crosscheck),
+    /// Hands a verdict in for delivery
+    Submit(submit::Submit),
+    /// Shows the delivered verdict of a session
+    Get(get::Get),
+    /// Shows the audit log
+    Log(log::Log),
+    /// Removes the cached verdict of a session
+    Purge(purge::Purge),
+    /// Turns new verdicts away before a stop
+    Drain(drain::Drain),
+    /// Opens oracle_log.jsonl anew and puts the configured log level in force
+    Reload,
+    /// Shows or sets what the service's own log tells
+    LogLevel(reload::LogLevel),
+    Calibrate(Calibrate),
+    /// Prints completions for a shell
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Prints the man page
+    Man,
+}
+
+/// Why a verb came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum CtlError {
+    /// The daemon does not answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The daemon refuses, or cannot for now.
+    #[error("{detail} ({code})")]
+    Problem {
+        /// What the daemon says.
+        detail: String,
+        /// Its stable code.
+        code: String,
+        /// The HTTP status.
+        status: u16,
+        /// The whole document.
+        document: serde_json::Value,
+    },
+    /// The verdict is not approved. It was printed.
+    #[error("the verdict is not approved")]
+    NotApproved,
+    /// A file cannot be read.
+    #[error("cannot read {file}: {cause}")]
+    Read {
+        /// Which one.
+        file: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The corpus, or what is made of it.
+    #[error(transparent)]
+    Calibrate(#[from] CalibrateError),
+    /// Nothing more can be printed.
+    #[error("cannot print: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl CtlError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotApproved => 1,
+            Self::Problem { status, .. } if *status < 500 => 1,
+            Self::Client(_) => 3,
+            Self::Problem { .. } => 4,
+            Self::Read { .. } | Self::Calibrate(_) | Self::Output(_) => 5,
+        }
+    }
+
+    /// Whoever reads our output has enough: that is no error.
+    fn is_broken_pipe(&self) -> bool {
+        let (Self::Output(error) | Self::Calibrate(CalibrateError::Output(error))) = self else {
+            return false;
+        };
+        error.kind() == ErrorKind::BrokenPipe
+    }
+}
+
+/// Does what the command line says.
+#[must_use]
+pub fn main() -> ExitCode {
+    let Ctl { options, verb } = Ctl::parse();
+    let json = options.json;
+    let done = run(verb, &options, &mut io::stdout().lock());
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            if let (true, CtlError::Problem { document, .. }) = (json, &error) {
+                drop(writeln!(io::stdout(), "{document}"));
+            }
+            if !matches!(error, CtlError::NotApproved) {
+                drop(writeln!(io::stderr(), "oraclectl: {error}"));
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+    match verb {
+        Verb::Status => ask(status::run(options, out)),
+        Verb::Actors => ask(actors::run(options, out)),
+        Verb::Crosscheck(verb) => ask(verb.run(options, out)),
+        Verb::Submit(verb) => ask(verb.run(options, out)),
+        Verb::Get(verb) => ask(verb.run(options, out)),
+        Verb::Log(verb) => ask(verb.run(options, out)),
+        Verb::Purge(verb) => ask(verb.run(options, out)),
+        Verb::Drain(verb) => ask(verb.run(options, out)),
+        Verb::Reload => ask(reload::run(options, out)),
+        Verb::LogLevel(verb) => ask(verb.run(options, out)),
+        Verb::Calibrate(verb) => Ok(verb.run(out, options.json)?),
+        Verb::Completions { shell } => {
+            clap_complete::generate(shell, &mut Ctl::command(), "oraclectl", &mut io::stdout());
+            Ok(())
+        }
+        Verb::Man => Ok(clap_mangen::Man::new(Ctl::command()).render(out)?),
+    }
+}
+
+/// Runs a verb that talks to the daemon.
+fn ask(verb: impl Future<Output = Result<(), CtlError>>) -> Result<(), CtlError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(CtlError::Output)?.block_on(verb)
+}
+
+impl Options {
+    /// The routes' socket: as given, else systemd's if it is there, else the user's own.
+    fn routes_path(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(|| Directories::socket("oracled.sock"))
+    }
+
+    fn control_path(&self) -> PathBuf {
+        self.control_socket.clone().unwrap_or_else(|| Directories::socket("control.sock"))
+    }
+
+    async fn on_routes(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Answer, CtlError> {
+        call(&self.routes_path(), method, path, body).await
+    }
+
+    async fn on_control(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Answer, CtlError> {
+        call(&self.control_path(), method, path, body).await
+    }
+}
+
+async fn call(socket: &Path, method: Method, path: &str, body: Option<Bytes>) -> Result<Answer, CtlError> {
+    let answer = Client::connect(socket).await?.call(method, path, body).await?;
+    if answer.status.is_success() { Ok(answer) } else { Err(problem(&answer)) }
+}
+
+/// The error in an answer that is none of success.
+fn problem(answer: &Answer) -> CtlError {
+    let status = answer.status.as_u16();
+    let Ok(document) = answer.json::<serde_json::Value>() else {
+        let text = format!("status {status} without a problem document");
+        return ClientError::Unreadable(text).into();
+    };
+    let text =
+        |name: &str| document.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
+    CtlError::Problem { detail: text("detail"), code: text("code"), status, document }
+}
+
+/// The text of a file, or of standard input where it is called `-`.
+fn read_text(file: &Path) -> Result<String, CtlError> {
+    let read =
+        if file == Path::new("-") { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(file) };
+    read.map_err(|cause| CtlError::Read { file: file.display().to_string(), cause })
+}
+
+/// One segment of a path, with everything escaped that could end it.
+fn segment(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
+    text.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}

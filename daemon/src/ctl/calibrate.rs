@@ -1,0 +1,170 @@
+//! `oraclectl calibrate`: judges a corpus of real outputs offline, with the daemon's own crosscheck.
+//!
+//! It answers the seed's CROSSCHECK-GAP-01: the mapping is theoretical, so here is what it does to real text.
+//! Every verdict goes through [`domain::judge`] and no other code; what this module adds is counting, and the
+//! question which single flag decided. It needs no daemon, touches no store, and changes no constant.
+
+mod by_flag;
+mod corpus;
+mod flips;
+mod histogram;
+mod picture;
+mod report;
+mod svg;
+mod terminal;
+
+pub use by_flag::{ByFlag, Named, Places};
+pub use corpus::{LINE_MAX_BYTES, LineFault};
+pub use flips::{Flips, ToApproval, ToRefusal, Trials};
+pub use histogram::{Bin, Histogram};
+pub use report::{Approval, ByTier, Occurrences, ReasonCount, Report};
+
+use corpus::{Corpus, Entry};
+use domain::Payload;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use terminal::Look;
+
+/// Judges a corpus of real outputs offline, by the very code that the daemon judges with.
+///
+/// Shows the approval rate by tier, a histogram of C around the threshold, the reasons, how often each flag
+/// occurs and where, and which single flag decides. One bad line stops it: nothing is left out silently.
+#[derive(Debug, clap::Args)]
+pub struct Calibrate {
+    /// The corpus, one `{"tier", "raw", …}` object a line (other fields are ignored); `-` reads standard input
+    #[arg(value_name = "FILE.ndjson")]
+    pub file: PathBuf,
+
+    /// Draws approvals and histogram into this file too, as an SVG picture
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+}
+
+/// Why a calibration came to no result, or could not hand it over. Each message is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrateError {
+    /// The corpus cannot be opened or read.
+    #[error("cannot read the corpus {file}: {cause}")]
+    Read {
+        /// The corpus, as it was named.
+        file: String,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// A line of the corpus is not what it must be.
+    #[error("{file}, line {line}: {fault}")]
+    Line {
+        /// The corpus, as it was named.
+        file: String,
+        /// The line's number, from 1, blank lines counted.
+        line: u64,
+        /// What is wrong with it.
+        fault: LineFault,
+    },
+    /// The corpus has no line that is not blank.
+    #[error("{file} holds no verdict: a corpus has one {{\"tier\", \"raw\", …}} object a line, at least one")]
+    Empty {
+        /// The corpus, as it was named.
+        file: String,
+    },
+    /// The picture cannot be written.
+    #[error("cannot write the picture {file}: {cause}")]
+    Svg {
+        /// The picture's file, as it was named.
+        file: String,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// The result cannot be written out.
+    #[error("cannot write the result: {0}")]
+    Output(io::Error),
+}
+
+impl Calibrate {
+    /// Judges the corpus and writes the result to `out`: tables for people, or with `json` one JSON object on
+    /// one line (its fields are those of [`Report`]). Progress goes to standard error where that is a terminal.
+    ///
+    /// The result is written even where the picture cannot be; the error then follows it.
+    pub fn run(&self, out: &mut dyn Write, json: bool) -> Result<(), CalibrateError> {
+        let report = self.report()?;
+        let drawn = self.draw(&report);
+        print(out, &report, json, Look::of_stdout()).map_err(CalibrateError::Output)?;
+        drawn
+    }
+
+    /// Judges the corpus from its first line to its last, one line in memory at a time.
+    fn report(&self) -> Result<Report, CalibrateError> {
+        let name = self.name();
+        let (input, bar) = self.open().map_err(|cause| CalibrateError::Read { file: name.clone(), cause })?;
+        let report = judge_all(name, bar.wrap_read(input));
+        bar.finish_and_clear();
+        report
+    }
+
+    /// The corpus as people know it.
+    fn name(&self) -> String {
+        if self.is_stdin() { "standard input".to_owned() } else { self.file.display().to_string() }
+    }
+
+    fn is_stdin(&self) -> bool {
+        self.file == Path::new("-")
+    }
+
+    fn open(&self) -> io::Result<(Box<dyn Read>, ProgressBar)> {
+        if self.is_stdin() {
+            return Ok((Box::new(io::stdin()), progress(None)));
+        }
+        let file = File::open(&self.file)?;
+        let metadata = file.metadata()?;
+        // a pipe has no length to measure progress against
+        let bar = progress(metadata.is_file().then_some(metadata.len()));
+        Ok((Box::new(file), bar))
+    }
+
+    fn draw(&self, report: &Report) -> Result<(), CalibrateError> {
+        let Some(path) = &self.svg else { return Ok(()) };
+        let file = || path.display().to_string();
+        std::fs::write(path, picture::of(report)).map_err(|cause| CalibrateError::Svg { file: file(), cause })
+    }
+}
+
+fn judge_all(name: String, input: impl Read) -> Result<Report, CalibrateError> {
+    let mut report = Report::new(name.clone());
+    let mut corpus = Corpus::new(name.clone(), BufReader::new(input));
+    while let Some(Entry { tier, raw }) = corpus.next_entry()? {
+        report.add(&domain::judge(tier, Payload::raw(&raw)));
+    }
+    if report.approval.all.verdicts == 0 {
+        return Err(CalibrateError::Empty { file: name });
+    }
+    Ok(report)
+}
+
+fn print(out: &mut dyn Write, report: &Report, json: bool, look: Look) -> io::Result<()> {
+    if json {
+        serde_json::to_writer(&mut *out, report)?;
+        writeln!(out)?;
+    } else {
+        terminal::write(out, report, look)?;
+    }
+    out.flush()
+}
+
+/// A progress bar over so many bytes; indicatif hides it where standard error is not a terminal.
+fn progress(length_bytes: Option<u64>) -> ProgressBar {
+    let (bar, template) = match length_bytes {
+        Some(length) => {
+            (ProgressBar::new(length), "judging {bar:40} {percent:>3}% of {total_bytes}, {eta} left")
+        }
+        None => (ProgressBar::no_length(), "judging {spinner} {bytes}"),
+    };
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! `oraclectl crosscheck`.
+
+use super::output::{decision, json};
+use super::{CtlError, Options, read_text};
+use domain::Tier;
+use hyper::Method;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Judges a verdict through the daemon; it is logged, and not delivered.
+#[derive(Debug, clap::Args)]
+pub struct Crosscheck {
+    /// The model's text; `-` reads standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Which tier to judge for: quick, full or strategy
+    #[arg(long)]
+    tier: Tier,
+    /// The session id for the log
+    #[arg(long, default_value = "oraclectl")]
+    session: String,
+    /// The query for the log
+    #[arg(long, default_value = "")]
+    query: String,
+}
+
+impl Crosscheck {
+    pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let raw = read_text(&self.file)?;
+        let Self { tier, session, query, .. } = self;
+        let body = json!({"session_id": session, "tier": tier, "query": query, "raw": raw}).to_string();
+        let answer = options.on_routes(Method::POST, "/v1/crosscheck", Some(body.into())).await?;
+        let decided: Value = answer.json()?;
+        if options.json {
+            json(out, &decided)?;
+        } else {
+            out.write_all(decision(&decided).as_bytes())?;
+        }
+        let approved = decided.get("approved").and_then(Value::as_bool).unwrap_or(false);
+        if approved { Ok(()) } else { Err(CtlError::NotApproved) }
+    }
+}

@@ -1,0 +1,156 @@
+//! `oraclectl log`.
+
+use super::{CtlError, Options, problem, segment};
+use crate::client::{Answer, Client, ClientError};
+use domain::Event;
+use http_body_util::BodyExt;
+use hyper::Method;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+use std::io::Write;
+use std::str::FromStr;
+
+/// Shows the audit log: the newest entries, or those that are asked for.
+#[derive(Debug, clap::Args)]
+pub struct Log {
+    /// Go on with each further entry as it is written
+    #[arg(short, long)]
+    follow: bool,
+    /// Only entries of this session
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// Only events of this name
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(Event::KINDS))]
+    event: Option<String>,
+    /// Only entries since then: a time such as 2026-11-20T10:00:00Z, or how long ago, such as 90s, 15m, 2h, 7d
+    #[arg(long, value_name = "TIME")]
+    since: Option<Since>,
+    /// Only entries with a higher number
+    #[arg(long, value_name = "SEQ")]
+    after: Option<u64>,
+    /// How many entries at the most
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+/// A time, or how long ago it was.
+#[derive(Debug, Clone, Copy)]
+enum Since {
+    At(Timestamp),
+    Ago(SignedDuration),
+}
+
+impl FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(at) = text.parse() {
+            return Ok(Self::At(at));
+        }
+        let days = text.strip_suffix('d').and_then(|days| days.trim().parse::<i64>().ok());
+        let ago = days.and_then(|days| days.checked_mul(24)).map(SignedDuration::from_hours);
+        ago.map_or_else(|| text.parse::<SignedDuration>().map_err(|error| error.to_string()), Ok)
+            .map(Self::Ago)
+    }
+}
+
+impl Since {
+    fn timestamp(self) -> Timestamp {
+        match self {
+            Self::At(at) => at,
+            Self::Ago(ago) => actors::Clock::system().now().saturating_sub(ago).unwrap_or(Timestamp::MIN),
+        }
+    }
+}
+
+impl Log {
+    pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let path = self.path();
+        let mut client = Client::connect(&options.control_path()).await?;
+        let response = client.open(Method::GET, &path, None).await?;
+        let (head, mut body) = response.into_parts();
+        if !head.status.is_success() {
+            let body = body.collect().await.map_err(ClientError::from)?.to_bytes();
+            return Err(problem(&Answer { status: head.status, headers: head.headers, body }));
+        }
+        let mut pending = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(ClientError::from)?;
+            pending.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+            while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = pending.drain(..=end).collect();
+                print(&line, options.json, out)?;
+            }
+            out.flush()?;
+        }
+        Ok(())
+    }
+
+    fn path(&self) -> String {
+        let asked = [
+            ("session", self.session.clone()),
+            ("event", self.event.clone()),
+            ("since", self.since.map(|since| since.timestamp().to_string())),
+            ("after", self.after.map(|after| after.to_string())),
+            ("limit", self.limit.map(|limit| limit.to_string())),
+        ];
+        let asked: Vec<_> = asked
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("{name}={}", segment(&value?))))
+            .collect();
+        format!("/v1/log{}?{}", if self.follow { "/follow" } else { "" }, asked.join("&"))
+    }
+}
+
+fn print(line: &[u8], json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
+    if json {
+        return Ok(out.write_all(line)?);
+    }
+    let entry: Value =
+        serde_json::from_slice(line).map_err(|error| ClientError::Unreadable(error.to_string()))?;
+    Ok(writeln!(out, "{}", for_people(&entry))?)
+}
+
+/// One line: number, time, event, session, and what else is worth knowing at a glance.
+pub(crate) fn for_people(entry: &Value) -> String {
+    let text = |name: &str| match entry.get(name) {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    let what = match text("event").as_str() {
+        "tmm_crosscheck" => {
+            let flags = entry.get("flags").and_then(Value::as_array).into_iter().flatten();
+            let flags: Vec<_> = flags.filter_map(Value::as_str).collect();
+            let decided = if text("approved") == "true" { "approved" } else { "refused" };
+            let score = entry.get("coherence_score").and_then(Value::as_f64).unwrap_or_default();
+            let (tier, path, reason) = (text("tier"), text("path"), text("crosscheck_reason"));
+            format!(
+                "{decided} {path} {tier} {} C={score:.4} {reason} {}",
+                text("verdict_label"),
+                flags.join(",")
+            )
+        }
+        "verdict_cached" => format!("{} {} {}", text("path"), text("tier"), text("verdict_label")),
+        "verdict_purged" => format!("by {}", text("peer")),
+        "control_action" => format!("{} {} by {}", text("action"), text("detail"), text("peer")),
+        "crosscheck_error" => format!("{} {}", text("path"), text("cause")),
+        "storage_recovered" => {
+            format!(
+                "failed at {}: {}; {} entries in the service log",
+                text("failed_at"),
+                text("cause"),
+                text("fallback_entries")
+            )
+        }
+        _ => text("version"),
+    };
+    let line = format!(
+        "{:>6} {} {:<17} {} {what}",
+        text("seq"),
+        text("timestamp"),
+        text("event"),
+        text("session_id")
+    );
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}

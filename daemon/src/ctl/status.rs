@@ -1,0 +1,39 @@
+//! `oraclectl status`.
+
+use super::output::{json, pairs};
+use super::{CtlError, Options};
+use crate::control::status::Status;
+use hyper::Method;
+use std::io::Write;
+
+/// Shows how the daemon is doing.
+pub(super) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+    let answer = options.on_control(Method::GET, "/v1/status", None).await?;
+    let status: Status = answer.json()?;
+    if options.json {
+        return json(out, &status);
+    }
+    let mut shown = vec![
+        ("oracled", format!("{} (pid {})", status.version, status.pid)),
+        ("serves since", format!("{} ({} s)", status.started_at, status.uptime_s)),
+        ("ready", if status.ready { "yes".into() } else { format!("no: {}", status.reasons.join("; ")) }),
+        ("state", status.state_dir),
+        ("log", format!("{} entries", status.entries)),
+        ("store", format!("{} verdicts, {} sessions", status.verdicts, status.sessions)),
+        ("in flight", status.in_flight.to_string()),
+        (
+            "connections",
+            format!("{} on routes, {} on control", status.connections, status.control_connections),
+        ),
+    ];
+    if let Some(failure) = status.journal_failure {
+        shown.push((
+            "journal",
+            format!("takes no entries: {failure}; {} in the service log", status.fallback_entries),
+        ));
+    }
+    if let Some(lag) = status.mirror_lag {
+        shown.push(("oracle_log.jsonl", format!("lags behind the log: {lag}")));
+    }
+    Ok(out.write_all(pairs(&shown).as_bytes())?)
+}

@@ -1,0 +1,301 @@
+//! The two sockets: taken from systemd or bound here, and served within their bounds.
+
+use crate::config::{Config, ConfigError};
+use crate::problem::{MEDIA_TYPE, Problem};
+use domain::Peer;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use listenfd::ListenFd;
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Gid, Group, chown};
+use std::convert::Infallible;
+use std::env;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// The name under which systemd hands over the routes' socket.
+const ROUTES_NAME: &str = "oracled";
+/// The name under which systemd hands over the administrators' socket.
+const CONTROL_NAME: &str = "oracled-control";
+/// How long a connection over the bound is kept to tell it so.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long accepting pauses where the process has no file descriptor left.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a socket is not there to be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody answers on it.
+    #[error("the socket {path} is in use by another process; stop that one, or name another path")]
+    Live {
+        /// Which one.
+        path: PathBuf,
+    },
+    /// Something else has its name.
+    #[error("{path} is there and is not a socket; move it away, or name another path")]
+    NotASocket {
+        /// Which one.
+        path: PathBuf,
+    },
+    /// It cannot be made.
+    #[error("cannot make the socket {path}: {source}")]
+    Io {
+        /// Which one.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Its group does not exist.
+    #[error("the socket's group `{group}` does not exist")]
+    UnknownGroup {
+        /// Which one.
+        group: String,
+    },
+    /// systemd handed over something else.
+    #[error(
+        "an inherited file descriptor is called `{name}`; it must be `{ROUTES_NAME}` or `{CONTROL_NAME}` \
+         (FileDescriptorName=) and be a listening Unix socket"
+    )]
+    UnknownInherited {
+        /// Its name.
+        name: String,
+    },
+    /// The configured mode is none.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+/// Both sockets, listening.
+#[derive(Debug)]
+pub struct Sockets {
+    /// The routes'.
+    pub routes: UnixListener,
+    /// The administrators'.
+    pub control: UnixListener,
+    /// Those that were bound here, to be removed at the end.
+    bound: Vec<PathBuf>,
+}
+
+impl Sockets {
+    /// Takes the sockets that systemd hands over and binds the others.
+    ///
+    /// # Errors
+    /// Where one is in use, cannot be made, or is not what it should be.
+    pub fn open(config: &Config) -> Result<Self, ListenError> {
+        let (mut routes, mut control) = inherited()?;
+        let mut bound = Vec::new();
+        for (socket, path, mode, group) in [
+            (&mut routes, &config.socket, config.socket_mode()?, &config.socket_group),
+            (
+                &mut control,
+                &config.control_socket,
+                config.control_socket_mode()?,
+                &config.control_socket_group,
+            ),
+        ] {
+            if socket.is_none() {
+                *socket = Some(bind(path, mode, group.as_deref())?);
+                bound.push(path.clone());
+            }
+        }
+        let listening = |socket: Option<StdListener>, path: &Path| {
+            let socket = socket.expect("it was inherited or bound");
+            socket
+                .set_nonblocking(true)
+                .and_then(|()| UnixListener::from_std(socket))
+                .map_err(|source| ListenError::Io { path: path.to_owned(), source })
+        };
+        let routes = listening(routes, &config.socket)?;
+        let control = listening(control, &config.control_socket)?;
+        Ok(Self { routes, control, bound })
+    }
+
+    /// The files to be removed when nobody serves them any more.
+    #[must_use]
+    pub fn bound(&self) -> Vec<PathBuf> {
+        self.bound.clone()
+    }
+}
+
+fn inherited() -> Result<(Option<StdListener>, Option<StdListener>), ListenError> {
+    let mut handed_over = ListenFd::from_env();
+    let names = env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':');
+    let (mut routes, mut control) = (None, None);
+    for index in 0..handed_over.len() {
+        let name = names.next().unwrap_or_default();
+        let place = match name {
+            ROUTES_NAME => &mut routes,
+            CONTROL_NAME => &mut control,
+            _ => return Err(ListenError::UnknownInherited { name: name.to_owned() }),
+        };
+        let socket = handed_over.take_unix_listener(index).ok().flatten();
+        *place = Some(socket.ok_or_else(|| ListenError::UnknownInherited { name: name.to_owned() })?);
+    }
+    Ok((routes, control))
+}
+
+/// Binds `path`: a stale socket file there is replaced, anything else is an error.
+fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener, ListenError> {
+    let io = |source| ListenError::Io { path: path.to_owned(), source };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(io(error)),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(ListenError::NotASocket { path: path.to_owned() });
+        }
+        Ok(_) => match StdStream::connect(path) {
+            Ok(_) => return Err(ListenError::Live { path: path.to_owned() }),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(io(error)),
+        },
+    }
+    let gid = group.map(group_id).transpose()?;
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(dir).map_err(io)?;
+    // made under another name with its mode and group, and then put in place of a stale one at once
+    let unnamed = dir.join(format!(".{}", process::id()));
+    let before = umask(Mode::from_bits_truncate(0o777 & !mode));
+    let listener = StdListener::bind(&unnamed);
+    umask(before);
+    let listener = listener.map_err(io)?;
+    let placed = gid
+        .map_or(Ok(()), |gid| chown(&unnamed, None, Some(gid)).map_err(io::Error::from))
+        .and_then(|()| fs::rename(&unnamed, path));
+    if let Err(error) = placed {
+        drop(fs::remove_file(&unnamed));
+        return Err(io(error));
+    }
+    Ok(listener)
+}
+
+fn group_id(group: &str) -> Result<Gid, ListenError> {
+    let found = Group::from_name(group).ok().flatten();
+    found.map(|group| group.gid).ok_or_else(|| ListenError::UnknownGroup { group: group.to_owned() })
+}
+
+/// What is bounded on one socket.
+#[derive(Debug, Clone)]
+pub struct Bounds {
+    /// Connections at once.
+    pub connections: usize,
+    /// How long a connection may be idle, or take for a request's headers.
+    pub idle: Duration,
+    /// Headers of a request; twice as many are a broken request to the parser.
+    pub headers: usize,
+    /// Bytes of all headers together.
+    pub header_bytes: usize,
+}
+
+/// Serves `listener` until `stop` says so, then finishes what is in flight.
+///
+/// `handle` gets each request with the peer that sent it. `open` is the number of connections.
+pub async fn serve<H, F, B>(
+    listener: UnixListener,
+    bounds: Bounds,
+    open: Arc<AtomicUsize>,
+    mut stop: watch::Receiver<bool>,
+    handle: H,
+) where
+    H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: hyper::body::Body<Data = bytes::Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + 'static,
+{
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(bounds.idle)
+        .max_headers(2 * bounds.headers)
+        .max_buf_size((2 * bounds.header_bytes).max(64 * 1024));
+    let graceful = GracefulShutdown::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(EXHAUSTED_PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(peer) = peer_of(&stream) else { continue };
+        let Some(counted) = Counted::take(&open, bounds.connections) else {
+            tokio::spawn(turn_away(stream, bounds.connections));
+            continue;
+        };
+        let handle = handle.clone();
+        let service = service_fn(move |request| {
+            let handled = handle(request, peer);
+            async move { Ok::<_, Infallible>(handled.await) }
+        });
+        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended");
+            }
+            drop(counted);
+        });
+    }
+    drop(listener);
+    graceful.shutdown().await;
+}
+
+fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
+    let credentials = stream.peer_cred()?;
+    Ok(Peer { uid: credentials.uid(), gid: credentials.gid(), pid: credentials.pid() })
+}
+
+/// Tells a connection over the bound so, without reading what it has to say.
+async fn turn_away(mut stream: UnixStream, connections: usize) {
+    let problem = Problem::Overloaded(format!("there are {connections} connections already"));
+    let body = problem.to_json();
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
+         connection: close\r\n\r\n",
+        body.len()
+    );
+    let told = async {
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(&body).await?;
+        stream.shutdown().await
+    };
+    if let Ok(Err(error)) = timeout(FAREWELL, told).await {
+        tracing::debug!(%error, "a connection over the bound was gone before it was told");
+    }
+}
+
+/// One of the bounded connections.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn take(open: &Arc<AtomicUsize>, bound: usize) -> Option<Self> {
+        let taken =
+            open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| (open < bound).then_some(open + 1));
+        taken.ok().map(|_| Self(Arc::clone(open)))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,273 @@
+//! Every error a caller can get, as `application/problem+json` (RFC 9457) with a stable `code`.
+
+use actors::NoAnswer;
+use actors::cache::CacheError;
+use actors::crosscheck::GateError;
+use actors::logger::CommitError;
+use axum::response::{IntoResponse, Response};
+use domain::Decision;
+use domain::session::Mismatch;
+use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use serde::Serialize;
+use store::StoreError;
+
+/// The media type of an error.
+pub const MEDIA_TYPE: &str = "application/problem+json";
+
+/// What went wrong with a request.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    /// The body is not JSON.
+    #[error("the body is not JSON: {0}")]
+    InvalidJson(String),
+    /// The body is JSON, but not a request of this kind.
+    #[error("{0}")]
+    InvalidRequest(String),
+    /// The tier is none of the three.
+    #[error("{0}")]
+    UnknownTier(String),
+    /// The session id is not one.
+    #[error("{0}")]
+    InvalidSessionId(String),
+    /// The query is too long.
+    #[error("the query has {bytes} bytes; at most {max_bytes} are taken")]
+    QueryTooLong {
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        max_bytes: usize,
+    },
+    /// The body is too long.
+    #[error("the body has more than {max_bytes} bytes")]
+    BodyTooLarge {
+        /// How long it may be.
+        max_bytes: usize,
+    },
+    /// The headers are too many or too long.
+    #[error(
+        "the request has {headers} headers of {bytes} bytes; at most {max_headers} of {max_bytes} are taken"
+    )]
+    HeadersTooLarge {
+        /// How many there are.
+        headers: usize,
+        /// How long they are together.
+        bytes: usize,
+        /// How many there may be.
+        max_headers: usize,
+        /// How long they may be together.
+        max_bytes: usize,
+    },
+    /// The body is declared to be something else.
+    #[error("the content type is {given}; it must be application/json")]
+    UnsupportedMediaType {
+        /// What it is declared to be.
+        given: String,
+    },
+    /// The body did not arrive whole.
+    #[error("the body did not arrive: {0}")]
+    BodyBroken(String),
+    /// The request took too long.
+    #[error("the request took longer than {max_s} s")]
+    RequestTimeout {
+        /// How long it may take.
+        max_s: u64,
+    },
+    /// There is no such path.
+    #[error("there is nothing at this path; see /openapi.json")]
+    NotFound,
+    /// There is such a path, for another method.
+    #[error("this path is not for this method; see /openapi.json")]
+    MethodNotAllowed,
+    /// No verdict is cached for the session.
+    #[error("no verdict is cached for session {0}")]
+    VerdictNotCached(String),
+    /// The session is known with another tier or query.
+    #[error("session {session_id} is known with another {what}")]
+    SessionMismatch {
+        /// Which one.
+        session_id: String,
+        /// What differs.
+        what: Mismatch,
+    },
+    /// The verdict did not pass the crosscheck.
+    #[error("the verdict did not pass the crosscheck; ask {contact} about session {session_id}")]
+    CrosscheckRejected {
+        /// Whose verdict.
+        session_id: String,
+        /// The decision.
+        decision: Box<Decision>,
+        /// Whom to ask.
+        contact: String,
+    },
+    /// Too much is being done already.
+    #[error("{0}; try again in a moment")]
+    Overloaded(String),
+    /// The daemon takes nothing new, since it is about to stop.
+    #[error("the daemon is draining and takes no new verdicts")]
+    Draining,
+    /// The log cannot be written, so nothing is delivered.
+    #[error("nothing can be delivered for now: {0}")]
+    StorageUnavailable(String),
+    /// Something failed inside; the service's log says more.
+    #[error("an internal error: {0}")]
+    Internal(String),
+}
+
+/// The document.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct ProblemDocument<'p> {
+    /// `urn:oracled:problem:` and the code.
+    #[serde(rename = "type")]
+    kind: String,
+    /// What the status means in general.
+    title: &'p str,
+    /// The HTTP status.
+    status: u16,
+    /// What went wrong, and what is allowed.
+    detail: String,
+    /// Stable, for programs.
+    code: &'p str,
+    /// With `crosscheck_rejected`: the decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    decision: Option<&'p Decision>,
+    /// With `crosscheck_rejected`: whom the customer is to ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contact: Option<&'p str>,
+    /// With `session_mismatch`: `tier` or `query`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    mismatch: Option<Mismatch>,
+}
+
+impl Problem {
+    /// The status and the code: the one map from error to answer.
+    #[must_use]
+    pub const fn status(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::InvalidJson(_) => (StatusCode::BAD_REQUEST, "invalid_json"),
+            Self::InvalidRequest(_) => (StatusCode::BAD_REQUEST, "invalid_request"),
+            Self::UnknownTier(_) => (StatusCode::BAD_REQUEST, "unknown_tier"),
+            Self::InvalidSessionId(_) => (StatusCode::BAD_REQUEST, "invalid_session_id"),
+            Self::QueryTooLong { .. } => (StatusCode::BAD_REQUEST, "query_too_long"),
+            Self::BodyBroken(_) => (StatusCode::BAD_REQUEST, "body_broken"),
+            Self::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "body_too_large"),
+            Self::HeadersTooLarge { .. } => {
+                (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large")
+            }
+            Self::UnsupportedMediaType { .. } => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type")
+            }
+            Self::RequestTimeout { .. } => (StatusCode::REQUEST_TIMEOUT, "request_timeout"),
+            Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
+            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::VerdictNotCached(_) => (StatusCode::NOT_FOUND, "verdict_not_cached"),
+            Self::SessionMismatch { .. } => (StatusCode::CONFLICT, "session_mismatch"),
+            Self::CrosscheckRejected { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "crosscheck_rejected"),
+            Self::Overloaded(_) => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
+            Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+            Self::StorageUnavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "storage_unavailable"),
+            Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal_error"),
+        }
+    }
+
+    /// When to try again, in seconds, where that makes sense.
+    const fn retry_after_s(&self) -> Option<u16> {
+        match self {
+            Self::Overloaded(_) => Some(1),
+            Self::StorageUnavailable(_) | Self::Draining => Some(5),
+            _ => None,
+        }
+    }
+
+    /// The document's JSON.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        let (status, code) = self.status();
+        let (decision, contact) = match self {
+            Self::CrosscheckRejected { decision, contact, .. } => (Some(&**decision), Some(contact.as_str())),
+            _ => (None, None),
+        };
+        let mismatch = if let Self::SessionMismatch { what, .. } = self { Some(*what) } else { None };
+        let document = ProblemDocument {
+            kind: format!("urn:oracled:problem:{code}"),
+            title: status.canonical_reason().unwrap_or_default(),
+            status: status.as_u16(),
+            detail: self.to_string(),
+            code,
+            decision,
+            contact,
+            mismatch,
+        };
+        serde_json::to_vec(&document).expect("a problem is plain data with string keys")
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let (status, code) = self.status();
+        if let Self::Internal(_) = self {
+            tracing::error!(code, "{self}");
+        }
+        let mut response = (status, self.to_json()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if let Some(seconds) = self.retry_after_s() {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+impl From<NoAnswer> for Problem {
+    fn from(error: NoAnswer) -> Self {
+        match error {
+            NoAnswer::Full { .. } => Self::Overloaded(error.to_string()),
+            NoAnswer::Failed { .. } => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable { .. } | StoreError::Io { .. } => {
+                Self::StorageUnavailable(error.to_string())
+            }
+            StoreError::Corrupt { .. }
+            | StoreError::Short { .. }
+            | StoreError::Newer { .. }
+            | StoreError::Locked { .. } => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<CommitError> for Problem {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::Unavailable(_) => Self::StorageUnavailable(error.to_string()),
+            CommitError::Stale(_) => Self::Overloaded(error.to_string()),
+        }
+    }
+}
+
+impl From<CacheError> for Problem {
+    fn from(error: CacheError) -> Self {
+        match error {
+            CacheError::Store(error) => error.into(),
+            CacheError::Commit(error) => error.into(),
+        }
+    }
+}
+
+impl From<GateError> for Problem {
+    fn from(error: GateError) -> Self {
+        match error {
+            GateError::Judging(_) => Self::Internal(error.to_string()),
+            GateError::Commit(error) => error.into(),
+            GateError::Cache(error) => error.into(),
+            GateError::NoAnswer(error) => error.into(),
+        }
+    }
+}

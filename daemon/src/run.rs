@@ -1,0 +1,240 @@
+//! The daemon's life: from the store to the sockets, and back in the opposite order.
+
+use crate::api;
+use crate::api::front::Front;
+use crate::config::{Config, Flags};
+use crate::control;
+use crate::control::reload::reload;
+use crate::listen::{self, Bounds, Sockets};
+use crate::service::Service;
+use crate::telemetry::LogLevel;
+use actors::fallback::Fallback;
+use actors::system::Parts;
+use actors::{Clock, Supervision, System};
+use anyhow::{Context, bail};
+use axum::Extension;
+use domain::Event;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use sd_notify::NotifyState;
+use std::fs;
+use std::future::pending;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use store::{Journal, Options};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// File descriptors kept for the store, the log and the rest.
+const OTHER_FILES: u64 = 256;
+
+/// A daemon that serves.
+#[derive(Debug)]
+pub struct Daemon {
+    /// What its handlers share.
+    pub service: Arc<Service>,
+    flags: Arc<Flags>,
+    servers: Vec<JoinHandle<()>>,
+    bound: Vec<PathBuf>,
+    damaged: JoinHandle<()>,
+}
+
+/// Serves until told to stop. Runs on an actix system of its own.
+///
+/// # Errors
+/// Whatever keeps the daemon from starting, or makes it give up.
+pub fn serve(config: Config, flags: Flags, log_level: LogLevel) -> anyhow::Result<()> {
+    actix_rt::System::new().block_on(async {
+        let daemon = Daemon::start(config, flags, log_level).await?;
+        tell_systemd(&[NotifyState::Ready]);
+        daemon.until_stopped().await
+    })
+}
+
+impl Daemon {
+    /// Opens the store, starts the actors and serves both sockets. When this returns, requests are answered.
+    ///
+    /// # Errors
+    /// Whatever keeps it from starting, with an instruction.
+    pub async fn start(config: Config, flags: Flags, log_level: LogLevel) -> anyhow::Result<Self> {
+        let files = raise_file_limit(config.limits.connections + config.limits.control_connections);
+        let options = Options { dir: config.state_dir.clone(), cache_bytes: config.storage.cache_bytes };
+        let (journal, store) = Journal::open(options)?;
+        // behind the store: a second daemon on the same one must not take the first one's sockets
+        let sockets = Sockets::open(&config)?;
+        let supervision = Supervision {
+            max_panics: config.supervision.max_panics,
+            window: Duration::from_secs(config.supervision.window_s),
+            max_pause: Duration::from_millis(config.supervision.max_pause_ms),
+        };
+        let system = System::start(Parts {
+            journal,
+            store,
+            clock: Clock::system(),
+            fallback: Fallback::stderr(),
+            supervision,
+            queue: config.limits.in_flight.saturating_add(config.limits.connections),
+            hot_bytes: config.storage.hot_bytes,
+        });
+        let service = Service::new(system, config, log_level);
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let started = Event::ServiceStarted { version, timestamp: service.started_at };
+        service.system.log.commit(started.into()).await.context("the first entry could not be logged")?;
+
+        let flags = Arc::new(flags);
+        let bound = sockets.bound();
+        let servers = start_servers(&service, &flags, sockets);
+        let damaged = watch_for_damage(Arc::clone(&service));
+        tracing::info!(
+            socket = %service.config.socket.display(),
+            control_socket = %service.config.control_socket.display(),
+            state_dir = %service.config.state_dir.display(),
+            entries = service.journal().counts.entries,
+            file_limit = files,
+            "oracled serves"
+        );
+        Ok(Self { service, flags, servers, bound, damaged })
+    }
+
+    /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and ends in good order.
+    ///
+    /// # Errors
+    /// Where an actor was given up or the store is damaged: the process is to end with a failure.
+    pub async fn until_stopped(self) -> anyhow::Result<()> {
+        let (mut terminate, mut interrupt) =
+            (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
+        let mut hangup = signals(SignalKind::hangup())?;
+        let mut watchdog = sd_notify::watchdog_enabled().map(|within| interval(within / 2));
+        if let Some(watchdog) = &mut watchdog {
+            watchdog.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
+        let failure = loop {
+            tokio::select! {
+                _ = terminate.recv() => break None,
+                _ = interrupt.recv() => break None,
+                _ = hangup.recv() => self.reload().await,
+                reason = self.service.system.abandoned() => break Some(reason),
+                damage = self.service.damage() => break Some(damage),
+                () = async { match &mut watchdog { Some(tick) => drop(tick.tick().await), None => pending().await } } => {
+                    tell_systemd(&[NotifyState::Watchdog]);
+                }
+            }
+        };
+        self.stop().await;
+        match failure {
+            None => Ok(()),
+            Some(reason) => bail!("{reason}"),
+        }
+    }
+
+    /// Stops accepting, finishes what is in flight within the bound, and puts everything on the disk.
+    pub async fn stop(self) {
+        tell_systemd(&[NotifyState::Stopping]);
+        tracing::info!("oracled stops");
+        let Self { service, servers, bound, damaged, .. } = self;
+        let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
+        damaged.abort();
+        for path in bound {
+            // from now on a client gets a clear refusal and another daemon can have the name
+            if let Err(error) = fs::remove_file(&path) {
+                tracing::debug!(%error, path = %path.display(), "the socket was gone already");
+            }
+        }
+        service.stop();
+        let finished = timeout(bound_s, async {
+            for server in servers {
+                drop(server.await);
+            }
+        });
+        let finished = finished.await.is_ok();
+        let settled = service.settled(if finished { bound_s } else { Duration::ZERO }).await;
+        if !(finished && settled) {
+            let (connections, in_flight) = (service.connections.load(Ordering::Relaxed), service.in_flight());
+            tracing::warn!(connections, in_flight, ?bound_s, "not everything in flight was finished");
+        }
+        let stopped = Event::ServiceStopped { timestamp: service.system.clock.now() };
+        if let Err(error) = service.system.log.commit(stopped.into()).await {
+            tracing::error!(%error, "the last entry could not be logged");
+        }
+        service.system.log.close().await;
+    }
+
+    async fn reload(&self) {
+        if let Ok(now) = NotifyState::monotonic_usec_now() {
+            tell_systemd(&[NotifyState::Reloading, now]);
+        }
+        match reload(&self.service, &self.flags, None).await {
+            Ok(reloaded) => tracing::info!(?reloaded, "reloaded"),
+            Err(problem) => tracing::error!("the reload failed and nothing changed: {problem}"),
+        }
+        tell_systemd(&[NotifyState::Ready]);
+    }
+}
+
+fn start_servers(service: &Arc<Service>, flags: &Arc<Flags>, sockets: Sockets) -> Vec<JoinHandle<()>> {
+    let limits = &service.config.limits;
+    let bounds = |connections| Bounds {
+        connections,
+        idle: Duration::from_secs(limits.idle_s),
+        headers: limits.headers,
+        header_bytes: limits.header_bytes,
+    };
+    let routes = Front::new(api::router(Arc::clone(service)), limits);
+    let control = control::router(Arc::clone(service)).layer(Extension(Arc::clone(flags)));
+    let control = Front::new(control, limits);
+    let Sockets { routes: routes_socket, control: control_socket, .. } = sockets;
+    vec![
+        tokio::spawn(listen::serve(
+            routes_socket,
+            bounds(limits.connections),
+            Arc::clone(&service.connections),
+            service.stopping(),
+            move |request, peer| routes.clone().answer(request, peer),
+        )),
+        tokio::spawn(listen::serve(
+            control_socket,
+            bounds(limits.control_connections),
+            Arc::clone(&service.control_connections),
+            service.stopping(),
+            move |request, peer| control.clone().answer(request, peer),
+        )),
+    ]
+}
+
+/// Counts the store's rows beside the service; a store that has lost some must not go on being served.
+fn watch_for_damage(service: Arc<Service>) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let store = service.system.store.clone();
+        let damage = match tokio::task::spawn_blocking(move || store.audit()).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => panic.to_string(),
+        };
+        tracing::error!(damage, "the store cannot be trusted");
+        service.note_damage(damage);
+    })
+}
+
+fn signals(kind: SignalKind) -> anyhow::Result<Signal> {
+    signal(kind).context("signals cannot be received")
+}
+
+fn tell_systemd(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        tracing::warn!(%error, "systemd could not be told");
+    }
+}
+
+/// Raises the number of files that may be open as far as the connections need and the system lets; hands back
+/// where it stands.
+fn raise_file_limit(connections: usize) -> u64 {
+    let needed = connections as u64 + OTHER_FILES;
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
+    let wanted = needed.min(hard);
+    if soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() {
+        return wanted;
+    }
+    soft
+}

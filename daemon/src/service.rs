@@ -1,0 +1,150 @@
+//! What both sockets share: the running system, its bounds, and whether it is ready.
+
+use crate::config::Config;
+use crate::problem::Problem;
+use crate::telemetry::LogLevel;
+use actors::System;
+use actors::logger::JournalReport;
+use jiff::Timestamp;
+use prometheus_client::registry::Registry;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+/// The running daemon, as its handlers see it.
+#[derive(Debug)]
+pub struct Service {
+    /// The actors.
+    pub system: System,
+    /// What it was started with.
+    pub config: Config,
+    /// The service log's level.
+    pub log_level: LogLevel,
+    /// When it began to serve.
+    pub started_at: Timestamp,
+    /// What Prometheus is told.
+    pub registry: Registry,
+    /// Connections to the routes' socket.
+    pub connections: Arc<AtomicUsize>,
+    /// Connections to the administrators' socket.
+    pub control_connections: Arc<AtomicUsize>,
+    places: Arc<Semaphore>,
+    draining: AtomicBool,
+    /// What the check of the store that runs beside the service has found wrong.
+    damage: watch::Sender<Option<String>>,
+    stopping: watch::Sender<bool>,
+}
+
+impl Service {
+    /// The service around a system that was just started.
+    #[must_use]
+    pub fn new(system: System, config: Config, log_level: LogLevel) -> Arc<Self> {
+        let mut registry = Registry::with_prefix("oracled");
+        system.metrics.register(&mut registry);
+        let places = Arc::new(Semaphore::new(config.limits.in_flight));
+        let service = Self {
+            started_at: system.clock.now(),
+            system,
+            config,
+            log_level,
+            registry,
+            connections: Arc::default(),
+            control_connections: Arc::default(),
+            places,
+            draining: AtomicBool::new(false),
+            damage: watch::channel(None).0,
+            stopping: watch::channel(false).0,
+        };
+        Arc::new(service)
+    }
+
+    /// Runs `work` that writes to its end, whatever becomes of the caller that waits for it.
+    ///
+    /// # Errors
+    /// `Draining` or `Overloaded` without having begun; `Internal` where the work panicked.
+    pub async fn work<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    ) -> Result<T, Problem> {
+        if self.draining() {
+            return Err(Problem::Draining);
+        }
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place =
+            place.map_err(|_| Problem::Overloaded("as much as is allowed is being judged already".into()))?;
+        // a future of its own: hyper drops the handler's when the client goes away
+        let worked = tokio::spawn(async move {
+            let done = work.await;
+            drop(place);
+            done
+        });
+        worked.await.unwrap_or_else(|error| Err(Problem::Internal(error.to_string())))
+    }
+
+    /// How much is in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.config.limits.in_flight.saturating_sub(self.places.available_permits())
+    }
+
+    /// Waits until nothing is in flight, at most for `bound`. True if nothing is.
+    pub async fn settled(&self, bound: Duration) -> bool {
+        let all = u32::try_from(self.config.limits.in_flight).unwrap_or(u32::MAX);
+        timeout(bound, self.places.acquire_many(all)).await.is_ok()
+    }
+
+    /// Whether new work is turned away.
+    #[must_use]
+    pub fn draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Turns new work away, or takes it again.
+    pub fn set_draining(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Release);
+    }
+
+    /// Becomes true when the daemon stops.
+    #[must_use]
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    /// Tells everyone that the daemon stops.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Notes that the store has been found damaged while it is served.
+    pub fn note_damage(&self, damage: String) {
+        self.damage.send_replace(Some(damage));
+    }
+
+    /// Waits until the store has been found damaged, and hands back how.
+    pub async fn damage(&self) -> String {
+        let mut damage = self.damage.subscribe();
+        let found = damage.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
+        found.unwrap_or_default()
+    }
+
+    /// How the journal is doing.
+    #[must_use]
+    pub fn journal(&self) -> JournalReport {
+        self.system.log.report().borrow().clone()
+    }
+
+    /// Why it is not ready for verdicts; nothing if it is.
+    #[must_use]
+    pub fn unready(&self) -> Vec<String> {
+        let failure = self
+            .journal()
+            .failure
+            .map(|(cause, since)| format!("storage_unavailable since {since}: {cause}"));
+        let damage = self.damage.borrow().as_ref().map(|damage| format!("storage_damaged: {damage}"));
+        let draining = self.draining().then(|| "draining".to_owned());
+        [failure, damage, draining].into_iter().flatten().collect()
+    }
+}

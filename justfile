@@ -1,0 +1,99 @@
+# what there is to run
+default:
+    @just --list
+
+# formatting and lints
+check:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# every test but the heavy ones
+test:
+    cargo test --workspace
+
+# the heavy tests, one at a time: each wants the machine to itself
+torture:
+    cargo test -p oracled-tests -- --ignored --test-threads 1
+
+# the daemon in a throw-away directory, with a walk through its main path
+dev:
+    cargo run --release -- dev
+
+# one table of measurements, each beside its floor
+bench:
+    cargo bench -p oracled-tests
+
+# licences, sources and advisories of all dependencies (needs cargo-deny)
+deny:
+    cargo deny check
+
+# build, then install for systemd; run it as yourself, sudo is asked for where root is needed. DESTDIR=DIR installs below DIR instead
+install:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    cargo build --release --locked -p oracled
+    bin="${CARGO_TARGET_DIR:-target}/release"
+    dest="${DESTDIR:-}"
+    as_root=()
+    if [[ -z $dest && $EUID -ne 0 ]]; then as_root=(sudo); fi
+
+    made=$(mktemp -d)
+    trap 'rm -rf "$made"' EXIT
+    "$bin/oraclectl" man >"$made/oraclectl.1"
+    for shell in bash zsh fish; do "$bin/oraclectl" completions "$shell" >"$made/$shell"; done
+
+    put() { "${as_root[@]}" install -D -m "$1" "$2" "$dest$3"; }
+    put 0755 "$bin/oracled" /usr/local/bin/oracled
+    put 0755 "$bin/oraclectl" /usr/local/bin/oraclectl
+    for unit in oracled.service oracled.socket oracled-control.socket; do
+        put 0644 "systemd/$unit" "/etc/systemd/system/$unit"
+    done
+    put 0644 systemd/oracled.sysusers.conf /etc/sysusers.d/oracled.conf
+    put 0644 systemd/oracled.tmpfiles.conf /etc/tmpfiles.d/oracled.conf
+    put 0644 "$made/oraclectl.1" /usr/local/share/man/man1/oraclectl.1
+    put 0644 "$made/bash" /usr/local/share/bash-completion/completions/oraclectl
+    put 0644 "$made/zsh" /usr/local/share/zsh/site-functions/_oraclectl
+    put 0644 "$made/fish" /usr/local/share/fish/vendor_completions.d/oraclectl.fish
+    # as root: after a first install nobody else may look into /etc/oracled
+    if "${as_root[@]}" test -e "$dest/etc/oracled/oracled.toml"; then
+        echo "kept $dest/etc/oracled/oracled.toml"
+    else
+        put 0644 systemd/oracled.toml /etc/oracled/oracled.toml
+    fi
+
+    if [[ -z $dest && -d /run/systemd/system ]]; then
+        "${as_root[@]}" systemd-sysusers oracled.conf
+        "${as_root[@]}" systemd-tmpfiles --create oracled.conf
+        "${as_root[@]}" systemctl daemon-reload
+        echo "installed; start it with: systemctl enable --now oracled.socket oracled-control.socket oracled.service"
+    else
+        echo "installed below ${dest:-/}"
+    fi
+
+# remove what install put there; the state and the configuration stay
+uninstall:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    dest="${DESTDIR:-}"
+    as_root=()
+    if [[ -z $dest && $EUID -ne 0 ]]; then as_root=(sudo); fi
+    units=(oracled.service oracled.socket oracled-control.socket)
+
+    live=false
+    if [[ -z $dest && -d /run/systemd/system ]]; then live=true; fi
+    if $live && [[ -e /etc/systemd/system/oracled.service ]]; then
+        "${as_root[@]}" systemctl disable --now "${units[@]}"
+    fi
+    for path in \
+        /usr/local/bin/{oracled,oraclectl} \
+        "${units[@]/#//etc/systemd/system/}" \
+        /etc/{sysusers,tmpfiles}.d/oracled.conf \
+        /usr/local/share/man/man1/oraclectl.1 \
+        /usr/local/share/bash-completion/completions/oraclectl \
+        /usr/local/share/zsh/site-functions/_oraclectl \
+        /usr/local/share/fish/vendor_completions.d/oraclectl.fish
+    do
+        "${as_root[@]}" rm -f "$dest$path"
+    done
+    if $live; then "${as_root[@]}" systemctl daemon-reload; fi
+    echo "kept $dest/etc/oracled, $dest/var/lib/oracled and the accounts oracled and oracled-admin"

@@ -1,0 +1,5 @@
+//! The daemon, built together with the tests that run it.
+
+fn main() -> std::process::ExitCode {
+    oracled::cli::main()
+}
