@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 /// The gate between a model and the people who pay for its verdicts.
 #[derive(Debug, Parser)]
-#[command(name = "oracled", version, about, max_term_width = 100)]
+#[command(name = "oracled", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,

@@ -35,7 +35,7 @@ Exit codes:
 
 /// Steers oracled, and asks it.
 #[derive(Debug, Parser)]
-#[command(name = "oraclectl", version, about, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "oraclectl", version, after_help = EXIT_CODES, max_term_width = 100)]
 struct Ctl {
     #[command(flatten)]
     options: Options,

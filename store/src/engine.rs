@@ -9,7 +9,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 
 /// The database's folder below the state directory.
 const DATABASE_DIR: &str = "store";
@@ -119,16 +119,20 @@ impl Engine {
         &self.options.dir
     }
 
-    /// Runs `use_db` on the open database.
+    /// Runs `use_db` on the open database, or says at once that it is not open: a reader must not wait out a
+    /// reopening, which may take long, on a thread that others need.
     pub(crate) fn with<T>(
         &self,
         use_db: impl FnOnce(&sled::Db) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        // a reader that panicked has changed nothing: a poisoned lock says nothing about the database
-        let guard = self.db.read().unwrap_or_else(PoisonError::into_inner);
-        let db =
-            guard.as_ref().ok_or_else(|| StoreError::Unavailable { cause: "it is being reopened".into() })?;
-        use_db(db)
+        let reopening = || StoreError::Unavailable { cause: "it is being reopened".into() };
+        let guard = match self.db.try_read() {
+            Ok(guard) => guard,
+            // a reader that panicked has changed nothing: a poisoned lock says nothing about the database
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(reopening()),
+        };
+        use_db(guard.as_ref().ok_or_else(reopening)?)
     }
 
     /// Closes the database and opens it again, which is how sled gets over a failed write.
