@@ -1,5 +1,7 @@
+use super::mapping::{UNEXPECTED_NAME_CHARS, UNEXPECTED_NAMED};
 use super::*;
 use crate::tmm::PHI;
+use crate::verdict::Dimension;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 

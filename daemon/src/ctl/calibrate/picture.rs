@@ -233,7 +233,7 @@ fn axis(svg: &mut Svg, bins: &[Bin], scale: &Scale, bottom: f64) {
             tick(x, "dim", edge(bin.from.unwrap_or_default()));
         }
     }
-    let note = "Bins are narrower above Ω: all that is approved lies between 0.974 and 1.";
+    let note = "Bins are narrower above Ω, where all that is approved lies.";
     let at = (MARGIN, Px(bottom + 52.0));
     svg.words("text", &[("class", &"dim small"), ("x", &at.0), ("y", &at.1)], note);
 }

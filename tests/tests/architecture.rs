@@ -1,0 +1,207 @@
+//! The house rules that a program can check, each with its reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the tests are a folder of the workspace")
+        .to_owned()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every source file of a crate, by its path from the root.
+fn sources(folder: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root().join(folder).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("the folder is read") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let name = path.strip_prefix(root()).expect("it lies below").display().to_string();
+                found.insert(name, read(&path));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "{folder} has sources");
+    found
+}
+
+/// The lines of a source that are neither its inline tests nor comments.
+fn code(source: &str) -> String {
+    let source = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(source);
+    let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.flat_map(|line| [line, "\n"]).collect()
+}
+
+fn is_test(name: &str) -> bool {
+    name.ends_with("tests.rs") || name.contains("/tests/") || name.ends_with("testing.rs")
+}
+
+/// `domain ← store ← actors ← daemon`: a decision must not depend on how it is stored or carried.
+#[test]
+fn dependencies_point_one_way() {
+    let order = ["domain", "store", "actors", "daemon"];
+    for (place, folder) in order.into_iter().enumerate() {
+        let manifest = read(&root().join(folder).join("Cargo.toml"));
+        for above in order.iter().skip(place) {
+            let named =
+                |line: &str| line.starts_with(&format!("{above}.")) || line.starts_with(&format!("{above} "));
+            assert!(!manifest.lines().any(named), "{folder} depends on {above}");
+        }
+    }
+}
+
+/// The engine can be replaced, and its quirks stay in one place.
+#[test]
+fn only_the_store_names_sled() {
+    for folder in ["domain", "actors", "daemon"] {
+        for (name, source) in sources(folder) {
+            assert!(!source.contains("sled::"), "{name} names sled");
+        }
+        assert!(!read(&root().join(folder).join("Cargo.toml")).contains("sled"), "{folder} depends on sled");
+    }
+}
+
+/// Decisions are the same in the daemon, offline and in a test: they touch nothing outside.
+#[test]
+fn the_domain_is_pure() {
+    let banned = [
+        "std::fs",
+        "std::net",
+        "std::env",
+        "std::process",
+        "std::thread",
+        "std::io",
+        "async ",
+        ".await",
+        "Timestamp::now",
+    ];
+    for (name, source) in sources("domain") {
+        for word in banned {
+            assert!(!code(&source).contains(word), "{name} holds {word}");
+        }
+    }
+}
+
+/// Time comes in as an argument, so that tests can say what time it is.
+#[test]
+fn one_file_asks_what_time_it_is() {
+    for folder in ["domain", "store", "actors", "daemon"] {
+        for (name, source) in sources(folder) {
+            if name == "actors/src/clock.rs" || is_test(&name) {
+                continue;
+            }
+            for call in ["SystemTime::now", "Instant::now", "Timestamp::now", "Zoned::now"] {
+                assert!(!code(&source).contains(call), "{name} calls {call}");
+            }
+        }
+    }
+}
+
+/// TMM's constants have one home (seed: "Constants drifted").
+#[test]
+fn the_constants_are_written_down_once() {
+    for folder in ["domain", "store", "actors", "daemon"] {
+        for (name, source) in sources(folder) {
+            if name == "domain/src/tmm.rs" || is_test(&name) {
+                continue;
+            }
+            for digits in ["0.042", "1.618", "0.974"] {
+                assert!(!code(&source).contains(digits), "{name} holds {digits}");
+            }
+        }
+    }
+}
+
+/// A bare unwrap does not say why the value is there.
+#[test]
+fn nothing_is_unwrapped_without_a_reason() {
+    for folder in ["domain", "store", "actors", "daemon"] {
+        for (name, source) in sources(folder) {
+            if !is_test(&name) {
+                let source = code(&source);
+                for word in [".unwrap()", "todo!(", "unimplemented!(", ".expect(\"\")"] {
+                    assert!(!source.contains(word), "{name} holds {word}");
+                }
+            }
+        }
+    }
+}
+
+/// A file has one reason to change, and fits a reader's head.
+#[test]
+fn files_are_short() {
+    for folder in ["domain", "store", "actors", "daemon"] {
+        for (name, source) in sources(folder) {
+            let lines = code(&source).lines().count();
+            assert!(is_test(&name) || lines <= 350, "{name} has {lines} lines of code");
+        }
+    }
+}
+
+/// Who may ask whom, as the code has it: an actor's file names the doors it holds.
+fn arrows_in_code() -> BTreeSet<(String, String)> {
+    let actors = ["crosscheck", "cache", "logger"];
+    let mut arrows = BTreeSet::new();
+    for from in actors {
+        let source = read(&root().join(format!("actors/src/{from}.rs")));
+        let fields: Vec<_> = source.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();
+        if fields.contains(&"cache: Door<Cache>,") && from != "cache" {
+            arrows.insert((from.to_owned(), "cache".to_owned()));
+        }
+        if fields.contains(&"log: Log,") && from != "logger" {
+            arrows.insert((from.to_owned(), "logger".to_owned()));
+        }
+        assert!(!source.contains("Door<Crosscheck>"), "nobody asks the gate but the routes");
+    }
+    arrows
+}
+
+/// The picture in the README is the wiring, and the wiring has no circle.
+#[test]
+fn the_readme_draws_the_arrows_that_the_code_has() {
+    let readme = read(&root().join("README.md"));
+    let picture = readme.split("```mermaid").nth(1).and_then(|rest| rest.split("```").next());
+    let actors = ["crosscheck", "cache", "logger"];
+    let mut drawn = BTreeSet::new();
+    for line in picture.expect("the README has a picture").lines() {
+        let Some((from, to)) = line.split_once("-->") else { continue };
+        let to = to.rsplit('|').next().unwrap_or(to).trim();
+        let (from, to) = (from.trim().to_owned(), to.split(['[', '(']).next().unwrap_or(to).to_owned());
+        if actors.contains(&from.as_str()) && actors.contains(&to.as_str()) {
+            drawn.insert((from, to));
+        }
+    }
+    assert_eq!(drawn, arrows_in_code());
+    let order = |name: &String| actors.iter().position(|actor| actor == name);
+    assert!(drawn.iter().all(|(from, to)| order(from) < order(to)), "an arrow runs back: {drawn:?}");
+}
+
+/// Everyone who reads of a key, a flag or a code finds it explained.
+#[test]
+fn the_readme_names_every_configuration_key_and_every_problem_code() {
+    let readme = read(&root().join("README.md"));
+    let config = serde_json::to_value(oracled::config::Config::default()).expect("it is plain data");
+    for (key, value) in config.as_object().expect("it has keys") {
+        let below: Vec<_> =
+            value.as_object().into_iter().flatten().map(|(name, _)| format!("{key}.{name}")).collect();
+        for key in if below.is_empty() { vec![key.clone()] } else { below } {
+            assert!(readme.contains(&format!("`{key}`")), "the README does not name the key {key}");
+        }
+    }
+    let problems = read(&root().join("daemon/src/problem.rs"));
+    let codes = problems.split("(StatusCode::").skip(1).filter_map(|rest| rest.split('"').nth(1));
+    let codes: Vec<_> = codes.collect();
+    assert!(codes.len() > 15, "{codes:?}");
+    for code in codes {
+        assert!(readme.contains(&format!("`{code}`")), "the README does not name the code {code}");
+    }
+}
