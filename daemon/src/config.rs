@@ -3,6 +3,7 @@
 //! What is not known, not of the right type or out of range is an error that names the key and what is allowed;
 //! nothing is ignored. TMM's constants are not here, and cannot be.
 
+use crate::telemetry::{self, LogFormat};
 use ::config::{Environment, File, FileFormat};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -34,25 +35,6 @@ pub enum ConfigError {
         /// What it may be.
         allowed: String,
     },
-}
-
-/// How the service's own log is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase", try_from = "String")]
-pub enum LogFormat {
-    /// For people, or for journald where systemd runs the daemon.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
-impl TryFrom<String> for LogFormat {
-    type Error = String;
-
-    fn try_from(word: String) -> Result<Self, String> {
-        clap::ValueEnum::from_str(&word, false)
-            .map_err(|_| format!("`{word}` is no log format; allowed: text, json"))
-    }
 }
 
 /// The whole configuration.
@@ -269,7 +251,7 @@ impl Config {
                 "another path than `socket`",
             ));
         }
-        crate::telemetry::filter(&self.log_level).map_err(|error| {
+        telemetry::filter(&self.log_level).map_err(|error| {
             let allowed = "error, warn, info, debug, trace, or tracing's filter directives";
             not_allowed("log_level", format!("`{}` ({error})", self.log_level), allowed)
         })?;

@@ -170,6 +170,8 @@ fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener, List
     fs::create_dir_all(dir).map_err(io)?;
     // made under another name with its mode and group, and then put in place of a stale one at once
     let unnamed = dir.join(format!(".{}", process::id()));
+    // left behind by a process of the same id that was killed here, if it is there at all
+    drop(fs::remove_file(&unnamed));
     let before = umask(Mode::from_bits_truncate(0o777 & !mode));
     let listener = StdListener::bind(&unnamed);
     umask(before);

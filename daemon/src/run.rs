@@ -15,6 +15,7 @@ use anyhow::{Context, bail};
 use axum::Extension;
 use domain::Event;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::stat::{Mode, umask};
 use sd_notify::NotifyState;
 use std::fs;
 use std::future::pending;
@@ -59,6 +60,8 @@ impl Daemon {
     /// # Errors
     /// Whatever keeps it from starting, with an instruction.
     pub async fn start(config: Config, flags: Flags, log_level: LogLevel) -> anyhow::Result<Self> {
+        // what is kept is about customers: it is the daemon's user's alone, and the sockets say who else may talk
+        umask(Mode::from_bits_truncate(0o077));
         let files = raise_file_limit(config.limits.connections + config.limits.control_connections);
         let options = Options { dir: config.state_dir.clone(), cache_bytes: config.storage.cache_bytes };
         let (journal, store) = Journal::open(options)?;

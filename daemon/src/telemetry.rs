@@ -2,7 +2,7 @@
 //!
 //! It is not the audit log, which is the store's. Messages are structured; panics become one line each.
 
-use crate::config::LogFormat;
+use serde::{Deserialize, Serialize};
 use std::env;
 use std::io::{self, IsTerminal};
 use std::panic;
@@ -10,6 +10,25 @@ use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+/// How the service's own log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase", try_from = "String")]
+pub enum LogFormat {
+    /// For people, or for journald where systemd runs the daemon.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl TryFrom<String> for LogFormat {
+    type Error = String;
+
+    fn try_from(word: String) -> Result<Self, String> {
+        clap::ValueEnum::from_str(&word, false)
+            .map_err(|_| format!("`{word}` is no log format; allowed: text, json"))
+    }
+}
 
 /// Changes what is written while the daemon runs.
 #[derive(Debug, Clone)]

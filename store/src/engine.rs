@@ -1,5 +1,6 @@
 //! sled, opened, closed, reopened and made durable; and [`Store`], through which everyone reads.
 
+use crate::disk::sync_dir;
 use crate::error::StoreError;
 use crate::record::RowKey;
 use crate::rows::{self, Table};
@@ -194,11 +195,6 @@ fn unavailable(error: &dyn std::error::Error) -> StoreError {
     StoreError::Unavailable { cause: error.to_string() }
 }
 
-/// What sled says while reading: a failed read is an answer nobody can trust.
-pub(crate) fn damaged(dir: &Path, error: &sled::Error) -> StoreError {
-    StoreError::Corrupt { dir: dir.to_owned(), detail: error.to_string() }
-}
-
 fn open_sled(options: &Options) -> Result<sled::Db, StoreError> {
     let path = options.dir.join(DATABASE_DIR);
     let config = sled::Config::new().path(&path).cache_capacity(options.cache_bytes).flush_every_ms(None);
@@ -208,7 +204,7 @@ fn open_sled(options: &Options) -> Result<sled::Db, StoreError> {
         Ok(Ok(db)) => Ok(db),
         Ok(Err(sled::Error::Io(error))) => Err(refused(options, path, error)),
         Ok(Err(error)) => Err(corrupt(error.to_string())),
-        Err(panic) => Err(corrupt(panic_text(&*panic))),
+        Err(panic) => Err(corrupt(StoreError::words_of(&*panic))),
     }
 }
 
@@ -221,18 +217,4 @@ fn refused(options: &Options, path: PathBuf, error: io::Error) -> StoreError {
     } else {
         StoreError::Io { path, source: error }
     }
-}
-
-/// The words of a caught panic.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into());
-    text.lines().next().unwrap_or_default().to_owned()
-}
-
-/// Makes the names in `dir` durable.
-pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
-    File::open(dir)
-        .and_then(|handle| handle.sync_all())
-        .map_err(|source| StoreError::Io { path: dir.to_owned(), source })
 }

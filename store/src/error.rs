@@ -1,7 +1,8 @@
 //! Everything that can be wrong with the store, each with what to do about it.
 
+use std::any::Any;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why the store did not open, or does not answer.
 #[derive(Debug, thiserror::Error)]
@@ -61,4 +62,19 @@ pub enum StoreError {
         /// What failed.
         cause: String,
     },
+}
+
+impl StoreError {
+    /// What sled says while reading: a failed read is an answer nobody can trust.
+    pub(crate) fn damaged(dir: &Path, error: &sled::Error) -> Self {
+        Self::Corrupt { dir: dir.to_owned(), detail: error.to_string() }
+    }
+
+    /// The words of a caught panic, which is how sled tells of some damage; the first line of them.
+    pub(crate) fn words_of(panic: &(dyn Any + Send)) -> String {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let text =
+            text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into());
+        text.lines().next().unwrap_or_default().to_owned()
+    }
 }

@@ -1,6 +1,6 @@
 //! The one door to disk.
 
-use crate::engine::{Engine, Options, Store, panic_text};
+use crate::engine::{Engine, Options, Store};
 use crate::error::StoreError;
 use crate::log;
 use crate::meta;
@@ -249,7 +249,7 @@ fn walk_log(engine: &Engine, entries: u64) -> Result<Option<(u64, u64)>, StoreEr
     let middle = entries / 2 + 1;
     let corrupt = |panic: Box<dyn std::any::Any + Send>| StoreError::Corrupt {
         dir: engine.dir().to_owned(),
-        detail: panic_text(&*panic),
+        detail: StoreError::words_of(&*panic),
     };
     engine.with(|db| {
         let walk = |range: std::ops::Range<u64>| log::walk(db, engine.dir(), range);

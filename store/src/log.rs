@@ -4,7 +4,7 @@
 //! latest timestamp of any entry up to its own last: that never falls from row to row, whatever the clock did,
 //! so that the first row that can hold an entry from a given time on is found by bisection, without an index.
 
-use crate::engine::{Store, damaged};
+use crate::engine::Store;
 use crate::error::StoreError;
 use crate::rows::{self, Table, key};
 use domain::{Event, SessionId};
@@ -111,7 +111,7 @@ impl Reader<'_> {
         self.db.range(start..end).keys().filter_map(move |entry| {
             let key = match entry {
                 Ok(key) => key,
-                Err(error) => return Some(Err(damaged(self.store.dir(), &error))),
+                Err(error) => return Some(Err(StoreError::damaged(self.store.dir(), &error))),
             };
             let seq = key.get(at..at + 8).and_then(|seq| seq.try_into().ok()).map(u64::from_be_bytes);
             seq.filter(|_| !chunked || rows::is_first_chunk(&key)).map(Ok)
@@ -171,7 +171,7 @@ impl Reader<'_> {
         }
         let up_to = key(Table::Log, &[&seq.to_be_bytes(), &[u8::MAX]]);
         let last = self.db.range(key(Table::Log, &[])..=up_to).next_back().transpose();
-        let last = last.map_err(|error| damaged(self.store.dir(), &error))?;
+        let last = last.map_err(|error| StoreError::damaged(self.store.dir(), &error))?;
         let first_seq = last.and_then(|(key, _)| key.get(1..9)?.try_into().ok().map(u64::from_be_bytes));
         Ok(first_seq.unwrap_or(1))
     }
@@ -240,7 +240,7 @@ pub(crate) fn walk(
     let bound = |seq: u64| key(Table::Log, &[&seq.to_be_bytes()]);
     let mut walked: Option<(u64, u64)> = None;
     for entry in db.range(bound(range.start)..bound(range.end)) {
-        let (key, value) = entry.map_err(|error| damaged(dir, &error))?;
+        let (key, value) = entry.map_err(|error| StoreError::damaged(dir, &error))?;
         if !rows::is_first_chunk(&key) {
             continue;
         }

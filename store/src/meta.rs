@@ -1,12 +1,9 @@
 //! What the database says about itself: its schema, and how much it holds.
 
-use crate::engine::{Engine, damaged};
+use crate::engine::Engine;
 use crate::error::StoreError;
-use crate::rows::{Table, key};
+use crate::rows::{SCHEMA, Table, key};
 use crate::watermark::Counts;
-
-/// The schema this build reads and writes.
-pub(crate) const SCHEMA: u32 = 1;
 
 fn schema_key() -> Vec<u8> {
     key(Table::Meta, &[b"schema"])
@@ -23,7 +20,9 @@ pub(crate) fn put_counts(batch: &mut sled::Batch, counts: Counts) {
 
 /// Checks the schema of the database, or stamps a new one; then reads what it says it holds.
 pub(crate) fn open(engine: &Engine) -> Result<Counts, StoreError> {
-    let read = |key: Vec<u8>| engine.with(|db| db.get(key).map_err(|error| damaged(engine.dir(), &error)));
+    let read = |key: Vec<u8>| {
+        engine.with(|db| db.get(key).map_err(|error| StoreError::damaged(engine.dir(), &error)))
+    };
     let corrupt = |detail: &str| StoreError::Corrupt { dir: engine.dir().to_owned(), detail: detail.into() };
     match read(schema_key())? {
         None => {

@@ -6,10 +6,11 @@
 //! sled keeps up to 16 values in a leaf and moves a leaf of more than 128 KiB to a file of its own, which it
 //! never syncs. So no value here is longer than [`CHUNK_BYTES`]; a longer row goes on under the next chunk number.
 
-use crate::engine::damaged;
 use crate::error::StoreError;
 use std::path::Path;
 
+/// The version of all this, which the database and the high-water mark bear.
+pub(crate) const SCHEMA: u32 = 1;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
 /// A first chunk begins with the revision (8 bytes) and the number of chunks (2 bytes), both big-endian.
@@ -88,13 +89,14 @@ pub(crate) fn head(
     table: Table,
     name: &[u8],
 ) -> Result<Option<(u64, u16)>, StoreError> {
-    let first = db.get(chunk_key(table, name, 0)).map_err(|error| damaged(dir, &error))?;
+    let first = db.get(chunk_key(table, name, 0)).map_err(|error| StoreError::damaged(dir, &error))?;
     first.map(|first| split_head(dir, &first).map(|(revision, chunks, _)| (revision, chunks))).transpose()
 }
 
 /// The row called `name`, put together.
 pub(crate) fn get(db: &sled::Db, dir: &Path, table: Table, name: &[u8]) -> Result<Option<Row>, StoreError> {
-    let read = |chunk| db.get(chunk_key(table, name, chunk)).map_err(|error| damaged(dir, &error));
+    let read =
+        |chunk| db.get(chunk_key(table, name, chunk)).map_err(|error| StoreError::damaged(dir, &error));
     let Some(first) = read(0)? else { return Ok(None) };
     let (revision, chunks, start) = split_head(dir, &first)?;
     let mut value = start.to_vec();
@@ -112,7 +114,7 @@ pub(crate) fn get(db: &sled::Db, dir: &Path, table: Table, name: &[u8]) -> Resul
 pub(crate) fn count(db: &sled::Db, dir: &Path, table: Table, revision: u64) -> Result<u64, StoreError> {
     let mut rows = 0;
     for entry in db.scan_prefix([table as u8]) {
-        let (key, value) = entry.map_err(|error| damaged(dir, &error))?;
+        let (key, value) = entry.map_err(|error| StoreError::damaged(dir, &error))?;
         if is_first_chunk(&key) {
             rows += u64::from(split_head(dir, &value)?.0 <= revision);
         }

@@ -5,9 +5,9 @@
 //! is torn leaves the other one. It is written behind every commit and synced now and then; after a power cut it
 //! may therefore lag, which weakens the comparison by a moment and never raises a false alarm.
 
-use crate::engine::sync_dir;
+use crate::disk::sync_dir;
 use crate::error::StoreError;
-use crate::meta::SCHEMA;
+use crate::rows::SCHEMA;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;

@@ -12,7 +12,7 @@ fn root() -> PathBuf {
 }
 
 fn read(path: &Path) -> String {
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    fs::read_to_string(path).expect("what the rules speak of is there")
 }
 
 /// Every source file of a crate, by its path from the root.

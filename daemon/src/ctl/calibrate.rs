@@ -5,6 +5,7 @@
 //! question which single flag decided. It needs no daemon, touches no store, and changes no constant.
 
 mod by_flag;
+mod by_tier;
 mod corpus;
 mod flips;
 mod histogram;
@@ -14,10 +15,11 @@ mod svg;
 mod terminal;
 
 pub use by_flag::{ByFlag, Named, Places};
+pub use by_tier::ByTier;
 pub use corpus::{LINE_MAX_BYTES, LineFault};
 pub use flips::{Flips, ToApproval, ToRefusal, Trials};
 pub use histogram::{Bin, Histogram};
-pub use report::{Approval, ByTier, Occurrences, ReasonCount, Report};
+pub use report::{Approval, Occurrences, ReasonCount, Report};
 
 use corpus::{Corpus, Entry};
 use domain::Payload;

@@ -13,7 +13,7 @@
 //!   for `malformed_json` always flips: nothing else of such a text is weighed.
 
 use super::by_flag::{ByFlag, Places};
-use super::report::ByTier;
+use super::by_tier::ByTier;
 use domain::crosscheck::{Inspection, decide};
 use domain::flag::FieldPath;
 use domain::{Dimension, Flag, Judgement, Tier};

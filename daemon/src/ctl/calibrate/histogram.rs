@@ -1,6 +1,6 @@
 //! C in bins. No bin lies on both sides of Ω, so each holds refused verdicts only or approved ones only.
 
-use super::report::ByTier;
+use super::by_tier::ByTier;
 use domain::Tier;
 use domain::tmm::OMEGA;
 use serde::Serialize;

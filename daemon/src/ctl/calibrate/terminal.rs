@@ -1,9 +1,10 @@
 //! A report for people: tables, and the histogram of C drawn with block characters.
 
 use super::by_flag::Named;
+use super::by_tier::ByTier;
 use super::flips::Trials;
 use super::histogram::Bin;
-use super::report::{Approval, ByTier, Occurrences, Report};
+use super::report::{Approval, Occurrences, Report};
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle,
 };
