@@ -30,7 +30,8 @@ pub fn dev(flags: Flags, exit: bool) -> anyhow::Result<ExitCode> {
         let daemon = Daemon::start(config, flags, log_level).await?;
         let mut routes = Client::connect(&socket).await?;
         let mut control = Client::connect(&control_socket).await?;
-        let failed = walk::walk(&mut out, colour, &mut routes, &mut control).await?;
+        let before = walk::last_seq(&mut control).await?;
+        let failed = walk::walk(&mut out, colour, &mut routes, &mut control, before).await?;
         drop((routes, control));
         if failed > 0 {
             writeln!(out, "{failed} of the steps above were not as they should be")?;
@@ -38,7 +39,7 @@ pub fn dev(flags: Flags, exit: bool) -> anyhow::Result<ExitCode> {
         if exit {
             daemon.stop().await;
         } else {
-            out.write_all(to_try(&socket, &control_socket).as_bytes())?;
+            out.write_all(to_try(&socket, &control_socket, &walk::session(before, "good")).as_bytes())?;
             daemon.until_stopped().await?;
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -62,11 +63,11 @@ fn in_place_of_defaults(mut config: Config, throw_away: &TempDir) -> Config {
     config
 }
 
-fn to_try(socket: &Path, control_socket: &Path) -> String {
+fn to_try(socket: &Path, control_socket: &Path, session: &str) -> String {
     let (socket, control_socket) = (socket.display(), control_socket.display());
     format!(
         "It keeps serving; Ctrl-C ends it. Three things to try from another terminal:\n\n  \
-         curl --unix-socket {socket} http://oracled/v1/verdicts/dev-1\n\n  \
+         curl --unix-socket {socket} http://oracled/v1/verdicts/{session}\n\n  \
          curl --unix-socket {socket} http://oracled/v1/crosscheck -H 'content-type: application/json' \\\n    \
          -d '{{\"session_id\":\"try\",\"tier\":\"quick\",\"query\":\"?\",\"raw\":\"no JSON at all\"}}'\n\n  \
          cargo run --release --bin oraclectl -- --control-socket {control_socket} log\n\n"

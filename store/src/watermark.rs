@@ -18,6 +18,8 @@ const MAGIC: &[u8; 8] = b"oracledW";
 const COUNTS_BYTES: usize = 24;
 /// Magic, schema, counts, mirrored number, checksum.
 const SLOT_BYTES: usize = 8 + 4 + COUNTS_BYTES + 8 + 4;
+/// The slots lie so far apart that no block of the disk holds both.
+const SLOT_STRIDE_BYTES: u64 = 4096;
 
 /// How much a store holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -74,7 +76,7 @@ impl Watermark {
         let mut best: Option<(u64, u32, Counts, u64)> = None;
         for slot in 0..2 {
             let mut bytes = [0; SLOT_BYTES];
-            match file.read_exact_at(&mut bytes, slot * SLOT_BYTES as u64) {
+            match file.read_exact_at(&mut bytes, slot * SLOT_STRIDE_BYTES) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
                 Err(error) => return Err(io(error)),
@@ -118,7 +120,7 @@ impl Watermark {
         bytes.extend_from_slice(&self.counts.to_bytes());
         bytes.extend_from_slice(&self.mirrored.to_be_bytes());
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
-        self.file.write_all_at(&bytes, self.next_slot * SLOT_BYTES as u64)?;
+        self.file.write_all_at(&bytes, self.next_slot * SLOT_STRIDE_BYTES)?;
         self.next_slot = 1 - self.next_slot;
         self.dirty = true;
         Ok(())

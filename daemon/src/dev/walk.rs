@@ -25,7 +25,7 @@ const LOGGED: [&str; 5] =
 struct Step {
     title: &'static str,
     method: Method,
-    path: &'static str,
+    path: String,
     body: Option<String>,
     status: StatusCode,
     /// Places in the answer, and what must stand there.
@@ -34,21 +34,17 @@ struct Step {
 
 impl Step {
     /// Hands in `verdict`, under `verdict` if it is a JSON value, else under `raw`.
-    fn submit(
-        title: &'static str,
-        path: &'static str,
-        query: &str,
-        verdict: &str,
-        status: StatusCode,
-    ) -> Self {
+    fn submit(title: &'static str, session: &str, query: &str, verdict: &str, status: StatusCode) -> Self {
         let is_json = serde_json::from_str::<Value>(verdict).is_ok();
         let member =
             if is_json { format!("\"verdict\":{verdict}") } else { format!("\"raw\":{}", json!(verdict)) };
         let body = Some(format!("{{\"tier\":\"full\",\"query\":{},{member}}}", json!(query)));
+        let path = format!("/v1/verdicts/{session}");
         Self { title, method: Method::POST, path, body, status, expected: Vec::new() }
     }
 
-    fn get(title: &'static str, path: &'static str, status: StatusCode) -> Self {
+    fn get(title: &'static str, session: &str, status: StatusCode) -> Self {
+        let path = format!("/v1/verdicts/{session}");
         Self { title, method: Method::GET, path, body: None, status, expected: Vec::new() }
     }
 
@@ -67,32 +63,26 @@ impl Step {
     }
 }
 
-fn steps() -> Vec<Step> {
+/// The sessions of one walk: `before`, the number of the last entry, keeps the walks over one store apart.
+pub(super) fn session(before: u64, name: &str) -> String {
+    format!("dev-{before}-{name}")
+}
+
+fn steps(before: u64) -> Vec<Step> {
+    let session = |name: &str| session(before, name);
     let refused = |reason: &str| {
         vec![("/code", json!("crosscheck_rejected")), ("/decision/crosscheck_reason", json!(reason))]
     };
     let (unprocessable, missing) = (StatusCode::UNPROCESSABLE_ENTITY, StatusCode::NOT_FOUND);
     let good: Value = serde_json::from_str(GOOD).unwrap_or_default();
     vec![
-        Step::submit(
-            "a coherent verdict is delivered",
-            "/v1/verdicts/dev-1",
-            QUERY,
-            GOOD,
-            StatusCode::CREATED,
-        )
-        .expecting(vec![("/regen", json!(false)), ("/decision/coherence_score", json!(1.0))]),
-        Step::submit(
-            "the same again gets the stored answer",
-            "/v1/verdicts/dev-1",
-            QUERY,
-            GOOD,
-            StatusCode::OK,
-        )
-        .expecting(vec![("/replayed", json!(true)), ("/verdict", good.clone())]),
+        Step::submit("a coherent verdict is delivered", &session("good"), QUERY, GOOD, StatusCode::CREATED)
+            .expecting(vec![("/regen", json!(false)), ("/decision/coherence_score", json!(1.0))]),
+        Step::submit("the same again gets the stored answer", &session("good"), QUERY, GOOD, StatusCode::OK)
+            .expecting(vec![("/replayed", json!(true)), ("/verdict", good.clone())]),
         Step::submit(
             "a verdict against its own breakdown is refused",
-            "/v1/verdicts/dev-2",
+            &session("contradicting"),
             QUERY,
             CONTRADICTING,
             unprocessable,
@@ -100,7 +90,7 @@ fn steps() -> Vec<Step> {
         .expecting(refused("dimension_conflict")),
         Step::submit(
             "text that is no JSON is refused",
-            "/v1/verdicts/dev-3",
+            &session("prose"),
             QUERY,
             "GREEN, I should think!",
             unprocessable,
@@ -108,15 +98,15 @@ fn steps() -> Vec<Step> {
         .expecting(refused("degenerate_manifold")),
         Step::submit(
             "a real model's answer, cut at its token limit, is refused",
-            "/v1/verdicts/dev-4",
+            &session("truncated"),
             TRUNCATED_QUERY,
             TRUNCATED,
             unprocessable,
         )
         .expecting(refused("degenerate_manifold")),
-        Step::get("nothing of a refused verdict is kept", "/v1/verdicts/dev-4", missing)
+        Step::get("nothing of a refused verdict is kept", &session("truncated"), missing)
             .expecting(vec![("/code", json!("verdict_not_cached"))]),
-        Step::get("the delivered one is read from the cache", "/v1/verdicts/dev-1", StatusCode::OK)
+        Step::get("the delivered one is read from the cache", &session("good"), StatusCode::OK)
             .expecting(vec![("/verdict", good)]),
     ]
 }
@@ -127,13 +117,13 @@ pub(super) async fn walk(
     colour: bool,
     routes: &mut Client,
     control: &mut Client,
+    before: u64,
 ) -> anyhow::Result<usize> {
-    let before = last_seq(control).await?;
     let mut failed = 0;
-    let steps = steps();
+    let steps = steps(before);
     let count = steps.len() + 1;
     for (number, step) in (1..).zip(steps) {
-        let answer = routes.call(step.method.clone(), step.path, step.body.clone().map(Into::into)).await?;
+        let answer = routes.call(step.method.clone(), &step.path, step.body.clone().map(Into::into)).await?;
         let wrong = step.wrong(&answer);
         failed += usize::from(wrong.is_some());
         title(out, colour, &format!("{number}/{count}  {}", step.title), wrong.as_deref())?;
@@ -154,7 +144,8 @@ pub(super) async fn walk(
     Ok(failed)
 }
 
-async fn last_seq(control: &mut Client) -> anyhow::Result<u64> {
+/// The number of the last entry in the log.
+pub(super) async fn last_seq(control: &mut Client) -> anyhow::Result<u64> {
     let status: Value = control.call(Method::GET, "/v1/status", None).await?.json()?;
     status.get("entries").and_then(Value::as_u64).context("the status does not say how long the log is")
 }
