@@ -187,7 +187,7 @@ impl Engine {
 
     fn sync_file(&self) -> io::Result<()> {
         // opened anew each time (1 µs): the file behind the name is the one that sled has open
-        File::open(self.options.dir.join(DATABASE_DIR).join(DATABASE_FILE))?.sync_data()
+        File::open(self.options.dir.join(DATABASE_DIR).join(DATABASE_FILE))?.sync_all()
     }
 }
 
