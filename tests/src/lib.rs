@@ -1,5 +1,7 @@
 //! A daemon of one's own: a real process with its state, sockets and logs in a directory that goes with it.
 
+pub mod wire;
+
 use bytes::Bytes;
 use hyper::Method;
 use oracled::client::{Answer, Client};
@@ -27,6 +29,20 @@ pub fn program(name: &str) -> PathBuf {
     profile.join(format!("{name}-under-test"))
 }
 
+/// Takes from `command` what whoever runs the tests has set for a daemon of their own.
+fn without_surroundings(command: &mut Command) {
+    let meant_for_a_daemon = |name: &str| {
+        ["ORACLED_", "LISTEN_", "WATCHDOG_", "XDG_"].iter().any(|prefix| name.starts_with(prefix))
+            || name.ends_with("_DIRECTORY")
+            || ["NOTIFY_SOCKET", "JOURNAL_STREAM"].contains(&name)
+    };
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(meant_for_a_daemon) {
+            command.env_remove(name);
+        }
+    }
+}
+
 /// The directory of a daemon, and how it is started there. Outlives the daemon: a world can be served again.
 #[derive(Debug)]
 pub struct World {
@@ -35,6 +51,8 @@ pub struct World {
     pub wrapper: Vec<String>,
     /// Variables for the daemon.
     pub variables: Vec<(String, String)>,
+    /// Flags beside those for its paths.
+    pub flags: Vec<String>,
     /// Its configuration file.
     pub config: String,
 }
@@ -42,7 +60,7 @@ pub struct World {
 impl Default for World {
     fn default() -> Self {
         let dir = tempfile::Builder::new().prefix("oracled-test-").tempdir().expect("a directory");
-        Self { dir, wrapper: Vec::new(), variables: Vec::new(), config: String::new() }
+        Self { dir, wrapper: Vec::new(), variables: Vec::new(), flags: Vec::new(), config: String::new() }
     }
 }
 
@@ -89,33 +107,49 @@ impl World {
         fs::read_to_string(self.path("stderr")).unwrap_or_default()
     }
 
-    /// The command that serves this world.
+    /// `oracled` with these arguments, in this world alone: its home is there, and only the world's variables count.
     #[must_use]
-    pub fn command(&self) -> Command {
-        fs::write(self.path("oracled.toml"), &self.config).expect("the configuration is written");
+    pub fn oracled(&self, arguments: &[&str]) -> Command {
         let oracled = program("oracled").into_os_string();
         let mut line = self.wrapper.iter().map(Into::into).chain([oracled]);
         let mut command = Command::new(line.next().expect("there is a program"));
-        command.args(line).arg("serve");
+        command.args(line).args(arguments).stdin(Stdio::null());
+        without_surroundings(&mut command);
+        command.env("HOME", self.dir.path()).envs(self.variables.clone());
+        command
+    }
+
+    /// Writes the configuration file, and hands back where.
+    #[must_use]
+    pub fn config_file(&self) -> PathBuf {
+        let file = self.path("oracled.toml");
+        fs::write(&file, &self.config).expect("the configuration is written");
+        file
+    }
+
+    /// The command that serves this world.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = self.oracled(&["serve"]);
         for (flag, path) in [
-            ("--config", self.path("oracled.toml")),
+            ("--config", self.config_file()),
             ("--state-dir", self.state()),
             ("--socket", self.socket()),
             ("--control-socket", self.control_socket()),
         ] {
             command.arg(flag).arg(path);
         }
-        // nothing of whoever runs the tests
-        for (name, _) in env::vars().filter(|(name, _)| name.starts_with("ORACLED_")) {
-            command.env_remove(name);
-        }
-        command.env_remove("NOTIFY_SOCKET").env_remove("JOURNAL_STREAM").envs(self.variables.clone());
+        command.args(&self.flags);
         command
     }
 
     /// Starts a daemon and waits until it answers.
     pub async fn serve(&self) -> Daemon<'_> {
-        let mut daemon = self.spawn();
+        self.ready(self.spawn()).await
+    }
+
+    /// Waits until `daemon` answers.
+    pub async fn ready<'w>(&'w self, mut daemon: Daemon<'w>) -> Daemon<'w> {
         let began = Instant::now();
         while !self.answers().await {
             assert!(daemon.child.try_wait().expect("it is our child").is_none(), "{}", self.service_log());
@@ -128,17 +162,23 @@ impl World {
     /// Starts a daemon and does not wait.
     #[must_use]
     pub fn spawn(&self) -> Daemon<'_> {
+        let mut command = self.command();
+        command.stdout(Stdio::null());
+        self.spawn_as(command)
+    }
+
+    /// Starts a daemon by a command of one's own and does not wait.
+    #[must_use]
+    pub fn spawn_as(&self, mut command: Command) -> Daemon<'_> {
         let stderr =
             File::options().append(true).create(true).open(self.path("stderr")).expect("a file for the log");
-        let mut command = self.command();
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr).spawn();
-        Daemon { world: self, child: child.expect("the daemon starts") }
+        Daemon { world: self, child: command.stderr(stderr).spawn().expect("the daemon starts") }
     }
 
     /// Runs a daemon that is expected to end by itself, soon.
     #[must_use]
     pub fn serve_in_vain(&self) -> Output {
-        self.command().stdin(Stdio::null()).output().expect("the daemon starts")
+        self.command().output().expect("the daemon starts")
     }
 
     async fn answers(&self) -> bool {
@@ -148,12 +188,20 @@ impl World {
         }
     }
 
+    /// `oraclectl` against this world, with these arguments.
+    #[must_use]
+    pub fn ctl_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program("oraclectl"));
+        without_surroundings(&mut command);
+        command.arg("--socket").arg(self.socket()).arg("--control-socket").arg(self.control_socket());
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
     /// Runs `oraclectl` against this world.
     #[must_use]
     pub fn ctl(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(program("oraclectl"));
-        command.arg("--socket").arg(self.socket()).arg("--control-socket").arg(self.control_socket());
-        command.args(arguments).stdin(Stdio::null()).output().expect("oraclectl starts")
+        self.ctl_command(arguments).output().expect("oraclectl starts")
     }
 }
 
@@ -252,6 +300,40 @@ pub async fn get(client: &mut Client, path: &str) -> Answer {
 #[must_use]
 pub fn document(answer: &Answer) -> Value {
     answer.json().unwrap_or_default()
+}
+
+/// The problem document that `answer` is.
+///
+/// # Panics
+/// Where it is none, or not one of this status and code.
+pub fn problem(answer: &Answer, status: u16, code: &str) -> Value {
+    let document = document(answer);
+    let field = |name: &str| document.get(name).cloned().unwrap_or_default();
+    assert_eq!((answer.status.as_u16(), field("code")), (status, json!(code)), "{document}");
+    assert_eq!(field("status"), status, "{document}");
+    assert_eq!(field("type"), format!("urn:oracled:problem:{code}"));
+    assert!(field("detail").as_str().is_some_and(|detail| !detail.is_empty()), "{document}");
+    let content_type = answer.headers.get("content-type").and_then(|value| value.to_str().ok());
+    assert_eq!(content_type, Some("application/problem+json"));
+    assert!(answer.headers.contains_key("x-request-id"), "{:?}", answer.headers);
+    document
+}
+
+/// The entries that `question` asks the log for, read from the administrators' socket.
+///
+/// # Panics
+/// Where they cannot be read.
+pub async fn log(control: &mut Client, question: &str) -> Vec<Value> {
+    let answer = get(control, &format!("/v1/log?{question}")).await;
+    assert_eq!(answer.status, 200, "{}", document(&answer));
+    lines(&answer.body)
+}
+
+/// The JSON values in `text`, one a line.
+#[must_use]
+pub fn lines(text: &[u8]) -> Vec<Value> {
+    let values = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    values.map(|line| serde_json::from_slice(line).expect("each line is JSON")).collect()
 }
 
 /// The body of a submission of the quick tier.

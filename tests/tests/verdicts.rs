@@ -1,7 +1,12 @@
 //! `/v1/verdicts/{session_id}`, from outside.
 
-use harness::{GOOD, World, document, get, post, submission};
+use harness::{GOOD, World, document, get, log, post, problem, submission};
+use hyper::Method;
 use serde_json::json;
+
+/// A verdict that a reader who repairs or reformats anything would not hand on as it is: field order, numbers,
+/// escapes, white space.
+const PECULIAR: &str = r#"{ "z": 1.10,"summary" : "Honey \u0061nd b\u00e9es, \ud83d\udc1d; a\/b.",  "big": 123456789012345678901234567890, "tiny": 1E-400, "verdict":"GREEN","a":[ 1.0 , -0, 0.30000000000000004 ] }"#;
 
 #[tokio::test]
 async fn a_verdict_is_delivered_once_replayed_then_and_read_back() {
@@ -37,4 +42,223 @@ async fn a_verdict_is_delivered_once_replayed_then_and_read_back() {
         world.mirror()
     );
     assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn a_delivery_and_its_entries_say_what_the_issue_promises_and_no_more() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let answer = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await;
+    let delivered = document(&answer);
+    let mut fields: Vec<_> = delivered.as_object().unwrap().keys().collect();
+    fields.sort();
+    assert_eq!(fields, ["cached_at", "decision", "query", "regen", "session_id", "tier", "verdict"]);
+    assert_eq!(answer.headers["content-type"], "application/json");
+
+    let entries = log(&mut daemon.control().await, "session=cs_1").await;
+    let events: Vec<_> = entries.iter().map(|entry| (&entry["event"], &entry["path"])).collect();
+    let (judged, cached, submit) = (json!("tmm_crosscheck"), json!("verdict_cached"), json!("submit"));
+    assert_eq!(events, [(&judged, &submit), (&cached, &submit)]);
+    assert_eq!(entries[0]["approved"], true);
+    assert_eq!(entries[0]["verdict_sha256"], entries[1]["verdict_sha256"]);
+}
+
+#[tokio::test]
+async fn another_tier_or_query_is_a_mismatch_that_says_which_and_is_not_judged() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    for (tier, query, what) in
+        [("full", "Sell honey?", "tier"), ("quick", "Sell wax?", "query"), ("full", "Sell wax?", "tier")]
+    {
+        let body = json!({"tier": tier, "query": query, "raw": GOOD});
+        let refused = problem(&post(routes, "/v1/verdicts/cs_1", &body).await, 409, "session_mismatch");
+        assert_eq!(refused["mismatch"], what);
+        assert!(refused["detail"].as_str().unwrap().contains("cs_1"), "{refused}");
+    }
+    let judged = log(&mut daemon.control().await, "event=tmm_crosscheck").await;
+    assert_eq!(judged.len(), 1);
+}
+
+#[tokio::test]
+async fn a_refused_verdict_gets_the_decision_and_the_contact_and_nothing_of_it_is_kept() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let secret = r#"{"verdict":"GREEN","summary":" ","note":"q7x"}"#;
+    let refused = post(routes, "/v1/verdicts/cs_1", &submission(secret)).await;
+    let refused = problem(&refused, 422, "crosscheck_rejected");
+    assert_eq!(refused["contact"], "oracle@42sisters.ai");
+    assert!(refused["detail"].as_str().unwrap().contains("oracle@42sisters.ai"), "{refused}");
+    let decision = &refused["decision"];
+    assert_eq!(decision["approved"], false);
+    assert_eq!(decision["crosscheck_reason"], "low_coherence");
+    assert_eq!(decision["flags"], json!(["short_summary", "unexpected_field:note"]));
+    assert_eq!(decision["verdict_label"], "GREEN");
+
+    problem(&get(routes, "/v1/verdicts/cs_1").await, 404, "verdict_not_cached");
+    let entries = log(&mut daemon.control().await, "session=cs_1").await;
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    for field in ["approved", "crosscheck_reason", "coherence_score", "flags", "threshold", "verdict_label"] {
+        assert_eq!(entries[0][field], decision[field], "{field}");
+    }
+    assert!(!world.mirror().contains("q7x"), "{}", world.mirror());
+
+    // the session was not opened by it either
+    let body = json!({"tier": "quick", "query": "Something else?", "raw": GOOD});
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &body).await.status, 201);
+}
+
+#[tokio::test]
+async fn the_contact_is_the_configured_one() {
+    let world = World::with_config("contact = \"help@example.org\"");
+    let daemon = world.serve().await;
+    let refused = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission("no")).await;
+    let refused = problem(&refused, 422, "crosscheck_rejected");
+    assert_eq!(refused["contact"], "help@example.org");
+    assert!(refused["detail"].as_str().unwrap().contains("help@example.org"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_session_without_a_verdict_is_not_cached() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let missing =
+        problem(&get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await, 404, "verdict_not_cached");
+    assert!(missing["detail"].as_str().unwrap().contains("cs_1"), "{missing}");
+}
+
+#[tokio::test]
+async fn a_verdict_is_taken_as_a_value_or_as_text_and_not_as_both_or_neither() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let (tier, query) = ("quick", "Sell honey?");
+    let value: serde_json::Value = serde_json::from_str(GOOD).unwrap();
+    for (session, body) in [
+        ("as-value", json!({"tier": tier, "query": query, "verdict": value})),
+        ("as-text", json!({"tier": tier, "query": query, "raw": GOOD})),
+    ] {
+        let answer = post(routes, &format!("/v1/verdicts/{session}"), &body).await;
+        assert_eq!((answer.status.as_u16(), &document(&answer)["verdict"]), (201, &value), "{session}");
+    }
+    for body in [
+        json!({"tier": tier, "query": query}),
+        json!({"tier": tier, "query": query, "verdict": value, "raw": GOOD}),
+    ] {
+        let refused = problem(&post(routes, "/v1/verdicts/cs_1", &body).await, 400, "invalid_request");
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(detail.contains("`verdict`") && detail.contains("`raw`"), "{detail}");
+    }
+}
+
+#[tokio::test]
+async fn a_verdict_is_delivered_byte_for_byte_as_the_model_wrote_it() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let member = format!("\"verdict\":{PECULIAR},\"cached_at\"");
+    let as_value = format!(r#"{{"tier":"quick","query":"?","verdict":{PECULIAR}}}"#);
+    let as_text = json!({"tier": "quick", "query": "?", "raw": PECULIAR}).to_string();
+    for (session, body) in [("as-value", as_value), ("as-text", as_text)] {
+        let path = format!("/v1/verdicts/{session}");
+        let answer = routes.call(Method::POST, &path, Some(body.into())).await.unwrap();
+        assert_eq!(answer.status, 201, "{:?}", answer.body);
+        assert!(str::from_utf8(&answer.body).unwrap().contains(&member), "{:?}", answer.body);
+    }
+    assert!(daemon.stop().success());
+
+    let daemon = world.serve().await;
+    for session in ["as-value", "as-text"] {
+        let answer = get(&mut daemon.routes().await, &format!("/v1/verdicts/{session}")).await;
+        assert!(str::from_utf8(&answer.body).unwrap().contains(&member), "{:?}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn a_verdict_of_nearly_a_mebibyte_outlives_a_restart() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    // no two pieces alike, so that a lost or swapped one would show
+    let summary: String = (0..).map(|n: u32| format!("{n:08} ")).take(115_000).collect();
+    let body = json!({"tier": "quick", "query": "?", "verdict": {"verdict": "GREEN", "summary": summary}});
+    assert!((1_030_000..1024 * 1024).contains(&body.to_string().len()), "{}", body.to_string().len());
+    let delivered = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &body).await;
+    assert_eq!(delivered.status, 201);
+    assert!(daemon.stop().success());
+
+    let daemon = world.serve().await;
+    let read = get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await;
+    assert_eq!(read.status, 200);
+    assert!(read.body == delivered.body, "the same bytes");
+    assert_eq!(document(&read)["verdict"]["summary"], summary);
+}
+
+#[tokio::test]
+async fn a_customers_address_is_looked_at_for_its_shape() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let with = |email: &serde_json::Value| {
+        let mut body = submission(GOOD);
+        body["customer_email"] = email.clone();
+        body
+    };
+    for bad in ["", "sister", "@42sisters.ai", "a@", "a b@c.d", "a@b@c", "a@b\r\nBcc: all@c.d"] {
+        let answer = post(routes, "/v1/verdicts/cs_1", &with(&json!(bad))).await;
+        let refused = problem(&answer, 400, "invalid_request");
+        assert!(refused["detail"].as_str().unwrap().contains("customer_email"), "{refused}");
+    }
+    problem(&post(routes, "/v1/verdicts/cs_1", &with(&json!(42))).await, 400, "invalid_request");
+    for (session, good) in [("cs_2", json!("sister@42sisters.ai")), ("cs_3", json!(null))] {
+        let answer = post(routes, &format!("/v1/verdicts/{session}"), &with(&good)).await;
+        assert_eq!(answer.status, 201, "{good}");
+        assert!(document(&answer).get("customer_email").is_none(), "an address is for the mail alone");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_field_is_refused_by_its_name() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    for path in ["/v1/verdicts/cs_1", "/v1/crosscheck", "/cache/cs_1"] {
+        let mut body = submission(GOOD);
+        body["customer_mail"] = json!("a@b");
+        let refused = problem(&post(routes, path, &body).await, 400, "invalid_request");
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(
+            detail.contains("unknown field `customer_mail`") || path == "/cache/cs_1",
+            "{path}: {detail}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn of_many_submissions_at_once_one_is_delivered_and_the_others_get_that_one() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let mut handed_in = Vec::new();
+    for number in 0..16 {
+        let mut routes = daemon.routes().await;
+        let raw = format!(r#"{{"verdict":"GREEN","summary":"This is version {number}."}}"#);
+        let handed =
+            tokio::spawn(async move { post(&mut routes, "/v1/verdicts/cs_1", &submission(&raw)).await });
+        handed_in.push(handed);
+    }
+    let mut created = Vec::new();
+    let mut replayed = Vec::new();
+    for answer in handed_in {
+        let answer = answer.await.unwrap();
+        let group = if answer.status == 201 { &mut created } else { &mut replayed };
+        assert!(answer.status == 201 || answer.status == 200, "{answer:?}");
+        group.push(document(&answer));
+    }
+    assert_eq!(created.len(), 1, "{created:?}");
+    for other in replayed {
+        assert_eq!(other["replayed"], true);
+        assert_eq!(other["verdict"], created[0]["verdict"]);
+    }
+    assert_eq!(log(&mut daemon.control().await, "event=verdict_cached").await.len(), 1);
 }

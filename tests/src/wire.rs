@@ -1,0 +1,97 @@
+//! A client that sends what bytes a test wants, well formed or not, when it wants.
+
+use crate::PATIENCE;
+use bytes::Bytes;
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use oracled::client::Answer;
+use std::io;
+use std::path::Path;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+/// One connection.
+#[derive(Debug)]
+pub struct Wire {
+    stream: UnixStream,
+    read: Vec<u8>,
+}
+
+impl Wire {
+    /// Connects to the socket at `path`.
+    pub async fn connect(path: &Path) -> Self {
+        let stream = UnixStream::connect(path).await.expect("the socket is served");
+        Self { stream, read: Vec::new() }
+    }
+
+    /// Sends `bytes`.
+    ///
+    /// # Errors
+    /// Where the daemon has hung up.
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        self.stream.write_all(bytes.as_ref()).await
+    }
+
+    /// Reads the next answer; nothing where the daemon hangs up instead.
+    pub async fn answer(&mut self) -> Option<Answer> {
+        let head_end = |read: &[u8]| read.windows(4).position(|four| four == b"\r\n\r\n");
+        let end = self.read_until(head_end).await?;
+        let head: Vec<u8> = self.read.drain(..end + 4).collect();
+        let head = String::from_utf8(head).expect("the daemon's headers are ASCII");
+        let mut lines = head.lines();
+        let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
+        let headers: HeaderMap = lines.filter_map(header).collect();
+        let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let length: usize = length.unwrap_or(0);
+        self.read_until(|read| (read.len() >= length).then_some(length)).await?;
+        let body = Bytes::from(self.read.drain(..length).collect::<Vec<_>>());
+        Some(Answer { status: status.expect("the daemon speaks HTTP"), headers, body })
+    }
+
+    /// Sends `bytes`, even if the daemon answers and hangs up before it has read them all, and reads the answer.
+    pub async fn ask(&mut self, bytes: impl AsRef<[u8]>) -> Option<Answer> {
+        drop(self.send(bytes).await);
+        self.answer().await
+    }
+
+    /// Waits until the daemon hangs up, and drops what it says before that.
+    pub async fn hung_up(&mut self) {
+        while self.read_until(|_| None).await.is_some() {}
+    }
+
+    /// Reads until `found` finds something in what was read; nothing where the daemon hangs up first.
+    async fn read_until(&mut self, found: impl Fn(&[u8]) -> Option<usize>) -> Option<usize> {
+        loop {
+            if let Some(at) = found(&self.read) {
+                return Some(at);
+            }
+            let read = timeout(PATIENCE, self.stream.read_buf(&mut self.read)).await;
+            // a daemon that hangs up on unread bytes resets the connection
+            if read.expect("it answers or hangs up").unwrap_or(0) == 0 {
+                return None;
+            }
+        }
+    }
+}
+
+fn header(line: &str) -> Option<(HeaderName, HeaderValue)> {
+    let (name, value) = line.split_once(": ")?;
+    Some((name.parse().ok()?, value.parse().ok()?))
+}
+
+/// A request's head, with these headers beside `host`, and the blank line behind it.
+#[must_use]
+pub fn head(method: &str, path: &str, headers: &[(&str, &str)]) -> String {
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    format!("{method} {path} HTTP/1.1\r\nhost: oracled\r\n{headers}\r\n")
+}
+
+/// A whole POST of a JSON body, with these headers beside those that it needs.
+#[must_use]
+pub fn post(path: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let length = body.len().to_string();
+    let mut all = vec![("content-type", "application/json"), ("content-length", &length)];
+    all.extend_from_slice(headers);
+    [head("POST", path, &all).as_bytes(), body].concat()
+}
