@@ -1,12 +1,12 @@
 //! `/cache/{session_id}`: the same cache under the paths of the service that oracled replaces. What is written
 //! here passes the gate like everything else.
 
-use super::request::{self, CacheRequest, JsonBody};
+use super::request::{self, CacheRequest, JsonBody, SessionInPath};
 use super::verdicts::{self, deliver};
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
 use actors::crosscheck::Judge;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use domain::{GatePath, Payload};
 use std::sync::Arc;
@@ -31,13 +31,13 @@ use std::sync::Arc;
 )]
 pub async fn post(
     State(service): State<Arc<Service>>,
-    Path(session_id): Path<String>,
+    SessionInPath(session_id): SessionInPath,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let CacheRequest { tier, query, verdict, .. } = body.parse()?;
     let limits = &service.config.limits;
     let judge = Judge {
-        session_id: request::session_id(session_id, limits)?,
+        session_id,
         tier: request::tier(&tier)?,
         query: request::query(query, limits)?,
         payload: Payload::json(&verdict),
@@ -61,6 +61,6 @@ pub async fn post(
         (status = "5XX", description = "It cannot be read for now", body = ProblemDocument),
     ),
 )]
-pub async fn get(state: State<Arc<Service>>, session_id: Path<String>) -> Result<Response, Problem> {
+pub async fn get(state: State<Arc<Service>>, session_id: SessionInPath) -> Result<Response, Problem> {
     verdicts::get(state, session_id).await
 }

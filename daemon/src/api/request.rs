@@ -3,13 +3,14 @@
 use crate::config::Limits;
 use crate::problem::Problem;
 use axum::body::Body;
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use bytes::Bytes;
 use domain::session::{Email, Query};
 use domain::{Payload, SessionId, Tier};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
+use hyper::http::request::Parts;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
@@ -17,6 +18,21 @@ use serde_json::value::RawValue;
 use std::sync::Arc;
 
 use crate::service::Service;
+
+/// The session that a path names, within its bounds.
+pub struct SessionInPath(pub SessionId);
+
+impl FromRequestParts<Arc<Service>> for SessionInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
+        let Path(text) = Path::<String>::from_request_parts(parts, service)
+            .await
+            // escapes that are no UTF-8
+            .map_err(|rejection| Problem::InvalidSessionId(rejection.body_text()))?;
+        session_id(text, &service.config.limits).map(Self)
+    }
+}
 
 /// A request's body, whole, within its bound, and declared to be JSON.
 pub struct JsonBody(Bytes);

@@ -1,12 +1,12 @@
 //! `/v1/verdicts/{session_id}`: hands a verdict in for delivery, and reads it back.
 
-use super::request::{self, JsonBody, SubmitRequest};
+use super::request::{self, JsonBody, SessionInPath, SubmitRequest};
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
 use actors::cache::{Cached, Find, Known, Read};
 use actors::crosscheck::{Judge, Outcome};
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::session::Mismatch;
@@ -35,13 +35,13 @@ use std::sync::Arc;
 )]
 pub async fn post(
     State(service): State<Arc<Service>>,
-    Path(session_id): Path<String>,
+    SessionInPath(session_id): SessionInPath,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let SubmitRequest { tier, query, customer_email, verdict, raw } = body.parse()?;
     let limits = &service.config.limits;
     let judge = Judge {
-        session_id: request::session_id(session_id, limits)?,
+        session_id,
         tier: request::tier(&tier)?,
         query: request::query(query, limits)?,
         payload: request::payload(verdict.as_deref(), raw.as_deref())?,
@@ -67,9 +67,8 @@ pub async fn post(
 )]
 pub async fn get(
     State(service): State<Arc<Service>>,
-    Path(session_id): Path<String>,
+    SessionInPath(session_id): SessionInPath,
 ) -> Result<Response, Problem> {
-    let session_id = request::session_id(session_id, &service.config.limits)?;
     match service.system.cache.ask(Read(session_id.clone())).await?? {
         Some(cached) => Ok(document(StatusCode::OK, cached.body.clone())),
         None => Err(Problem::VerdictNotCached(session_id.to_string())),

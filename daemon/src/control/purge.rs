@@ -1,10 +1,10 @@
 //! `DELETE /v1/verdicts/{session_id}`: removes the cached verdict of one session.
 
-use crate::api::request;
+use crate::api::request::SessionInPath;
 use crate::problem::Problem;
 use crate::service::Service;
 use actors::cache::Purge;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::{Extension, Json};
 use domain::Peer;
 use serde::{Deserialize, Serialize};
@@ -26,9 +26,8 @@ pub struct Purged {
 pub async fn delete(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
-    Path(session_id): Path<String>,
+    SessionInPath(session_id): SessionInPath,
 ) -> Result<Json<Purged>, Problem> {
-    let session_id = request::session_id(session_id, &service.config.limits)?;
     let (cache, purge) = (service.system.cache.clone(), Purge { session_id: session_id.clone(), peer });
     // a task of its own, so that a caller who goes away does not leave it half done
     let purged = tokio::spawn(async move { Ok::<_, Problem>(cache.ask(purge).await??) }).await;
