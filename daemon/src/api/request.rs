@@ -2,7 +2,7 @@
 
 use crate::config::Limits;
 use crate::problem::Problem;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use bytes::Bytes;
 use domain::session::{Email, Query};
@@ -48,6 +48,10 @@ impl FromRequest<Arc<Service>> for JsonBody {
 
 impl JsonBody {
     async fn read(body: Body, max_bytes: usize) -> Result<Self, Problem> {
+        // what is announced too large need not be sent first
+        if body.size_hint().lower() > max_bytes as u64 {
+            return Err(Problem::BodyTooLarge { max_bytes });
+        }
         let collected = Limited::new(body, max_bytes).collect().await;
         collected.map(|body| Self(body.to_bytes())).map_err(|error| {
             if error.downcast_ref::<LengthLimitError>().is_some() {
