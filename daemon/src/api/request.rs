@@ -12,7 +12,7 @@ use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -67,10 +67,16 @@ impl JsonBody {
     /// # Errors
     /// `InvalidJson` where it is not JSON, `InvalidRequest` where it is not a `T`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        serde_json::from_slice(&self.0).map_err(|error| match error.classify() {
+        let not_taken = |error: serde_json::Error| match error.classify() {
             Category::Data => Problem::InvalidRequest(error.to_string()),
             Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(error.to_string()),
-        })
+        };
+        // serde would take an array as the fields in their order, without their names
+        if self.0.trim_ascii_start().starts_with(b"[") {
+            serde_json::from_slice::<IgnoredAny>(&self.0).map_err(not_taken)?;
+            return Err(Problem::InvalidRequest("a request is an object, not an array".into()));
+        }
+        serde_json::from_slice(&self.0).map_err(not_taken)
     }
 }
 
@@ -134,15 +140,15 @@ pub struct CacheRequest {
     /// Taken, since it stands in what the cache answers, and not looked at: oracled says itself when it cached.
     #[serde(default, rename = "cached_at")]
     #[schema(value_type = Option<String>)]
-    pub _cached_at: Option<serde::de::IgnoredAny>,
+    pub _cached_at: Option<IgnoredAny>,
     /// Taken and not looked at, like `cached_at`.
     #[serde(default, rename = "regen")]
     #[schema(value_type = Option<bool>)]
-    pub _regen: Option<serde::de::IgnoredAny>,
+    pub _regen: Option<IgnoredAny>,
     /// Taken and not looked at, like `cached_at`.
     #[serde(default, rename = "regen_reason")]
     #[schema(value_type = Option<String>)]
-    pub _regen_reason: Option<serde::de::IgnoredAny>,
+    pub _regen_reason: Option<IgnoredAny>,
 }
 
 /// The session id `text`, within the configured length.
