@@ -1,5 +1,6 @@
 //! The two sockets: taken from systemd or bound here, and served within their bounds.
 
+use crate::api::front::{REQUEST_ID, new_request_id};
 use crate::config::{Config, ConfigError};
 use crate::problem::{MEDIA_TYPE, Problem};
 use domain::Peer;
@@ -272,8 +273,9 @@ async fn turn_away(mut stream: UnixStream, connections: usize) {
     let body = problem.to_json();
     let head = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
-         connection: close\r\n\r\n",
-        body.len()
+         {REQUEST_ID}: {}\r\nconnection: close\r\n\r\n",
+        body.len(),
+        new_request_id()
     );
     let told = async {
         stream.write_all(head.as_bytes()).await?;

@@ -22,9 +22,15 @@ use tokio::time::timeout;
 use tower::Service as _;
 
 /// The header that bears a request's id, both ways.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// A caller's own id is taken over up to so many characters.
 const REQUEST_ID_MAX_CHARS: usize = 128;
+
+/// A new request id: no other answer of this process bears it.
+pub(crate) fn new_request_id() -> String {
+    static IDS: AtomicU64 = AtomicU64::new(1);
+    format!("{:x}-{:x}", process::id(), IDS.fetch_add(1, Ordering::Relaxed))
+}
 
 /// The front of one socket.
 #[derive(Debug, Clone)]
@@ -35,7 +41,6 @@ pub struct Front {
 
 #[derive(Debug)]
 struct Shared {
-    ids: AtomicU64,
     headers: usize,
     header_bytes: usize,
     request_s: u64,
@@ -46,12 +51,12 @@ impl Front {
     #[must_use]
     pub fn new(router: Router, limits: &Limits) -> Self {
         let Limits { headers, header_bytes, request_s, .. } = *limits;
-        Self { router, shared: Arc::new(Shared { ids: AtomicU64::new(1), headers, header_bytes, request_s }) }
+        Self { router, shared: Arc::new(Shared { headers, header_bytes, request_s }) }
     }
 
     /// Answers one request.
     pub async fn answer(mut self, mut request: Request<Incoming>, peer: Peer) -> Response {
-        let id = self.shared.id_for(request.headers());
+        let id = Shared::id_for(request.headers());
         let mut response = match self.shared.check_headers(request.headers()) {
             Err(problem) => problem.into_response(),
             Ok(()) => {
@@ -78,14 +83,12 @@ impl Shared {
     }
 
     /// The caller's own id, where it has a usable one; else a new one.
-    fn id_for(&self, headers: &HeaderMap) -> HeaderValue {
+    fn id_for(headers: &HeaderMap) -> HeaderValue {
         let usable = |id: &&HeaderValue| {
             (1..=REQUEST_ID_MAX_CHARS).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
         };
         headers.get(REQUEST_ID).filter(usable).cloned().unwrap_or_else(|| {
-            let number = self.ids.fetch_add(1, Ordering::Relaxed);
-            let id = format!("{:x}-{number:x}", process::id());
-            HeaderValue::try_from(id).expect("hexadecimal digits are allowed in a header")
+            HeaderValue::try_from(new_request_id()).expect("hexadecimal digits are allowed in a header")
         })
     }
 
