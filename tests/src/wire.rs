@@ -4,11 +4,12 @@ use crate::PATIENCE;
 use bytes::Bytes;
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use oracled::client::Answer;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// One connection.
 #[derive(Debug)]
@@ -19,9 +20,18 @@ pub struct Wire {
 
 impl Wire {
     /// Connects to the socket at `path`.
+    ///
+    /// # Panics
+    /// Where nobody serves it.
     pub async fn connect(path: &Path) -> Self {
-        let stream = UnixStream::connect(path).await.expect("the socket is served");
-        Self { stream, read: Vec::new() }
+        loop {
+            match UnixStream::connect(path).await {
+                Ok(stream) => return Self { stream, read: Vec::new() },
+                // more wait to be accepted than the kernel queues
+                Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(Duration::from_millis(1)).await,
+                Err(error) => panic!("the socket is not served: {error}"),
+            }
+        }
     }
 
     /// Sends `bytes`.

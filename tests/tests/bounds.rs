@@ -1,0 +1,204 @@
+//! Clients that are slow, many, or gone: each bound holds, and whoever keeps within it is served.
+
+use harness::wire::{Wire, head, post as whole_post};
+use harness::{Daemon, GOOD, World, document, eventually, get, log, post, problem, submission};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+async fn lives(daemon: &Daemon<'_>) {
+    assert_eq!(get(&mut daemon.routes().await, "/healthz").await.status, 200);
+}
+
+/// How many connections to the routes' socket the daemon counts.
+async fn connections(daemon: &Daemon<'_>) -> u64 {
+    let status = document(&get(&mut daemon.control().await, "/v1/status").await);
+    status["connections"].as_u64().expect("a number")
+}
+
+#[tokio::test]
+async fn half_a_request_of_a_client_that_goes_away_leaves_nothing() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let request = whole_post("/v1/verdicts/cs_1", &[], submission(GOOD).to_string());
+    for sent in [1, 10, request.len() / 2, request.len() - 1] {
+        let mut wire = Wire::connect(&world.socket()).await;
+        wire.send(&request[..sent]).await.unwrap();
+    }
+    lives(&daemon).await;
+    eventually("their connections are forgotten", async || connections(&daemon).await == 0).await;
+    assert_eq!(log(&mut daemon.control().await, "session=cs_1").await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_submission_of_a_client_that_goes_away_at_once_is_finished() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let sessions: Vec<_> = (0..50).map(|n| format!("cs_{n}")).collect();
+    for session in &sessions {
+        let request = whole_post(&format!("/v1/verdicts/{session}"), &[], submission(GOOD).to_string());
+        Wire::connect(&world.socket()).await.send(request).await.unwrap();
+    }
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for session in &sessions {
+        let path = format!("/v1/verdicts/{session}");
+        eventually("the verdict is there", async || get(routes, &path).await.status == 200).await;
+        let entries = log(control, &format!("session={session}")).await;
+        let events: Vec<_> = entries.iter().map(|entry| entry["event"].as_str().unwrap()).collect();
+        assert_eq!(events, ["tmm_crosscheck", "verdict_cached"], "{session}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_one_byte_at_a_time_is_served() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let mut wire = Wire::connect(&world.socket()).await;
+    for byte in whole_post("/v1/verdicts/cs_1", &[], submission(GOOD).to_string()) {
+        wire.send([byte]).await.unwrap();
+        // so that it arrives as a piece of its own
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(wire.answer().await.unwrap().status, 201);
+    lives(&daemon).await;
+}
+
+#[tokio::test]
+async fn a_client_that_never_finishes_is_cut_off_wherever_it_stops() {
+    let world = World::with_config("[limits]\nidle_s = 1\nrequest_s = 1");
+    let daemon = world.serve().await;
+    let connect = async || Wire::connect(&world.socket()).await;
+
+    let mut silent = connect().await;
+    let mut within_its_head = connect().await;
+    within_its_head.send("GET /healthz HTTP/1.1\r\nhost: ").await.unwrap();
+    let mut within_its_body = connect().await;
+    let headers = [JSON, ("content-length", "1000")];
+    within_its_body.send(head("POST", "/v1/verdicts/cs_1", &headers) + "{").await.unwrap();
+    let mut between_requests = connect().await;
+    let served = between_requests.ask(head("GET", "/healthz", &[])).await.unwrap();
+    assert_eq!(served.status, 200);
+    let mut trickling = connect().await;
+    let trickle = async {
+        // a new byte now and then is no excuse
+        while trickling.send("x").await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+
+    let answer = within_its_body.answer().await.expect("it is told why");
+    problem(&answer, 408, "request_timeout");
+    trickle.await;
+    for wire in [&mut silent, &mut within_its_head, &mut within_its_body, &mut between_requests] {
+        wire.hung_up().await;
+    }
+    lives(&daemon).await;
+    eventually("their connections are forgotten", async || connections(&daemon).await == 0).await;
+}
+
+#[tokio::test]
+async fn a_connection_over_the_bound_is_told_so_and_the_next_one_takes_a_free_place() {
+    let world = World::with_config("[limits]\nconnections = 3");
+    let daemon = world.serve().await;
+    eventually("the first look at the daemon is over", async || connections(&daemon).await == 0).await;
+    let mut within = Vec::new();
+    for _ in 0..3 {
+        let mut wire = Wire::connect(&world.socket()).await;
+        assert_eq!(wire.ask(head("GET", "/healthz", &[])).await.unwrap().status, 200);
+        within.push(wire);
+    }
+    for _ in 0..3 {
+        let mut over = Wire::connect(&world.socket()).await;
+        let answer = over.answer().await.expect("it is told why");
+        let refused = problem(&answer, 503, "overloaded");
+        assert!(refused["detail"].as_str().unwrap().contains('3'), "{refused}");
+        assert_eq!(
+            (&answer.headers["retry-after"], &answer.headers["connection"]),
+            (&"1".parse().unwrap(), &"close".parse().unwrap())
+        );
+        over.hung_up().await;
+    }
+    // administrators have places of their own
+    assert_eq!(connections(&daemon).await, 3);
+    for wire in &mut within {
+        assert_eq!(wire.ask(head("GET", "/healthz", &[])).await.unwrap().status, 200, "they stay");
+    }
+    drop(within.pop());
+    eventually("its place is free", async || {
+        let mut wire = Wire::connect(&world.socket()).await;
+        wire.ask(head("GET", "/healthz", &[])).await.is_some_and(|answer| answer.status == 200)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_over_the_bound_of_verdicts_in_flight_is_turned_away_and_told_when_to_come_again() {
+    let world = World::with_config("[limits]\nin_flight = 1");
+    let daemon = world.serve().await;
+    let mut wires = Vec::new();
+    for _ in 0..32 {
+        let mut wire = Wire::connect(&world.socket()).await;
+        assert_eq!(wire.ask(head("GET", "/healthz", &[])).await.unwrap().status, 200);
+        wires.push(wire);
+    }
+    // all of them arrive at once, so that the first is still in flight when the next is looked at
+    daemon.signal("STOP");
+    for (number, wire) in wires.iter_mut().enumerate() {
+        let path = format!("/v1/verdicts/cs_{number}");
+        wire.send(whole_post(&path, &[], submission(GOOD).to_string())).await.unwrap();
+    }
+    daemon.signal("CONT");
+    let mut by_status = BTreeMap::<u16, Vec<usize>>::new();
+    for (number, wire) in wires.iter_mut().enumerate() {
+        let answer = wire.answer().await.expect("it answers");
+        if answer.status == 503 {
+            problem(&answer, 503, "overloaded");
+            assert_eq!(answer.headers["retry-after"], "1");
+        }
+        by_status.entry(answer.status.as_u16()).or_default().push(number);
+    }
+    let statuses: Vec<_> = by_status.keys().copied().collect();
+    assert_eq!(statuses, [201, 503], "{by_status:?}");
+    // what was turned away was not begun, and is taken when it comes again
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for number in &by_status[&503] {
+        assert_eq!(log(control, &format!("session=cs_{number}")).await, Vec::<serde_json::Value>::new());
+        let path = format!("/v1/verdicts/cs_{number}");
+        assert_eq!(post(routes, &path, &submission(GOOD)).await.status, 201);
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_idle_connections_cost_bounded_memory_and_keep_nobody_else_waiting() {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
+    // leave some for the tests beside this one
+    let count = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(1000).min(10_000);
+    let world = World::default();
+    let daemon = world.serve().await;
+    let before = daemon.resident_bytes().unwrap();
+    let mut idle = Vec::with_capacity(count);
+    for _ in 0..count {
+        idle.push(Wire::connect(&world.socket()).await);
+    }
+    eventually("all of them are accepted", async || connections(&daemon).await >= count as u64).await;
+    for wire in &mut idle {
+        // each has begun, and so has its buffers
+        wire.send("GET /healthz HTTP/1.1\r\n").await.unwrap();
+    }
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    let after = daemon.resident_bytes().unwrap();
+    let each = after.saturating_sub(before) / count as u64;
+    println!("{count} idle connections: {before} bytes before, {after} with them, {each} for each");
+    assert!(each < 32 * 1024, "{each} bytes for each of {count} connections");
+
+    // each of them is still served
+    let last = idle.last_mut().unwrap();
+    assert_eq!(last.ask("host: oracled\r\n\r\n").await.unwrap().status, 200);
+    drop(idle);
+    eventually("all of them are forgotten", async || connections(&daemon).await == 0).await;
+    lives(&daemon).await;
+    assert_eq!(document(&get(&mut daemon.routes().await, "/readyz").await)["ready"], json!(true));
+}
