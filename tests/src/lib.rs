@@ -1,5 +1,6 @@
 //! A daemon of one's own: a real process with its state, sockets and logs in a directory that goes with it.
 
+pub mod strategies;
 pub mod wire;
 
 use bytes::Bytes;
@@ -327,6 +328,25 @@ pub async fn log(control: &mut Client, question: &str) -> Vec<Value> {
     let answer = get(control, &format!("/v1/log?{question}")).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
     lines(&answer.body)
+}
+
+/// The whole log, from its first entry.
+///
+/// # Panics
+/// Where it cannot be read, or its numbers have a hole.
+pub async fn whole_log(control: &mut Client) -> Vec<Value> {
+    let mut entries = Vec::new();
+    loop {
+        let more = log(control, &format!("after={}&limit=10000", entries.len())).await;
+        if more.is_empty() {
+            return entries;
+        }
+        for entry in more {
+            let seq = entry.get("seq").and_then(Value::as_u64);
+            assert_eq!(seq, Some(entries.len() as u64 + 1), "a hole before {entry}");
+            entries.push(entry);
+        }
+    }
 }
 
 /// The JSON values in `text`, one a line.

@@ -1,0 +1,99 @@
+//! Bodies that nobody thought of, for every POST route of one daemon.
+
+use harness::strategies::{bytes, model_text};
+use harness::{World, document, get, whole_log};
+use hyper::Method;
+use oracled::client::{Answer, Client};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use serde_json::{Value, json};
+use std::cell::Cell;
+
+/// A few hundred bodies for all routes together; more are asked for by the variable `PROPTEST_CASES`.
+const CASES: u32 = 400;
+
+#[derive(Debug, Clone)]
+struct Request {
+    path: String,
+    body: Vec<u8>,
+}
+
+/// The routes that take a body, each with such bodies; a few sessions, so that some are known already.
+fn requests() -> impl Strategy<Value = Request> {
+    let session = || prop_oneof![8 => "s-[0-9a-f]{3}", 1 => "[A-Za-z0-9_.:%-]{0,4}"];
+    let raw =
+        model_text().prop_map(|text| json!({"tier": "full", "query": "?", "raw": text}).to_string().into());
+    prop_oneof![
+        2 => bytes(true).prop_map(|body| Request { path: "/v1/crosscheck".into(), body }),
+        3 => (session(), prop_oneof![3 => bytes(false), 1 => raw])
+            .prop_map(|(session, body)| Request { path: format!("/v1/verdicts/{session}"), body }),
+        2 => (session(), bytes(false))
+            .prop_map(|(session, body)| Request { path: format!("/cache/{session}"), body }),
+    ]
+}
+
+/// Holds the answer to what is documented; true where the request was judged.
+fn judged(request: &Request, answer: &Answer) -> Result<bool, TestCaseError> {
+    let status = answer.status.as_u16();
+    let check = request.path == "/v1/crosscheck";
+    let documented: &[u16] = if check { &[200, 400] } else { &[200, 201, 400, 404, 409, 422] };
+    prop_assert!(documented.contains(&status), "{answer:?}");
+    prop_assert!(answer.headers.contains_key("x-request-id"));
+    let document: Value = answer.json().map_err(|error| TestCaseError::fail(error.to_string()))?;
+    let content_type = answer.headers.get("content-type").map(|value| value.as_bytes());
+    if status >= 400 {
+        prop_assert_eq!(content_type, Some(&b"application/problem+json"[..]));
+        let code = document["code"].as_str().unwrap_or_default();
+        prop_assert!(!code.is_empty() && document["status"] == status, "{}", document);
+        prop_assert_eq!(status == 422, document["decision"]["approved"] == false, "{}", document);
+    } else {
+        prop_assert_eq!(content_type, Some(&b"application/json"[..]));
+        let approved = document.pointer(if check { "/approved" } else { "/decision/approved" });
+        prop_assert!(approved.is_some_and(|approved| check || *approved == true), "{}", document);
+    }
+    Ok((check && status == 200) || status == 201 || status == 422)
+}
+
+async fn send(client: &mut Client, request: &Request) -> Result<Answer, TestCaseError> {
+    let answer = client.call(Method::POST, &request.path, Some(request.body.clone().into())).await;
+    answer.map_err(|error| TestCaseError::fail(format!("no answer: {error}")))
+}
+
+#[test]
+fn whatever_is_sent_gets_a_documented_answer_and_its_entry() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let world = World::default();
+    let daemon = runtime.block_on(world.serve());
+    let count = Cell::new((0_usize, 0_usize));
+    let config = Config { failure_persistence: None, ..Config::default() };
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { config.cases } else { CASES };
+    let mut runner = TestRunner::new(Config { cases, ..config });
+    let held = runner.run(&requests(), |request| {
+        let answer = runtime.block_on(async { send(&mut daemon.routes().await, &request).await })?;
+        let (judgements, deliveries) = count.get();
+        let was_judged = judged(&request, &answer)?;
+        count.set((judgements + usize::from(was_judged), deliveries + usize::from(answer.status == 201)));
+        Ok(())
+    });
+    if let Err(error) = held {
+        panic!("{error}\n{}", world.service_log());
+    }
+    let (judgements, deliveries) = count.get();
+    println!("{cases} bodies: {judgements} judged, {deliveries} delivered");
+    assert!(deliveries > 0 && judgements > deliveries, "the bodies are near enough to what is taken");
+
+    runtime.block_on(async {
+        let control = &mut daemon.control().await;
+        let entries = whole_log(control).await;
+        let status = document(&get(control, "/v1/status").await);
+        assert_eq!(status["entries"], entries.len());
+        let of = |event: &str| entries.iter().filter(|entry| entry["event"] == event).count();
+        assert_eq!(of("tmm_crosscheck"), judgements, "one entry for each judgement");
+        assert_eq!((of("verdict_cached"), &status["verdicts"]), (deliveries, &json!(deliveries)));
+        assert_eq!(of("crosscheck_error"), 0);
+        let reports = document(&get(control, "/v1/actors").await);
+        assert!(reports.as_array().unwrap().iter().all(|report| report["restarts"] == 0), "{reports}");
+    });
+    assert!(daemon.stop().success());
+    assert!(!world.service_log().contains("ERROR"), "{}", world.service_log());
+}

@@ -1,0 +1,243 @@
+//! The two sockets as files: who may use them, who replaces them, and who hands them over.
+
+use harness::wire::{Wire, head};
+use harness::{World, eventually, get};
+use std::fs::{self, Permissions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("it is there").mode() & 0o7777
+}
+
+/// What a daemon said that ended at once: one line, and the failure's exit code.
+fn complaint(output: &Output) -> String {
+    let said = String::from_utf8(output.stderr.clone()).expect("it is text");
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.lines().count(), 1, "one line: {said}");
+    assert!(said.starts_with("oracled: "), "{said}");
+    said
+}
+
+#[tokio::test]
+async fn sockets_are_for_their_owner_and_group_unless_configured_otherwise() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o660, 0o660));
+    assert!(daemon.stop().success());
+
+    let world = World::with_config("socket_mode = \"0666\"\ncontrol_socket_mode = \"600\"");
+    let _daemon = world.serve().await;
+    assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o666, 0o600));
+}
+
+#[tokio::test]
+async fn a_socket_gets_the_configured_group() {
+    let own = nix::unistd::getgid();
+    let group = if nix::unistd::geteuid().is_root() {
+        // one that is not the daemon's own, where there is one that may be given
+        ["nogroup", "nobody", "daemon"]
+            .into_iter()
+            .find_map(|name| nix::unistd::Group::from_name(name).ok()?)
+    } else {
+        nix::unistd::Group::from_gid(own).expect("groups can be read")
+    };
+    let Some(group) = group else {
+        println!("skipped: this system has no group to give a socket to");
+        return;
+    };
+    let world =
+        World::with_config(&format!("socket_group = \"{0}\"\ncontrol_socket_group = \"{0}\"", group.name));
+    let _daemon = world.serve().await;
+    for socket in [world.socket(), world.control_socket()] {
+        assert_eq!(fs::metadata(&socket).unwrap().gid(), group.gid.as_raw(), "{}", socket.display());
+        assert_eq!(mode(&socket), 0o660);
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_group_is_an_error() {
+    let world = World::with_config("control_socket_group = \"no-such-group\"");
+    let said = complaint(&world.serve_in_vain());
+    assert!(said.contains("`no-such-group`"), "{said}");
+    assert!(!world.control_socket().exists());
+}
+
+#[tokio::test]
+async fn a_mode_that_is_none_is_an_error() {
+    for bad in ["999", "0660x", "", "04777", "rw"] {
+        let world = World::with_config(&format!("socket_mode = \"{bad}\""));
+        let said = complaint(&world.serve_in_vain());
+        assert!(said.contains("`socket_mode`") && said.contains("octal"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_stale_socket_file_is_replaced() {
+    let world = World::default();
+    world.serve().await.kill();
+    for socket in [world.socket(), world.control_socket()] {
+        assert!(
+            fs::symlink_metadata(socket).unwrap().file_type().is_socket(),
+            "a killed daemon leaves its sockets"
+        );
+    }
+    let daemon = world.serve().await;
+    assert_eq!(get(&mut daemon.control().await, "/v1/status").await.status, 200);
+    assert_eq!(mode(&world.socket()), 0o660);
+}
+
+#[tokio::test]
+async fn a_live_socket_is_an_error_and_its_daemon_goes_on() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    // with a state directory of its own it would otherwise start
+    for (socket, control_socket) in
+        [(world.socket(), world.path("other")), (world.path("other"), world.control_socket())]
+    {
+        let mut other = world.oracled(&["serve", "--state-dir"]);
+        other.arg(world.path("other-state")).arg("--socket").arg(&socket);
+        let said = complaint(&other.arg("--control-socket").arg(&control_socket).output().unwrap());
+        assert!(said.contains("in use by another process"), "{said}");
+    }
+    for client in [&mut daemon.routes().await, &mut daemon.control().await] {
+        assert_eq!(get(client, "/nowhere").await.status, 404);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_a_socket_is_left_alone() {
+    let world = World::default();
+    for make in [
+        (|path: &Path| fs::write(path, "precious").unwrap()) as fn(&Path),
+        |path| fs::create_dir(path).unwrap(),
+        |path| symlink("/nonexistent", path).unwrap(),
+    ] {
+        let path = world.socket();
+        make(&path);
+        let kind = fs::symlink_metadata(&path).unwrap().file_type();
+        let said = complaint(&world.serve_in_vain());
+        assert!(said.contains("is not a socket") && said.contains(path.to_str().unwrap()), "{said}");
+        assert_eq!(fs::symlink_metadata(&path).unwrap().file_type(), kind);
+        if kind.is_dir() { fs::remove_dir(&path).unwrap() } else { fs::remove_file(&path).unwrap() }
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_made_or_written_is_an_error_that_names_the_socket() {
+    let world = World::default();
+    fs::write(world.path("file"), "").unwrap();
+    let mut dirs = vec![world.path("file")];
+    if nix::unistd::geteuid().is_root() {
+        println!("as root no directory is unwritable; a path through a file stands in for one");
+    } else {
+        fs::create_dir(world.path("locked")).unwrap();
+        fs::set_permissions(world.path("locked"), Permissions::from_mode(0o500)).unwrap();
+        dirs.push(world.path("locked"));
+    }
+    for dir in dirs {
+        let mut command = world.oracled(&["serve", "--state-dir"]);
+        command.arg(world.state()).arg("--socket").arg(dir.join("o.sock")).arg("--control-socket");
+        let said = complaint(&command.arg(world.control_socket()).output().unwrap());
+        assert!(said.contains(dir.join("o.sock").to_str().unwrap()), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_is_too_long_for_a_socket_is_an_error_that_says_how_long_it_may_be() {
+    let world = World::default();
+    let mut command = world.oracled(&["serve", "--state-dir"]);
+    command.arg(world.state()).arg("--socket").arg(world.path(&"x".repeat(100)));
+    let said = complaint(&command.output().unwrap());
+    assert!(said.contains("`socket`") && said.contains("107"), "{said}");
+}
+
+#[tokio::test]
+async fn missing_directories_are_made_and_sockets_are_gone_after_a_stop() {
+    let world = World::default();
+    let (socket, control_socket) = (world.path("run/a/o.sock"), world.path("run/b/c.sock"));
+    let mut command = world.oracled(&["serve", "--state-dir"]);
+    command
+        .arg(world.path("var/lib/state"))
+        .arg("--socket")
+        .arg(&socket)
+        .arg("--control-socket")
+        .arg(&control_socket);
+    let daemon = world.spawn_as(command);
+    eventually("both are there", async || socket.exists() && control_socket.exists()).await;
+    assert!(daemon.stop().success());
+    for dir in ["run/a", "run/b"] {
+        let left: Vec<_> =
+            fs::read_dir(world.path(dir)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// A daemon that is given both listening sockets the way systemd does it, as file descriptors 3 and on, under
+/// these names. No test can put them there itself without unsafe code; a shell can.
+fn handed_over(world: &World, names: &str, sockets: [UnixListener; 2]) -> Command {
+    let mut command = Command::new("sh");
+    let script = r#"exec 3<&0 4>&1 0</dev/null 1>&2; LISTEN_PID=$$ LISTEN_FDS=2 exec "$@""#;
+    let serve = world.command();
+    command.args(["-c", script, "sh"]).arg(serve.get_program()).args(serve.get_args());
+    command.env("LISTEN_FDNAMES", names).env("HOME", world.path(""));
+    let [first, second] = sockets.map(|socket| Stdio::from(OwnedFd::from(socket)));
+    command.stdin(first).stdout(second);
+    command
+}
+
+#[tokio::test]
+async fn sockets_that_systemd_hands_over_are_served_by_their_names_and_left_where_they_are() {
+    let world = World::default();
+    // their paths differ from the configured ones, so that only the inherited ones can answer there
+    let (routes, control) = (world.path("inherited-routes"), world.path("inherited-control"));
+    let sockets = [UnixListener::bind(&control).unwrap(), UnixListener::bind(&routes).unwrap()];
+    // it is in the queue before there is a daemon
+    let mut early = Wire::connect(&routes).await;
+    early.send(head("GET", "/healthz", &[])).await.unwrap();
+    let daemon = world.spawn_as(handed_over(&world, "oracled-control:oracled", sockets));
+    assert_eq!(early.answer().await.unwrap().status, 200);
+    let status = Wire::connect(&control).await.ask(head("GET", "/v1/status", &[])).await.unwrap();
+    assert_eq!(status.status, 200);
+    assert!(!world.socket().exists() && !world.control_socket().exists());
+
+    assert!(daemon.stop().success());
+    assert!(routes.exists() && control.exists(), "they belong to whoever made them");
+}
+
+#[tokio::test]
+async fn a_handed_over_socket_of_another_name_is_an_error() {
+    let world = World::default();
+    let bind = |name: &str| UnixListener::bind(world.path(name)).unwrap();
+    for (names, named) in [("oracled:web", "`web`"), ("oracled", "``"), ("", "``")] {
+        let sockets = [bind(&format!("a{}", names.len())), bind(&format!("b{}", names.len()))];
+        let said = complaint(&handed_over(&world, names, sockets).stderr(Stdio::piped()).output().unwrap());
+        assert!(said.contains(named) && said.contains("FileDescriptorName="), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn systemd_socket_activate_starts_it_with_its_sockets() {
+    let tool = "systemd-socket-activate";
+    if Command::new(tool).arg("--version").output().is_err() {
+        println!("skipped: {tool} is not installed");
+        return;
+    }
+    let mut world = World::default();
+    let (routes, control) = (world.path("activated-routes"), world.path("activated-control"));
+    let home = format!("--setenv=HOME={}", world.path("").display());
+    let flags = ["--fdname=oracled:oracled-control".to_owned(), home];
+    let listen = [&routes, &control].map(|socket| format!("--listen={}", socket.display()));
+    world.wrapper = [tool.to_owned()].into_iter().chain(flags).chain(listen).collect();
+    // it becomes the daemon when somebody connects
+    let daemon = world.spawn();
+    eventually("it listens", async || UnixStream::connect(&control).is_ok()).await;
+    for (socket, path) in [(&routes, "/readyz"), (&control, "/v1/status")] {
+        let answer = Wire::connect(socket).await.ask(head("GET", path, &[])).await.unwrap();
+        assert_eq!(answer.status, 200, "{path}");
+    }
+    assert!(daemon.stop().success());
+}
