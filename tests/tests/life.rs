@@ -1,0 +1,325 @@
+//! The daemon's life: how it is configured, what it tells systemd, and how it ends.
+
+use harness::wire::{Wire, head};
+use harness::{
+    Daemon, GOOD, World, document, eventually, get, lines, log, post, problem, submission, whole_log,
+};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Output, Stdio};
+
+/// Sends a submission's head, and waits until the daemon asks for its body: from then on it is in flight.
+async fn begun(world: &World, session: &str, body: &str) -> Wire {
+    let mut wire = Wire::connect(&world.socket()).await;
+    let length = body.len().to_string();
+    let headers =
+        [("content-type", "application/json"), ("content-length", &length), ("expect", "100-continue")];
+    let go_on = wire.ask(head("POST", &format!("/v1/verdicts/{session}"), &headers)).await;
+    assert_eq!(go_on.expect("it answers").status, 100);
+    wire
+}
+
+async fn stops_in_good_order(signal: &str) {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let body = submission(GOOD).to_string();
+    let mut in_flight = begun(&world, "cs_1", &body).await;
+    let mut idle = Wire::connect(&world.socket()).await;
+    assert_eq!(idle.ask(head("GET", "/healthz", &[])).await.expect("it answers").status, 200);
+    daemon.signal(signal);
+    eventually("it takes nobody new", async || !world.socket().exists()).await;
+    idle.hung_up().await;
+    in_flight.send(&body).await.expect("it still listens");
+    assert_eq!(in_flight.answer().await.expect("it still answers").status, 201, "{signal}");
+    let status = daemon.wait();
+    assert_eq!(status.code(), Some(0), "{signal}: {}", world.service_log());
+
+    let daemon = world.serve().await;
+    assert_eq!(get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await.status, 200);
+    let entries = whole_log(&mut daemon.control().await).await;
+    let events: Vec<_> = entries.iter().filter_map(|entry| entry.get("event")?.as_str()).collect();
+    let expected =
+        ["service_started", "tmm_crosscheck", "verdict_cached", "service_stopped", "service_started"];
+    assert_eq!(events, expected, "{signal}");
+}
+
+#[tokio::test]
+async fn sigterm_finishes_what_is_in_flight_and_exits_with_0() {
+    stops_in_good_order("TERM").await;
+}
+
+#[tokio::test]
+async fn sigint_finishes_what_is_in_flight_and_exits_with_0() {
+    stops_in_good_order("INT").await;
+}
+
+#[tokio::test]
+async fn a_client_that_never_finishes_does_not_keep_the_daemon_from_stopping() {
+    let world = World::with_config("[limits]\nshutdown_s = 1");
+    let daemon = world.serve().await;
+    let _never = begun(&world, "cs_1", &submission(GOOD).to_string()).await;
+    assert_eq!(daemon.stop().code(), Some(0));
+    assert!(world.service_log().contains("not everything in flight was finished"), "{}", world.service_log());
+    let last = lines(world.mirror().as_bytes()).pop().unwrap();
+    assert_eq!(last["event"], "service_stopped");
+}
+
+/// The level in force.
+async fn log_level(daemon: &Daemon<'_>) -> Value {
+    document(&get(&mut daemon.control().await, "/v1/log-level").await)["level"].clone()
+}
+
+#[tokio::test]
+async fn sighup_opens_a_rotated_log_anew_and_puts_the_changed_level_in_force() {
+    let mut world = World::default();
+    world.config = "log_level = \"info\"".into();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    assert_eq!(log_level(&daemon).await, "info");
+
+    let (mirror, rotated) =
+        (world.state().join("oracle_log.jsonl"), world.state().join("oracle_log.jsonl.1"));
+    fs::rename(&mirror, &rotated).unwrap();
+    fs::write(world.path("oracled.toml"), "log_level = \"debug\"").unwrap();
+    daemon.signal("HUP");
+    eventually("the level is in force", async || log_level(&daemon).await == "debug").await;
+    eventually("the file is there", async || mirror.exists()).await;
+    assert_eq!(post(routes, "/v1/verdicts/cs_2", &submission(GOOD)).await.status, 201);
+
+    let reloads = log(&mut daemon.control().await, "event=control_action").await;
+    assert_eq!(reloads.len(), 1);
+    assert_eq!((&reloads[0]["action"], &reloads[0]["peer"]), (&json!("reload"), &Value::Null), "{reloads:?}");
+    assert!(reloads[0].as_object().unwrap().contains_key("peer"), "null, not absent");
+
+    let entries = whole_log(&mut daemon.control().await).await;
+    let mirrored = || [fs::read(&rotated).unwrap(), fs::read(&mirror).unwrap()].concat();
+    assert_eq!(lines(&mirrored()), entries, "both files together hold the log, each entry once");
+    assert!(world.mirror().contains("cs_2"), "{}", world.mirror());
+}
+
+#[tokio::test]
+async fn sighup_with_a_configuration_that_is_not_understood_changes_nothing() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    fs::write(world.path("oracled.toml"), "log_level = \"debug\"\ncolour = \"blue\"").unwrap();
+    daemon.signal("HUP");
+    eventually("it complains", async || world.service_log().contains("`colour`")).await;
+    assert_eq!(log_level(&daemon).await, "info");
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    assert!(log(&mut daemon.control().await, "event=control_action").await.is_empty());
+}
+
+/// What was said by a program that ended with a failure, in one line.
+fn complaint(output: &Output) -> String {
+    let said = String::from_utf8(output.stderr.clone()).expect("it is text");
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    said
+}
+
+#[tokio::test]
+async fn a_second_daemon_on_the_same_store_is_refused_and_the_first_goes_on() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let mut second = world.oracled(&["serve", "--state-dir"]);
+    second.arg(world.state()).arg("--socket").arg(world.path("2.sock"));
+    let said = complaint(&second.arg("--control-socket").arg(world.path("2c.sock")).output().unwrap());
+    assert!(said.contains("in use by another process") && said.contains("--state-dir"), "{said}");
+    assert!(!world.path("2.sock").exists());
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+}
+
+#[tokio::test]
+async fn systemd_is_told_of_readiness_life_reloads_and_the_stop_in_order() {
+    let mut world = World::default();
+    let told = UnixDatagram::bind(world.path("notify")).unwrap();
+    told.set_read_timeout(Some(harness::PATIENCE)).unwrap();
+    let next = || {
+        let mut buffer = [0; 4096];
+        let length = told.recv(&mut buffer).expect("systemd is told");
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    world.variables = vec![
+        ("NOTIFY_SOCKET".into(), world.path("notify").to_str().unwrap().into()),
+        ("WATCHDOG_USEC".into(), "100000".into()),
+    ];
+    let daemon = world.spawn();
+    assert_eq!(next().trim_end(), "READY=1", "nothing is told before");
+    // whoever is told so may connect at once
+    assert_eq!(get(&mut daemon.routes().await, "/readyz").await.status, 200);
+    for _ in 0..3 {
+        assert_eq!(next().trim_end(), "WATCHDOG=1", "again and again");
+    }
+    let after_watchdogs = || loop {
+        let said = next();
+        if said.trim_end() != "WATCHDOG=1" {
+            return said;
+        }
+    };
+    daemon.signal("HUP");
+    let reloading = after_watchdogs();
+    let mut lines = reloading.lines();
+    assert_eq!(lines.next(), Some("RELOADING=1"), "{reloading}");
+    let since = lines.next().and_then(|line| line.strip_prefix("MONOTONIC_USEC="));
+    assert!(
+        since.is_some_and(|since| since.parse::<u64>().is_ok()),
+        "Type=notify-reload needs it: {reloading}"
+    );
+    assert_eq!(after_watchdogs().trim_end(), "READY=1");
+    daemon.signal("TERM");
+    assert_eq!(after_watchdogs().trim_end(), "STOPPING=1");
+    assert!(daemon.wait().success());
+}
+
+#[tokio::test]
+async fn with_json_each_line_of_the_service_log_is_json() {
+    let mut world = World::with_config("log_level = \"debug\"");
+    world.flags = ["--log-format", "json"].map(str::to_owned).to_vec();
+    let daemon = world.serve().await;
+    // release builds have no way to make one panic
+    if cfg!(debug_assertions) {
+        let control = &mut daemon.control().await;
+        assert_eq!(post(control, "/v1/inject-panic/cache", &json!({})).await.status, 204);
+    }
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    daemon.signal("HUP");
+    eventually("it reloads", async || world.service_log().contains("reloaded")).await;
+    assert!(daemon.stop().success());
+    let said = lines(world.service_log().as_bytes());
+    assert!(said.iter().all(|line| line["level"].is_string() && line["timestamp"].is_string()), "{said:?}");
+    assert_eq!(said.iter().any(|line| line["level"] == "ERROR"), cfg!(debug_assertions), "{said:?}");
+}
+
+#[test]
+fn check_config_prints_the_configuration_as_it_would_be_used() {
+    let world = World::with_config("contact = \"a@b.c\"\n[limits]\nidle_s = 7");
+    let config = world.config_file();
+    let check = |flags: &[&str]| {
+        let output = world.oracled(&["check-config", "--config"]).arg(&config).args(flags).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let printed: Value = serde_json::from_str(&check(&["--json"])).unwrap();
+    assert_eq!((&printed["contact"], &printed["limits"]["idle_s"]), (&json!("a@b.c"), &json!(7)));
+    assert_eq!(printed["limits"]["request_s"], 30, "what is not given has its default");
+
+    // what it prints for people is a configuration file again, and the same one
+    let toml = check(&[]);
+    assert!(toml.contains("contact = \"a@b.c\"") && toml.contains("[limits]"), "{toml}");
+    fs::write(&config, toml).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&check(&["--json"])).unwrap(), printed);
+}
+
+#[test]
+fn check_config_and_serve_refuse_what_is_not_understood_and_name_it() {
+    for (config, named) in [
+        ("colour = \"blue\"", "`colour`"),
+        ("[limits]\nbody_kib = 1", "`body_kib`"),
+        ("[limits]\nidle_s = 0", "`limits.idle_s`"),
+        ("[limits]\nidle_s = \"soon\"", "limits.idle_s"),
+        ("log_format = \"xml\"", "allowed: text, json"),
+        ("log_level = \"loud=very\"", "`log_level`"),
+        ("phi = 0.5", "`phi`"),
+        ("[limits", "oracled.toml"),
+    ] {
+        let world = World::with_config(config);
+        let check = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output().unwrap();
+        assert!(check.stdout.is_empty());
+        // a fault of syntax is shown with its line
+        let said = String::from_utf8(check.stderr).unwrap();
+        assert_eq!(check.status.code(), Some(1), "{config}: {said}");
+        assert!(said.starts_with("oracled: configuration") && said.contains(named), "{config}: {said}");
+        let serve = world.serve_in_vain();
+        assert_eq!((serve.status.code(), String::from_utf8(serve.stderr).unwrap()), (Some(1), said));
+        assert!(!world.state().exists(), "nothing was begun");
+    }
+    let world = World::default();
+    let missing = world.oracled(&["check-config", "--config", "/nowhere/oracled.toml"]).output().unwrap();
+    assert!(complaint(&missing).contains("/nowhere/oracled.toml"));
+}
+
+#[test]
+fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
+    let mut world = World::with_config(
+        "state_dir = \"/file\"\ncontact = \"file@b\"\nlog_format = \"json\"\n[limits]\nidle_s = 5\nrequest_s = 5",
+    );
+    world.variables = [
+        ("ORACLED_STATE_DIR", "/variable"),
+        ("ORACLED_CONTACT", "variable@b"),
+        ("ORACLED_LIMITS__IDLE_S", "6"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .to_vec();
+    let file = world.config_file();
+    let printed = |flags: &[&str]| {
+        let mut command = world.oracled(&["check-config", "--json"]);
+        // the file, too, can be named by a variable
+        let output = command.args(flags).env("ORACLED_CONFIG", &file).output().unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).expect("it is JSON")
+    };
+    let limits = |config: &Value| (config["limits"]["idle_s"].clone(), config["limits"]["request_s"].clone());
+    let config = printed(&["--state-dir", "/flag", "--log-format", "text"]);
+    assert_eq!((&config["state_dir"], &config["log_format"]), (&json!("/flag"), &json!("text")));
+    assert_eq!((&config["contact"], limits(&config)), (&json!("variable@b"), (json!(6), json!(5))));
+    let config = printed(&[]);
+    assert_eq!((&config["state_dir"], &config["log_format"]), (&json!("/variable"), &json!("json")));
+
+    world.variables.push(("ORACLED_COLOUR".into(), "blue".into()));
+    let refused = world.oracled(&["check-config"]).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && said.contains("`colour`"), "{said}");
+}
+
+#[tokio::test]
+async fn without_any_configuration_it_serves_from_the_users_own_directories() {
+    let world = World::default();
+    let daemon = world.spawn_as(world.oracled(&["serve"]));
+    let socket = world.path(".local/state/oracled/oracled.sock");
+    eventually("it serves", async || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
+    let ready = Wire::connect(&socket).await.ask(head("GET", "/readyz", &[])).await.unwrap();
+    assert_eq!(ready.status, 200);
+    // and there oraclectl finds it
+    let status = Command::new(harness::program("oraclectl"))
+        .args(["status", "--json"])
+        .env_clear()
+        .env("HOME", world.path(""))
+        .output()
+        .unwrap();
+    assert!(status.status.success(), "{status:?}");
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn dev_walks_ends_with_0_and_leaves_nothing_behind() {
+    let mut world = World::default();
+    let tmp = world.path("tmp");
+    fs::create_dir(&tmp).unwrap();
+    world.variables = vec![("TMPDIR".into(), tmp.to_str().unwrap().into())];
+    let output = world.oracled(&["dev", "--exit"]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("1/8") && said.contains("8/8") && !said.contains('✗'), "{said}");
+    let left: Vec<_> = fs::read_dir(&tmp).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+
+    // without --exit it keeps serving, until it is told to stop, and leaves nothing behind either
+    let mut dev = world.oracled(&["dev"]);
+    dev.stdout(Stdio::null());
+    let daemon = world.spawn_as(dev);
+    let sockets = || -> Vec<_> {
+        let dirs = fs::read_dir(&tmp).unwrap().map(|dir| dir.unwrap().path().join("oracled.sock"));
+        dirs.filter(|socket| socket.exists()).collect()
+    };
+    eventually("it serves", async || !sockets().is_empty()).await;
+    let socket = sockets().remove(0);
+    let read = async || Wire::connect(&socket).await.ask(head("GET", "/v1/verdicts/dev-1", &[])).await;
+    eventually("it has walked", async || read().await.is_some_and(|answer| answer.status == 200)).await;
+    problem(
+        &Wire::connect(&socket).await.ask(head("GET", "/v1/verdicts/dev-2", &[])).await.unwrap(),
+        404,
+        "verdict_not_cached",
+    );
+    assert_eq!(daemon.stop().code(), Some(0));
+    assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
+}
