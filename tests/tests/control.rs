@@ -1,0 +1,375 @@
+//! The administrators' socket, from outside.
+
+use harness::wire::{Wire, head};
+use harness::{GOOD, PATIENCE, World, document, eventually, get, log, post, problem, submission, whole_log};
+use hyper::Method;
+use oracled::client::{Answer, Client};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::sync::mpsc;
+use std::thread;
+
+/// Everything there is, with the methods it is for.
+const PATHS: [(&str, &[&str]); 8] = [
+    ("/v1/status", &["GET"]),
+    ("/v1/actors", &["GET"]),
+    ("/v1/log", &["GET"]),
+    ("/v1/log/follow", &["GET"]),
+    ("/v1/log-level", &["GET", "PUT"]),
+    ("/v1/verdicts/cs_1", &["DELETE"]),
+    ("/v1/drain", &["POST"]),
+    ("/v1/reload", &["POST"]),
+];
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/// This process, as the kernel tells it to whoever it connects to.
+fn peer() -> Value {
+    let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+    json!({"uid": uid, "gid": gid, "pid": std::process::id()})
+}
+
+async fn send(control: &mut Client, method: Method, path: &str, body: Option<Value>) -> Answer {
+    let body = body.map(|body| body.to_string().into());
+    control.call(method, path, body).await.expect("it answers")
+}
+
+async fn drain(control: &mut Client, draining: bool) -> Answer {
+    post(control, "/v1/drain", &json!({"draining": draining})).await
+}
+
+#[tokio::test]
+async fn status_tells_how_the_daemon_is_doing() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    let status = document(&get(control, "/v1/status").await);
+    for (field, value) in [
+        ("pid", json!(daemon.pid())),
+        ("version", json!(env!("CARGO_PKG_VERSION"))),
+        ("ready", json!(true)),
+        ("reasons", json!([])),
+        ("state_dir", json!(world.state())),
+        ("entries", json!(3)),
+        ("verdicts", json!(1)),
+        ("sessions", json!(1)),
+        ("journal_failure", json!(null)),
+        ("fallback_entries", json!(0)),
+        ("mirror_lag", json!(null)),
+        ("in_flight", json!(0)),
+        ("control_connections", json!(1)),
+    ] {
+        assert_eq!(status[field], value, "{field}: {status}");
+    }
+}
+
+#[tokio::test]
+async fn actors_report_what_they_did() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    let reports = document(&get(control, "/v1/actors").await);
+    let names: Vec<_> = reports.as_array().unwrap().iter().map(|report| &report["name"]).collect();
+    assert_eq!(names, ["crosscheck", "cache", "logger"]);
+    for report in reports.as_array().unwrap() {
+        assert!(report["handled"].as_u64().unwrap() > 0, "{report}");
+        assert_eq!((&report["restarts"], &report["last_panic"]), (&json!(0), &json!(null)), "{report}");
+        assert_eq!(report["queue_depth"], 0, "{report}");
+        assert!(report["latency_p99_us"].as_u64() >= report["latency_p50_us"].as_u64(), "{report}");
+    }
+}
+
+#[tokio::test]
+async fn a_purge_removes_the_verdict_keeps_the_session_and_says_who_did_it() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    // read once, so that it is hot
+    assert_eq!(get(routes, "/v1/verdicts/cs_1").await.status, 200);
+    let purged = send(control, Method::DELETE, "/v1/verdicts/cs_1", None).await;
+    assert_eq!(
+        (purged.status.as_u16(), document(&purged)),
+        (200, json!({"session_id": "cs_1", "purged": true}))
+    );
+    problem(&get(routes, "/v1/verdicts/cs_1").await, 404, "verdict_not_cached");
+    problem(&send(control, Method::DELETE, "/v1/verdicts/cs_1", None).await, 404, "verdict_not_cached");
+
+    let entries = log(control, "session=cs_1").await;
+    let events: Vec<_> = entries.iter().map(|entry| entry["event"].as_str().unwrap()).collect();
+    assert_eq!(
+        events,
+        ["tmm_crosscheck", "verdict_cached", "verdict_purged"],
+        "a purge of nothing is no event"
+    );
+    assert_eq!(entries[2]["peer"], peer());
+    assert_eq!(entries[2]["verdict_sha256"], entries[1]["verdict_sha256"]);
+
+    // the session is still of its tier and query
+    let other = json!({"tier": "quick", "query": "Sell wax?", "raw": GOOD});
+    problem(&post(routes, "/v1/verdicts/cs_1", &other).await, 409, "session_mismatch");
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+}
+
+#[tokio::test]
+async fn while_draining_new_verdicts_are_turned_away_and_delivered_ones_are_read() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    let drained = drain(control, true).await;
+    assert_eq!(
+        (drained.status.as_u16(), document(&drained)),
+        (200, json!({"draining": true, "in_flight": 0}))
+    );
+
+    let unready = get(routes, "/readyz").await;
+    assert_eq!(unready.status, 503);
+    assert_eq!(document(&unready), json!({"ready": false, "reasons": ["draining"]}));
+    assert_eq!(get(routes, "/healthz").await.status, 200);
+    let check = json!({"session_id": "cs_2", "tier": "quick", "query": "?", "raw": GOOD});
+    for (path, body) in [
+        ("/v1/verdicts/cs_2", submission(GOOD)),
+        ("/v1/crosscheck", check),
+        ("/cache/cs_2", json!({"tier": "quick", "query": "?", "verdict": {}})),
+    ] {
+        let refused = post(routes, path, &body).await;
+        problem(&refused, 503, "draining");
+        assert_eq!(refused.headers["retry-after"], "5", "{path}");
+    }
+    for path in ["/v1/verdicts/cs_1", "/cache/cs_1", "/metrics", "/openapi.json"] {
+        assert_eq!(get(routes, path).await.status, 200, "{path}");
+    }
+    let status = document(&get(control, "/v1/status").await);
+    assert_eq!((&status["ready"], &status["reasons"]), (&json!(false), &json!(["draining"])));
+
+    assert_eq!(drain(control, false).await.status, 200);
+    assert_eq!(get(routes, "/readyz").await.status, 200);
+    assert_eq!(post(routes, "/v1/verdicts/cs_2", &submission(GOOD)).await.status, 201);
+    let actions = log(control, "event=control_action").await;
+    let said: Vec<_> =
+        actions.iter().map(|entry| (&entry["action"], &entry["detail"], &entry["peer"])).collect();
+    let (action, on, off, peer) = (json!("drain"), json!("draining: true"), json!("draining: false"), peer());
+    assert_eq!(said, [(&action, &on, &peer), (&action, &off, &peer)]);
+}
+
+#[tokio::test]
+async fn the_log_level_is_changed_shown_and_logged() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    assert_eq!(document(&get(control, "/v1/log-level").await), json!({"level": "info"}));
+    let put = |level: &str| Some(json!({"level": level}));
+    let changed = send(control, Method::PUT, "/v1/log-level", put("oracled=debug,warn")).await;
+    assert_eq!(changed.status, 200);
+    assert_eq!(document(&changed), document(&get(control, "/v1/log-level").await));
+    for bad in ["", " ", "loud=very", "info,oracled=loud"] {
+        let refused = send(control, Method::PUT, "/v1/log-level", put(bad)).await;
+        problem(&refused, 400, "invalid_request");
+    }
+    let actions = log(control, "event=control_action").await;
+    assert_eq!(actions.len(), 1, "what was refused changed nothing: {actions:?}");
+    assert_eq!((&actions[0]["action"], &actions[0]["peer"]), (&json!("log_level"), &peer()));
+    assert_eq!(actions[0]["detail"], "from info to oracled=debug,warn");
+}
+
+#[tokio::test]
+async fn a_reload_says_what_it_put_in_force_and_what_it_could_not() {
+    let world = World::with_config("contact = \"a@b\"");
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let changed = "contact = \"c@d\"\nlog_level = \"warn\"\n[limits]\nidle_s = 9";
+    fs::write(world.config_file(), changed).unwrap();
+    let reloaded = send(control, Method::POST, "/v1/reload", None).await;
+    let expected = json!({"log_level": "warn", "needs_restart": ["contact", "limits.idle_s"]});
+    assert_eq!((reloaded.status.as_u16(), document(&reloaded)), (200, expected));
+    let actions = log(control, "event=control_action").await;
+    assert_eq!((&actions[0]["action"], &actions[0]["peer"]), (&json!("reload"), &peer()));
+
+    fs::write(world.config_file(), "colour = 1").unwrap();
+    let refused = send(control, Method::POST, "/v1/reload", None).await;
+    let refused = problem(&refused, 400, "invalid_request");
+    assert!(refused["detail"].as_str().unwrap().contains("colour"), "{refused}");
+    assert_eq!(log(control, "event=control_action").await.len(), 1);
+}
+
+#[tokio::test]
+async fn the_log_is_asked_by_session_event_time_and_number() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for number in 0..60 {
+        let path = format!("/v1/verdicts/cs_{}", number % 30);
+        let raw = if number < 30 { "{}" } else { GOOD };
+        assert!(post(routes, &path, &submission(raw)).await.status.as_u16() >= 201);
+    }
+    let whole = whole_log(control).await;
+    assert_eq!(whole.len(), 1 + 30 + 60);
+    let seqs = |entries: &[Value]| entries.iter().map(|entry| entry["seq"].clone()).collect::<Vec<_>>();
+    assert_eq!(seqs(&log(control, "").await), seqs(&whole), "the newest hundred");
+    assert_eq!(log(control, "limit=2").await, whole[89..]);
+    assert_eq!(log(control, "after=0&limit=2").await, whole[..2]);
+    assert_eq!(log(control, "after=88").await, whole[88..]);
+    assert_eq!(log(control, "after=91").await, Vec::<Value>::new());
+    assert_eq!(log(control, "after=18446744073709551615").await, Vec::<Value>::new());
+
+    let of = |event: &str| whole.iter().filter(|entry| entry["event"] == event).cloned().collect::<Vec<_>>();
+    assert_eq!(log(control, "event=verdict_cached").await, of("verdict_cached"));
+    let events: Vec<_> = log(control, "session=cs_7").await.iter().map(|e| e["event"].clone()).collect();
+    assert_eq!(events, ["tmm_crosscheck", "tmm_crosscheck", "verdict_cached"]);
+    assert_eq!(log(control, "session=cs_7&event=tmm_crosscheck&limit=1").await.len(), 1);
+    assert!(log(control, "session=nobody").await.is_empty());
+
+    let since = whole[50]["timestamp"].as_str().unwrap();
+    let later = log(control, &format!("since={since}&limit=10000")).await;
+    let expected: Vec<_> =
+        whole.iter().filter(|entry| entry["timestamp"].as_str().unwrap() >= since).collect();
+    assert!(!later.is_empty() && later.iter().eq(expected), "{later:?}");
+    assert!(log(control, "since=2999-01-01T00:00:00Z").await.is_empty());
+
+    let answer = get(control, "/v1/log?limit=1").await;
+    assert_eq!(answer.headers["content-type"], "application/x-ndjson");
+}
+
+#[tokio::test]
+async fn a_question_to_the_log_that_is_not_understood_is_told_what_is_allowed() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    for (question, told) in [
+        ("limit=0", "1 to 10000"),
+        ("limit=10001", "1 to 10000"),
+        ("limit=many", "limit"),
+        ("after=-1", "after"),
+        ("since=yesterday", "since"),
+        ("event=verdict_approved", "tmm_crosscheck, crosscheck_error, verdict_cached"),
+        ("colour=blue", "colour"),
+        ("limit=1&limit=2", "limit"),
+    ] {
+        for path in ["/v1/log", "/v1/log/follow"] {
+            let refused = problem(&get(control, &format!("{path}?{question}")).await, 400, "invalid_request");
+            assert!(refused["detail"].as_str().unwrap().contains(told), "{question}: {refused}");
+        }
+    }
+    for bad in ["%FF", "a%2Fb", ""] {
+        let answer = get(control, &format!("/v1/log?session={bad}")).await;
+        assert_eq!(answer.status, 400, "{bad}");
+        problem(&answer, 400, document(&answer)["code"].as_str().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_follower_gets_each_entry_once_in_order_and_ends_when_the_daemon_stops() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let mut follow = world.ctl_command(&["log", "-f", "--after", "0", "--json"]);
+    let mut follower = follow.stdout(Stdio::piped()).spawn().unwrap();
+    let followed = BufReader::new(follower.stdout.take().unwrap());
+    let (tell, told) = mpsc::channel();
+    let reader = thread::spawn(move || followed.lines().for_each(|line| tell.send(line.unwrap()).unwrap()));
+    let next = || serde_json::from_str::<Value>(&told.recv_timeout(PATIENCE).unwrap()).unwrap();
+    assert_eq!(next()["event"], "service_started", "it is there before anything else happens");
+    let routes = &mut daemon.routes().await;
+    for number in 0..700 {
+        // more than a follower is given at a time
+        let path = format!("/v1/verdicts/cs_{}", number % 10);
+        assert_eq!(post(routes, &path, &submission("no")).await.status, 422);
+    }
+    for entry in &whole_log(&mut daemon.control().await).await[1..] {
+        assert_eq!(next(), *entry);
+    }
+    assert!(daemon.stop().success());
+    assert!(follower.wait().unwrap().success());
+    reader.join().unwrap();
+    // the stop's own entry comes when followers have been let go
+    assert_eq!(told.try_iter().count(), 0);
+}
+
+#[tokio::test]
+async fn a_follower_that_reads_nothing_does_not_keep_the_daemon_from_stopping() {
+    let world = World::with_config("[limits]\nshutdown_s = 1");
+    let daemon = world.serve().await;
+    let mut follower = Wire::connect(&world.control_socket()).await;
+    follower.send(head("GET", "/v1/log/follow?after=0", &[])).await.unwrap();
+    let routes = &mut daemon.routes().await;
+    for _ in 0..1000 {
+        // far more than the kernel keeps for it
+        assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission("no")).await.status, 422);
+    }
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_follower_that_goes_away_is_forgotten() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let mut follower = Wire::connect(&world.control_socket()).await;
+    assert_eq!(follower.ask(head("GET", "/v1/log/follow", &[])).await.unwrap().status, 200);
+    let control = &mut daemon.control().await;
+    let mut others = async || {
+        let status = document(&get(control, "/v1/status").await);
+        status["control_connections"].as_u64().unwrap() - 1
+    };
+    assert_eq!(others().await, 1);
+    drop(follower);
+    eventually("its connection is forgotten", async || others().await == 0).await;
+}
+
+#[tokio::test]
+async fn each_path_is_for_its_methods_and_there_is_no_other_path() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    // debug builds can be told to panic, for tests of supervision; release builds cannot
+    let source = include_str!("../../daemon/src/control.rs");
+    let routes: Vec<_> =
+        source.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let mut known: Vec<_> = PATHS.iter().map(|(path, _)| path.replace("cs_1", "{session_id}")).collect();
+    known.push("/v1/inject-panic/{actor}".into());
+    assert_eq!(routes, known, "whatever is added must be thought about here");
+
+    for (path, allowed) in PATHS {
+        for method in METHODS.iter().filter(|method| !allowed.contains(method)) {
+            let answer = send(control, method.parse().unwrap(), path, Some(json!({}))).await;
+            problem(&answer, 405, "method_not_allowed");
+        }
+        let head = send(control, Method::HEAD, path, None).await;
+        assert_eq!(head.status.is_success(), allowed.contains(&"GET"), "HEAD {path}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_here_judges_delivers_regenerates_or_changes_a_constant() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let paths = [
+        "/v1/crosscheck",
+        "/v1/verdicts/cs_1",
+        "/v1/verdicts/cs_1/regenerate",
+        "/v1/verdicts/cs_1/approve",
+        "/cache/cs_1",
+        "/v1/regen/cs_1",
+        "/v1/regenerate",
+        "/v1/approve",
+        "/v1/config",
+        "/v1/constants",
+        "/v1/tmm",
+        "/v1/phi",
+    ];
+    for path in paths {
+        for method in ["GET", "POST", "PUT", "PATCH"] {
+            let answer = send(control, method.parse().unwrap(), path, Some(submission(GOOD))).await;
+            assert!([404, 405].contains(&answer.status.as_u16()), "{method} {path}: {answer:?}");
+        }
+    }
+    problem(&get(routes, "/v1/verdicts/cs_1").await, 404, "verdict_not_cached");
+    assert_eq!(whole_log(control).await.len(), 1, "the start alone");
+    let drain = json!({"draining": false, "phi": 0.5});
+    problem(&post(control, "/v1/drain", &drain).await, 400, "invalid_request");
+    let check = json!({"session_id": "cs_1", "tier": "quick", "query": "?", "raw": GOOD});
+    assert_eq!(document(&post(routes, "/v1/crosscheck", &check).await)["threshold"], domain::tmm::OMEGA);
+}
