@@ -181,8 +181,10 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::LogLevel(verb) => ask(verb.run(options, out)),
         Verb::Calibrate(verb) => Ok(verb.run(out, options.json)?),
         Verb::Completions { shell } => {
-            clap_complete::generate(shell, &mut Ctl::command(), "oraclectl", &mut io::stdout());
-            Ok(())
+            // clap_complete panics where it cannot write
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Ctl::command(), "oraclectl", &mut script);
+            Ok(out.write_all(&script)?)
         }
         Verb::Man => Ok(clap_mangen::Man::new(Ctl::command()).render(out)?),
     }
