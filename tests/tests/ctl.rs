@@ -1,0 +1,389 @@
+//! `oraclectl`, verb by verb: what people see, what programs see, and the exit codes that its help promises.
+
+use harness::{Daemon, GOOD, PATIENCE, World, document, get, lines, log, post, submission};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+
+const REFUSED: &str = r#"{"verdict":"GREEN","summary":""}"#;
+
+/// What was printed, by a run with this exit code.
+fn printed(output: &Output, code: i32) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(code != 0 || said.is_empty(), "{said}");
+    String::from_utf8(output.stdout.clone()).expect("it is text")
+}
+
+/// The JSON document that was printed, by a run with this exit code.
+fn json_of(output: &Output, code: i32) -> Value {
+    serde_json::from_str(&printed(output, code)).expect("it is one JSON document")
+}
+
+/// What was complained about: one line, by a run with this exit code.
+fn complaint(output: &Output, code: i32) -> String {
+    let said = String::from_utf8(output.stderr.clone()).expect("it is text");
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert_eq!(said.lines().count(), 1, "one line: {said}");
+    assert!(said.starts_with("oraclectl: "), "{said}");
+    said
+}
+
+/// Runs a command that reads `input`.
+fn with_input(command: &mut Command, input: &str) -> Output {
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().expect("oraclectl starts");
+    let mut stdin = child.stdin.take().expect("it is piped");
+    stdin.write_all(input.as_bytes()).expect("it reads");
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
+}
+
+/// The path of a file with this content.
+fn file(world: &World, name: &str, content: &str) -> String {
+    fs::write(world.path(name), content).expect("it is written");
+    world.path(name).to_str().expect("it is text").to_owned()
+}
+
+async fn deliver(daemon: &Daemon<'_>, session: &str) {
+    let path = format!("/v1/verdicts/{session}");
+    assert_eq!(post(&mut daemon.routes().await, &path, &submission(GOOD)).await.status, 201);
+}
+
+#[tokio::test]
+async fn status_and_actors_show_the_daemon() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    deliver(&daemon, "cs_1").await;
+    let status = printed(&world.ctl(&["status"]), 0);
+    for shown in [&format!("pid {}", daemon.pid()), "3 entries", "1 verdicts, 1 sessions", "ready", "yes"] {
+        assert!(status.contains(shown), "{shown}: {status}");
+    }
+    let status = json_of(&world.ctl(&["status", "--json"]), 0);
+    assert_eq!((&status["pid"], &status["ready"]), (&json!(daemon.pid()), &json!(true)));
+
+    let actors = printed(&world.ctl(&["actors"]), 0);
+    let of_actors = json_of(&world.ctl(&["--json", "actors"]), 0);
+    for report in of_actors.as_array().unwrap() {
+        assert!(actors.contains(report["name"].as_str().unwrap()), "{actors}");
+    }
+    assert!(actors.contains("restarts") && actors.contains("none"), "{actors}");
+
+    printed(&world.ctl(&["drain"]), 0);
+    assert!(printed(&world.ctl(&["status"]), 0).contains("no: draining"));
+}
+
+#[tokio::test]
+async fn crosscheck_judges_a_file_or_standard_input_and_its_exit_code_is_the_decision() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (good, refused) = (file(&world, "good", GOOD), file(&world, "refused", REFUSED));
+    let shown = printed(&world.ctl(&["crosscheck", &good, "--tier", "quick"]), 0);
+    assert!(shown.contains("approved") && shown.contains("pass") && shown.contains("GREEN"), "{shown}");
+    let output = world.ctl(&["crosscheck", &refused, "--tier", "quick", "--session", "mine"]);
+    let shown = printed(&output, 1);
+    assert!(shown.contains("refused") && shown.contains("short_summary"), "{shown}");
+    assert!(output.stderr.is_empty(), "a refusal is a result, not a complaint");
+
+    let decision = json_of(&world.ctl(&["--json", "crosscheck", &refused, "--tier", "quick"]), 1);
+    assert_eq!(decision["approved"], false);
+    let mut command = world.ctl_command(&["crosscheck", "-", "--tier", "quick", "--json", "--query", "Why?"]);
+    assert_eq!(json_of(&with_input(&mut command, GOOD), 0)["approved"], true);
+
+    let entries = log(&mut daemon.control().await, "event=tmm_crosscheck").await;
+    let sessions: Vec<_> = entries.iter().map(|entry| entry["session_id"].as_str().unwrap()).collect();
+    assert_eq!(sessions, ["oraclectl", "mine", "oraclectl", "oraclectl"]);
+    assert_eq!(entries[3]["query_preview"], "Why?");
+    assert!(entries.iter().all(|entry| entry["path"] == "check"), "{entries:?}");
+}
+
+#[tokio::test]
+async fn submit_delivers_get_shows_and_what_is_refused_says_why() {
+    let world = World::default();
+    let _daemon = world.serve().await;
+    let (good, refused) = (file(&world, "good", GOOD), file(&world, "refused", REFUSED));
+    let submit = |session: &str, file: &str, more: &[&str]| {
+        let arguments = ["submit", session, file, "--tier", "quick", "--query", "Sell honey?"];
+        world.ctl(&[&arguments, more].concat())
+    };
+    let shown = printed(&submit("cs_1", &good, &["--customer-email", "a@b"]), 0);
+    assert!(shown.contains("cs_1 is delivered"), "{shown}");
+    assert!(shown.contains("A sound and simple plan."), "{shown}");
+    assert!(printed(&submit("cs_1", &good, &[]), 0).contains("was delivered before"));
+    assert_eq!(json_of(&submit("cs_1", &good, &["--json"]), 0)["replayed"], true);
+
+    let shown = printed(&world.ctl(&["get", "cs_1"]), 0);
+    assert!(shown.contains("Sell honey?") && shown.contains("A sound and simple plan."), "{shown}");
+    assert_eq!(json_of(&world.ctl(&["get", "cs_1", "--json"]), 0)["session_id"], "cs_1");
+
+    let output = submit("cs_2", &refused, &[]);
+    assert!(complaint(&output, 1).contains("(crosscheck_rejected)"));
+    assert!(printed(&output, 1).contains("short_summary"), "the decision is shown");
+    let document = json_of(&submit("cs_2", &refused, &["--json"]), 1);
+    assert_eq!(
+        (&document["code"], &document["decision"]["approved"]),
+        (&json!("crosscheck_rejected"), &json!(false))
+    );
+
+    let mismatch = world.ctl(&["submit", "cs_1", &good, "--tier", "full", "--query", "Sell honey?"]);
+    assert!(complaint(&mismatch, 1).contains("(session_mismatch)"));
+    let missing = world.ctl(&["get", "cs_9"]);
+    assert!(complaint(&missing, 1).contains("(verdict_not_cached)"));
+    // what is no session id stays within its segment of the path
+    for odd in ["a/b", "../status", "a b", "%", "?x=1", "ä", "#"] {
+        assert!(complaint(&world.ctl(&["get", odd]), 1).contains("(invalid_session_id)"), "{odd}");
+    }
+}
+
+#[tokio::test]
+async fn log_shows_the_entries_that_are_asked_for() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    for session in ["cs_1", "cs_2"] {
+        deliver(&daemon, session).await;
+    }
+    let control = &mut daemon.control().await;
+    let entries = |arguments: &[&str]| {
+        lines(printed(&world.ctl(&[&["log", "--json"], arguments].concat()), 0).as_bytes())
+    };
+    assert_eq!(entries(&[]), log(control, "").await);
+    assert_eq!(entries(&["--session", "cs_2"]), log(control, "session=cs_2").await);
+    assert_eq!(entries(&["--event", "verdict_cached"]), log(control, "event=verdict_cached").await);
+    assert_eq!(entries(&["--after", "3"]), log(control, "after=3").await);
+    assert_eq!(entries(&["-n", "2"]), log(control, "limit=2").await);
+    for since in ["1h", "90s", "7d", "2020-01-01T00:00:00Z", "15 minutes"] {
+        assert_eq!(entries(&["--since", since]).len(), 5, "{since}");
+    }
+    assert_eq!(entries(&["--since", "2999-01-01T00:00:00Z"]), Vec::<Value>::new());
+
+    let shown = printed(&world.ctl(&["log"]), 0);
+    let shown: Vec<_> = shown.lines().collect();
+    assert_eq!(shown.len(), 5, "one line an entry: {shown:?}");
+    assert!(shown[0].starts_with("1 ") && shown[0].contains("service_started"), "{shown:?}");
+    assert!(shown[1].contains("cs_1 approved submit quick GREEN C=1.0000 pass"), "{shown:?}");
+
+    for (arguments, told) in [
+        (["--event", "verdict_approved"], "tmm_crosscheck"),
+        (["--since", "yesterday"], "--since"),
+        (["--after", "-1"], "-1"),
+    ] {
+        let output = world.ctl(&[&["log"][..], &arguments].concat());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(told), "{output:?}");
+    }
+    let refused = complaint(&world.ctl(&["log", "-n", "10001"]), 1);
+    assert!(refused.contains("1 to 10000"), "{refused}");
+    let refused = complaint(&world.ctl(&["log", "--session", "a/b"]), 1);
+    assert!(refused.contains("(invalid_session_id)"), "{refused}");
+}
+
+#[tokio::test]
+async fn log_f_shows_entries_as_they_come_and_ends_with_the_daemon() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let mut command = world.ctl_command(&["log", "-f", "--event", "verdict_cached"]);
+    let mut following = command.stdout(Stdio::piped()).spawn().unwrap();
+    let shown = BufReader::new(following.stdout.take().unwrap());
+    let (tell, told) = mpsc::channel();
+    let reader = thread::spawn(move || shown.lines().for_each(|line| tell.send(line.unwrap()).unwrap()));
+    for session in ["cs_1", "cs_2", "cs_3"] {
+        deliver(&daemon, session).await;
+        let line = told.recv_timeout(PATIENCE).unwrap();
+        assert!(line.contains(&format!("verdict_cached {session} submit quick GREEN")), "{line}");
+    }
+    assert!(daemon.stop().success());
+    assert!(following.wait().unwrap().success());
+    reader.join().unwrap();
+    assert_eq!(told.try_iter().count(), 0);
+}
+
+#[tokio::test]
+async fn purge_drain_reload_and_log_level_act_and_leave_an_entry_with_who_did_it() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    for session in ["cs_1", "cs_2"] {
+        deliver(&daemon, session).await;
+    }
+    let control = &mut daemon.control().await;
+    let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+    for (arguments, shown, json, event) in [
+        (&["purge", "cs_1"][..], "cs_1 is removed", None, "verdict_purged"),
+        (
+            &["purge", "cs_2", "--json"],
+            "",
+            Some(json!({"session_id": "cs_2", "purged": true})),
+            "verdict_purged",
+        ),
+        (&["drain"], "turned away; 0 in flight", None, "control_action"),
+        (&["drain", "--off"], "taken; 0 in flight", None, "control_action"),
+        (
+            &["drain", "--off", "--json"],
+            "",
+            Some(json!({"draining": false, "in_flight": 0})),
+            "control_action",
+        ),
+        (&["log-level", "debug"], "debug", None, "control_action"),
+        (&["log-level", "warn", "--json"], "", Some(json!({"level": "warn"})), "control_action"),
+        (&["reload"], "the log level is info", None, "control_action"),
+        (
+            &["reload", "--json"],
+            "",
+            Some(json!({"log_level": "info", "needs_restart": []})),
+            "control_action",
+        ),
+    ] {
+        let mut command = world.ctl_command(arguments);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        let output = child.wait_with_output().unwrap();
+        assert!(printed(&output, 0).contains(shown), "{arguments:?}: {output:?}");
+        if let Some(json) = json {
+            assert_eq!(json_of(&output, 0), json, "{arguments:?}");
+        }
+        let last = log(control, "limit=1").await.remove(0);
+        assert_eq!(
+            (&last["event"], &last["peer"]),
+            (&json!(event), &json!({"uid": uid, "gid": gid, "pid": pid})),
+            "{arguments:?}"
+        );
+    }
+    assert_eq!(printed(&world.ctl(&["log-level"]), 0), "info\n", "and to look is no action");
+    let before = log(control, "limit=1").await;
+    for arguments in [&["purge", "cs_1"][..], &["log-level", "loud=very"]] {
+        complaint(&world.ctl(arguments), 1);
+    }
+    assert_eq!(log(control, "limit=1").await, before, "what is refused changes nothing");
+}
+
+#[tokio::test]
+async fn what_the_daemon_cannot_do_for_now_has_its_own_exit_code() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    printed(&world.ctl(&["drain"]), 0);
+    let good = file(&world, "good", GOOD);
+    let output = world.ctl(&["submit", "cs_1", &good, "--tier", "quick", "--query", "?"]);
+    assert!(complaint(&output, 4).contains("(draining)"));
+    let output = world.ctl(&["crosscheck", &good, "--tier", "quick", "--json"]);
+    assert_eq!(json_of(&output, 4)["code"], "draining");
+    assert_eq!(document(&get(&mut daemon.routes().await, "/readyz").await)["ready"], false);
+}
+
+#[tokio::test]
+async fn without_a_daemon_each_verb_says_so_in_one_line_without_a_backtrace() {
+    let world = World::default();
+    let good = file(&world, "good", GOOD);
+    let verbs = [
+        &["status"][..],
+        &["actors"],
+        &["crosscheck", &good, "--tier", "quick"],
+        &["submit", "cs_1", &good, "--tier", "quick", "--query", "?"],
+        &["get", "cs_1"],
+        &["log"],
+        &["log", "-f"],
+        &["purge", "cs_1"],
+        &["drain"],
+        &["reload"],
+        &["log-level"],
+    ];
+    // never been there, and gone without saying goodbye
+    for (stale, told) in [(false, "is the daemon running"), (true, "start the daemon")] {
+        if stale {
+            world.serve().await.kill();
+        }
+        for verb in verbs {
+            let output = world.ctl_command(verb).env("RUST_BACKTRACE", "1").output().unwrap();
+            let said = complaint(&output, 3);
+            assert!(said.contains(told) && output.stdout.is_empty(), "{verb:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_understood_or_cannot_be_read_has_its_own_exit_codes() {
+    let world = World::default();
+    for wrong in
+        [&["fly"][..], &[], &["crosscheck", "-"], &["crosscheck", "-", "--tier", "platinum"], &["get"]]
+    {
+        let output = world.ctl(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        assert!(!output.stderr.is_empty());
+    }
+    let tiers = world.ctl(&["crosscheck", "-", "--tier", "platinum"]);
+    assert!(String::from_utf8_lossy(&tiers.stderr).contains("quick, full, strategy"), "{tiers:?}");
+    let missing = complaint(&world.ctl(&["crosscheck", "/nowhere", "--tier", "quick"]), 5);
+    assert!(missing.contains("/nowhere"), "{missing}");
+    fs::write(world.path("latin1"), b"\xe4").unwrap();
+    let latin1 = world.path("latin1");
+    complaint(&world.ctl(&["crosscheck", latin1.to_str().unwrap(), "--tier", "quick"]), 5);
+    let help = printed(&world.ctl(&["--help"]), 0);
+    for code in
+        ["0  done", "1  refused", "2  the command line", "3  the daemon does not answer", "4  ", "5  "]
+    {
+        assert!(help.contains(code), "{code}: {help}");
+    }
+}
+
+#[test]
+fn calibrate_judges_lines_offline() {
+    let world = World::default();
+    let line = |raw: &str| json!({"tier": "quick", "raw": raw}).to_string() + "\n";
+    let corpus = file(&world, "corpus.ndjson", &[line(GOOD), line(REFUSED), line("no JSON")].concat());
+    let shown = printed(&world.ctl(&["calibrate", &corpus]), 0);
+    assert!(shown.contains("quick") && shown.contains("short_summary"), "{shown}");
+    let svg = world.path("picture.svg");
+    let report = json_of(&world.ctl(&["calibrate", &corpus, "--json", "--svg", svg.to_str().unwrap()]), 0);
+    assert_eq!(
+        (&report["approval"]["all"]["verdicts"], &report["approval"]["quick"]["approved"]),
+        (&json!(3), &json!(1))
+    );
+    assert!(fs::read_to_string(svg).unwrap().starts_with("<svg"));
+    let piped = with_input(&mut world.ctl_command(&["calibrate", "-", "--json"]), &line(GOOD));
+    assert_eq!(json_of(&piped, 0)["approval"]["all"]["approved"], 1);
+
+    let bad = file(&world, "bad.ndjson", &(line(GOOD) + "{\"tier\":\"platinum\",\"raw\":\"\"}\n"));
+    let said = complaint(&world.ctl(&["calibrate", &bad]), 5);
+    assert!(said.contains("line 2") && said.contains("quick, full, strategy"), "{said}");
+    complaint(&world.ctl(&["calibrate", "/nowhere.ndjson"]), 5);
+}
+
+#[test]
+fn completions_and_the_man_page_are_printed() {
+    let world = World::default();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = printed(&world.ctl(&["completions", shell]), 0);
+        assert!(script.contains("oraclectl") && script.contains("crosscheck"), "{shell}");
+    }
+    let man = printed(&world.ctl(&["man"]), 0);
+    assert!(man.contains(".TH oraclectl") && man.contains("Exit codes"), "{man}");
+    assert_eq!(world.ctl(&["completions", "csh"]).status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn whoever_has_read_enough_may_go_away() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    deliver(&daemon, "cs_1").await;
+    let corpus = file(&world, "corpus.ndjson", &json!({"tier": "quick", "raw": GOOD}).to_string());
+    for arguments in [
+        &["status"][..],
+        &["status", "--json"],
+        &["actors"],
+        &["get", "cs_1"],
+        &["log"],
+        &["log", "-f", "--after", "0"],
+        &["calibrate", &corpus],
+        &["calibrate", &corpus, "--json"],
+        &["completions", "bash"],
+        &["man"],
+        &["--help"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = world.ctl_command(arguments).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{arguments:?}: {:?} {said}", output.status);
+    }
+}
