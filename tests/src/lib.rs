@@ -303,6 +303,12 @@ pub fn document(answer: &Answer) -> Value {
     answer.json().unwrap_or_default()
 }
 
+/// What stands at `place`, a JSON pointer, in the body; null where there is nothing.
+#[must_use]
+pub fn at(answer: &Answer, place: &str) -> Value {
+    document(answer).pointer(place).cloned().unwrap_or_default()
+}
+
 /// The problem document that `answer` is.
 ///
 /// # Panics

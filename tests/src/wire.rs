@@ -25,12 +25,13 @@ impl Wire {
     /// Where nobody serves it.
     pub async fn connect(path: &Path) -> Self {
         loop {
-            match UnixStream::connect(path).await {
-                Ok(stream) => return Self { stream, read: Vec::new() },
-                // more wait to be accepted than the kernel queues
-                Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(Duration::from_millis(1)).await,
-                Err(error) => panic!("the socket is not served: {error}"),
+            let stream = UnixStream::connect(path).await;
+            // more wait to be accepted than the kernel queues
+            if stream.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+                sleep(Duration::from_millis(1)).await;
+                continue;
             }
+            return Self { stream: stream.expect("the socket is served"), read: Vec::new() };
         }
     }
 

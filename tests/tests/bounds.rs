@@ -1,7 +1,7 @@
 //! Clients that are slow, many, or gone: each bound holds, and whoever keeps within it is served.
 
 use harness::wire::{Wire, head, post as whole_post};
-use harness::{Daemon, GOOD, World, document, eventually, get, log, post, problem, submission};
+use harness::{Daemon, GOOD, World, at, document, eventually, get, log, post, problem, submission};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ async fn lives(daemon: &Daemon<'_>) {
 
 /// How many connections to the routes' socket the daemon counts.
 async fn connections(daemon: &Daemon<'_>) -> u64 {
-    let status = document(&get(&mut daemon.control().await, "/v1/status").await);
-    status["connections"].as_u64().expect("a number")
+    let status = get(&mut daemon.control().await, "/v1/status").await;
+    at(&status, "/connections").as_u64().expect("a number")
 }
 
 #[tokio::test]

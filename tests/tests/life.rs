@@ -1,9 +1,7 @@
 //! The daemon's life: how it is configured, what it tells systemd, and how it ends.
 
 use harness::wire::{Wire, head};
-use harness::{
-    Daemon, GOOD, World, document, eventually, get, lines, log, post, problem, submission, whole_log,
-};
+use harness::{Daemon, GOOD, World, at, eventually, get, lines, log, post, problem, submission, whole_log};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -67,7 +65,7 @@ async fn a_client_that_never_finishes_does_not_keep_the_daemon_from_stopping() {
 
 /// The level in force.
 async fn log_level(daemon: &Daemon<'_>) -> Value {
-    document(&get(&mut daemon.control().await, "/v1/log-level").await)["level"].clone()
+    at(&get(&mut daemon.control().await, "/v1/log-level").await, "/level")
 }
 
 #[tokio::test]

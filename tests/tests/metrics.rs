@@ -1,0 +1,150 @@
+//! `/metrics`: OpenMetrics text, and what it counts.
+
+use harness::{GOOD, World, get, post, submission};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Every sample by its name with its labels.
+type Samples = BTreeMap<String, f64>;
+
+/// Reads OpenMetrics text by the rules that a scraper holds it to.
+fn parsed(text: &str) -> Samples {
+    let body = text.strip_suffix("# EOF\n").expect("it ends with # EOF");
+    assert!(!body.contains("# EOF"));
+    let (mut samples, mut families) = (Samples::new(), BTreeSet::new());
+    let (mut family, mut kind) = (String::new(), String::new());
+    for line in body.lines() {
+        if let Some(comment) = line.strip_prefix("# ") {
+            let mut words = comment.splitn(3, ' ');
+            let mut word = || words.next().expect("a comment has three words").to_owned();
+            let (what, name, rest) = (word(), word(), word());
+            if name != family {
+                assert!(families.insert(name.clone()), "the family {name} stands in one place: {line}");
+                (family, kind) = (name, "unknown".into());
+            }
+            match what.as_str() {
+                "TYPE" => kind = rest,
+                "UNIT" => assert!(family.ends_with(&format!("_{rest}")), "a unit ends its name: {line}"),
+                other => assert_eq!(other, "HELP", "{line}"),
+            }
+            continue;
+        }
+        let (sample, value) = line.rsplit_once(' ').expect("a sample has a value");
+        let value: f64 = value.parse().expect("a value is a number");
+        let name = sample.split('{').next().expect("a sample has a name");
+        let suffix = name.strip_prefix(&family).expect("a sample stands below its family's type");
+        let allowed: &[&str] = match kind.as_str() {
+            "counter" => &["_total"],
+            "gauge" => &[""],
+            "histogram" => &["_bucket", "_count", "_sum"],
+            _ => &[],
+        };
+        assert!(allowed.contains(&suffix), "{line} in a {kind}");
+        assert!(value.is_finite() && value >= 0.0, "{line}");
+        if let Some(labels) = sample.strip_prefix(name).filter(|labels| !labels.is_empty()) {
+            check_labels(labels);
+        }
+        assert!(samples.insert(sample.to_owned(), value).is_none(), "twice: {line}");
+    }
+    samples
+}
+
+fn check_labels(labels: &str) {
+    let labels = labels.strip_prefix("{").and_then(|labels| labels.strip_suffix("}")).expect("in braces");
+    for label in labels.split(',') {
+        let (name, value) = label.split_once('=').expect("a label has a value");
+        assert!(!name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{label}");
+        let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).expect("in quotes");
+        assert!(!value.contains(['"', '\\', '\n']), "{label}");
+    }
+}
+
+#[tokio::test]
+async fn what_happens_is_counted_and_told_as_openmetrics_text() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let fresh = get(routes, "/metrics").await;
+    assert_eq!(fresh.status, 200);
+    let content_type = fresh.headers["content-type"].to_str().unwrap();
+    assert_eq!(content_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    parsed(str::from_utf8(&fresh.body).unwrap());
+
+    for (session, raw) in [("cs_1", GOOD), ("cs_1", GOOD), ("cs_2", "no JSON")] {
+        post(routes, &format!("/v1/verdicts/{session}"), &submission(raw)).await;
+    }
+    let check = json!({"session_id": "cs_3", "tier": "full", "query": "?", "raw": "{}"});
+    post(routes, "/v1/crosscheck", &check).await;
+    for session in ["cs_1", "cs_1", "cs_9"] {
+        get(routes, &format!("/v1/verdicts/{session}")).await;
+    }
+    post(control, "/v1/drain", &json!({"draining": true})).await;
+
+    let answer = get(routes, "/metrics").await;
+    let samples = parsed(str::from_utf8(&answer.body).unwrap());
+    let judged = |tier: &str, path: &str, reason: &str| {
+        format!("oracled_crosscheck_judgements_total{{tier=\"{tier}\",path=\"{path}\",reason=\"{reason}\"}}")
+    };
+    for (sample, value) in [
+        (judged("quick", "submit", "pass"), 1.0),
+        (judged("quick", "submit", "degenerate_manifold"), 1.0),
+        (judged("full", "check", "field_missing"), 1.0),
+        ("oracled_cache_reads_total{result=\"miss\"}".into(), 1.0),
+        // the start, a delivery with both its entries, two refusals, and the drain
+        ("oracled_journal_records_total".into(), 5.0),
+        ("oracled_journal_commit_seconds_count".into(), 5.0),
+        ("oracled_log_fallback_entries_total".into(), 0.0),
+        ("oracled_log_entries".into(), 6.0),
+        ("oracled_cached_verdicts".into(), 1.0),
+        ("oracled_sessions".into(), 1.0),
+        ("oracled_ready".into(), 0.0),
+        ("oracled_draining".into(), 1.0),
+        ("oracled_journal_failed".into(), 0.0),
+        ("oracled_mirror_lagging".into(), 0.0),
+        ("oracled_verdicts_in_flight".into(), 0.0),
+        ("oracled_connections".into(), 1.0),
+        ("oracled_actor_restarts_total{actor=\"crosscheck\"}".into(), 0.0),
+        ("oracled_actor_messages_total{actor=\"crosscheck\"}".into(), 3.0),
+    ] {
+        assert_eq!(samples.get(&sample), Some(&value), "{sample} in {samples:#?}");
+    }
+    let hits = ["hit_store", "hit_memory"]
+        .map(|hit| samples[&format!("oracled_cache_reads_total{{result=\"{hit}\"}}")]);
+    assert_eq!(hits.iter().sum::<f64>(), 2.0, "{hits:?}");
+    for actor in ["crosscheck", "cache", "logger"] {
+        for family in ["queue_depth", "latency_p50_microseconds", "latency_p99_microseconds"] {
+            assert!(
+                samples.contains_key(&format!("oracled_actor_{family}{{actor=\"{actor}\"}}")),
+                "{family}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_buckets_of_a_histogram_add_up() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    for number in 0..20 {
+        post(routes, &format!("/v1/verdicts/cs_{number}"), &submission(GOOD)).await;
+    }
+    let answer = get(routes, "/metrics").await;
+    let samples = parsed(str::from_utf8(&answer.body).unwrap());
+    for family in ["oracled_journal_commit_seconds", "oracled_journal_group_records"] {
+        let prefix = format!("{family}_bucket{{le=\"");
+        let buckets = samples.iter().filter_map(|(name, count)| {
+            let bound = name.strip_prefix(&prefix)?.strip_suffix("\"}")?;
+            Some((bound.replace("+Inf", "inf").parse::<f64>().expect("a bound is a number"), *count))
+        });
+        let mut buckets: Vec<_> = buckets.collect();
+        buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
+        assert!(
+            buckets.len() > 2 && buckets.iter().is_sorted_by(|one, other| one.1 <= other.1),
+            "{buckets:?}"
+        );
+        let count = samples[&format!("{family}_count")];
+        assert_eq!(buckets.last(), Some(&(f64::INFINITY, count)));
+        assert!(count >= 20.0 && samples[&format!("{family}_sum")] > 0.0, "{family}");
+    }
+}

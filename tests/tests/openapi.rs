@@ -1,0 +1,88 @@
+//! `/openapi.json` against what is served.
+
+use harness::{World, document, get};
+use hyper::Method;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The routes' socket as its source tells it: each path with each of its methods.
+fn served() -> BTreeSet<(String, String)> {
+    let source = include_str!("../../daemon/src/api.rs");
+    let routes = source.split(".fallback(").next().unwrap_or_default().split(".route(\"").skip(1);
+    let mut served = BTreeSet::new();
+    for route in routes {
+        let (path, handlers) = route.split_once('"').expect("a path ends");
+        for method in ["get", "post", "put", "patch", "delete"] {
+            if handlers.contains(&format!("{method}(")) {
+                served.insert((path.to_owned(), method.to_owned()));
+            }
+        }
+    }
+    served
+}
+
+/// What the description names.
+fn described(description: &Value) -> BTreeSet<(String, String)> {
+    let paths = description.get("paths").and_then(Value::as_object).expect("it has paths");
+    let operations = paths.iter().flat_map(|(path, item)| {
+        let methods = item.as_object().expect("a path has operations").keys();
+        methods.map(move |method| (path.clone(), method.clone()))
+    });
+    operations.collect()
+}
+
+#[tokio::test]
+async fn what_is_described_is_served_and_what_is_served_is_described() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let answer = get(routes, "/openapi.json").await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.headers["content-type"]),
+        (200, &"application/json".parse().unwrap())
+    );
+    let described = described(&document(&answer));
+    assert_eq!(described, served());
+    assert!(described.len() >= 9, "the table of the API: {described:?}");
+    for (path, method) in described {
+        let method: Method = method.to_uppercase().parse().unwrap();
+        let answer = routes.call(method.clone(), &path.replace("{session_id}", "cs_1"), None).await.unwrap();
+        let code = document(&answer)["code"].clone();
+        assert!(code != "not_found" && code != "method_not_allowed", "{method} {path}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_description_is_whole_in_itself() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let description = document(&get(&mut daemon.routes().await, "/openapi.json").await);
+    let mut references = BTreeSet::new();
+    let mut open = vec![&description];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(members) => {
+                references.extend(members.get("$ref").and_then(Value::as_str));
+                open.extend(members.values());
+            }
+            Value::Array(items) => open.extend(items),
+            _ => {}
+        }
+    }
+    assert!(!references.is_empty());
+    for reference in references {
+        let place = reference.strip_prefix('#').expect("within the document");
+        assert!(description.pointer(place).is_some(), "{reference} is nowhere");
+    }
+    for (path, item) in description["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let parameters = operation["parameters"].as_array();
+            let named: Vec<_> =
+                parameters.into_iter().flatten().map(|parameter| &parameter["name"]).collect();
+            let expected: &[&str] = if path.contains("{session_id}") { &["session_id"] } else { &[] };
+            assert_eq!(named, expected, "{method} {path}");
+            assert_eq!(operation.get("requestBody").is_some(), method == "post", "{method} {path}");
+            assert!(!operation["responses"].as_object().unwrap().is_empty(), "{method} {path}");
+        }
+    }
+}
