@@ -40,6 +40,26 @@ pub struct Daemon {
     servers: Vec<JoinHandle<()>>,
     bound: Vec<PathBuf>,
     damaged: JoinHandle<()>,
+    signals: Signals,
+}
+
+/// What the process is told from outside.
+#[derive(Debug)]
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> anyhow::Result<Self> {
+        let of = |kind| signal(kind).context("signals cannot be received");
+        Ok(Self {
+            terminate: of(SignalKind::terminate())?,
+            interrupt: of(SignalKind::interrupt())?,
+            hangup: of(SignalKind::hangup())?,
+        })
+    }
 }
 
 /// Serves until told to stop. Runs on an actix system of its own.
@@ -62,6 +82,8 @@ impl Daemon {
     pub async fn start(config: Config, flags: Flags, log_level: LogLevel) -> anyhow::Result<Self> {
         // what is kept is about customers: it is the daemon's user's alone, and the sockets say who else may talk
         umask(Mode::from_bits_truncate(0o077));
+        // before anyone knows of the daemon: a signal that nobody listens to ends it on the spot
+        let signals = Signals::listen()?;
         let files = raise_file_limit(config.limits.connections + config.limits.control_connections);
         let options = Options { dir: config.state_dir.clone(), cache_bytes: config.storage.cache_bytes };
         let (journal, store) = Journal::open(options)?;
@@ -98,26 +120,23 @@ impl Daemon {
             file_limit = files,
             "oracled serves"
         );
-        Ok(Self { service, flags, servers, bound, damaged })
+        Ok(Self { service, flags, servers, bound, damaged, signals })
     }
 
     /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and ends in good order.
     ///
     /// # Errors
     /// Where an actor was given up or the store is damaged: the process is to end with a failure.
-    pub async fn until_stopped(self) -> anyhow::Result<()> {
-        let (mut terminate, mut interrupt) =
-            (signals(SignalKind::terminate())?, signals(SignalKind::interrupt())?);
-        let mut hangup = signals(SignalKind::hangup())?;
+    pub async fn until_stopped(mut self) -> anyhow::Result<()> {
         let mut watchdog = sd_notify::watchdog_enabled().map(|within| interval(within / 2));
         if let Some(watchdog) = &mut watchdog {
             watchdog.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
         let failure = loop {
             tokio::select! {
-                _ = terminate.recv() => break None,
-                _ = interrupt.recv() => break None,
-                _ = hangup.recv() => self.reload().await,
+                _ = self.signals.terminate.recv() => break None,
+                _ = self.signals.interrupt.recv() => break None,
+                _ = self.signals.hangup.recv() => self.reload().await,
                 reason = self.service.system.abandoned() => break Some(reason),
                 damage = self.service.damage() => break Some(damage),
                 () = async { match &mut watchdog { Some(tick) => drop(tick.tick().await), None => pending().await } } => {
@@ -218,10 +237,6 @@ fn watch_for_damage(service: Arc<Service>) -> JoinHandle<()> {
         tracing::error!(damage, "the store cannot be trusted");
         service.note_damage(damage);
     })
-}
-
-fn signals(kind: SignalKind) -> anyhow::Result<Signal> {
-    signal(kind).context("signals cannot be received")
 }
 
 fn tell_systemd(state: &[NotifyState<'_>]) {
