@@ -1,11 +1,14 @@
 //! The daemon's life: how it is configured, what it tells systemd, and how it ends.
 
 use harness::wire::{Wire, head};
-use harness::{Daemon, GOOD, World, at, eventually, get, lines, log, post, problem, submission, whole_log};
+use harness::{
+    Daemon, GOOD, PATIENCE, World, at, eventually, get, lines, log, post, problem, submission, whole_log,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
 /// Sends a submission's head, and waits until the daemon asks for its body: from then on it is in flight.
 async fn begun(world: &World, session: &str, body: &str) -> Wire {
@@ -50,6 +53,26 @@ async fn sigterm_finishes_what_is_in_flight_and_exits_with_0() {
 #[tokio::test]
 async fn sigint_finishes_what_is_in_flight_and_exits_with_0() {
     stops_in_good_order("INT").await;
+}
+
+#[tokio::test]
+async fn a_stop_or_a_reload_that_comes_as_soon_as_there_is_a_socket_is_heard() {
+    for signal in ["TERM", "INT", "HUP", "HUP", "TERM"] {
+        let world = World::default();
+        let daemon = world.spawn();
+        let began = Instant::now();
+        // no pause: the daemon is to be caught on its way up
+        while !world.control_socket().exists() {
+            assert!(began.elapsed() < PATIENCE, "{}", world.service_log());
+        }
+        daemon.signal(signal);
+        if signal == "HUP" {
+            eventually("it reloads", async || world.mirror().contains("\"reload\"")).await;
+            daemon.signal("TERM");
+        }
+        assert_eq!(daemon.wait().code(), Some(0), "{signal}: {}", world.service_log());
+        assert!(world.mirror().contains("service_stopped"), "{signal}: {}", world.mirror());
+    }
 }
 
 #[tokio::test]
@@ -132,7 +155,7 @@ async fn a_second_daemon_on_the_same_store_is_refused_and_the_first_goes_on() {
 async fn systemd_is_told_of_readiness_life_reloads_and_the_stop_in_order() {
     let mut world = World::default();
     let told = UnixDatagram::bind(world.path("notify")).unwrap();
-    told.set_read_timeout(Some(harness::PATIENCE)).unwrap();
+    told.set_read_timeout(Some(PATIENCE)).unwrap();
     let next = || {
         let mut buffer = [0; 4096];
         let length = told.recv(&mut buffer).expect("systemd is told");
