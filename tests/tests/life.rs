@@ -1,13 +1,12 @@
 //! The daemon's life: how it is configured, what it tells systemd, and how it ends.
 
 use harness::wire::{Wire, head};
-use harness::{
-    Daemon, GOOD, PATIENCE, World, at, eventually, get, lines, log, post, problem, submission, whole_log,
-};
+use harness::{Daemon, GOOD, PATIENCE, World, at, eventually, get, lines, log, post, submission, whole_log};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::net::UnixDatagram;
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Output};
 use std::time::Instant;
 
 /// Sends a submission's head, and waits until the daemon asks for its body: from then on it is in flight.
@@ -326,21 +325,13 @@ async fn dev_walks_ends_with_0_and_leaves_nothing_behind() {
 
     // without --exit it keeps serving, until it is told to stop, and leaves nothing behind either
     let mut dev = world.oracled(&["dev"]);
-    dev.stdout(Stdio::null());
+    dev.stdout(fs::File::create(world.path("said")).unwrap());
     let daemon = world.spawn_as(dev);
-    let sockets = || -> Vec<_> {
-        let dirs = fs::read_dir(&tmp).unwrap().map(|dir| dir.unwrap().path().join("oracled.sock"));
-        dirs.filter(|socket| socket.exists()).collect()
-    };
-    eventually("it serves", async || !sockets().is_empty()).await;
-    let socket = sockets().remove(0);
-    let read = async || Wire::connect(&socket).await.ask(head("GET", "/v1/verdicts/dev-1", &[])).await;
-    eventually("it has walked", async || read().await.is_some_and(|answer| answer.status == 200)).await;
-    problem(
-        &Wire::connect(&socket).await.ask(head("GET", "/v1/verdicts/dev-2", &[])).await.unwrap(),
-        404,
-        "verdict_not_cached",
-    );
+    let said = || fs::read_to_string(world.path("said")).unwrap();
+    eventually("it has walked", async || said().contains("curl --unix-socket ")).await;
+    let socket = said().lines().find_map(|line| line.strip_prefix("oracled serves on ").map(PathBuf::from));
+    let ready = Wire::connect(&socket.unwrap()).await.ask(head("GET", "/readyz", &[])).await.unwrap();
+    assert_eq!(ready.status, 200);
     assert_eq!(daemon.stop().code(), Some(0));
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
 }
