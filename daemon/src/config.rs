@@ -89,7 +89,7 @@ pub struct Limits {
     pub control_connections: usize,
     /// Verdicts being judged at once.
     pub in_flight: usize,
-    /// How long a connection may be idle, or take to send a request's headers, in seconds.
+    /// How long a connection may be idle, take to send a request's headers, or leave its answer unread, in seconds.
     pub idle_s: u64,
     /// How long a request may take as a whole, in seconds.
     pub request_s: u64,

@@ -1,8 +1,11 @@
 //! The two sockets: taken from systemd or bound here, and served within their bounds.
 
+mod bounded_writes;
+
 use crate::api::front::{REQUEST_ID, new_request_id};
 use crate::config::{Config, ConfigError};
 use crate::problem::{MEDIA_TYPE, Problem};
+use bounded_writes::BoundedWrites;
 use domain::Peer;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -199,6 +202,8 @@ pub struct Bounds {
     pub connections: usize,
     /// How long a connection may be idle, or take for a request's headers.
     pub idle: Duration,
+    /// How long a client may take nothing of its answer.
+    pub unread: Duration,
     /// Headers of a request; twice as many are a broken request to the parser.
     pub headers: usize,
     /// Bytes of all headers together.
@@ -250,7 +255,8 @@ pub async fn serve<H, F, B>(
             let handled = handle(request, peer);
             async move { Ok::<_, Infallible>(handled.await) }
         });
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+        let connection = graceful
+            .watch(http.serve_connection(TokioIo::new(BoundedWrites::new(stream, bounds.unread)), service));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection ended");

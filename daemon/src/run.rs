@@ -197,9 +197,10 @@ impl Daemon {
 
 fn start_servers(service: &Arc<Service>, flags: &Arc<Flags>, sockets: Sockets) -> Vec<JoinHandle<()>> {
     let limits = &service.config.limits;
-    let bounds = |connections| Bounds {
+    let bounds = |connections, unread| Bounds {
         connections,
         idle: Duration::from_secs(limits.idle_s),
+        unread,
         headers: limits.headers,
         header_bytes: limits.header_bytes,
     };
@@ -210,14 +211,15 @@ fn start_servers(service: &Arc<Service>, flags: &Arc<Flags>, sockets: Sockets) -
     vec![
         tokio::spawn(listen::serve(
             routes_socket,
-            bounds(limits.connections),
+            bounds(limits.connections, Duration::from_secs(limits.idle_s)),
             Arc::clone(&service.connections),
             service.stopping(),
             move |request, peer| routes.clone().answer(request, peer),
         )),
         tokio::spawn(listen::serve(
             control_socket,
-            bounds(limits.control_connections),
+            // an administrator may look at a followed log for as long as it takes
+            bounds(limits.control_connections, Duration::MAX),
             Arc::clone(&service.control_connections),
             service.stopping(),
             move |request, peer| control.clone().answer(request, peer),
