@@ -43,6 +43,12 @@ impl Wire {
         self.stream.write_all(bytes.as_ref()).await
     }
 
+    /// Waits until the daemon has begun to answer, and reads nothing.
+    pub async fn begun(&self) {
+        let readable = timeout(PATIENCE, self.stream.readable()).await.expect("it answers");
+        readable.expect("the connection is there");
+    }
+
     /// Reads the next answer; nothing where the daemon hangs up instead.
     pub async fn answer(&mut self) -> Option<Answer> {
         let head_end = |read: &[u8]| read.windows(4).position(|four| four == b"\r\n\r\n");

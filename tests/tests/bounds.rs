@@ -99,6 +99,25 @@ async fn a_client_that_never_finishes_is_cut_off_wherever_it_stops() {
 }
 
 #[tokio::test]
+async fn a_client_that_never_reads_its_answer_is_cut_off() {
+    let world = World::with_config("[limits]\nidle_s = 1");
+    let daemon = world.serve().await;
+    // more than the kernel keeps for whoever does not read
+    let raw = json!({"verdict": "GREEN", "summary": "x".repeat(1_000_000)}).to_string();
+    let delivered = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(&raw)).await;
+    let mut never = Vec::new();
+    for _ in 0..3 {
+        let mut wire = Wire::connect(&world.socket()).await;
+        wire.send(head("GET", "/v1/verdicts/cs_1", &[])).await.unwrap();
+        wire.begun().await;
+        never.push(wire);
+    }
+    eventually("their connections are forgotten", async || connections(&daemon).await == 0).await;
+    let read = get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await;
+    assert!(read.body == delivered.body, "whoever reads gets the whole answer");
+}
+
+#[tokio::test]
 async fn a_connection_over_the_bound_is_told_so_and_the_next_one_takes_a_free_place() {
     let world = World::with_config("[limits]\nconnections = 3");
     let daemon = world.serve().await;
