@@ -179,7 +179,7 @@ impl World {
     /// Runs a daemon that is expected to end by itself, soon.
     #[must_use]
     pub fn serve_in_vain(&self) -> Output {
-        self.command().output().expect("the daemon starts")
+        ended(self.command())
     }
 
     async fn answers(&self) -> bool {
@@ -204,6 +204,36 @@ impl World {
     pub fn ctl(&self, arguments: &[&str]) -> Output {
         self.ctl_command(arguments).output().expect("oraclectl starts")
     }
+}
+
+/// Runs a daemon that is expected to end by itself, soon; it is killed if it does not.
+///
+/// # Panics
+/// Where it cannot be started.
+#[must_use]
+pub fn ended(mut command: Command) -> Output {
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("the daemon starts");
+    let began = Instant::now();
+    while child.try_wait().expect("it is our child").is_none() {
+        if began.elapsed() > PATIENCE {
+            child.kill().expect("it is our child");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.wait_with_output().expect("it is our child")
+}
+
+/// What a daemon complained about that ended by itself: one line, and the failure's exit code.
+///
+/// # Panics
+/// Where it did not end so.
+#[must_use]
+pub fn complaint(command: Command) -> String {
+    let output = ended(command);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("oracled: ") && said.lines().count() == 1, "{said}");
+    said
 }
 
 /// A running daemon. It is killed if it is dropped.

@@ -1,10 +1,11 @@
 //! Clients that are slow, many, or gone: each bound holds, and whoever keeps within it is served.
 
 use harness::wire::{Wire, head, post as whole_post};
-use harness::{Daemon, GOOD, World, at, document, eventually, get, log, post, problem, submission};
+use harness::{Daemon, GOOD, PATIENCE, World, at, document, eventually, get, log, post, problem, submission};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use std::collections::BTreeMap;
+use tokio::time::timeout;
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -90,7 +91,7 @@ async fn a_client_that_never_finishes_is_cut_off_wherever_it_stops() {
 
     let answer = within_its_body.answer().await.expect("it is told why");
     problem(&answer, 408, "request_timeout");
-    trickle.await;
+    timeout(PATIENCE, trickle).await.expect("it is cut off");
     for wire in [&mut silent, &mut within_its_head, &mut within_its_body, &mut between_requests] {
         wire.hung_up().await;
     }

@@ -1,12 +1,14 @@
 //! The daemon's life: how it is configured, what it tells systemd, and how it ends.
 
 use harness::wire::{Wire, head};
-use harness::{Daemon, GOOD, PATIENCE, World, at, eventually, get, lines, log, post, submission, whole_log};
+use harness::{
+    Daemon, GOOD, PATIENCE, World, at, complaint, eventually, get, lines, log, post, submission, whole_log,
+};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Instant;
 
 /// Sends a submission's head, and waits until the daemon asks for its body: from then on it is in flight.
@@ -131,20 +133,14 @@ async fn sighup_with_a_configuration_that_is_not_understood_changes_nothing() {
     assert!(log(&mut daemon.control().await, "event=control_action").await.is_empty());
 }
 
-/// What was said by a program that ended with a failure, in one line.
-fn complaint(output: &Output) -> String {
-    let said = String::from_utf8(output.stderr.clone()).expect("it is text");
-    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    said
-}
-
 #[tokio::test]
 async fn a_second_daemon_on_the_same_store_is_refused_and_the_first_goes_on() {
     let world = World::default();
     let daemon = world.serve().await;
     let mut second = world.oracled(&["serve", "--state-dir"]);
     second.arg(world.state()).arg("--socket").arg(world.path("2.sock"));
-    let said = complaint(&second.arg("--control-socket").arg(world.path("2c.sock")).output().unwrap());
+    second.arg("--control-socket").arg(world.path("2c.sock"));
+    let said = complaint(second);
     assert!(said.contains("in use by another process") && said.contains("--state-dir"), "{said}");
     assert!(!world.path("2.sock").exists());
     assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
@@ -255,8 +251,8 @@ fn check_config_and_serve_refuse_what_is_not_understood_and_name_it() {
         assert!(!world.state().exists(), "nothing was begun");
     }
     let world = World::default();
-    let missing = world.oracled(&["check-config", "--config", "/nowhere/oracled.toml"]).output().unwrap();
-    assert!(complaint(&missing).contains("/nowhere/oracled.toml"));
+    let missing = complaint(world.oracled(&["check-config", "--config", "/nowhere/oracled.toml"]));
+    assert!(missing.contains("/nowhere/oracled.toml"), "{missing}");
 }
 
 #[test]

@@ -1,25 +1,16 @@
 //! The two sockets as files: who may use them, who replaces them, and who hands them over.
 
 use harness::wire::{Wire, head};
-use harness::{World, eventually, get};
+use harness::{World, complaint, eventually, get};
 use std::fs::{self, Permissions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("it is there").mode() & 0o7777
-}
-
-/// What a daemon said that ended at once: one line, and the failure's exit code.
-fn complaint(output: &Output) -> String {
-    let said = String::from_utf8(output.stderr.clone()).expect("it is text");
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert_eq!(said.lines().count(), 1, "one line: {said}");
-    assert!(said.starts_with("oracled: "), "{said}");
-    said
 }
 
 #[tokio::test]
@@ -61,7 +52,7 @@ async fn a_socket_gets_the_configured_group() {
 #[tokio::test]
 async fn an_unknown_group_is_an_error() {
     let world = World::with_config("control_socket_group = \"no-such-group\"");
-    let said = complaint(&world.serve_in_vain());
+    let said = complaint(world.command());
     assert!(said.contains("`no-such-group`"), "{said}");
     assert!(!world.control_socket().exists());
 }
@@ -70,7 +61,7 @@ async fn an_unknown_group_is_an_error() {
 async fn a_mode_that_is_none_is_an_error() {
     for bad in ["999", "0660x", "", "04777", "rw"] {
         let world = World::with_config(&format!("socket_mode = \"{bad}\""));
-        let said = complaint(&world.serve_in_vain());
+        let said = complaint(world.command());
         assert!(said.contains("`socket_mode`") && said.contains("octal"), "{said}");
     }
 }
@@ -100,7 +91,8 @@ async fn a_live_socket_is_an_error_and_its_daemon_goes_on() {
     {
         let mut other = world.oracled(&["serve", "--state-dir"]);
         other.arg(world.path("other-state")).arg("--socket").arg(&socket);
-        let said = complaint(&other.arg("--control-socket").arg(&control_socket).output().unwrap());
+        other.arg("--control-socket").arg(&control_socket);
+        let said = complaint(other);
         assert!(said.contains("in use by another process"), "{said}");
     }
     for client in [&mut daemon.routes().await, &mut daemon.control().await] {
@@ -119,7 +111,7 @@ async fn what_is_not_a_socket_is_left_alone() {
         let path = world.socket();
         make(&path);
         let kind = fs::symlink_metadata(&path).unwrap().file_type();
-        let said = complaint(&world.serve_in_vain());
+        let said = complaint(world.command());
         assert!(said.contains("is not a socket") && said.contains(path.to_str().unwrap()), "{said}");
         assert_eq!(fs::symlink_metadata(&path).unwrap().file_type(), kind);
         if kind.is_dir() { fs::remove_dir(&path).unwrap() } else { fs::remove_file(&path).unwrap() }
@@ -141,7 +133,8 @@ async fn a_directory_that_cannot_be_made_or_written_is_an_error_that_names_the_s
     for dir in dirs {
         let mut command = world.oracled(&["serve", "--state-dir"]);
         command.arg(world.state()).arg("--socket").arg(dir.join("o.sock")).arg("--control-socket");
-        let said = complaint(&command.arg(world.control_socket()).output().unwrap());
+        command.arg(world.control_socket());
+        let said = complaint(command);
         assert!(said.contains(dir.join("o.sock").to_str().unwrap()), "{said}");
     }
 }
@@ -151,7 +144,7 @@ async fn a_path_that_is_too_long_for_a_socket_is_an_error_that_says_how_long_it_
     let world = World::default();
     let mut command = world.oracled(&["serve", "--state-dir"]);
     command.arg(world.state()).arg("--socket").arg(world.path(&"x".repeat(100)));
-    let said = complaint(&command.output().unwrap());
+    let said = complaint(command);
     assert!(said.contains("`socket`") && said.contains("107"), "{said}");
 }
 
@@ -214,7 +207,7 @@ async fn a_handed_over_socket_of_another_name_is_an_error() {
     let bind = |name: &str| UnixListener::bind(world.path(name)).unwrap();
     for (names, named) in [("oracled:web", "`web`"), ("oracled", "``"), ("", "``")] {
         let sockets = [bind(&format!("a{}", names.len())), bind(&format!("b{}", names.len()))];
-        let said = complaint(&handed_over(&world, names, sockets).stderr(Stdio::piped()).output().unwrap());
+        let said = complaint(handed_over(&world, names, sockets));
         assert!(said.contains(named) && said.contains("FileDescriptorName="), "{said}");
     }
 }
