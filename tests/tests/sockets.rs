@@ -59,7 +59,7 @@ async fn an_unknown_group_is_an_error() {
 
 #[tokio::test]
 async fn a_mode_that_is_none_is_an_error() {
-    for bad in ["999", "0660x", "", "04777", "rw"] {
+    for bad in ["999", "0660x", "", "4777", "rw"] {
         let world = World::with_config(&format!("socket_mode = \"{bad}\""));
         let said = complaint(world.command());
         assert!(said.contains("`socket_mode`") && said.contains("octal"), "{said}");
