@@ -171,12 +171,11 @@ async fn missing_directories_are_made_and_sockets_are_gone_after_a_stop() {
 
 /// A daemon that is given both listening sockets the way systemd does it, as file descriptors 3 and on, under
 /// these names. No test can put them there itself without unsafe code; a shell can.
-fn handed_over(world: &World, names: &str, sockets: [UnixListener; 2]) -> Command {
-    let mut command = Command::new("sh");
+fn handed_over(world: &mut World, names: &str, sockets: [UnixListener; 2]) -> Command {
     let script = r#"exec 3<&0 4>&1 0</dev/null 1>&2; LISTEN_PID=$$ LISTEN_FDS=2 exec "$@""#;
-    let serve = world.command();
-    command.args(["-c", script, "sh"]).arg(serve.get_program()).args(serve.get_args());
-    command.env("LISTEN_FDNAMES", names).env("HOME", world.path(""));
+    world.wrapper = ["sh", "-c", script, "sh"].map(str::to_owned).to_vec();
+    world.variables = vec![("LISTEN_FDNAMES".into(), names.into())];
+    let mut command = world.command();
     let [first, second] = sockets.map(|socket| Stdio::from(OwnedFd::from(socket)));
     command.stdin(first).stdout(second);
     command
@@ -184,14 +183,15 @@ fn handed_over(world: &World, names: &str, sockets: [UnixListener; 2]) -> Comman
 
 #[tokio::test]
 async fn sockets_that_systemd_hands_over_are_served_by_their_names_and_left_where_they_are() {
-    let world = World::default();
+    let mut world = World::default();
     // their paths differ from the configured ones, so that only the inherited ones can answer there
     let (routes, control) = (world.path("inherited-routes"), world.path("inherited-control"));
     let sockets = [UnixListener::bind(&control).unwrap(), UnixListener::bind(&routes).unwrap()];
     // it is in the queue before there is a daemon
     let mut early = Wire::connect(&routes).await;
     early.send(head("GET", "/healthz", &[])).await.unwrap();
-    let daemon = world.spawn_as(handed_over(&world, "oracled-control:oracled", sockets));
+    let command = handed_over(&mut world, "oracled-control:oracled", sockets);
+    let daemon = world.spawn_as(command);
     assert_eq!(early.answer().await.unwrap().status, 200);
     let status = Wire::connect(&control).await.ask(head("GET", "/v1/status", &[])).await.unwrap();
     assert_eq!(status.status, 200);
@@ -203,11 +203,10 @@ async fn sockets_that_systemd_hands_over_are_served_by_their_names_and_left_wher
 
 #[tokio::test]
 async fn a_handed_over_socket_of_another_name_is_an_error() {
-    let world = World::default();
-    let bind = |name: &str| UnixListener::bind(world.path(name)).unwrap();
     for (names, named) in [("oracled:web", "`web`"), ("oracled", "``"), ("", "``")] {
-        let sockets = [bind(&format!("a{}", names.len())), bind(&format!("b{}", names.len()))];
-        let said = complaint(handed_over(&world, names, sockets));
+        let mut world = World::default();
+        let sockets = ["a", "b"].map(|name| UnixListener::bind(world.path(name)).unwrap());
+        let said = complaint(handed_over(&mut world, names, sockets));
         assert!(said.contains(named) && said.contains("FileDescriptorName="), "{said}");
     }
 }
