@@ -6,6 +6,7 @@ use harness::{
 };
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::Command;
@@ -144,6 +145,25 @@ async fn a_second_daemon_on_the_same_store_is_refused_and_the_first_goes_on() {
     assert!(said.contains("in use by another process") && said.contains("--state-dir"), "{said}");
     assert!(!world.path("2.sock").exists());
     assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+}
+
+#[tokio::test]
+async fn what_is_kept_is_for_the_daemons_user_alone() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    let mut open = vec![world.state()];
+    let mut files = 0;
+    while let Some(path) = open.pop() {
+        let metadata = fs::metadata(&path).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o077, 0, "{}", path.display());
+        if metadata.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            files += 1;
+        }
+    }
+    assert!(files > 2, "the log, the database, and what is kept beside it");
 }
 
 #[tokio::test]
