@@ -5,7 +5,8 @@ use harness::{Daemon, GOOD, PATIENCE, World, at, document, eventually, get, log,
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use std::collections::BTreeMap;
-use tokio::time::timeout;
+use std::time::Duration;
+use tokio::time::{sleep, timeout};
 
 const KIB: u64 = 1024;
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -61,7 +62,7 @@ async fn a_client_that_sends_one_byte_at_a_time_is_served() {
     for byte in whole_post("/v1/verdicts/cs_1", &[], submission(GOOD).to_string()) {
         wire.send([byte]).await.unwrap();
         // so that it arrives as a piece of its own
-        tokio::task::yield_now().await;
+        sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(wire.answer().await.unwrap().status, 201);
     lives(&daemon).await;
@@ -86,7 +87,7 @@ async fn a_client_that_never_finishes_is_cut_off_wherever_it_stops() {
     let trickle = async {
         // a new byte now and then is no excuse
         while trickling.send("x").await.is_ok() {
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            sleep(Duration::from_millis(20)).await;
         }
     };
 
