@@ -10,7 +10,12 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+/// How long the beginning of an answer is waited for; longer than a request may take by default.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +28,9 @@ pub enum ClientError {
         /// Why, and what to do.
         reason: String,
     },
+    /// Somebody is there, and says nothing.
+    #[error("oracled has not answered for {0:?}; is it stopped, or the disk stuck?")]
+    Silent(Duration),
     /// The connection broke.
     #[error("the connection to oracled broke: {0}")]
     Broken(#[from] hyper::Error),
@@ -93,7 +101,8 @@ impl Client {
         }
         let request = request.body(Full::new(body.unwrap_or_default()));
         let request = request.map_err(|error| ClientError::Unreadable(error.to_string()))?;
-        Ok(self.sender.send_request(request).await?)
+        let answered = timeout(PATIENCE, self.sender.send_request(request)).await;
+        Ok(answered.map_err(|_| ClientError::Silent(PATIENCE))??)
     }
 }
 

@@ -171,7 +171,7 @@ fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener, List
     }
     let gid = group.map(group_id).transpose()?;
     let dir = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(dir).map_err(io)?;
+    make_dir(dir).map_err(io)?;
     // made under another name with its mode and group, and then put in place of a stale one at once
     let unnamed = dir.join(format!(".{}", process::id()));
     // left behind by a process of the same id that was killed here, if it is there at all
@@ -188,6 +188,14 @@ fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener, List
         return Err(io(error));
     }
     Ok(listener)
+}
+
+/// Makes the directory of a socket, through which others must get to it: who may talk is the socket's to say.
+fn make_dir(dir: &Path) -> io::Result<()> {
+    let before = umask(Mode::from_bits_truncate(0o022));
+    let made = fs::create_dir_all(dir);
+    umask(before);
+    made
 }
 
 fn group_id(group: &str) -> Result<Gid, ListenError> {

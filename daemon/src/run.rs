@@ -30,6 +30,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// File descriptors kept for the store, the log and the rest.
 const OTHER_FILES: u64 = 256;
+/// How long a stop waits for administrators: one who follows the log and reads no more must not hold it.
+const FOLLOWERS_STAY: Duration = Duration::from_secs(1);
 
 /// A daemon that serves.
 #[derive(Debug)]
@@ -37,7 +39,8 @@ pub struct Daemon {
     /// What its handlers share.
     pub service: Arc<Service>,
     flags: Arc<Flags>,
-    servers: Vec<JoinHandle<()>>,
+    /// The routes' and the administrators'.
+    servers: [JoinHandle<()>; 2],
     bound: Vec<PathBuf>,
     damaged: JoinHandle<()>,
     signals: Signals,
@@ -155,7 +158,7 @@ impl Daemon {
     pub async fn stop(self) {
         tell_systemd(&[NotifyState::Stopping]);
         tracing::info!("oracled stops");
-        let Self { service, servers, bound, damaged, .. } = self;
+        let Self { service, servers: [routes, control], bound, damaged, .. } = self;
         let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
         damaged.abort();
         for path in bound {
@@ -166,15 +169,15 @@ impl Daemon {
         }
         service.stop();
         let finished = timeout(bound_s, async {
-            for server in servers {
-                drop(server.await);
-            }
+            drop(routes.await);
+            service.settled().await;
         });
-        let finished = finished.await.is_ok();
-        let settled = service.settled(if finished { bound_s } else { Duration::ZERO }).await;
-        if !(finished && settled) {
+        if finished.await.is_err() {
             let (connections, in_flight) = (service.connections.load(Ordering::Relaxed), service.in_flight());
             tracing::warn!(connections, in_flight, ?bound_s, "not everything in flight was finished");
+        }
+        if timeout(bound_s.min(FOLLOWERS_STAY), control).await.is_err() {
+            tracing::debug!("an administrator's connection was left");
         }
         let stopped = Event::ServiceStopped { timestamp: service.system.clock.now() };
         if let Err(error) = service.system.log.commit(stopped.into()).await {
@@ -195,7 +198,7 @@ impl Daemon {
     }
 }
 
-fn start_servers(service: &Arc<Service>, flags: &Arc<Flags>, sockets: Sockets) -> Vec<JoinHandle<()>> {
+fn start_servers(service: &Arc<Service>, flags: &Arc<Flags>, sockets: Sockets) -> [JoinHandle<()>; 2] {
     let limits = &service.config.limits;
     let bounds = |connections, unread| Bounds {
         connections,
@@ -208,7 +211,7 @@ fn start_servers(service: &Arc<Service>, flags: &Arc<Flags>, sockets: Sockets) -
     let control = control::router(Arc::clone(service)).layer(Extension(Arc::clone(flags)));
     let control = Front::new(control, limits);
     let Sockets { routes: routes_socket, control: control_socket, .. } = sockets;
-    vec![
+    [
         tokio::spawn(listen::serve(
             routes_socket,
             bounds(limits.connections, Duration::from_secs(limits.idle_s)),

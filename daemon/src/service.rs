@@ -10,9 +10,7 @@ use prometheus_client::registry::Registry;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
 
 /// The running daemon, as its handlers see it.
 #[derive(Debug)]
@@ -90,10 +88,11 @@ impl Service {
         self.config.limits.in_flight.saturating_sub(self.places.available_permits())
     }
 
-    /// Waits until nothing is in flight, at most for `bound`. True if nothing is.
-    pub async fn settled(&self, bound: Duration) -> bool {
+    /// Waits until nothing is in flight.
+    pub async fn settled(&self) {
         let all = u32::try_from(self.config.limits.in_flight).unwrap_or(u32::MAX);
-        timeout(bound, self.places.acquire_many(all)).await.is_ok()
+        // the semaphore is never closed, so that this ends with all places or not at all
+        drop(self.places.acquire_many(all).await);
     }
 
     /// Whether new work is turned away.

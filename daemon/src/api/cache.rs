@@ -8,7 +8,7 @@ use crate::service::Service;
 use actors::crosscheck::Judge;
 use axum::extract::State;
 use axum::response::Response;
-use domain::{GatePath, Payload};
+use domain::GatePath;
 use std::sync::Arc;
 
 /// Writes a verdict to the cache, if it passes.
@@ -40,7 +40,7 @@ pub async fn post(
         session_id,
         tier: request::tier(&tier)?,
         query: request::query(query, limits)?,
-        payload: Payload::json(&verdict),
+        payload: request::payload(verdict.as_deref(), None)?,
         customer_email: None,
         path: GatePath::CacheWrite,
     };

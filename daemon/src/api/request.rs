@@ -136,7 +136,7 @@ pub struct CacheRequest {
     pub query: String,
     /// The verdict.
     #[schema(value_type = Object)]
-    pub verdict: Box<RawValue>,
+    pub verdict: Option<Box<RawValue>>,
     /// Taken, since it stands in what the cache answers, and not looked at: oracled says itself when it cached.
     #[serde(default, rename = "cached_at")]
     #[schema(value_type = Option<String>)]
