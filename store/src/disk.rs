@@ -1,12 +1,65 @@
 //! What the file system has to be told beside the files themselves.
 
 use crate::error::StoreError;
-use std::fs::File;
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
+use nix::libc::off_t;
+use nix::sys::resource::{Resource, getrlimit};
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::path::Path;
+
+/// Before a write, the database must be able to grow by this, beside what the write itself takes: sled may
+/// rewrite old pages and begin a new segment with it.
+const ROOM_BYTES: u64 = 4 << 20;
+/// sled writes a row up to so many times: as it comes, and again when it puts its pages in order.
+const ROOM_PER_BYTE: u64 = 4;
 
 /// Makes the names in `dir` durable.
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
     File::open(dir)
         .and_then(|handle| handle.sync_all())
         .map_err(|source| StoreError::Io { path: dir.to_owned(), source })
+}
+
+/// How far a file may grow on disk space that is set aside for it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Room {
+    /// How long the file was when it was last looked at; what is set aside goes if it is cut.
+    len: u64,
+    /// How long it may become.
+    end: u64,
+}
+
+impl Room {
+    /// Makes room for a write of so many bytes to `file`, or says what stands in the way.
+    pub(crate) fn make(&mut self, file: &Path, bytes: u64) -> io::Result<()> {
+        let wanted = ROOM_BYTES + ROOM_PER_BYTE * bytes;
+        // twice that, so that it is not asked for at every write; else just enough
+        self.set_aside(file, wanted, 2 * wanted).or_else(|_| self.set_aside(file, wanted, wanted))
+    }
+
+    fn set_aside(&mut self, file: &Path, wanted: u64, taken: u64) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).open(file)?;
+        let len = file.metadata()?.len();
+        let (limit, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
+        if len + wanted > limit {
+            return Err(Errno::EFBIG.into());
+        }
+        let cut = len < self.len;
+        self.len = len;
+        if !cut && len + wanted <= self.end {
+            return Ok(());
+        }
+        self.end = 0;
+        let signed = |bytes: u64| off_t::try_from(bytes).map_err(|_| Errno::EFBIG);
+        // the length stays: sled goes by it
+        match fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, signed(len)?, signed(taken)?) {
+            Ok(()) => self.end = len + taken,
+            // this file system sets nothing aside: sled will find out
+            Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
 }

@@ -1,6 +1,6 @@
 //! sled, opened, closed, reopened and made durable; and [`Store`], through which everyone reads.
 
-use crate::disk::sync_dir;
+use crate::disk::{Room, sync_dir};
 use crate::error::StoreError;
 use crate::record::RowKey;
 use crate::rows::{self, Table};
@@ -86,6 +86,7 @@ pub(crate) struct Engine {
     db: RwLock<Option<sled::Db>>,
     durable_seq: AtomicU64,
     opened: Mutex<Opened>,
+    room: Mutex<Room>,
 }
 
 /// What was there when the database was opened, and how much of that has been replaced since.
@@ -113,6 +114,7 @@ impl Engine {
             db: RwLock::new(Some(db)),
             durable_seq: AtomicU64::new(0),
             opened: Mutex::default(),
+            room: Mutex::default(),
         })
     }
 
@@ -175,6 +177,18 @@ impl Engine {
         self.durable_seq.store(seq, Ordering::Release);
     }
 
+    /// Makes sure that a write of so many bytes finds room on the disk, so that sled is never the one to find it
+    /// full: once a write of its own has failed, it reads nothing more from the disk until it is reopened, for
+    /// which it needs to write.
+    pub(crate) fn make_room(&self, bytes: u64) -> Result<(), StoreError> {
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        room.make(&self.database_file(), bytes).map_err(|error| unavailable(&error))
+    }
+
+    fn database_file(&self) -> PathBuf {
+        self.options.dir.join(DATABASE_DIR).join(DATABASE_FILE)
+    }
+
     /// Puts `batch` on the disk: applied, flushed to the file, and the file synced, since sled's own flush does
     /// not reach the platter on Linux.
     pub(crate) fn apply(&self, batch: sled::Batch) -> Result<(), StoreError> {
@@ -187,7 +201,7 @@ impl Engine {
 
     fn sync_file(&self) -> io::Result<()> {
         // opened anew each time (1 µs): the file behind the name is the one that sled has open
-        File::open(self.options.dir.join(DATABASE_DIR).join(DATABASE_FILE))?.sync_all()
+        File::open(self.database_file())?.sync_all()
     }
 }
 
@@ -212,7 +226,7 @@ fn refused(options: &Options, path: PathBuf, error: io::Error) -> StoreError {
     let text = error.to_string();
     if text.contains("could not acquire lock") {
         StoreError::Locked { dir: options.dir.clone() }
-    } else if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData) {
+    } else if StoreError::shows_damage(&error) {
         StoreError::Corrupt { dir: options.dir.clone(), detail: text }
     } else {
         StoreError::Io { path, source: error }

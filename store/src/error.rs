@@ -1,7 +1,7 @@
 //! Everything that can be wrong with the store, each with what to do about it.
 
 use std::any::Any;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Why the store did not open, or does not answer.
@@ -14,7 +14,7 @@ pub enum StoreError {
         dir: PathBuf,
     },
     /// A directory or file cannot be created, read or written.
-    #[error("cannot use {path}: {source}; it must be readable and writable by the user that runs oracled")]
+    #[error("cannot use {path}: {source}; {}", advice(.source))]
     Io {
         /// Which one.
         path: PathBuf,
@@ -67,7 +67,18 @@ pub enum StoreError {
 impl StoreError {
     /// What sled says while reading: a failed read is an answer nobody can trust.
     pub(crate) fn damaged(dir: &Path, error: &sled::Error) -> Self {
-        Self::Corrupt { dir: dir.to_owned(), detail: error.to_string() }
+        match error {
+            // also what an earlier write has failed with, which sled goes on answering until it is reopened
+            sled::Error::Io(error) if !Self::shows_damage(error) => {
+                Self::Io { path: dir.to_owned(), source: io::Error::new(error.kind(), error.to_string()) }
+            }
+            _ => Self::Corrupt { dir: dir.to_owned(), detail: error.to_string() },
+        }
+    }
+
+    /// Whether the system did what it was asked, and what it read is not what should be there.
+    pub(crate) fn shows_damage(error: &io::Error) -> bool {
+        matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData)
     }
 
     /// The words of a caught panic, which is how sled tells of some damage; the first line of them.
@@ -76,5 +87,15 @@ impl StoreError {
         let text =
             text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into());
         text.lines().next().unwrap_or_default().to_owned()
+    }
+}
+
+/// What to do about a file or directory that cannot be used.
+fn advice(source: &io::Error) -> &'static str {
+    match source.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            "make room for some megabytes there"
+        }
+        _ => "it must be readable and writable by the user that runs oracled",
     }
 }

@@ -37,7 +37,23 @@ pub struct Journal {
     mirror: Mirror,
     latest_time_us: i64,
     /// What the last write failed with; until [`Journal::recover`] no other is tried.
-    failure: Option<String>,
+    failure: Option<Failure>,
+}
+
+/// Why no writes are taken.
+#[derive(Debug)]
+struct Failure {
+    cause: String,
+    mend: Mend,
+}
+
+/// What it takes to take writes again.
+#[derive(Debug, Clone, Copy)]
+enum Mend {
+    /// Room for a write of so many bytes: sled was not let to try without.
+    Room(u64),
+    /// sled has failed, or may hold half a write: only opening it again helps.
+    Reopening,
 }
 
 impl Journal {
@@ -82,21 +98,23 @@ impl Journal {
         &mut self,
         group: &[impl Borrow<Record>],
     ) -> Result<Vec<Result<Receipt, Refused>>, StoreError> {
-        if let Some(cause) = &self.failure {
+        if let Some(Failure { cause, .. }) = &self.failure {
             return Err(StoreError::Unavailable { cause: cause.clone() });
         }
         let engine = Arc::clone(&self.engine);
         let mut staged = Staged::new(&engine, self.mark.counts, self.latest_time_us);
         let outcomes = group.iter().map(|record| staged.add(record.borrow())).collect::<Result<Vec<_>, _>>();
-        let outcomes = outcomes.map_err(|error| self.fail(error))?;
+        let outcomes = outcomes.map_err(|error| self.fail(error, Mend::Reopening))?;
         if staged.lines.is_empty() {
             return Ok(outcomes);
         }
         let first_seq = self.mark.counts.entries + 1;
-        let Staged { mut batch, counts, latest_time_us, lines, replaced, .. } = staged;
+        let Staged { mut batch, counts, latest_time_us, lines, replaced, row_bytes, .. } = staged;
         meta::put_counts(&mut batch, counts);
+        let bytes = (lines.len() + row_bytes) as u64;
+        engine.make_room(bytes).map_err(|error| self.fail(error, Mend::Room(bytes)))?;
         engine.note_replaced(&replaced);
-        engine.apply(batch).map_err(|error| self.fail(error))?;
+        engine.apply(batch).map_err(|error| self.fail(error, Mend::Reopening))?;
         self.latest_time_us = latest_time_us;
         self.mark.counts = counts;
         engine.set_durable_seq(counts.entries);
@@ -116,7 +134,7 @@ impl Journal {
     /// What the last write failed with, while the journal takes none.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
+        self.failure.as_ref().map(|failure| failure.cause.as_str())
     }
 
     /// What keeps `oracle_log.jsonl` behind the log, if anything.
@@ -151,14 +169,22 @@ impl Journal {
         Ok(())
     }
 
-    /// Tries to take writes again after one failed: sled has to be reopened for it.
+    /// Tries to take writes again after one failed.
     ///
     /// # Errors
     /// Whatever still stands in the way; the journal stays as it is.
     pub fn recover(&mut self) -> Result<(), StoreError> {
-        if self.failure.is_none() {
-            return Ok(());
+        match self.failure.as_ref().map(|failure| failure.mend) {
+            None => return Ok(()),
+            Some(Mend::Room(bytes)) => self.engine.make_room(bytes)?,
+            Some(Mend::Reopening) => self.reopen()?,
         }
+        self.failure = None;
+        self.settle();
+        Ok(())
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
         self.probe_space()?;
         self.engine.reopen()?;
         let counts = meta::open(&self.engine)?;
@@ -167,8 +193,6 @@ impl Journal {
             self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?;
         self.mark.counts = counts;
         self.engine.opened_with(counts);
-        self.failure = None;
-        self.settle();
         Ok(())
     }
 
@@ -181,18 +205,19 @@ impl Journal {
         match meta::open(&self.engine) {
             Ok(counts) if counts == self.mark.counts => Ok(()),
             Ok(_) => {
-                Err(self.fail(StoreError::Unavailable { cause: "a write was cut short by a panic".into() }))
+                let cause = "a write was cut short by a panic".into();
+                Err(self.fail(StoreError::Unavailable { cause }, Mend::Reopening))
             }
-            Err(error) => Err(self.fail(error)),
+            Err(error) => Err(self.fail(error, Mend::Reopening)),
         }
     }
 
-    fn fail(&mut self, error: StoreError) -> StoreError {
+    fn fail(&mut self, error: StoreError, mend: Mend) -> StoreError {
         let cause = match error {
             StoreError::Unavailable { cause } => cause,
             other => other.to_string(),
         };
-        self.failure = Some(cause.clone());
+        self.failure = Some(Failure { cause: cause.clone(), mend });
         StoreError::Unavailable { cause }
     }
 
@@ -276,6 +301,8 @@ struct Staged<'a> {
     counts: Counts,
     latest_time_us: i64,
     lines: Vec<u8>,
+    /// The bytes of all rows beside the log's.
+    row_bytes: usize,
     /// Rows as they are behind the records staged so far: revision and chunks.
     rows: HashMap<RowKey, Option<(u64, u16)>>,
     /// Rows that were there before the group and will not be as they were.
@@ -290,6 +317,7 @@ impl<'a> Staged<'a> {
             counts,
             latest_time_us,
             lines: Vec::new(),
+            row_bytes: 0,
             rows: HashMap::new(),
             replaced: Vec::new(),
         }
@@ -343,6 +371,7 @@ impl<'a> Staged<'a> {
 
     fn put(&mut self, row: &RowKey, revision: u64, value: &impl serde::Serialize, before: u16) -> (u64, u16) {
         let value = serde_json::to_vec(value).expect("a row is plain data with string keys");
+        self.row_bytes += value.len();
         let (table, name) = place(row);
         (revision, rows::put(&mut self.batch, table, name, revision, &value, before))
     }

@@ -230,6 +230,45 @@ fn the_log_answers_by_session_event_time_and_number_as_a_plain_filter_does() {
 }
 
 #[test]
+fn a_journal_whose_database_failed_takes_writes_again_once_that_is_reopened() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..3);
+    journal.fail(StoreError::Unavailable { cause: "a broken disk".into() }, Mend::Reopening);
+    let error = journal.commit(&[delivered(3, 40)]).expect_err("it takes nothing");
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    assert_eq!(journal.failure(), Some("a broken disk"));
+    journal.recover().expect("nothing stands in its way");
+    fill(&mut journal, 3..5);
+    assert_eq!((journal.failure(), whole_log(&store).len()), (None, 10));
+    assert_mirror_is_whole(dir.path(), &store);
+    store.audit().expect("nothing is missing");
+}
+
+#[test]
+fn room_is_made_before_a_write_and_again_when_the_file_was_cut() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (journal, _) = open(dir.path());
+    let file = fs::OpenOptions::new().write(true).open(dir.path().join("store/db")).expect("it opens");
+    let used_bytes = || {
+        let metadata = file.metadata().expect("the system tells");
+        (metadata.len(), std::os::unix::fs::MetadataExt::blocks(&metadata) * 512)
+    };
+    let (before, _) = used_bytes();
+    journal.engine.make_room(0).expect("there is room");
+    let (len, used) = used_bytes();
+    assert_eq!(len, before, "sled goes by the length");
+    if used < 4 << 20 {
+        println!("skipped: nothing can be set aside in this file system");
+        return;
+    }
+    file.set_len(len - 1).expect("it is cut");
+    assert!(used_bytes().1 < 4 << 20, "the system takes it back");
+    journal.engine.make_room(0).expect("there is room");
+    assert!(used_bytes().1 >= 4 << 20);
+}
+
+#[test]
 fn a_second_journal_on_the_same_store_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let _open = open(dir.path());
