@@ -48,10 +48,20 @@ pub fn main() -> ExitCode {
         Verb::CheckConfig { flags, json } => check_config(&flags, json).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {
-        // one line, whatever the chain: the cause is in the words
-        drop(writeln!(io::stderr(), "oracled: {error:#}"));
+        drop(writeln!(io::stderr(), "oracled: {}", in_one_line(&error)));
         ExitCode::FAILURE
     })
+}
+
+/// The error and its causes, without those that are in the words already.
+fn in_one_line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
 }
 
 fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
