@@ -211,6 +211,7 @@ fn unavailable(error: &dyn std::error::Error) -> StoreError {
 
 fn open_sled(options: &Options) -> Result<sled::Db, StoreError> {
     let path = options.dir.join(DATABASE_DIR);
+    remove_torn_snapshots(&path).map_err(|source| StoreError::Io { path: path.clone(), source })?;
     let config = sled::Config::new().path(&path).cache_capacity(options.cache_bytes).flush_every_ms(None);
     let corrupt = |detail: String| StoreError::Corrupt { dir: options.dir.clone(), detail };
     let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
@@ -220,6 +221,30 @@ fn open_sled(options: &Options) -> Result<sled::Db, StoreError> {
         Ok(Err(error)) => Err(corrupt(error.to_string())),
         Err(panic) => Err(corrupt(StoreError::words_of(&*panic))),
     }
+}
+
+/// sled writes a snapshot of its page table as it opens, under another name until it is whole; where that was cut
+/// short, by a kill or a full disk, it takes the piece for a whole one the next time, and calls the database
+/// corrupt. Whoever has the database open is left alone.
+fn remove_torn_snapshots(database: &Path) -> io::Result<()> {
+    let file = match File::open(database.join(DATABASE_FILE)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    // the lock that sled takes, until the file is closed
+    if file.try_lock().is_err() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(database)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(b"snap.") && name.as_encoded_bytes().ends_with(b".generating")
+        {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn refused(options: &Options, path: PathBuf, error: io::Error) -> StoreError {

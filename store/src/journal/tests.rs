@@ -246,6 +246,19 @@ fn a_journal_whose_database_failed_takes_writes_again_once_that_is_reopened() {
 }
 
 #[test]
+fn an_opening_that_was_cut_short_does_not_keep_the_next_one_out() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..3);
+    let torn = dir.path().join("store/snap.00000000000FFFFF.generating");
+    fs::write(&torn, "half a snap").expect("it is written");
+    assert!(matches!(refused(dir.path()), StoreError::Locked { .. }));
+    assert!(torn.exists(), "what is open is left alone");
+    drop((journal, store));
+    assert_eq!(open(dir.path()).0.counts().entries, 6);
+}
+
+#[test]
 fn room_is_made_before_a_write_and_again_when_the_file_was_cut() {
     let dir = tempfile::tempdir().expect("a directory");
     let (journal, _) = open(dir.path());
