@@ -8,10 +8,10 @@
 use crate::disk::sync_dir;
 use crate::error::StoreError;
 use crate::rows::SCHEMA;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const FILE: &str = "watermark";
 const MAGIC: &[u8; 8] = b"oracledW";
@@ -54,7 +54,6 @@ impl Counts {
 /// The file.
 #[derive(Debug)]
 pub(crate) struct Watermark {
-    path: PathBuf,
     file: File,
     next_slot: u64,
     pub(crate) counts: Counts,
@@ -96,18 +95,19 @@ impl Watermark {
         if schema > SCHEMA {
             return Err(StoreError::Newer { dir: dir.to_owned(), found: schema, known: SCHEMA });
         }
-        Ok(Some(Self { path, file, next_slot: 1 - slot, counts, mirrored, dirty: false }))
+        Ok(Some(Self { file, next_slot: 1 - slot, counts, mirrored, dirty: false }))
     }
 
     /// Makes the mark of an empty store below `dir`, durably.
     pub(crate) fn create(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join(FILE);
-        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
-        let file = opened.map_err(|source| StoreError::Io { path: path.clone(), source })?;
-        let mut mark = Self { path, file, next_slot: 0, counts: Counts::default(), mirrored: 0, dirty: true };
-        mark.write()
-            .and_then(|()| mark.sync())
-            .map_err(|source| StoreError::Io { path: mark.path.clone(), source })?;
+        let io = |source| StoreError::Io { path: path.clone(), source };
+        // under another name until it is whole: a piece of a mark is a damaged one
+        let piece = dir.join(format!("{FILE}.new"));
+        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&piece);
+        let (counts, mirrored) = (Counts::default(), 0);
+        let mut mark = Self { file: opened.map_err(io)?, next_slot: 0, counts, mirrored, dirty: true };
+        mark.write().and_then(|()| mark.sync()).and_then(|()| fs::rename(&piece, &path)).map_err(io)?;
         sync_dir(dir)?;
         Ok(mark)
     }
