@@ -74,6 +74,9 @@ pub fn start(format: LogFormat, directives: &str) -> anyhow::Result<LogLevel> {
     };
     started?;
     panic::set_hook(Box::new(|panic| {
+        if store::panic_becomes_an_error() {
+            return;
+        }
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "{}", panic.payload_as_str().unwrap_or("a panic"));
     }));

@@ -2,20 +2,25 @@
 
 use crate::disk::{Room, sync_dir};
 use crate::error::StoreError;
+use crate::panics::caught;
 use crate::record::RowKey;
 use crate::rows::{self, Table};
 use crate::watermark::Counts;
 use std::fs::{self, File};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
+use std::thread;
+use std::time::Duration;
 
 /// The database's folder below the state directory.
 const DATABASE_DIR: &str = "store";
 /// The file in it that sled appends to, and that has to be synced.
 const DATABASE_FILE: &str = "db";
+/// A database that is locked is tried so often again, with a pause between.
+const LOCK_ATTEMPTS: usize = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -135,7 +140,9 @@ impl Engine {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(reopening()),
         };
-        use_db(guard.as_ref().ok_or_else(reopening)?)
+        let db = guard.as_ref().ok_or_else(reopening)?;
+        let used = caught(|| use_db(db));
+        used.unwrap_or_else(|detail| Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail }))
     }
 
     /// Closes the database and opens it again, which is how sled gets over a failed write.
@@ -209,17 +216,27 @@ fn unavailable(error: &dyn std::error::Error) -> StoreError {
     StoreError::Unavailable { cause: error.to_string() }
 }
 
+/// Opens the database, and tries again for a moment where it is locked: a thread of sled's may still hold one that
+/// was closed just now.
 fn open_sled(options: &Options) -> Result<sled::Db, StoreError> {
+    for _ in 0..LOCK_ATTEMPTS {
+        match try_open_sled(options) {
+            Err(StoreError::Locked { .. }) => thread::sleep(LOCK_PAUSE),
+            opened => return opened,
+        }
+    }
+    try_open_sled(options)
+}
+
+fn try_open_sled(options: &Options) -> Result<sled::Db, StoreError> {
     let path = options.dir.join(DATABASE_DIR);
     remove_torn_snapshots(&path).map_err(|source| StoreError::Io { path: path.clone(), source })?;
     let config = sled::Config::new().path(&path).cache_capacity(options.cache_bytes).flush_every_ms(None);
-    let corrupt = |detail: String| StoreError::Corrupt { dir: options.dir.clone(), detail };
-    let opened = catch_unwind(AssertUnwindSafe(|| config.open()));
-    match opened {
+    match caught(|| config.open()) {
         Ok(Ok(db)) => Ok(db),
         Ok(Err(sled::Error::Io(error))) => Err(refused(options, path, error)),
-        Ok(Err(error)) => Err(corrupt(error.to_string())),
-        Err(panic) => Err(corrupt(StoreError::words_of(&*panic))),
+        Ok(Err(error)) => Err(StoreError::damaged(&options.dir, &error)),
+        Err(detail) => Err(StoreError::Corrupt { dir: options.dir.clone(), detail }),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Everything that can be wrong with the store, each with what to do about it.
 
-use std::any::Any;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -72,6 +71,10 @@ impl StoreError {
             sled::Error::Io(error) if !Self::shows_damage(error) => {
                 Self::Io { path: dir.to_owned(), source: io::Error::new(error.kind(), error.to_string()) }
             }
+            sled::Error::Corruption { at, .. } => {
+                let place = at.map(|at| format!(" at {at:?}")).unwrap_or_default();
+                Self::Corrupt { dir: dir.to_owned(), detail: format!("a checksum is wrong{place}") }
+            }
             _ => Self::Corrupt { dir: dir.to_owned(), detail: error.to_string() },
         }
     }
@@ -79,14 +82,6 @@ impl StoreError {
     /// Whether the system did what it was asked, and what it read is not what should be there.
     pub(crate) fn shows_damage(error: &io::Error) -> bool {
         matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData)
-    }
-
-    /// The words of a caught panic, which is how sled tells of some damage; the first line of them.
-    pub(crate) fn words_of(panic: &(dyn Any + Send)) -> String {
-        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-        let text =
-            text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into());
-        text.lines().next().unwrap_or_default().to_owned()
     }
 }
 

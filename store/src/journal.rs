@@ -5,6 +5,7 @@ use crate::error::StoreError;
 use crate::log;
 use crate::meta;
 use crate::mirror::Mirror;
+use crate::panics::caught;
 use crate::record::{Receipt, Record, RowKey, Write};
 use crate::rows::{self, Table};
 use crate::watermark::{Counts, Watermark};
@@ -272,16 +273,13 @@ fn check(engine: &Engine, counts: Counts, mark: &Watermark, mirrored: u64) -> Re
 /// Walks the whole log in two halves at once; a panic of sled's over a damaged page is `Corrupt`.
 fn walk_log(engine: &Engine, entries: u64) -> Result<Option<(u64, u64)>, StoreError> {
     let middle = entries / 2 + 1;
-    let corrupt = |panic: Box<dyn std::any::Any + Send>| StoreError::Corrupt {
-        dir: engine.dir().to_owned(),
-        detail: StoreError::words_of(&*panic),
-    };
+    let corrupt = |detail| StoreError::Corrupt { dir: engine.dir().to_owned(), detail };
     engine.with(|db| {
         let walk = |range: std::ops::Range<u64>| log::walk(db, engine.dir(), range);
         let (lower, upper) = std::thread::scope(|scope| {
-            let lower = scope.spawn(|| walk(0..middle));
-            let upper = scope.spawn(|| walk(middle..u64::MAX));
-            (lower.join(), upper.join())
+            let lower = scope.spawn(|| caught(|| walk(0..middle)));
+            let upper = caught(|| walk(middle..u64::MAX));
+            (lower.join().expect("its panics are caught"), upper)
         });
         match (lower.map_err(corrupt)??, upper.map_err(corrupt)??) {
             (Some((first, end)), Some((begin, last))) if end + 1 == begin => Ok(Some((first, last))),
