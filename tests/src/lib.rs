@@ -1,5 +1,6 @@
 //! A daemon of one's own: a real process with its state, sockets and logs in a directory that goes with it.
 
+pub mod load;
 pub mod strategies;
 pub mod wire;
 
@@ -182,7 +183,8 @@ impl World {
         ended(self.command())
     }
 
-    async fn answers(&self) -> bool {
+    /// Whether a daemon answers here.
+    pub async fn answers(&self) -> bool {
         match Client::connect(&self.socket()).await {
             Ok(mut client) => client.call(Method::GET, "/healthz", None).await.is_ok(),
             Err(_) => false,
@@ -279,6 +281,11 @@ impl Daemon<'_> {
     pub fn stop(self) -> ExitStatus {
         self.signal("TERM");
         self.wait()
+    }
+
+    /// How it has ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("it is our child")
     }
 
     /// Waits until it ends.

@@ -1,0 +1,441 @@
+//! Callers that put a daemon under load and remember what they were told; and whether it was true.
+
+use crate::{GOOD, document, get, post, problem, submission};
+use bytes::Bytes;
+use hyper::{Method, StatusCode};
+use oracled::client::{Answer, Client, ClientError};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use store::{Counts, Journal, LogQuery, Options};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// What a caller knows of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// Its verdict is there, and this is its document.
+    Cached(Bytes),
+    /// Its verdict was there and is gone.
+    Purged,
+    /// A write for it was begun, and nobody said how it ended. A verdict that is there is this one, if one is
+    /// given.
+    Unsure(Option<Bytes>),
+}
+
+/// What callers were told by a daemon.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// Sessions.
+    pub sessions: BTreeMap<String, Told>,
+    /// Sessions with a judgement that was answered, and whether it was an approval.
+    pub judged: Vec<(String, bool)>,
+    /// Verdicts acknowledged, those among them that were purged later included.
+    pub acknowledged: usize,
+    /// All answers.
+    pub answers: usize,
+    /// Answers that said, as a problem document, that the daemon failed.
+    pub failures: usize,
+}
+
+impl Ledger {
+    /// Takes in what another caller was told. No two speak of the same session.
+    pub fn add(&mut self, other: Self) {
+        self.sessions.extend(other.sessions);
+        self.judged.extend(other.judged);
+        self.acknowledged += other.acknowledged;
+        self.answers += other.answers;
+        self.failures += other.failures;
+    }
+
+    /// Holds a document that was `found`, or none, against what was told of its session, and against the log.
+    ///
+    /// # Panics
+    /// Where they differ.
+    pub fn check(&self, chronicle: &Chronicle, session: &str, found: Option<&[u8]>) {
+        let text = found.map(String::from_utf8_lossy);
+        assert_eq!(
+            found.is_some(),
+            chronicle.cached.contains_key(session),
+            "{session}: the log and {text:?}"
+        );
+        match self.sessions.get(session) {
+            Some(Told::Cached(told)) => {
+                assert_eq!(found, Some(&told[..]), "{session} was acknowledged: {text:?}");
+            }
+            Some(Told::Purged) => assert_eq!(found, None, "{session} was purged: {text:?}"),
+            Some(Told::Unsure(Some(told))) => {
+                assert!(found.is_none_or(|found| found == told), "{session}: {text:?}");
+            }
+            Some(Told::Unsure(None)) | None => {}
+        }
+    }
+
+    /// Checks that the log holds every judgement that was answered.
+    ///
+    /// # Panics
+    /// Where it does not.
+    pub fn check_judgements(&self, chronicle: &Chronicle) {
+        for judged in &self.judged {
+            assert!(chronicle.judged.contains(judged), "no entry for {judged:?}");
+        }
+    }
+
+    /// Opens the store in `state`, which no daemon has, and holds all of it against what was told.
+    ///
+    /// # Panics
+    /// Where anything is missing, differs, or should not be there.
+    pub fn check_store(&self, state: &Path) -> Chronicle {
+        let options = Options { dir: state.to_owned(), cache_bytes: 64 << 20 };
+        let (journal, store) = Journal::open(options).expect("the store opens");
+        store.audit().expect("the store has all that it counts");
+        let query = LogQuery { limit: usize::MAX, ..LogQuery::default() };
+        let log = store.log(&query).expect("the log is read");
+        let chronicle = Chronicle::read(log.iter().map(|line| line.json.as_str()));
+        assert_eq!(journal.counts(), chronicle.counts());
+        self.check_judgements(&chronicle);
+        for session in self.sessions.keys().chain(chronicle.sessions.iter()) {
+            let id = session.parse().expect("a session id");
+            let found = store.verdict(&id).expect("the store is read");
+            let document =
+                found.map(|(delivery, _)| serde_json::to_vec(&delivery).expect("it is plain data"));
+            self.check(&chronicle, session, document.as_deref());
+        }
+        chronicle
+    }
+
+    /// Holds what a daemon answers for these sessions against what was told.
+    ///
+    /// # Panics
+    /// Where it differs.
+    pub async fn check_answers(&self, routes: &mut Client, chronicle: &Chronicle, sessions: &[&String]) {
+        for session in sessions {
+            let answer = get(routes, &format!("/v1/verdicts/{session}")).await;
+            let found = match answer.status {
+                StatusCode::OK => Some(&answer.body[..]),
+                StatusCode::NOT_FOUND => None,
+                status => unreachable!("{session}: {status} {:?}", answer.body),
+            };
+            self.check(chronicle, session, found);
+        }
+    }
+}
+
+/// What a log says, entry by entry.
+#[derive(Debug, Default)]
+pub struct Chronicle {
+    /// How many entries there are.
+    pub entries: u64,
+    /// Sessions whose verdict is there at the end, with its digest.
+    pub cached: BTreeMap<String, String>,
+    /// Sessions that have had a verdict.
+    pub sessions: BTreeSet<String>,
+    /// Sessions with a judgement, and whether it was an approval.
+    pub judged: BTreeSet<(String, bool)>,
+}
+
+impl Chronicle {
+    /// Reads `lines` in order.
+    ///
+    /// # Panics
+    /// Where numbers are left out or doubled, a verdict was cached without the approval just before it, or was
+    /// cached or purged twice.
+    pub fn read<'l>(lines: impl IntoIterator<Item = &'l str>) -> Self {
+        let mut this = Self::default();
+        let mut before = Value::Null;
+        for line in lines {
+            let entry: Value = serde_json::from_str(line).expect("each line is JSON");
+            this.entries += 1;
+            assert_eq!(field(&entry, "seq"), this.entries, "numbers have no holes: {line}");
+            let session = field(&entry, "session_id").as_str().unwrap_or_default().to_owned();
+            let digest = field(&entry, "verdict_sha256").as_str().unwrap_or_default().to_owned();
+            match field(&entry, "event").as_str() {
+                Some("tmm_crosscheck") => {
+                    this.judged.insert((session, field(&entry, "approved") == true));
+                }
+                Some("verdict_cached") => {
+                    assert_eq!(field(&before, "event"), "tmm_crosscheck", "{line}");
+                    assert_eq!(field(&before, "approved"), true, "{line}");
+                    assert_eq!(field(&before, "session_id"), field(&entry, "session_id"), "{line}");
+                    assert_eq!(field(&before, "verdict_sha256"), field(&entry, "verdict_sha256"), "{line}");
+                    this.sessions.insert(session.clone());
+                    assert_eq!(this.cached.insert(session, digest), None, "cached once: {line}");
+                }
+                Some("verdict_purged") => assert_eq!(this.cached.remove(&session), Some(digest), "{line}"),
+                _ => {}
+            }
+            before = entry;
+        }
+        this
+    }
+
+    /// What a store with this log counts.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts {
+            entries: self.entries,
+            verdicts: self.cached.len() as u64,
+            sessions: self.sessions.len() as u64,
+        }
+    }
+}
+
+/// A member of an object; null where there is none.
+#[must_use]
+pub fn field<'v>(value: &'v Value, name: &str) -> &'v Value {
+    value.get(name).unwrap_or(&Value::Null)
+}
+
+/// The body of a check of a good verdict.
+#[must_use]
+pub fn check_of(session: &str) -> Value {
+    json!({"session_id": session, "tier": "quick", "query": "Sell honey?", "raw": GOOD})
+}
+
+/// Where and how load is made.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// The routes' socket.
+    pub routes: PathBuf,
+    /// The administrators' socket.
+    pub control: PathBuf,
+    /// What the names of sessions begin with.
+    pub name: String,
+    /// So many callers, each with connections of its own.
+    pub callers: usize,
+    /// What chance begins with.
+    pub seed: u64,
+}
+
+impl Load {
+    /// Calls until `stop` says so, or until the daemon is gone; hands back what was told, and how many callers
+    /// lost their connection.
+    ///
+    /// # Panics
+    /// Where an answer is not as it must be.
+    pub async fn run(self, stop: watch::Receiver<bool>) -> (Ledger, usize) {
+        let mut callers = JoinSet::new();
+        for number in 0..self.callers {
+            let (load, stop) = (self.clone(), stop.clone());
+            callers.spawn(async move {
+                let mut caller = Caller {
+                    routes: Client::connect(&load.routes).await.expect("the routes' socket is served"),
+                    control: Client::connect(&load.control)
+                        .await
+                        .expect("the administrators' socket is served"),
+                    rng: fastrand::Rng::with_seed(load.seed.wrapping_mul(1009) + number as u64),
+                    name: format!("{}-{number}", load.name),
+                    made: 0,
+                    ledger: Ledger::default(),
+                };
+                while !*stop.borrow() {
+                    if caller.step().await.is_err() {
+                        return (caller.ledger, 1);
+                    }
+                }
+                (caller.ledger, 0)
+            });
+        }
+        let (mut ledger, mut lost) = (Ledger::default(), 0);
+        while let Some(caller) = callers.join_next().await {
+            let (told, gone) = caller.expect("every answer is as it must be");
+            ledger.add(told);
+            lost += gone;
+        }
+        (ledger, lost)
+    }
+}
+
+struct Caller {
+    routes: Client,
+    control: Client,
+    rng: fastrand::Rng,
+    name: String,
+    made: usize,
+    ledger: Ledger,
+}
+
+impl Caller {
+    async fn step(&mut self) -> Result<(), ClientError> {
+        match self.rng.u8(0..20) {
+            0..=8 => self.submit(20..400).await,
+            9 => self.submit(100_000..700_000).await,
+            10..=11 => self.refused().await,
+            12..=14 => self.repeat().await,
+            15..=16 => self.check().await,
+            17..=18 => self.purge().await,
+            _ => self.read().await,
+        }
+    }
+
+    /// A session of a fresh name.
+    fn fresh(&mut self, kind: &str) -> String {
+        self.made += 1;
+        format!("{}-{kind}-{}", self.name, self.made)
+    }
+
+    /// A session that something is known of.
+    fn known(&mut self) -> Option<(String, Told)> {
+        let sessions = &self.ledger.sessions;
+        let nth = self.rng.usize(0..sessions.len().max(1));
+        sessions.iter().nth(nth).map(|(session, told)| (session.clone(), told.clone()))
+    }
+
+    async fn call(&mut self, path: &str, body: &Value) -> Result<Answer, ClientError> {
+        self.routes.call(Method::POST, path, Some(Bytes::from(body.to_string()))).await
+    }
+
+    /// Whether `answer` is one of `allowed`; else it must say, as it should, that the daemon failed.
+    fn done(&mut self, answer: &Answer, allowed: &[u16]) -> bool {
+        self.ledger.answers += 1;
+        let status = answer.status.as_u16();
+        if allowed.contains(&status) {
+            return true;
+        }
+        assert!(status == 500 || status == 503, "{status}: {:?}", answer.body);
+        let known = ["internal_error", "storage_unavailable", "overloaded"];
+        let document = document(answer);
+        let code = known.into_iter().find(|code| field(&document, "code") == code);
+        problem(answer, status, code.expect("a code for a failure"));
+        self.ledger.failures += 1;
+        false
+    }
+
+    async fn submit(&mut self, bytes: std::ops::Range<usize>) -> Result<(), ClientError> {
+        let session = self.fresh("v");
+        self.deliver(session, bytes).await
+    }
+
+    /// Hands in a verdict for a session that has none.
+    async fn deliver(&mut self, session: String, bytes: std::ops::Range<usize>) -> Result<(), ClientError> {
+        let bytes = self.rng.usize(bytes);
+        let summary: String = std::iter::repeat_with(|| self.rng.alphanumeric()).take(bytes).collect();
+        let verdict = json!({"verdict": "GREEN", "summary": summary}).to_string();
+        self.ledger.sessions.insert(session.clone(), Told::Unsure(None));
+        let answer = self.call(&format!("/v1/verdicts/{session}"), &submission(&verdict)).await?;
+        if self.done(&answer, &[201]) {
+            self.acknowledge(session, answer.body);
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, session: String, document: Bytes) {
+        self.ledger.acknowledged += 1;
+        self.ledger.judged.push((session.clone(), true));
+        self.ledger.sessions.insert(session, Told::Cached(document));
+    }
+
+    /// Hands in a verdict for a session that has been handed one before.
+    async fn repeat(&mut self) -> Result<(), ClientError> {
+        let Some((session, told)) = self.known() else { return Ok(()) };
+        if told == Told::Purged {
+            return self.deliver(session, 20..400).await;
+        }
+        let answer = self.call(&format!("/v1/verdicts/{session}"), &submission(GOOD)).await?;
+        let allowed: &[u16] = if matches!(told, Told::Cached(_)) { &[200] } else { &[200, 201] };
+        if !self.done(&answer, allowed) {
+            return Ok(());
+        }
+        let replayed = br#","replayed":true}"#;
+        let document = match answer.body.strip_suffix(replayed) {
+            Some(members) => Bytes::from([members, b"}"].concat()),
+            None => answer.body,
+        };
+        match told {
+            Told::Cached(told) => assert_eq!(told, document, "{session}"),
+            _ => self.acknowledge(session, document),
+        }
+        Ok(())
+    }
+
+    async fn refused(&mut self) -> Result<(), ClientError> {
+        let session = self.fresh("r");
+        let raw = r#"{"verdict":"GREEN","summary":""#;
+        let answer = self.call(&format!("/v1/verdicts/{session}"), &submission(raw)).await?;
+        if self.done(&answer, &[422]) {
+            self.ledger.judged.push((session, false));
+        }
+        Ok(())
+    }
+
+    async fn check(&mut self) -> Result<(), ClientError> {
+        let session = self.fresh("c");
+        let answer = self.call("/v1/crosscheck", &check_of(&session)).await?;
+        if self.done(&answer, &[200]) {
+            self.ledger.judged.push((session, true));
+        }
+        Ok(())
+    }
+
+    async fn purge(&mut self) -> Result<(), ClientError> {
+        let Some((session, Told::Cached(document))) = self.known() else { return Ok(()) };
+        self.ledger.sessions.insert(session.clone(), Told::Unsure(Some(document)));
+        let answer = self.control.call(Method::DELETE, &format!("/v1/verdicts/{session}"), None).await?;
+        if self.done(&answer, &[200]) {
+            self.ledger.sessions.insert(session, Told::Purged);
+        }
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<(), ClientError> {
+        let Some((session, Told::Cached(document))) = self.known() else { return Ok(()) };
+        let answer = self.routes.call(Method::GET, &format!("/v1/verdicts/{session}"), None).await?;
+        if self.done(&answer, &[200]) {
+            assert_eq!(answer.body, document, "{session}");
+        }
+        Ok(())
+    }
+}
+
+/// The whole log, as the administrators' socket answers it.
+///
+/// # Panics
+/// Where it does not.
+pub async fn read_log(control: &mut Client) -> String {
+    let mut log = String::new();
+    let mut after = 0;
+    loop {
+        let answer = get(control, &format!("/v1/log?after={after}&limit=5000")).await;
+        assert_eq!(answer.status, 200, "{:?}", answer.body);
+        let page = std::str::from_utf8(&answer.body).expect("the log is text");
+        if page.is_empty() {
+            return log;
+        }
+        after += page.lines().count();
+        log.push_str(page);
+    }
+}
+
+/// Checks that the mirror in `state` is the log as the administrators' socket answers it, and that status counts
+/// as it does; then hands back what it says.
+///
+/// # Panics
+/// Where they differ.
+pub async fn check_served(control: &mut Client, state: &Path) -> Chronicle {
+    let log = read_log(control).await;
+    let mirror = std::fs::read_to_string(state.join("oracle_log.jsonl")).expect("the mirror is read");
+    assert!(
+        mirror == log,
+        "the mirror has {} lines, the log {}",
+        mirror.lines().count(),
+        log.lines().count()
+    );
+    let chronicle = Chronicle::read(log.lines());
+    let status: Value = get(control, "/v1/status").await.json().expect("status is JSON");
+    let Counts { entries, verdicts, sessions } = chronicle.counts();
+    assert_eq!(
+        [field(&status, "entries"), field(&status, "verdicts"), field(&status, "sessions")],
+        [&json!(entries), &json!(verdicts), &json!(sessions)]
+    );
+    chronicle
+}
+
+/// Sends JSON to the administrators' socket, which must take it.
+///
+/// # Panics
+/// Where it does not.
+pub async fn tell(control: &mut Client, path: &str) -> Answer {
+    let answer = post(control, path, &json!({})).await;
+    assert!(answer.status.is_success(), "{path}: {} {:?}", answer.status, answer.body);
+    answer
+}
