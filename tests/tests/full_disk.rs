@@ -1,0 +1,327 @@
+//! A disk that is full, and then is not: nothing is delivered meanwhile, nothing is lost, and nobody has to help.
+
+use harness::load::{Chronicle, Ledger, Load, Told, check_of, check_served, field, read_log};
+use harness::{Daemon, GOOD, World, document, eventually, get, post, problem, submission};
+use hyper::Method;
+use oracled::client::{Answer, Client};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// So little memory that most verdicts have to come from the store, and most of the store from the disk.
+const LITTLE_MEMORY: &str = "[storage]\nhot_bytes = 65536\ncache_bytes = 1048576\n";
+/// A full disk may still have what the daemon has set aside, for about so many verdicts of half a megabyte.
+const LAST_ONES: usize = 200;
+
+/// A disk whose room can be taken away.
+trait Disk {
+    /// Where the state is, for whoever is not the daemon.
+    fn state(&self) -> PathBuf;
+    fn fill(&self, daemon: &Daemon<'_>);
+    fn empty(&self, daemon: &Daemon<'_>);
+}
+
+/// The disk that is there, on which no file may grow any more: its size is bound for the daemon alone.
+struct Bounded(PathBuf);
+
+impl Bounded {
+    fn bind(&self, daemon: &Daemon<'_>, bytes: &str) {
+        let limit = format!("--fsize={bytes}:");
+        let bound = Command::new("prlimit").args(["--pid", &daemon.pid().to_string(), &limit]).status();
+        assert!(bound.expect("there is a prlimit").success());
+    }
+}
+
+impl Disk for Bounded {
+    fn state(&self) -> PathBuf {
+        self.0.clone()
+    }
+
+    fn fill(&self, daemon: &Daemon<'_>) {
+        let database = fs::metadata(self.0.join("store/db")).expect("there is a database");
+        // the daemon wants more than this before it writes; the rest is for what sled does of its own accord
+        self.bind(daemon, &(database.len() + (2 << 20)).to_string());
+    }
+
+    fn empty(&self, daemon: &Daemon<'_>) {
+        self.bind(daemon, "unlimited");
+    }
+}
+
+/// A tmpfs of its own, in a mount namespace that goes with the process that keeps it.
+struct Tmpfs {
+    keeper: Child,
+    state: PathBuf,
+}
+
+impl Tmpfs {
+    /// Mounts it where the state of `world` is to be; nothing where this machine does not let us.
+    fn mount(world: &World) -> Option<Self> {
+        fs::create_dir(world.state()).expect("it is made");
+        let script =
+            format!("mount -t tmpfs -o size=64m none '{}' && echo && exec cat", world.state().display());
+        let keeper = Command::new("unshare")
+            .args(["--mount", "sh", "-c", &script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut tmpfs = Self { keeper: keeper.ok()?, state: PathBuf::new() };
+        let mut line = [0];
+        std::io::Read::read_exact(tmpfs.keeper.stdout.as_mut()?, &mut line).ok()?;
+        let root = format!("/proc/{}/root", tmpfs.keeper.id());
+        let below = world.state().strip_prefix("/").expect("it is absolute").to_owned();
+        tmpfs.state = Path::new(&root).join(below);
+        Some(tmpfs)
+    }
+
+    /// Fills it up but for so many bytes.
+    fn put_ballast(&self, left: u64) {
+        let mut ballast = File::create(self.state.join("ballast")).expect("it is made");
+        for size in [1 << 20, 4096, 1] {
+            while ballast.write_all(&vec![0; size]).is_ok() {}
+        }
+        let full = ballast.metadata().expect("the system tells").len();
+        ballast.set_len(full - left).expect("it is cut");
+    }
+
+    fn remove_ballast(&self) {
+        fs::remove_file(self.state.join("ballast")).expect("it is removed");
+    }
+
+    /// What brings a command into its namespace.
+    fn wrapper(&self) -> Vec<String> {
+        vec!["nsenter".into(), format!("--mount=/proc/{}/ns/mnt", self.keeper.id()), "--".into()]
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        self.keeper.kill().expect("it is our child");
+        self.keeper.wait().expect("it is our child");
+    }
+}
+
+impl Disk for Tmpfs {
+    fn state(&self) -> PathBuf {
+        self.state.clone()
+    }
+
+    fn fill(&self, _: &Daemon<'_>) {
+        self.put_ballast(0);
+    }
+
+    fn empty(&self, _: &Daemon<'_>) {
+        self.remove_ballast();
+    }
+}
+
+async fn load_for(world: &World, name: &str, time: Duration, ledger: &mut Ledger) -> usize {
+    let (routes, control) = (world.socket(), world.control_socket());
+    let load = Load { routes, control, name: name.into(), callers: 4, seed: fastrand::u64(..) };
+    let (stop, stopped) = watch::channel(false);
+    let calls = tokio::spawn(load.run(stopped));
+    tokio::time::sleep(time).await;
+    stop.send_replace(true);
+    let (told, lost) = calls.await.expect("every answer is as it must be");
+    assert_eq!(lost, 0, "every request is answered");
+    let failures = told.failures;
+    ledger.add(told);
+    failures
+}
+
+/// A verdict of half a megabyte.
+fn large() -> Value {
+    submission(&json!({"verdict": "GREEN", "summary": "large ".repeat(80_000)}).to_string())
+}
+
+fn assert_unavailable(answer: &Answer) {
+    problem(answer, 503, "storage_unavailable");
+    assert!(answer.headers.contains_key("retry-after"), "{answer:?}");
+}
+
+/// The entries that went to the service log, and what each was of.
+fn fallback_lines(world: &World) -> Vec<Value> {
+    let log = world.service_log();
+    let marked = log.lines().filter(|line| line.contains("log_fallback"));
+    marked.map(|line| serde_json::from_str(line).expect("a marked line is JSON")).collect()
+}
+
+fn names(object: &Value) -> BTreeSet<&str> {
+    object.as_object().into_iter().flat_map(|members| members.keys()).map(String::as_str).collect()
+}
+
+/// Hands verdicts in until the disk is full; hands back the first session that was turned away.
+async fn submit_until_full(routes: &mut Client, name: &str, ledger: &mut Ledger) -> String {
+    for n in 0..LAST_ONES {
+        let session = format!("{name}-{n}");
+        let answer = post(routes, &format!("/v1/verdicts/{session}"), &large()).await;
+        if answer.status != 201 {
+            assert_unavailable(&answer);
+            return session;
+        }
+        ledger.sessions.insert(session, Told::Cached(answer.body));
+    }
+    unreachable!("the disk is never full");
+}
+
+/// What holds while the disk is full.
+async fn check_full(world: &World, daemon: &Daemon<'_>, ledger: &Ledger, turned_away: &str) {
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let small = post(routes, "/v1/verdicts/small", &submission(GOOD)).await;
+    assert_unavailable(&small);
+    let refused = post(routes, "/v1/verdicts/refused", &submission("{}")).await;
+    assert_unavailable(&refused);
+    assert_unavailable(&post(routes, "/v1/crosscheck", &check_of("check")).await);
+    let some_session = ledger.sessions.iter().find(|(_, told)| matches!(told, Told::Cached(_)));
+    let path = format!("/v1/verdicts/{}", some_session.expect("there is one").0);
+    assert_unavailable(&control.call(Method::DELETE, &path, None).await.expect("it answers"));
+    for session in [turned_away, "small", "refused", "check"] {
+        assert_eq!(get(routes, &format!("/v1/verdicts/{session}")).await.status, 404, "{session}");
+    }
+
+    let log = read_log(control).await;
+    let chronicle = Chronicle::read(log.lines());
+    let sessions: Vec<_> = ledger.sessions.keys().collect();
+    ledger.check_answers(routes, &chronicle, &sessions).await;
+    assert_eq!(get(routes, "/healthz").await.status, 200);
+    let ready = get(routes, "/readyz").await;
+    assert_eq!((ready.status.as_u16(), field(&document(&ready), "ready")), (503, &json!(false)));
+    let reason = document(&ready)
+        .pointer("/reasons/0")
+        .unwrap_or(&Value::Null)
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    assert!(reason.starts_with("storage_unavailable since "), "{reason}");
+
+    let logged: Value = log
+        .lines()
+        .find(|line| line.contains(r#""event":"tmm_crosscheck""#))
+        .map(|line| serde_json::from_str(line).expect("each line is JSON"))
+        .expect("something was judged");
+    let mut expected = names(&logged);
+    expected.remove("seq");
+    expected.extend(["log_fallback", "cause"]);
+    let lines = fallback_lines(world);
+    for (session, approved) in [(turned_away, true), ("small", true), ("refused", false), ("check", true)] {
+        let of_session =
+            |line: &&Value| field(line, "event") == "tmm_crosscheck" && field(line, "session_id") == session;
+        let line = lines.iter().find(of_session).expect("the judgement is in the service log");
+        assert_eq!(names(line), expected);
+        assert_eq!(
+            (field(line, "log_fallback"), field(line, "approved")),
+            (&json!(true), &json!(approved)),
+            "{line}"
+        );
+    }
+}
+
+/// Hands back what was told, with the disk full and the daemon stopped.
+async fn a_full_disk(world: &World, disk: &impl Disk) -> Ledger {
+    let daemon = world.serve().await;
+    let mut ledger = Ledger::default();
+    assert_eq!(load_for(world, "before", Duration::from_millis(700), &mut ledger).await, 0);
+    disk.fill(&daemon);
+    let turned_away = submit_until_full(&mut daemon.routes().await, "last", &mut ledger).await;
+    check_full(world, &daemon, &ledger, &turned_away).await;
+    // across several tries to write again
+    let failures = load_for(world, "full", Duration::from_millis(2500), &mut ledger).await;
+    assert!(failures > 0, "it was full");
+    check_full(world, &daemon, &ledger, &turned_away).await;
+
+    disk.empty(&daemon);
+    let routes = &mut daemon.routes().await;
+    eventually("it is ready again", async || get(routes, "/readyz").await.status == 200).await;
+    let lines = fallback_lines(world).len();
+    let log = read_log(&mut daemon.control().await).await;
+    let last = log.lines().last().expect("the log is not empty");
+    let last: Value = serde_json::from_str(last).expect("each line is JSON");
+    assert_eq!(
+        (field(&last, "event"), field(&last, "fallback_entries")),
+        (&json!("storage_recovered"), &json!(lines))
+    );
+    let answer = post(routes, &format!("/v1/verdicts/{turned_away}"), &large()).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    ledger.sessions.insert(turned_away, Told::Cached(answer.body));
+    assert_eq!(load_for(world, "after", Duration::from_millis(300), &mut ledger).await, 0);
+    check_served(&mut daemon.control().await, &disk.state()).await;
+    assert!(daemon.stop().success());
+    assert_eq!(fallback_lines(world).len(), lines, "nothing more fell back");
+
+    println!("{failures} answers of 503, {lines} entries in the service log");
+    ledger.check_store(&disk.state());
+    let daemon = world.serve().await;
+    let chronicle = check_served(&mut daemon.control().await, &disk.state()).await;
+    let sessions: Vec<_> = ledger.sessions.keys().collect();
+    ledger.check_answers(&mut daemon.routes().await, &chronicle, &sessions).await;
+
+    // a daemon that is stopped meanwhile ends as it should
+    disk.fill(&daemon);
+    submit_until_full(&mut daemon.routes().await, "stop", &mut ledger).await;
+    assert!(daemon.stop().success(), "{}", world.service_log());
+    ledger
+}
+
+/// Starts a daemon that finds no room and says so, last of all and in one line.
+fn refused_for_space(world: &World) {
+    let vain = world.serve_in_vain();
+    let said = String::from_utf8_lossy(&vain.stderr).into_owned();
+    assert_eq!(vain.status.code(), Some(1), "{said}");
+    let line = said.lines().last().and_then(|line| line.strip_prefix("oracled: ")).expect("it says why");
+    assert_eq!(line.matches("No space left on device").count(), 1, "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+#[tokio::test]
+async fn a_first_start_on_a_full_disk_is_not_in_the_way_of_the_next() {
+    // the start gets further with each
+    for left in [0, 4096, 8192, 12288, 100_000] {
+        let mut world = World::default();
+        let Some(disk) = Tmpfs::mount(&world) else {
+            println!("skipped: no tmpfs can be mounted here");
+            return;
+        };
+        world.wrapper = disk.wrapper();
+        disk.put_ballast(left);
+        refused_for_space(&world);
+        disk.remove_ballast();
+        let daemon = world.serve().await;
+        check_served(&mut daemon.control().await, &disk.state()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_disk_on_which_nothing_grows_stops_writes_and_nothing_else() {
+    if Command::new("prlimit").arg("--version").output().is_err() {
+        println!("skipped: there is no prlimit");
+        return;
+    }
+    let mut world = World::with_config(LITTLE_MEMORY);
+    // the signal would end the daemon; what it is to see is the error
+    world.wrapper = ["sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"].map(String::from).into();
+    // the bound has gone with the daemon
+    a_full_disk(&world, &Bounded(world.state())).await.check_store(&world.state());
+}
+
+#[tokio::test]
+async fn a_full_tmpfs_stops_writes_and_nothing_else() {
+    let mut world = World::with_config(LITTLE_MEMORY);
+    let Some(disk) = Tmpfs::mount(&world) else {
+        println!("skipped: no tmpfs can be mounted here");
+        return;
+    };
+    world.wrapper = disk.wrapper();
+    let ledger = a_full_disk(&world, &disk).await;
+
+    refused_for_space(&world);
+    disk.remove_ballast();
+    ledger.check_store(&disk.state());
+    let daemon = world.serve().await;
+    check_served(&mut daemon.control().await, &disk.state()).await;
+}
