@@ -1,0 +1,156 @@
+//! Real model outputs, judged through a daemon, offline by `oraclectl calibrate`, and by `domain` itself: the same
+//! decisions, entry for entry.
+
+use domain::{Flag, Judgement, Payload, Tier, judge};
+use harness::load::{field, read_log};
+use harness::{World, document, post};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Twelve lines of the corpus: each tier, each reason, and most flags.
+const EXCERPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/corpus-excerpt.ndjson");
+/// The corpus, where it lies beside the repository.
+const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/corpus/verdicts.ndjson");
+
+fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+    field(value, name).as_str().expect("it is there and is text")
+}
+
+/// What a log entry has to say of a judgement.
+fn entry_of(judgement: &Judgement) -> Value {
+    let (decision, inspection) = (&judgement.decision, &judgement.inspection);
+    json!({
+        "tier": judgement.tier,
+        "verdict_label": decision.verdict_label,
+        "coherence_score": decision.coherence_score,
+        "threshold": decision.threshold,
+        "approved": decision.approved,
+        "flags": decision.flags,
+        "crosscheck_reason": decision.crosscheck_reason,
+        "v_t": inspection.v_t,
+        "v_r": inspection.v_r,
+        "e_d": inspection.e_d,
+        "path": "check",
+        "verdict_sha256": judgement.sha256,
+    })
+}
+
+/// Counts, for all verdicts and for each tier.
+#[derive(Default, PartialEq, Debug)]
+struct Count(BTreeMap<String, u64>);
+
+impl Count {
+    fn add(&mut self, tier: Tier) {
+        for name in ["all", tier.as_str()] {
+            *self.0.entry(name.into()).or_default() += 1;
+        }
+    }
+
+    /// The same counts as `calibrate` writes them.
+    fn read(value: &Value) -> Self {
+        let counts = value.as_object().expect("counts by tier").iter();
+        let counts = counts.map(|(name, count)| (name.clone(), count.as_u64().expect("a count")));
+        Self(counts.filter(|(_, count)| *count > 0).collect())
+    }
+}
+
+/// What `calibrate` is to find in these judgements: by reason and by flag, and how many are approved.
+fn totals(judgements: &[Judgement]) -> (BTreeMap<String, Count>, BTreeMap<String, Count>, Count) {
+    let (mut reasons, mut flags, mut approved) =
+        (BTreeMap::<_, Count>::new(), BTreeMap::<_, Count>::new(), Count::default());
+    for Judgement { tier, decision, .. } in judgements {
+        reasons.entry(decision.crosscheck_reason.as_str().to_owned()).or_default().add(*tier);
+        let mut names: Vec<_> = decision.flags.iter().map(Flag::name).collect();
+        names.dedup();
+        for name in names {
+            flags.entry(name.to_owned()).or_default().add(*tier);
+        }
+        if decision.approved {
+            approved.add(*tier);
+        }
+    }
+    (reasons, flags, approved)
+}
+
+fn check_calibration(world: &World, file: &str, judgements: &[Judgement]) {
+    let calibrated = world.ctl(&["calibrate", file, "--json"]);
+    assert!(calibrated.status.success(), "{calibrated:?}");
+    let report: Value = serde_json::from_slice(&calibrated.stdout).expect("it is JSON");
+    let by_name = |list: &str, name: &str| -> BTreeMap<String, Count> {
+        let list = field(&report, list).as_array().expect("a list").iter();
+        list.map(|counted| (text(counted, name).to_owned(), Count::read(field(counted, "verdicts"))))
+            .collect()
+    };
+    let approval = |what: &str| {
+        let tiers = field(&report, "approval").as_object().expect("by tier").iter();
+        Count::read(&tiers.map(|(tier, approval)| (tier.clone(), field(approval, what).clone())).collect())
+    };
+    let (reasons, flags, approved) = totals(judgements);
+    assert_eq!(by_name("reasons", "reason"), reasons);
+    assert_eq!(by_name("flags", "flag"), flags);
+    assert_eq!(approval("approved"), approved);
+    let mut all = Count::default();
+    for judgement in judgements {
+        all.add(judgement.tier);
+    }
+    assert_eq!(approval("verdicts"), all);
+}
+
+async fn check(file: &str) {
+    let content = fs::read_to_string(file).expect("the corpus is read");
+    let lines: Vec<Value> =
+        content.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect();
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let mut judgements = Vec::new();
+    for line in &lines {
+        let tier: Tier = text(line, "tier").parse().expect("a tier");
+        let judgement = judge(tier, Payload::raw(text(line, "raw")));
+        let body = json!({
+            "session_id": format!("corpus-{}", field(line, "id")),
+            "tier": field(line, "tier"),
+            "query": field(line, "query"),
+            "raw": field(line, "raw"),
+        });
+        let answer = post(routes, "/v1/crosscheck", &body).await;
+        assert_eq!((answer.status.as_u16(), document(&answer)), (200, json!(judgement.decision)), "{line}");
+        judgements.push(judgement);
+    }
+
+    let log = read_log(&mut daemon.control().await).await;
+    let entries = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line is JSON"));
+    let entries: Vec<_> = entries.filter(|entry| field(entry, "event") == "tmm_crosscheck").collect();
+    assert_eq!(entries.len(), lines.len());
+    for ((line, judgement), mut entry) in lines.iter().zip(&judgements).zip(entries) {
+        assert_eq!(text(&entry, "session_id"), format!("corpus-{}", field(line, "id")));
+        let query = text(line, "query");
+        assert_eq!(text(&entry, "query_preview"), query.chars().take(80).collect::<String>());
+        let members = entry.as_object_mut().expect("an entry is an object");
+        for other in ["seq", "event", "session_id", "query_preview", "phi", "timestamp"] {
+            assert!(members.remove(other).is_some(), "{other}: {members:?}");
+        }
+        assert_eq!(entry, entry_of(judgement));
+    }
+    assert!(!log.contains(r#""event":"verdict_cached""#), "a check delivers nothing");
+    check_calibration(&world, file, &judgements);
+    let approved = judgements.iter().filter(|judgement| judgement.decision.approved).count();
+    println!("{}: {} verdicts, {approved} approved, three times the same", file, lines.len());
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn an_excerpt_of_the_corpus_is_judged_the_same_on_every_way() {
+    check(EXCERPT).await;
+}
+
+#[tokio::test]
+async fn the_corpus_is_judged_the_same_on_every_way() {
+    if !Path::new(CORPUS).exists() {
+        println!("skipped: no corpus here ({CORPUS})");
+        return;
+    }
+    check(CORPUS).await;
+}
