@@ -1,0 +1,421 @@
+//! Damaged state: a daemon serves everything that was acknowledged, or it refuses to, with one clear line.
+
+use harness::load::{Ledger, Load, Told, check_served};
+use harness::{Daemon, GOOD, PATIENCE, World, document, get, post, submission};
+use oracled::client::Client;
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// A daemon that has found damage while it serves has so long to say so.
+const CONFESSION: Duration = Duration::from_secs(5);
+
+/// A state that was served and is whole, and what was told of it.
+struct Whole {
+    world: World,
+    /// Its log.
+    log: String,
+    /// The documents of all sessions that have ever had one; nothing where it was purged.
+    documents: BTreeMap<String, Option<Vec<u8>>>,
+}
+
+impl Whole {
+    /// Makes one, under load and with a restart in between.
+    async fn make() -> Self {
+        let world = World::default();
+        let mut ledger = Ledger::default();
+        for name in ["one", "two"] {
+            let daemon = world.serve().await;
+            let (stop, stopped) = watch::channel(false);
+            let (routes, control) = (world.socket(), world.control_socket());
+            let load = Load { routes, control, name: name.into(), callers: 3, seed: fastrand::u64(..) };
+            let calls = tokio::spawn(load.run(stopped));
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            stop.send_replace(true);
+            ledger.add(calls.await.expect("every answer is as it must be").0);
+            assert!(daemon.stop().success());
+        }
+        ledger.check_store(&world.state());
+        let documents = ledger.sessions.into_iter().map(|(session, told)| match told {
+            Told::Cached(document) => (session, Some(document.to_vec())),
+            Told::Purged | Told::Unsure(_) => (session, None),
+        });
+        let (log, documents) = (world.mirror(), documents.collect());
+        Self { world, log, documents }
+    }
+
+    /// A copy of its state in a world of its own.
+    fn copy(&self) -> World {
+        let world = World::default();
+        copy_dir(&self.world.state(), &world.state());
+        world
+    }
+
+    /// Asks a daemon for everything; hands back the first thing that is not as it must be.
+    async fn ask(&self, world: &World) -> Result<(), String> {
+        let connected =
+            async |socket: PathBuf| Client::connect(&socket).await.map_err(|error| error.to_string());
+        let mut routes = connected(world.socket()).await?;
+        let mut control = connected(world.control_socket()).await?;
+        for (session, told) in &self.documents {
+            let path = format!("/v1/verdicts/{session}");
+            let answer =
+                routes.call(hyper::Method::GET, &path, None).await.map_err(|error| error.to_string())?;
+            match (answer.status.as_u16(), told) {
+                (200, Some(told)) if *told == answer.body => {}
+                (404, None) => {}
+                (status, _) => return Err(format!("{session}: {status} {}", document(&answer))),
+            }
+        }
+        let lines: Vec<_> = self.log.lines().collect();
+        for question in
+            ["limit=10000", "event=tmm_crosscheck", "event=verdict_cached", "event=verdict_purged"]
+        {
+            let path = format!("/v1/log?after=0&limit=10000&{}", question.trim_start_matches("limit=10000"));
+            let answer =
+                control.call(hyper::Method::GET, &path, None).await.map_err(|error| error.to_string())?;
+            let event = question.strip_prefix("event=").unwrap_or_default();
+            let asked = lines.iter().filter(|line| line.contains(&format!(r#""event":"{event}"#)));
+            let text = String::from_utf8_lossy(&answer.body);
+            let mut answered = text.lines();
+            // behind them comes what the daemon itself has logged since
+            if answer.status != 200 || !asked.into_iter().all(|line| answered.next() == Some(line)) {
+                return Err(format!("{question}: {} {}", answer.status, text.lines().count()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("it is made");
+    for entry in fs::read_dir(from).expect("it is read") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("it is copied");
+        }
+    }
+}
+
+/// What became of a daemon on a state that was tampered with.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It serves everything.
+    Serves,
+    /// It has ended, with this line.
+    Refuses(String),
+}
+
+/// Starts a daemon on `world` and sees that it does one of the two.
+async fn outcome(whole: &Whole, world: &World, what: &str) -> Outcome {
+    let mut daemon = world.spawn();
+    let began = Instant::now();
+    loop {
+        if daemon.ended().is_some() {
+            return refusal(world, daemon, what);
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}: it neither serves nor refuses: {}", world.service_log());
+        if world.answers().await {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let Err(wrong) = whole.ask(world).await else { return Outcome::Serves };
+    let began = Instant::now();
+    while daemon.ended().is_none() {
+        assert!(
+            began.elapsed() < CONFESSION,
+            "{what}: it goes on serving, and {wrong}: {}",
+            world.service_log()
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    refusal(world, daemon, what)
+}
+
+fn refusal(world: &World, daemon: Daemon<'_>, what: &str) -> Outcome {
+    let said = world.service_log();
+    assert_eq!(daemon.wait().code(), Some(1), "{what}: {said}");
+    let mut plain = said.lines().filter(|line| !line.starts_with("20"));
+    let line = plain.next().and_then(|line| line.strip_prefix("oracled: ")).unwrap_or_default();
+    assert!(!line.is_empty() && plain.next().is_none(), "{what}: one line says why: {said}");
+    for noise in ["panicked", "backtrace", "place="] {
+        assert!(!said.contains(noise), "{what}: {noise}: {said}");
+    }
+    let instructions = ["the whole state directory from a backup", "must be readable and writable"];
+    let newer = "run the oracled that wrote it";
+    assert!(instructions.iter().chain([&newer]).any(|words| line.contains(words)), "{what}: {line}");
+    Outcome::Refuses(line.to_owned())
+}
+
+fn write(world: &World, file: &str, content: impl AsRef<[u8]>) {
+    fs::write(world.state().join(file), content).expect("it is written");
+}
+
+fn read(world: &World, file: &str) -> Vec<u8> {
+    fs::read(world.state().join(file)).expect("it is read")
+}
+
+fn remove(world: &World, file: &str) {
+    let path = world.state().join(file);
+    if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("it is removed");
+}
+
+/// Flips a byte or cuts the end off, somewhere in the part of a file that is used.
+fn damage(world: &World, rng: &mut fastrand::Rng) -> String {
+    let store = fs::read_dir(world.state().join("store")).expect("it is read");
+    let files: Vec<_> =
+        store.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file()).collect();
+    let others: Vec<_> = files.iter().filter(|path| !path.ends_with("db")).collect();
+    let database = world.state().join("store/db");
+    // most of what there is to damage is in the one
+    let file = if rng.u8(0..5) == 0 { rng.choice(others).unwrap_or(&database) } else { &database };
+    let bytes = fs::read(file).expect("it is read");
+    let end = bytes.iter().rposition(|byte| *byte != 0).expect("it holds something");
+    let place = rng.usize(0..=end);
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let opened = OpenOptions::new().write(true).open(file).expect("it opens");
+    if rng.u8(0..4) == 0 {
+        opened.set_len(place as u64).expect("it is cut");
+        return format!("{name} cut at {place} of {end}");
+    }
+    let flip = rng.u8(1..);
+    let byte = bytes.get(place).expect("the place is within") ^ flip;
+    opened.write_all_at(&[byte], place as u64).expect("it is written");
+    format!("{name} byte {place} of {end} flipped by {flip:#04x}")
+}
+
+async fn damage_anywhere(places: usize) {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let whole = Whole::make().await;
+    let (mut serves, mut refuses) = (0, 0);
+    for _ in 0..places {
+        let world = whole.copy();
+        let what = damage(&world, &mut rng);
+        match outcome(&whole, &world, &what).await {
+            Outcome::Serves => serves += 1,
+            Outcome::Refuses(_) => refuses += 1,
+        }
+    }
+    println!("{places} places: {serves} served with nothing missing, {refuses} refused");
+    assert!(refuses > 0, "some damage is found");
+}
+
+#[tokio::test]
+async fn damage_anywhere_in_the_database_is_never_silent() {
+    damage_anywhere(16).await;
+}
+
+#[tokio::test]
+#[ignore = "200 daemons on 200 damaged databases; `just torture`"]
+async fn damage_in_two_hundred_places_of_the_database_is_never_silent() {
+    damage_anywhere(200).await;
+}
+
+/// What a daemon is to do about a state.
+enum Expected {
+    Serves,
+    /// It refuses and says this, among others.
+    Refuses(&'static str),
+}
+use Expected::{Refuses, Serves};
+
+/// A way to tamper with a state. It gets an older copy of the same one, too.
+type Tamper = fn(&World, &World);
+
+/// One way a line: its name, what is done, and what has to come of it.
+const TAMPERED: [(&str, Tamper, Expected); 17] = [
+    ("nothing", |_, _| {}, Serves),
+    ("no database", |now, _| remove(now, "store/db"), Refuses("damaged")),
+    ("an empty database", |now, _| write(now, "store/db", ""), Refuses("damaged")),
+    ("something else as database", |now, _| write(now, "store/db", [b'?'; 9000]), Refuses("damaged")),
+    (
+        "a folder as database",
+        |now, _| {
+            remove(now, "store/db");
+            fs::create_dir(now.state().join("store/db")).expect("it is made");
+        },
+        Refuses("store"),
+    ),
+    ("no store", |now, _| remove(now, "store"), Refuses("ends at entry 0")),
+    ("no settings of the database", |now, _| remove(now, "store/conf"), Serves),
+    ("no snapshot of the database", |now, _| remove(now, &snapshot(now)), Serves),
+    (
+        "an older store",
+        |now, before| {
+            remove(now, "store");
+            copy_dir(&before.state().join("store"), &now.state().join("store"));
+        },
+        Refuses("is short of what was committed"),
+    ),
+    (
+        "an older store and its mark",
+        |now, before| {
+            remove(now, "store");
+            copy_dir(&before.state().join("store"), &now.state().join("store"));
+            write(now, "watermark", read(before, "watermark"));
+        },
+        Refuses("oracle_log.jsonl at entry"),
+    ),
+    ("an older mark", |now, before| write(now, "watermark", read(before, "watermark")), Serves),
+    ("no mark", |now, _| remove(now, "watermark"), Refuses("high-water mark is missing")),
+    ("an empty mark", |now, _| write(now, "watermark", ""), Refuses("is unreadable")),
+    (
+        "a mark of zeros",
+        |now, _| write(now, "watermark", vec![0; read(now, "watermark").len()]),
+        Refuses("is unreadable"),
+    ),
+    ("no mirror", |now, _| remove(now, "oracle_log.jsonl"), Serves),
+    ("garbage for a mirror", |now, _| write(now, "oracle_log.jsonl", [0xff; 5000]), Serves),
+    (
+        "a mirror that knows more",
+        |now, _| append(now, "oracle_log.jsonl", b"{\"seq\":99999999}\n"),
+        Refuses("oracle_log.jsonl at entry 99999999"),
+    ),
+];
+
+fn append(world: &World, file: &str, content: &[u8]) {
+    write(world, file, [&read(world, file), content].concat());
+}
+
+/// The path of sled's snapshot.
+fn snapshot(world: &World) -> String {
+    let names = fs::read_dir(world.state().join("store")).expect("it is read");
+    let names = names.filter_map(|entry| entry.expect("an entry").file_name().into_string().ok());
+    let snapshot = names.filter(|name| name.starts_with("snap.")).max();
+    format!("store/{}", snapshot.expect("there is one"))
+}
+
+/// A state, and a copy of it as it was before more was written.
+async fn whole_and_before() -> (Whole, World) {
+    let before = Whole::make().await;
+    let world = before.copy();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    for n in 0..20 {
+        assert_eq!(post(routes, &format!("/v1/verdicts/later-{n}"), &submission(GOOD)).await.status, 201);
+    }
+    let mut documents = before.documents;
+    for n in 0..20 {
+        let document = get(routes, &format!("/v1/verdicts/later-{n}")).await.body.to_vec();
+        documents.insert(format!("later-{n}"), Some(document));
+    }
+    assert!(daemon.stop().success());
+    let log = world.mirror();
+    (Whole { world, log, documents }, before.world)
+}
+
+#[tokio::test]
+async fn a_state_that_was_tampered_with_is_served_whole_or_refused() {
+    let (whole, before) = whole_and_before().await;
+    for (what, tamper, expected) in TAMPERED {
+        let world = whole.copy();
+        tamper(&world, &before);
+        match (outcome(&whole, &world, what).await, expected) {
+            (Outcome::Serves, Serves) => {}
+            (Outcome::Refuses(line), Refuses(words)) => assert!(line.contains(words), "{what}: {line}"),
+            (other, _) => panic!("{what}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_mark_with_a_flipped_byte_is_made_up_for_by_the_other() {
+    let (whole, _) = whole_and_before().await;
+    let mark = read(&whole.world, "watermark");
+    let used: Vec<_> = (0..mark.len()).filter(|place| mark[*place] != 0).collect();
+    for place in used.iter().step_by(used.len() / 12) {
+        let world = whole.copy();
+        let mut flipped = mark.clone();
+        flipped[*place] ^= 0x40;
+        write(&world, "watermark", flipped);
+        let what = format!("byte {place} of the mark flipped");
+        assert_eq!(outcome(&whole, &world, &what).await, Outcome::Serves, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_mirror_with_a_torn_or_garbled_end_is_made_whole() {
+    let whole = Whole::make().await;
+    let last_line = whole.log.lines().last().expect("the log is not empty").len() + 1;
+    let ends: [(&str, Vec<u8>); 4] = [
+        ("a torn line", whole.log.as_bytes()[..whole.log.len() - last_line / 2].to_vec()),
+        ("a lost line", whole.log.as_bytes()[..whole.log.len() - last_line].to_vec()),
+        ("garbage", [whole.log.as_bytes(), &[0xfe; 3000]].concat()),
+        ("zeros and line ends", [whole.log.as_bytes(), b"\0\0\0\n\0\0\n"].concat()),
+    ];
+    for (what, mirror) in ends {
+        let world = whole.copy();
+        write(&world, "oracle_log.jsonl", mirror);
+        assert_eq!(outcome(&whole, &world, what).await, Outcome::Serves, "{what}");
+        let daemon = world.serve().await;
+        check_served(&mut daemon.control().await, &world.state()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_and_left_alone() {
+    let whole = Whole::make().await;
+    let world = whole.copy();
+    let mut mark = read(&world, "watermark");
+    // magic, schema, counts, mirrored number, checksum: wherever a slot stands
+    let slots: Vec<_> = (0..mark.len()).filter(|at| mark[*at..].starts_with(b"oracledW")).collect();
+    assert_eq!(slots.len(), 2);
+    for at in slots {
+        mark[at + 8..at + 12].copy_from_slice(&2_u32.to_be_bytes());
+        let sum = crc32fast::hash(&mark[at..at + 44]).to_be_bytes();
+        mark[at + 44..at + 48].copy_from_slice(&sum);
+    }
+    write(&world, "watermark", &mark);
+    let Outcome::Refuses(line) = outcome(&whole, &world, "a newer schema").await else {
+        panic!("it is served");
+    };
+    assert!(line.contains("schema version 2, and this oracled knows versions up to 1"), "{line}");
+    assert_eq!(read(&world, "watermark"), mark);
+    assert_eq!(read(&world, "oracle_log.jsonl"), whole.log.as_bytes());
+}
+
+#[tokio::test]
+async fn a_state_directory_that_cannot_be_written_is_named() {
+    let whole = Whole::make().await;
+    let world = World::default();
+    // a file where the directory should be
+    fs::write(world.state(), "").expect("it is written");
+    let Outcome::Refuses(line) = outcome(&whole, &world, "a file").await else { panic!("it is served") };
+    assert!(line.contains(&world.state().display().to_string()), "{line}");
+
+    let mut world = whole.copy();
+    let set_modes = |state: &Path, mode| {
+        for path in [state, &state.join("store")] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("they are set");
+        }
+    };
+    let state = world.state();
+    set_modes(&state, 0o555);
+    if fs::write(world.state().join("probe"), "").is_ok() {
+        // root writes anyway: the daemon must be somebody else, who can at least reach it
+        remove(&world, "probe");
+        world.wrapper =
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"].map(String::from).into();
+        fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o777)).expect("they are set");
+        let mut probe = std::process::Command::new("setpriv");
+        probe.args(&world.wrapper[1..]).arg(harness::program("oracled")).arg("--version");
+        if !probe.output().is_ok_and(|probed| probed.status.success()) {
+            println!("skipped: nobody else can run the daemon here");
+            return;
+        }
+    }
+    let refused = outcome(&whole, &world, "no rights").await;
+    // or the directory could not be removed
+    set_modes(&state, 0o755);
+    let Outcome::Refuses(line) = refused else { panic!("it is served") };
+    assert!(line.contains("Permission denied") && line.contains("state"), "{line}");
+}
