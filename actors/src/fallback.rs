@@ -37,11 +37,15 @@ impl Fallback {
         Self(Arc::new(write))
     }
 
-    pub(crate) fn write(&self, events: &[Event], cause: &str) {
-        for entry in events {
+    /// Writes those of `events` that have happened although they were not committed, and hands back how many.
+    pub(crate) fn write(&self, events: &[Event], cause: &str) -> u64 {
+        let mut entries = 0;
+        for entry in events.iter().filter(|event| event.holds_uncommitted()) {
             let line = serde_json::to_string(&Line { log_fallback: true, cause, entry });
             (self.0)(&line.expect("an event is plain data with string keys"));
+            entries += 1;
         }
+        entries
     }
 }
 

@@ -287,8 +287,7 @@ impl Log {
         let answer = self.door.ask(Commit(Arc::clone(&record))).await;
         let outcome = answer.unwrap_or_else(|error| Err(CommitError::Unavailable(error.to_string())));
         if let Err(CommitError::Unavailable(cause)) = &outcome {
-            self.fallback.write(&record.events, cause);
-            let entries = record.events.len() as u64;
+            let entries = self.fallback.write(&record.events, cause);
             self.fallback_entries.fetch_add(entries, Ordering::Relaxed);
             self.metrics.fallback_entries.inc_by(entries);
         }

@@ -244,6 +244,13 @@ impl Event {
         }
     }
 
+    /// Whether it has happened even where it cannot be committed: a verdict was judged whatever becomes of its entry,
+    /// but it is not cached unless the entry that says so is durable.
+    #[must_use]
+    pub const fn holds_uncommitted(&self) -> bool {
+        !matches!(self, Self::VerdictCached { .. } | Self::VerdictPurged { .. })
+    }
+
     /// When it happened.
     #[must_use]
     pub const fn timestamp(&self) -> Timestamp {
