@@ -65,7 +65,9 @@ impl Journal {
     pub fn open(options: Options) -> Result<(Self, Store), StoreError> {
         let dir = options.dir.clone();
         fs::create_dir_all(&dir).map_err(|source| StoreError::Io { path: dir.clone(), source })?;
+        tracing::debug!("the store is being opened");
         let engine = Arc::new(Engine::open(options)?);
+        tracing::debug!("the database is open");
         let mark = Watermark::open(&dir)?;
         let store = Store::new(Arc::clone(&engine));
         let counts = meta::open(&engine)?;
@@ -80,6 +82,7 @@ impl Journal {
         };
         let mut mirror = Mirror::open(&dir, mark.mirrored)?;
         check(&engine, counts, &mark, mirror.last_seq)?;
+        tracing::debug!(entries = counts.entries, "the log is checked");
         engine.opened_with(counts);
         mirror.repair(&store, counts.entries);
         let latest_time_us = store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?;

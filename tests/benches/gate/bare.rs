@@ -1,0 +1,65 @@
+//! The floor of a read: axum and nothing behind it, answering the same bytes from a process of its own on the same
+//! kind of runtime.
+
+use crate::SERVE_BARE;
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
+use bytes::Bytes;
+use std::env;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+use tokio::net::UnixListener;
+use tokio::runtime;
+
+/// Serves the bytes in the file `body` at `socket`, until killed.
+pub(crate) fn serve(socket: &Path, body: &Path) -> io::Result<()> {
+    let body = Bytes::from(fs::read(body)?);
+    let router = Router::new().route(
+        "/v1/verdicts/{session_id}",
+        get(async move || ([(CONTENT_TYPE, "application/json")], body.clone())),
+    );
+    runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let listener = UnixListener::bind(socket)?;
+        axum::serve(listener, router).await
+    })
+}
+
+/// The bare server, running. It is killed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Bare(Child);
+
+impl Bare {
+    /// Starts it, answering `body`, and waits until its socket is there.
+    pub(crate) fn start(socket: &Path, body_file: &Path, body: &[u8]) -> io::Result<Self> {
+        fs::write(body_file, body)?;
+        let mut command = Command::new(env::current_exe()?);
+        let child = command.arg(SERVE_BARE).arg(socket).arg(body_file).stdin(Stdio::null()).spawn()?;
+        let bare = Self(child);
+        for _ in 0..1000 {
+            if socket.exists() {
+                return Ok(bare);
+            }
+            sleep(Duration::from_millis(5));
+        }
+        Err(io::Error::other("the bare server does not start"))
+    }
+}
+
+impl Bare {
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}

@@ -1,0 +1,186 @@
+//! A client that costs little, so that it is not what is measured: one thread, one request in flight on each
+//! connection, requests written as bytes and answers read just as far as it takes to know where they end.
+
+use crate::table::histogram;
+use hdrhistogram::Histogram;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A server that says nothing for so long is taken for dead.
+const PATIENCE_MS: u16 = 20_000;
+const HEAD_END: &[u8] = b"\r\n\r\n";
+const LENGTH: &[u8] = b"content-length: ";
+
+/// When a round ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Until {
+    /// After this long.
+    Elapsed(Duration),
+    /// After so many requests.
+    Sent(usize),
+}
+
+/// What a round gave.
+#[derive(Debug)]
+pub(crate) struct Round {
+    /// Requests.
+    pub(crate) requests: usize,
+    /// Requests a second.
+    pub(crate) rate: f64,
+    /// From sending a request to its whole answer, in nanoseconds.
+    pub(crate) latencies: Histogram<u64>,
+}
+
+/// Connections to one server.
+#[derive(Debug)]
+pub(crate) struct Load {
+    epoll: Epoll,
+    connections: Vec<Connection>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    stream: UnixStream,
+    request: Vec<u8>,
+    answer: Vec<u8>,
+    filled: usize,
+    sent_at: Instant,
+}
+
+impl Load {
+    /// Connects.
+    pub(crate) fn connect(socket: &Path, connections: usize) -> io::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::empty())?;
+        let connections = (0..connections).map(|number| {
+            let stream = UnixStream::connect(socket)?;
+            epoll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, number as u64))?;
+            let (request, answer) = (Vec::new(), vec![0; 64 * 1024]);
+            Ok(Connection { stream, request, answer, filled: 0, sent_at: Instant::now() })
+        });
+        let connections = connections.collect::<io::Result<_>>()?;
+        Ok(Self { epoll, connections })
+    }
+
+    /// Sends what `next` writes, over and over on every connection; each answer must have `status`.
+    pub(crate) fn round(
+        &mut self,
+        until: Until,
+        status: u16,
+        mut next: impl FnMut(&mut Vec<u8>),
+    ) -> io::Result<Round> {
+        let status = format!("HTTP/1.1 {status} ");
+        let mut latencies = histogram();
+        let mut events = vec![EpollEvent::empty(); self.connections.len()];
+        let began = Instant::now();
+        let (mut sent, mut answered) = (0, 0);
+        for connection in &mut self.connections {
+            connection.send(&mut next)?;
+            sent += 1;
+        }
+        while answered < sent {
+            let ready = self.epoll.wait(&mut events, PATIENCE_MS)?;
+            if ready == 0 {
+                return Err(io::Error::other("the server does not answer"));
+            }
+            for event in events.iter().take(ready) {
+                let number = usize::try_from(event.data()).expect("it was a usize");
+                let connection = self.connections.get_mut(number).expect("it was registered");
+                if !connection.receive(status.as_bytes())? {
+                    continue;
+                }
+                let now = Instant::now();
+                latencies.saturating_record(nanoseconds(now - connection.sent_at));
+                answered += 1;
+                let goes_on = match until {
+                    Until::Elapsed(duration) => now - began < duration,
+                    Until::Sent(requests) => sent < requests,
+                };
+                if goes_on {
+                    connection.send(&mut next)?;
+                    sent += 1;
+                }
+            }
+        }
+        let rate = answered as f64 / began.elapsed().as_secs_f64();
+        Ok(Round { requests: answered, rate, latencies })
+    }
+}
+
+impl Connection {
+    fn send(&mut self, next: &mut impl FnMut(&mut Vec<u8>)) -> io::Result<()> {
+        self.request.clear();
+        next(&mut self.request);
+        self.filled = 0;
+        self.sent_at = Instant::now();
+        self.stream.write_all(&self.request)
+    }
+
+    /// Reads what is there. True once the answer is whole.
+    fn receive(&mut self, status: &[u8]) -> io::Result<bool> {
+        let room = self.answer.get_mut(self.filled..).unwrap_or_default();
+        let read = self.stream.read(room)?;
+        self.filled += read;
+        let answer = self.answer.get(..self.filled).unwrap_or_default();
+        if read == 0 || !answer.starts_with(status.get(..answer.len()).unwrap_or(status)) {
+            let text = String::from_utf8_lossy(answer).into_owned();
+            return Err(io::Error::other(format!("not the answer that was expected: {text}")));
+        }
+        Ok(whole_length(answer).is_some_and(|length| length <= answer.len()))
+    }
+}
+
+/// How long the answer that begins so is as a whole, as soon as its head is there.
+fn whole_length(answer: &[u8]) -> Option<usize> {
+    let head_bytes = find(answer, HEAD_END)?;
+    let head = answer.get(..head_bytes)?;
+    let from = find(head, LENGTH)? + LENGTH.len();
+    let digits = head.get(from..)?.iter().take_while(|byte| byte.is_ascii_digit());
+    let body_bytes = digits.fold(0, |length, digit| 10 * length + usize::from(digit - b'0'));
+    Some(head_bytes + HEAD_END.len() + body_bytes)
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|window| window == what)
+}
+
+/// A duration in nanoseconds.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A `GET` of `path`.
+pub(crate) fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nhost: oracled\r\n\r\n").into_bytes()
+}
+
+/// Writes a `POST` of the JSON `body` to `path` into `request`.
+pub(crate) fn post(request: &mut Vec<u8>, path: &str, body: &str) -> io::Result<()> {
+    write!(
+        request,
+        "POST {path} HTTP/1.1\r\nhost: oracled\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// The body of one answer to a `GET` of `path`.
+pub(crate) fn body_of(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.write_all(&get(path))?;
+    let mut answer = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let read = stream.read(&mut piece)?;
+        answer.extend_from_slice(piece.get(..read).unwrap_or_default());
+        match whole_length(&answer) {
+            Some(length) if length <= answer.len() => {
+                let head_bytes = find(&answer, HEAD_END).map_or(0, |at| at + HEAD_END.len());
+                return Ok(answer.split_off(head_bytes));
+            }
+            _ if read == 0 => return Err(io::Error::other("the answer ended early")),
+            _ => {}
+        }
+    }
+}

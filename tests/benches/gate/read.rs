@@ -1,0 +1,101 @@
+//! Reading a cached verdict over the socket, beside a bare axum handler that answers the same bytes.
+
+use crate::bare::Bare;
+use crate::load::{Load, Round, Until, body_of, get};
+use crate::machine::cpu_ns;
+use crate::records::session_id;
+use crate::table::{Row, Table, at_least, cpu_each, histogram, latencies, median, per_second};
+use crate::{CONNECTIONS, Effort, submit};
+use harness::World;
+use std::io;
+use std::path::PathBuf;
+use tokio::runtime;
+
+/// So many sessions are read in turn.
+const SESSIONS: usize = 256;
+/// What is aimed at over the most connections.
+const AIM: f64 = 0.6;
+
+/// Measures every number of connections.
+pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
+    let world = World::default();
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let daemon = runtime.block_on(world.serve());
+    submit::fill_from(&world.socket(), 0, SESSIONS)?;
+    let paths: Vec<String> =
+        (0..SESSIONS).map(|number| format!("/v1/verdicts/{}", session_id(number))).collect();
+    let requests: Vec<Vec<u8>> = paths.iter().map(|path| get(path)).collect();
+    let body = body_of(&world.socket(), paths.first().expect("there are sessions"))?;
+    let bare_socket = world.path("bare.sock");
+    let bare = Bare::start(&bare_socket, &world.path("body"), &body)?;
+
+    table.group(format!(
+        "cached read over the socket, {} bytes; ratio: rate of oracled over rate of the bare handler",
+        body.len()
+    ));
+    for connections in CONNECTIONS {
+        let mut sides = [Side::new(world.socket(), daemon.pid()), Side::new(bare_socket.clone(), bare.pid())];
+        for _ in 0..effort.rounds {
+            for side in &mut sides {
+                side.round(connections, effort, &requests)?;
+            }
+        }
+        let [ours, beside] = &sides;
+        let ratio = ours.rate() / beside.rate();
+        let most = CONNECTIONS.last() == Some(&connections);
+        table.row(Row {
+            what: format!("{connections:2} connections"),
+            measured: per_second(ours.rate()),
+            cpu: cpu_each(median(ours.cpu.iter().copied())),
+            latencies: all_latencies(&ours.rounds),
+            beside: "bare axum handler".into(),
+            beside_measured: per_second(beside.rate()),
+            beside_cpu: cpu_each(median(beside.cpu.iter().copied())),
+            beside_latencies: all_latencies(&beside.rounds),
+            verdict: if most { at_least(ratio, AIM) } else { format!("{ratio:.2}") },
+        });
+    }
+    Ok(())
+}
+
+/// One of the two servers, and what was measured of it.
+struct Side {
+    socket: PathBuf,
+    pid: u32,
+    rounds: Vec<Round>,
+    /// Nanoseconds on a processor for one request, of each round.
+    cpu: Vec<f64>,
+}
+
+impl Side {
+    fn new(socket: PathBuf, pid: u32) -> Self {
+        Self { socket, pid, rounds: Vec::new(), cpu: Vec::new() }
+    }
+
+    fn round(&mut self, connections: usize, effort: Effort, requests: &[Vec<u8>]) -> io::Result<()> {
+        let mut load = Load::connect(&self.socket, connections)?;
+        let mut turn = requests.iter().cycle();
+        let mut next = |request: &mut Vec<u8>| {
+            request.extend_from_slice(turn.next().expect("they go round"));
+        };
+        load.round(Until::Elapsed(effort.reading / 10), 200, &mut next)?;
+        let cpu_before = cpu_ns(self.pid)?;
+        let round = load.round(Until::Elapsed(effort.reading), 200, &mut next)?;
+        self.cpu.push((cpu_ns(self.pid)? - cpu_before) as f64 / round.requests as f64);
+        self.rounds.push(round);
+        Ok(())
+    }
+
+    fn rate(&self) -> f64 {
+        median(self.rounds.iter().map(|round| round.rate))
+    }
+}
+
+/// The latencies of several rounds together.
+pub(crate) fn all_latencies(rounds: &[Round]) -> String {
+    let mut all = histogram();
+    for round in rounds {
+        all.add(&round.latencies).expect("the bounds are the same");
+    }
+    latencies(&all)
+}

@@ -1,0 +1,165 @@
+//! From starting the process to its first answer, and the memory that it then has, with an empty store and with a
+//! full one.
+
+use crate::Effort;
+use crate::load::body_of;
+use crate::records::record;
+use crate::submit::{CACHE_BYTES, fill_from};
+use crate::table::{Row, Table, at_most, median};
+use harness::{Daemon, PATIENCE, World};
+use jiff::Timestamp;
+use serde_json::Value;
+use std::io;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use store::{Journal, Options, Record};
+
+/// Records in one group while the store is prepared.
+const GROUP: usize = 500;
+/// Verdicts submitted before a daemon is killed, for the next one to look through.
+const NEW: usize = 10_000;
+/// Between two attempts to be answered.
+const PAUSE: Duration = Duration::from_micros(200);
+/// How long a daemon is left alone before its memory is read: what it checks beside its service is done by then.
+const IDLE: Duration = Duration::from_secs(4);
+/// What a start says of itself when it is asked to, and what has been done by then.
+const PHASES: [(&str, &str); 4] = [
+    ("the store is being opened", "process and configuration"),
+    ("the database is open", "sled"),
+    ("the log is checked", "the check of the log"),
+    ("oracled serves", "actors, first entry, sockets"),
+];
+/// What a start may take.
+const AIM_MS: f64 = 100.0;
+/// What the resident memory may be.
+const AIM_MIB: f64 = 60.0;
+
+/// Measures both stores.
+pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
+    let (mut full, empty) = (World::default(), World::default());
+    prepare(&full.state(), effort.stored)?;
+    let (from_filled, daemon) = start(&full)?;
+    daemon.stop();
+    let mut starts: Vec<[f64; 3]> = Vec::new();
+    for _ in 0..effort.starts {
+        let [(from_full, daemon), (from_empty, other)] = [start(&full)?, start(&empty)?];
+        let mut stopped = daemon.stop().success() && other.stop().success();
+        let (_, daemon) = start(&full)?;
+        daemon.kill();
+        let (from_killed, daemon) = start(&full)?;
+        stopped &= daemon.stop().success();
+        if !stopped {
+            return Err(io::Error::other("a daemon did not stop in good order"));
+        }
+        starts.push([from_full, from_empty, from_killed]);
+    }
+    let (_, daemon) = start(&full)?;
+    fill_from(&full.socket(), effort.stored, NEW)?;
+    daemon.kill();
+    let (from_torn, daemon) = start(&full)?;
+    daemon.stop();
+    let phases = phases(&mut full, effort)?;
+    let of_start = |number: usize| median(starts.iter().filter_map(|start| start.get(number)).copied());
+    let [from_full, from_empty, from_killed] = [of_start(0), of_start(1), of_start(2)];
+    let mut memory = [0.0; 2];
+    for (world, mib) in [&full, &empty].into_iter().zip(&mut memory) {
+        let (_, daemon) = start(world)?;
+        sleep(IDLE);
+        *mib = daemon.resident_bytes()? as f64 / f64::from(1 << 20);
+    }
+    let [of_full, of_empty] = memory;
+
+    table.group(format!("start and memory with {} full verdicts in the store", effort.stored));
+    let before = format!("killed with {NEW} new ones");
+    for (what, took) in [
+        ("stopped before", from_full),
+        ("killed before", from_killed),
+        ("filled before", from_filled),
+        (before.as_str(), from_torn),
+    ] {
+        table.row(Row {
+            what: format!("start to ready, {what}"),
+            measured: format!("{took:.1} ms"),
+            beside: "with an empty store".into(),
+            beside_measured: format!("{from_empty:.1} ms"),
+            verdict: format!("{:.2}{}", took / from_empty, at_most(took, AIM_MS, ": 100 ms")),
+            ..Row::default()
+        });
+    }
+    for (phase, took) in phases {
+        table.row(Row {
+            what: format!("    of it {phase}"),
+            measured: format!("{took:.1} ms"),
+            ..Row::default()
+        });
+    }
+    table.row(Row {
+        what: "resident memory, idle".into(),
+        measured: format!("{of_full:.1} MiB"),
+        beside: "with an empty store".into(),
+        beside_measured: format!("{of_empty:.1} MiB"),
+        verdict: format!("{:.2}{}", of_full / of_empty, at_most(of_full, AIM_MIB, ": 60 MiB")),
+        ..Row::default()
+    });
+    Ok(())
+}
+
+/// Fills a store through the journal.
+fn prepare(dir: &Path, verdicts: usize) -> io::Result<()> {
+    let options = Options { dir: dir.to_owned(), cache_bytes: CACHE_BYTES };
+    let (mut journal, _) = Journal::open(options).map_err(io::Error::other)?;
+    for from in (0..verdicts).step_by(GROUP) {
+        let group: Vec<Record> = (from..verdicts.min(from + GROUP)).map(record).collect();
+        let outcomes = journal.commit(&group).map_err(io::Error::other)?;
+        if let Some(refused) = outcomes.into_iter().find_map(Result::err) {
+            return Err(io::Error::other(refused));
+        }
+    }
+    Ok(())
+}
+
+/// Starts a daemon and tells how many milliseconds it took to its first answer.
+fn start(world: &World) -> io::Result<(f64, Daemon<'_>)> {
+    let began = Instant::now();
+    let daemon = world.spawn();
+    while body_of(&world.socket(), "/healthz").is_err() {
+        if began.elapsed() > PATIENCE {
+            return Err(io::Error::other(format!("the daemon does not start: {}", world.service_log())));
+        }
+        sleep(PAUSE);
+    }
+    Ok((began.elapsed().as_secs_f64() * 1e3, daemon))
+}
+
+/// What the phases of a start take, in milliseconds, medians of several.
+fn phases(world: &mut World, effort: Effort) -> io::Result<Vec<(&'static str, f64)>> {
+    world.variables = [("ORACLED_LOG_LEVEL", "debug"), ("ORACLED_LOG_FORMAT", "json")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+    let mut taken = vec![Vec::new(); PHASES.len()];
+    for _ in 0..effort.starts {
+        let said_before = world.service_log().len();
+        let mut last = Timestamp::now();
+        let (_, daemon) = start(world)?;
+        let said = world.service_log().split_off(said_before);
+        daemon.stop();
+        for ((message, _), taken) in PHASES.iter().zip(&mut taken) {
+            let at = said.lines().find_map(|line| said_at(line, message));
+            let at = at.ok_or_else(|| io::Error::other(format!("a start did not say: {message}")))?;
+            taken.push(at.duration_since(last).as_secs_f64() * 1e3);
+            last = at;
+        }
+    }
+    world.variables.clear();
+    Ok(PHASES.iter().zip(taken).map(|((_, phase), taken)| (*phase, median(taken))).collect())
+}
+
+/// When a line of the service's log was written, if it is this message.
+fn said_at(line: &str, message: &str) -> Option<Timestamp> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    if line.pointer("/fields/message")? != message {
+        return None;
+    }
+    line.get("timestamp")?.as_str()?.parse().ok()
+}

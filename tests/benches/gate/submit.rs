@@ -1,0 +1,227 @@
+//! Submitting durably over the socket, beside the journal alone with as many writers, and beside writing the same
+//! bytes to a file and syncing it in groups of the same sizes: once at the file's end, which makes the file system
+//! commit its new length each time, and once over bytes that are there already.
+
+use crate::load::{Load, Round, Until, body_of, nanoseconds, post};
+use crate::machine::cpu_ns;
+use crate::read::all_latencies;
+use crate::records::{QUERY, record, session_id, text};
+use crate::table::{Row, Table, at_least, cpu_each, histogram, median, per_second};
+use crate::{CONNECTIONS, Effort};
+use domain::Tier;
+use harness::World;
+use serde_json::json;
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
+use store::{Journal, Options, Record};
+use tokio::runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+/// The most records in a group, as for the logger.
+const GROUP_MAX: usize = 512;
+/// sled's page cache, as the daemon has it by default.
+pub(crate) const CACHE_BYTES: u64 = 32 * 1024 * 1024;
+/// What is aimed at over the most connections.
+const AIM: f64 = 0.5;
+/// A round has at least so many submissions, over however few connections.
+const SUBMISSIONS_MIN: usize = 600;
+
+/// Submits full verdicts of so many sessions, from number `from` on.
+pub(crate) fn fill_from(socket: &Path, from: usize, sessions: usize) -> io::Result<()> {
+    submit(socket, 64, sessions, &mut (from..)).map(drop)
+}
+
+fn submit(
+    socket: &Path,
+    connections: usize,
+    submissions: usize,
+    numbers: &mut impl Iterator<Item = usize>,
+) -> io::Result<Round> {
+    let body = json!({"tier": "full", "query": QUERY, "raw": text(Tier::Full)}).to_string();
+    let mut load = Load::connect(socket, connections)?;
+    load.round(Until::Sent(submissions), 201, |request| {
+        let number = numbers.next().expect("there is always another number");
+        post(request, &format!("/v1/verdicts/{}", session_id(number)), &body)
+            .expect("memory takes what is written");
+    })
+}
+
+/// Measures every number of connections.
+pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
+    let world = World::default();
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let daemon = runtime.block_on(world.serve());
+    let mut alone = Alone::open(&world.path("alone"))?;
+    let (mut growing, mut grown) = (File::create(world.path("growing"))?, File::create(world.path("grown"))?);
+    let record_bytes = serde_json::to_vec(&record(0))?.len();
+    let (mut numbers, mut records) = (0.., 0..);
+
+    table.group(format!(
+        "durable submit over the socket, full verdicts of {} bytes that make records of {record_bytes} bytes; \
+         ratio: rate of oracled over rate beside it",
+        text(Tier::Full).len()
+    ));
+    for connections in CONNECTIONS {
+        let submissions = (connections * effort.submissions).max(SUBMISSIONS_MIN);
+        let before = groups_of_daemon(&world.socket())?;
+        let [mut over_socket, mut by_journal, mut by_append, mut by_overwriting] = [const { Vec::new() }; 4];
+        let (mut groups, mut cpu) = (Vec::new(), Vec::new());
+        for _ in 0..effort.rounds {
+            let cpu_before = cpu_ns(daemon.pid())?;
+            over_socket.push(submit(&world.socket(), connections, submissions, &mut numbers)?);
+            cpu.push((cpu_ns(daemon.pid())? - cpu_before) as f64 / submissions as f64);
+            let (round, in_groups) = alone.round(connections, submissions, &mut records)?;
+            by_journal.push(round);
+            by_append.push(write_and_sync(&mut growing, &in_groups, record_bytes)?);
+            fill_up(&mut grown, submissions * record_bytes)?;
+            by_overwriting.push(write_and_sync(&mut grown, &in_groups, record_bytes)?);
+            groups.extend(in_groups);
+        }
+        let after = groups_of_daemon(&world.socket())?;
+        let our_group = (after.0 - before.0) / (after.1 - before.1);
+        let journal_group = (effort.rounds * submissions) as f64 / groups.len() as f64;
+        let [ours, journal] =
+            [&over_socket, &by_journal].map(|rounds| median(rounds.iter().map(|round| round.rate)));
+        let most = CONNECTIONS.last() == Some(&connections);
+        let ratio = ours / journal;
+        table.row(Row {
+            what: format!("{connections:2} connections, groups of {our_group:.1}"),
+            measured: per_second(ours),
+            cpu: cpu_each(median(cpu)),
+            latencies: all_latencies(&over_socket),
+            beside: format!("journal alone, groups of {journal_group:.1}"),
+            beside_measured: per_second(journal),
+            beside_latencies: all_latencies(&by_journal),
+            verdict: if most { at_least(ratio, AIM) } else { format!("{ratio:.2}") },
+            ..Row::default()
+        });
+        for (what, rounds) in [("append", &by_append), ("overwrite", &by_overwriting)] {
+            let rate = median(rounds.iter().map(|round| round.rate));
+            table.row(Row {
+                beside: format!("{what} and fdatasync, same groups"),
+                beside_measured: per_second(rate),
+                beside_latencies: all_latencies(rounds),
+                verdict: format!("{:.2}", ours / rate),
+                ..Row::default()
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The records and the groups that the daemon has committed so far, as its metrics tell.
+fn groups_of_daemon(socket: &Path) -> io::Result<(f64, f64)> {
+    let metrics = String::from_utf8(body_of(socket, "/metrics")?).map_err(io::Error::other)?;
+    let value = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        line.ok_or_else(|| io::Error::other(format!("the metrics hold no {name}")))
+    };
+    Ok((value("oracled_journal_group_records_sum ")?, value("oracled_journal_group_records_count ")?))
+}
+
+/// A record on its way to the committing thread, and the way back.
+type Sent = (Record, oneshot::Sender<()>);
+
+/// The journal without a daemon around it.
+struct Alone {
+    journal: Journal,
+}
+
+impl Alone {
+    fn open(dir: &Path) -> io::Result<Self> {
+        let options = Options { dir: dir.to_owned(), cache_bytes: CACHE_BYTES };
+        let (journal, _) = Journal::open(options).map_err(io::Error::other)?;
+        Ok(Self { journal })
+    }
+
+    /// So many tasks hand in records, each the next one when its last is durable; hands back the groups' sizes.
+    fn round(
+        &mut self,
+        writers: usize,
+        submissions: usize,
+        numbers: &mut impl Iterator<Item = usize>,
+    ) -> io::Result<(Round, Vec<usize>)> {
+        let share = submissions / writers;
+        let shares: Vec<Vec<Record>> =
+            (0..writers).map(|_| numbers.by_ref().take(share).map(record).collect()).collect();
+        let (sender, receiver) = mpsc::channel();
+        let runtime = runtime::Builder::new_current_thread().build()?;
+        let journal = &mut self.journal;
+        thread::scope(|scope| {
+            let committing = scope.spawn(move || commit_all(journal, &receiver));
+            let began = Instant::now();
+            let latencies = runtime.block_on(async {
+                let mut tasks = JoinSet::new();
+                for records in shares {
+                    tasks.spawn(hand_in(records, sender.clone()));
+                }
+                let mut all = histogram();
+                while let Some(of_one) = tasks.join_next().await {
+                    all.add(of_one.expect("a writer does not panic")).expect("the bounds are the same");
+                }
+                all
+            });
+            let requests = share * writers;
+            let rate = requests as f64 / began.elapsed().as_secs_f64();
+            drop(sender);
+            let groups = committing.join().expect("the journal does not panic")?;
+            Ok((Round { requests, rate, latencies }, groups))
+        })
+    }
+}
+
+async fn hand_in(records: Vec<Record>, sender: mpsc::Sender<Sent>) -> hdrhistogram::Histogram<u64> {
+    let mut latencies = histogram();
+    for record in records {
+        let (reply, durable) = oneshot::channel();
+        let began = Instant::now();
+        sender.send((record, reply)).expect("the journal listens");
+        durable.await.expect("the journal takes it");
+        latencies.saturating_record(nanoseconds(began.elapsed()));
+    }
+    latencies
+}
+
+/// Commits whatever waits, as one group, until nobody is there any more.
+fn commit_all(journal: &mut Journal, receiver: &mpsc::Receiver<Sent>) -> io::Result<Vec<usize>> {
+    let mut groups = Vec::new();
+    while let Ok(first) = receiver.recv() {
+        let waiting = std::iter::once(first).chain(receiver.try_iter()).take(GROUP_MAX);
+        let (records, replies): (Vec<Record>, Vec<_>) = waiting.unzip();
+        let outcomes = journal.commit(&records).map_err(io::Error::other)?;
+        groups.push(records.len());
+        for (reply, outcome) in replies.into_iter().zip(outcomes) {
+            outcome.map_err(io::Error::other)?;
+            reply.send(()).expect("whoever handed it in waits");
+        }
+    }
+    Ok(groups)
+}
+
+/// Makes `file` hold so many bytes on the disk, and goes back to its start.
+fn fill_up(file: &mut File, bytes: usize) -> io::Result<()> {
+    file.rewind()?;
+    file.write_all(&vec![b'y'; bytes])?;
+    file.sync_all()?;
+    file.rewind()
+}
+
+/// Writes as many bytes in as many groups, each synced.
+fn write_and_sync(file: &mut File, groups: &[usize], record_bytes: usize) -> io::Result<Round> {
+    let mut latencies = histogram();
+    let bytes = vec![b'x'; record_bytes * groups.iter().max().copied().unwrap_or_default()];
+    let began = Instant::now();
+    for group in groups {
+        let one_began = Instant::now();
+        file.write_all(bytes.get(..group * record_bytes).unwrap_or_default())?;
+        file.sync_data()?;
+        latencies.saturating_record(nanoseconds(one_began.elapsed()));
+    }
+    let requests = groups.iter().sum();
+    Ok(Round { requests, rate: requests as f64 / began.elapsed().as_secs_f64(), latencies })
+}

@@ -1,0 +1,145 @@
+//! The table: what was measured, what it is held against, and whether the aim was reached.
+
+use hdrhistogram::Histogram;
+use std::fmt;
+
+const COLUMNS: usize = 9;
+const HEADINGS: [&str; COLUMNS] = [
+    "what",
+    "oracled",
+    "CPU each",
+    "p50 / p99",
+    "beside it",
+    "measured",
+    "CPU each",
+    "p50 / p99",
+    "ratio: aim",
+];
+/// Between columns.
+const GAP: usize = 2;
+
+/// One line.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    /// What was measured.
+    pub(crate) what: String,
+    /// What came out.
+    pub(crate) measured: String,
+    /// The processor's time that one took.
+    pub(crate) cpu: String,
+    /// Its latencies.
+    pub(crate) latencies: String,
+    /// What it is held against.
+    pub(crate) beside: String,
+    /// What came out there.
+    pub(crate) beside_measured: String,
+    /// The processor's time that one took there.
+    pub(crate) beside_cpu: String,
+    /// Its latencies.
+    pub(crate) beside_latencies: String,
+    /// How the two compare, and what was aimed at.
+    pub(crate) verdict: String,
+}
+
+/// All lines, in groups.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    groups: Vec<(String, Vec<Row>)>,
+}
+
+impl Table {
+    /// Begins a group of rows.
+    pub(crate) fn group(&mut self, title: impl Into<String>) {
+        self.groups.push((title.into(), Vec::new()));
+    }
+
+    /// Adds a row to the last group.
+    pub(crate) fn row(&mut self, row: Row) {
+        self.groups.last_mut().expect("a group was begun").1.push(row);
+    }
+}
+
+impl Row {
+    fn cells(&self) -> [&str; COLUMNS] {
+        [
+            &self.what,
+            &self.measured,
+            &self.cpu,
+            &self.latencies,
+            &self.beside,
+            &self.beside_measured,
+            &self.beside_cpu,
+            &self.beside_latencies,
+            &self.verdict,
+        ]
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut widths = HEADINGS.map(str::len);
+        for row in self.groups.iter().flat_map(|(_, rows)| rows) {
+            for (width, cell) in widths.iter_mut().zip(row.cells()) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let line = |f: &mut fmt::Formatter<'_>, cells: [&str; COLUMNS]| {
+            let mut text = String::new();
+            for (cell, width) in cells.into_iter().zip(widths) {
+                text.push_str(cell);
+                text.extend(std::iter::repeat_n(' ', width + GAP - cell.chars().count()));
+            }
+            writeln!(f, "{}", text.trim_end())
+        };
+        for (title, rows) in &self.groups {
+            writeln!(f, "\n{title}")?;
+            line(f, HEADINGS)?;
+            for row in rows {
+                line(f, row.cells())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A ratio with its aim: `0.71: 0.6 reached`.
+pub(crate) fn at_least(ratio: f64, aim: f64) -> String {
+    format!("{ratio:.2}: {aim} {}", if ratio >= aim { "reached" } else { "MISSED" })
+}
+
+/// Whether a value stays below its aim.
+pub(crate) fn at_most(value: f64, aim: f64, shown: &str) -> String {
+    format!("{shown} {}", if value <= aim { "reached" } else { "MISSED" })
+}
+
+/// A rate.
+pub(crate) fn per_second(rate: f64) -> String {
+    format!("{rate:.0}/s")
+}
+
+/// The processor's time for one of many, given in nanoseconds.
+pub(crate) fn cpu_each(ns: f64) -> String {
+    format!("{:.1} µs", ns / 1e3)
+}
+
+/// Latencies that were recorded in nanoseconds, in microseconds.
+pub(crate) fn latencies(histogram: &Histogram<u64>) -> String {
+    let [p50, p99] = [0.5, 0.99].map(|quantile| to_us(histogram.value_at_quantile(quantile)));
+    format!("{p50} / {p99} µs")
+}
+
+fn to_us(ns: u64) -> u64 {
+    (ns + 500) / 1000
+}
+
+/// A histogram of latencies in nanoseconds, up to ten seconds.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 10_000_000_000, 3).expect("the bounds are valid")
+}
+
+/// The median; the lower one of two.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+}
