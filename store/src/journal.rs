@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, Options, Store};
 use crate::error::StoreError;
-use crate::log;
+use crate::log::{self, Tip};
 use crate::meta;
 use crate::mirror::Mirror;
 use crate::panics::caught;
@@ -36,7 +36,7 @@ pub struct Journal {
     engine: Arc<Engine>,
     mark: Watermark,
     mirror: Mirror,
-    latest_time_us: i64,
+    tip: Tip,
     /// What the last write failed with; until [`Journal::recover`] no other is tried.
     failure: Option<Failure>,
 }
@@ -85,8 +85,8 @@ impl Journal {
         tracing::debug!(entries = counts.entries, "the log is checked");
         engine.opened_with(counts);
         mirror.repair(&store, counts.entries);
-        let latest_time_us = store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?;
-        let mut journal = Self { store: store.clone(), engine, mark, mirror, latest_time_us, failure: None };
+        let tip = Tip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
+        let mut journal = Self { store: store.clone(), engine, mark, mirror, tip, failure: None };
         journal.mark.counts = counts;
         Ok((journal, store))
     }
@@ -106,20 +106,20 @@ impl Journal {
             return Err(StoreError::Unavailable { cause: cause.clone() });
         }
         let engine = Arc::clone(&self.engine);
-        let mut staged = Staged::new(&engine, self.mark.counts, self.latest_time_us);
+        let mut staged = Staged::new(&engine, self.mark.counts, self.tip.clone());
         let outcomes = group.iter().map(|record| staged.add(record.borrow())).collect::<Result<Vec<_>, _>>();
         let outcomes = outcomes.map_err(|error| self.fail(error, Mend::Reopening))?;
         if staged.lines.is_empty() {
             return Ok(outcomes);
         }
         let first_seq = self.mark.counts.entries + 1;
-        let Staged { mut batch, counts, latest_time_us, lines, replaced, row_bytes, .. } = staged;
+        let Staged { mut batch, counts, tip, lines, replaced, row_bytes, .. } = staged;
         meta::put_counts(&mut batch, counts);
         let bytes = (lines.len() + row_bytes) as u64;
         engine.make_room(bytes).map_err(|error| self.fail(error, Mend::Room(bytes)))?;
         engine.note_replaced(&replaced);
         engine.apply(batch).map_err(|error| self.fail(error, Mend::Reopening))?;
-        self.latest_time_us = latest_time_us;
+        self.tip = tip;
         self.mark.counts = counts;
         engine.set_durable_seq(counts.entries);
         if let Err(error) = self.mark.write() {
@@ -193,8 +193,7 @@ impl Journal {
         self.engine.reopen()?;
         let counts = meta::open(&self.engine)?;
         check(&self.engine, counts, &self.mark, self.mirror.last_seq)?;
-        self.latest_time_us =
-            self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?;
+        self.tip = Tip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
         self.mark.counts = counts;
         self.engine.opened_with(counts);
         Ok(())
@@ -300,7 +299,7 @@ struct Staged<'a> {
     engine: &'a Engine,
     batch: sled::Batch,
     counts: Counts,
-    latest_time_us: i64,
+    tip: Tip,
     lines: Vec<u8>,
     /// The bytes of all rows beside the log's.
     row_bytes: usize,
@@ -311,12 +310,12 @@ struct Staged<'a> {
 }
 
 impl<'a> Staged<'a> {
-    fn new(engine: &'a Engine, counts: Counts, latest_time_us: i64) -> Self {
+    fn new(engine: &'a Engine, counts: Counts, tip: Tip) -> Self {
         Self {
             engine,
             batch: sled::Batch::default(),
             counts,
-            latest_time_us,
+            tip,
             lines: Vec::new(),
             row_bytes: 0,
             rows: HashMap::new(),
@@ -336,8 +335,7 @@ impl<'a> Staged<'a> {
         }
         let first_seq = self.counts.entries + 1;
         let last_seq = self.counts.entries + record.events.len() as u64;
-        self.latest_time_us =
-            log::put(&mut self.batch, first_seq, &record.events, self.latest_time_us, &mut self.lines);
+        log::put(&mut self.batch, first_seq, &record.events, &mut self.tip, &mut self.lines);
         self.counts.entries = last_seq;
         for write in &record.writes {
             self.write(write, last_seq)?;

@@ -3,6 +3,10 @@
 //! One row holds the entries of one record, as lines of JSON under the number of the first. It begins with the
 //! latest timestamp of any entry up to its own last: that never falls from row to row, whatever the clock did,
 //! so that the first row that can hold an entry from a given time on is found by bisection, without an index.
+//!
+//! A session's rows are indexed one by one. Events are indexed by blocks of [`BLOCK_ENTRIES`]: the common ones are
+//! in every block, where an index of single rows would say nothing and cost two keys a record, and the rare ones
+//! are found by looking through few blocks.
 
 use crate::engine::Store;
 use crate::error::StoreError;
@@ -10,8 +14,13 @@ use crate::rows::{self, Table, key};
 use domain::{Event, SessionId};
 use jiff::Timestamp;
 use serde::Deserialize;
+use std::collections::HashMap;
+use std::io::Write;
+use std::ops::Range;
 
 const TIME_BYTES: usize = 8;
+/// Entries of a block of the index of events; a row belongs to the block of its first entry.
+const BLOCK_ENTRIES: u64 = 256;
 
 /// Which entries to read. Without any field set, the whole log.
 #[derive(Debug, Clone, Default)]
@@ -99,22 +108,50 @@ impl Reader<'_> {
         &self,
         query: &LogQuery,
         from: u64,
+    ) -> Box<dyn DoubleEndedIterator<Item = Result<u64, StoreError>> + '_> {
+        let end = self.durable_seq.saturating_add(1);
+        match (&query.session, &query.event) {
+            (Some(session), _) => Box::new(self.numbers(&by_session(session), from..end, |_| true)),
+            (None, Some(event)) => {
+                let blocks = self.numbers(&by_event(event), block_of(from)..end, |_| true);
+                Box::new(blocks.flat_map(move |block| -> Box<dyn DoubleEndedIterator<Item = _>> {
+                    match block {
+                        Ok(block) => {
+                            let block_end = block.saturating_add(BLOCK_ENTRIES).min(end);
+                            Box::new(self.log_rows(block.max(from)..block_end))
+                        }
+                        Err(error) => Box::new(std::iter::once(Err(error))),
+                    }
+                }))
+            }
+            (None, None) => Box::new(self.log_rows(from..end)),
+        }
+    }
+
+    /// The first entry's number of each row, of those in `range`.
+    fn log_rows(
+        &self,
+        range: Range<u64>,
     ) -> impl DoubleEndedIterator<Item = Result<u64, StoreError>> + use<'_> {
-        let (prefix, chunked) = match (&query.session, &query.event) {
-            (Some(session), _) => (by_session(session), false),
-            (None, Some(event)) => (by_event(event), false),
-            (None, None) => (key(Table::Log, &[]), true),
-        };
-        let start = [&prefix[..], &from.to_be_bytes()].concat();
-        let end = [&prefix[..], &self.durable_seq.saturating_add(1).to_be_bytes()].concat();
+        self.numbers(&key(Table::Log, &[]), range, rows::is_first_chunk)
+    }
+
+    /// The numbers in `range` that stand behind `prefix` in the keys that are `wanted`.
+    fn numbers(
+        &self,
+        prefix: &[u8],
+        range: Range<u64>,
+        wanted: fn(&[u8]) -> bool,
+    ) -> impl DoubleEndedIterator<Item = Result<u64, StoreError>> + use<'_> {
+        let bound = |seq: u64| [prefix, &seq.to_be_bytes()].concat();
         let at = prefix.len();
-        self.db.range(start..end).keys().filter_map(move |entry| {
+        self.db.range(bound(range.start)..bound(range.end)).keys().filter_map(move |entry| {
             let key = match entry {
                 Ok(key) => key,
                 Err(error) => return Some(Err(StoreError::damaged(self.store.dir(), &error))),
             };
             let seq = key.get(at..at + 8).and_then(|seq| seq.try_into().ok()).map(u64::from_be_bytes);
-            seq.filter(|_| !chunked || rows::is_first_chunk(&key)).map(Ok)
+            seq.filter(|_| wanted(&key)).map(Ok)
         })
     }
 
@@ -203,31 +240,65 @@ pub(crate) fn latest_time_us(db: &sled::Db, store: &Store, last_seq: u64) -> Res
     reader.latest_time_us(reader.row_with(last_seq)?)
 }
 
-/// Puts the entries of one record into `batch` and their lines behind `lines`; hands back the latest time.
+const fn block_of(seq: u64) -> u64 {
+    seq - seq % BLOCK_ENTRIES
+}
+
+/// Where the log stands, for the next record to go on from.
+#[derive(Debug, Clone)]
+pub(crate) struct Tip {
+    /// The latest timestamp in it, in microseconds; the lowest possible for an empty one.
+    pub(crate) latest_time_us: i64,
+    /// The last block in which an event is known to be indexed. What is not known is indexed once more, which
+    /// changes nothing.
+    indexed: HashMap<&'static str, u64>,
+}
+
+impl Tip {
+    /// The tip of a log of which no more is known than its latest timestamp.
+    pub(crate) fn new(latest_time_us: i64) -> Self {
+        Self { latest_time_us, indexed: HashMap::new() }
+    }
+}
+
+/// Puts the entries of one record into `batch` and their lines behind `lines`, and moves the tip.
 pub(crate) fn put(
     batch: &mut sled::Batch,
     first_seq: u64,
     events: &[Event],
-    latest_time_us: i64,
+    tip: &mut Tip,
     lines: &mut Vec<u8>,
-) -> i64 {
+) {
     let begin = lines.len();
-    let mut latest_time_us = latest_time_us;
     let mut last_seq = first_seq;
+    let (row, block) = (first_seq.to_be_bytes(), block_of(first_seq));
+    let mut session_before = None;
     for (seq, event) in (first_seq..).zip(events) {
         last_seq = seq;
-        latest_time_us = latest_time_us.max(event.timestamp().as_microsecond());
-        let json = serde_json::to_string(event).expect("an event is plain data with string keys");
-        let fields = json.strip_prefix('{').expect("an event is an object");
-        lines.extend_from_slice(format!("{{\"seq\":{seq},{fields}\n").as_bytes());
-        if let Some(session_id) = event.session_id() {
-            batch.insert([by_session(session_id), first_seq.to_be_bytes().to_vec()].concat(), Vec::new());
+        tip.latest_time_us = tip.latest_time_us.max(event.timestamp().as_microsecond());
+        append_line(lines, seq, event);
+        let session_id = event.session_id();
+        if let Some(session_id) = session_id.filter(|_| session_id != session_before) {
+            batch.insert([&by_session(session_id)[..], &row].concat(), Vec::new());
+            session_before = Some(session_id);
         }
-        batch.insert([by_event(event.kind()), first_seq.to_be_bytes().to_vec()].concat(), Vec::new());
+        if tip.indexed.insert(event.kind(), block) != Some(block) {
+            batch.insert([&by_event(event.kind())[..], &block.to_be_bytes()].concat(), Vec::new());
+        }
     }
-    let value = [&latest_time_us.to_be_bytes()[..], lines.get(begin..).unwrap_or_default()].concat();
-    rows::put(batch, Table::Log, &first_seq.to_be_bytes(), last_seq, &value, 0);
-    latest_time_us
+    let text = lines.get(begin..).unwrap_or_default();
+    let value = [&tip.latest_time_us.to_be_bytes()[..], text].concat();
+    rows::put(batch, Table::Log, &row, last_seq, &value, 0);
+}
+
+/// Appends the line of an entry: the event's object with its number before the other members.
+fn append_line(lines: &mut Vec<u8>, seq: u64, event: &Event) {
+    write!(lines, "{{\"seq\":{seq}").expect("memory takes what is written");
+    let junction = lines.len();
+    serde_json::to_writer(&mut *lines, event).expect("an event is plain data with string keys");
+    // the event's own opening brace
+    *lines.get_mut(junction).expect("an event is an object") = b',';
+    lines.push(b'\n');
 }
 
 /// Walks the rows whose first number lies in `range` and hands back the first and last entry they hold; a hole
@@ -235,7 +306,7 @@ pub(crate) fn put(
 pub(crate) fn walk(
     db: &sled::Db,
     dir: &std::path::Path,
-    range: std::ops::Range<u64>,
+    range: Range<u64>,
 ) -> Result<Option<(u64, u64)>, StoreError> {
     let bound = |seq: u64| key(Table::Log, &[&seq.to_be_bytes()]);
     let mut walked: Option<(u64, u64)> = None;

@@ -290,6 +290,37 @@ fn room_is_made_before_a_write_and_again_when_the_file_was_cut() {
 }
 
 #[test]
+fn events_are_found_in_whichever_block_of_their_index_they_are() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, mut store) = open(dir.path());
+    let mut stopped = Vec::new();
+    for n in 0..8 {
+        fill(&mut journal, n * 50..n * 50 + 50);
+        if matches!(n, 1 | 2 | 6) {
+            journal.commit(&[Record::from(Event::ServiceStopped { timestamp: at(0) })]).expect("it is taken");
+            stopped.push(journal.counts().entries);
+        }
+        if n == 4 {
+            // what is known of the index is forgotten, and it goes on all the same
+            drop((journal, store));
+            (journal, store) = open(dir.path());
+        }
+    }
+    let seqs = |event: &str, after: u64, limit: usize, newest: bool| {
+        let query = LogQuery { event: Some(event.into()), after, limit, newest, ..LogQuery::default() };
+        store.log(&query).expect("the log is read").into_iter().map(|line| line.seq).collect::<Vec<_>>()
+    };
+    assert_eq!(stopped, [201, 302, 703]);
+    assert_eq!(seqs("service_stopped", 0, 9, false), stopped);
+    assert_eq!(seqs("service_stopped", 201, 1, false), [302]);
+    assert_eq!(seqs("service_stopped", 0, 2, true), [302, 703]);
+    assert!(seqs("service_stopped", 703, 9, true).is_empty());
+    assert_eq!(seqs("verdict_cached", 0, 1000, false).len(), 400);
+    assert_eq!(seqs("verdict_cached", 700, 1000, true).len(), 51);
+    assert_eq!(seqs("verdict_cached", 0, 3, true), [799, 801, 803]);
+}
+
+#[test]
 fn a_second_journal_on_the_same_store_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let _open = open(dir.path());
