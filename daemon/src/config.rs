@@ -166,7 +166,7 @@ impl Default for Config {
                 request_s: 30,
                 shutdown_s: 10,
             },
-            storage: Storage { cache_bytes: 32 * 1024 * 1024, hot_bytes: 32 * 1024 * 1024 },
+            storage: Storage { cache_bytes: 16 * 1024 * 1024, hot_bytes: 32 * 1024 * 1024 },
             supervision: Supervision { max_panics: 10, window_s: 60, max_pause_ms: 1000 },
         }
     }

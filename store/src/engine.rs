@@ -4,7 +4,6 @@ use crate::disk::{Room, sync_dir};
 use crate::error::StoreError;
 use crate::panics::caught;
 use crate::record::RowKey;
-use crate::rows::{self, Table};
 use crate::watermark::Counts;
 use std::fs::{self, File};
 use std::io;
@@ -52,27 +51,9 @@ impl Store {
         self.engine.dir()
     }
 
-    /// Counts the verdicts and sessions that were there at the opening and holds them against what the database
-    /// said it had. The log is walked before the store opens; this takes longer, and may run beside the service.
-    ///
-    /// # Errors
-    /// `Short` where a row has vanished, `Corrupt` where one cannot be read.
-    pub fn audit(&self) -> Result<(), StoreError> {
-        let opened = *self.engine.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        for (table, name, promised) in [
-            (Table::Verdicts, "verdicts", opened.counts.verdicts),
-            (Table::Sessions, "sessions", opened.counts.sessions),
-        ] {
-            let there = self.read(|db, _| rows::count(db, self.dir(), table, opened.counts.entries))?;
-            let now = *self.engine.opened.lock().unwrap_or_else(PoisonError::into_inner);
-            let replaced =
-                if table == Table::Verdicts { now.replaced_verdicts } else { now.replaced_sessions };
-            if now.counts == opened.counts && there + replaced < promised {
-                let detail = format!("it should hold {promised} {name}, and {there} are there");
-                return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
-            }
-        }
-        Ok(())
+    /// What was there when the database was opened.
+    pub(crate) fn opened(&self) -> Opened {
+        *self.engine.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `read` on the open database and the last durable number.
@@ -96,10 +77,10 @@ pub(crate) struct Engine {
 
 /// What was there when the database was opened, and how much of that has been replaced since.
 #[derive(Debug, Clone, Copy, Default)]
-struct Opened {
-    counts: Counts,
-    replaced_verdicts: u64,
-    replaced_sessions: u64,
+pub(crate) struct Opened {
+    pub(crate) counts: Counts,
+    pub(crate) replaced_verdicts: u64,
+    pub(crate) replaced_sessions: u64,
 }
 
 impl Engine {

@@ -1,11 +1,11 @@
 //! The one door to disk.
 
+use crate::check::check;
 use crate::engine::{Engine, Options, Store};
 use crate::error::StoreError;
 use crate::log::{self, Tip};
 use crate::meta;
 use crate::mirror::Mirror;
-use crate::panics::caught;
 use crate::record::{Receipt, Record, RowKey, Write};
 use crate::rows::{self, Table};
 use crate::watermark::{Counts, Watermark};
@@ -13,10 +13,16 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fs;
 use std::io::Write as _;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::thread;
 
 /// Before a failed store is reopened, so many bytes must be free for it to write again.
 const SPACE_TO_REOPEN_BYTES: usize = 4 * 1024 * 1024;
+
+/// Where so many entries are new, a closing checks them for the next start. It takes some 5 µs an entry, and a stop
+/// must not take minutes.
+const CHECKED_AT_CLOSING_ENTRIES: RangeInclusive<u64> = 4096..=2_000_000;
 
 /// Why a record was not applied, though the store takes writes. Nothing of it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +43,8 @@ pub struct Journal {
     mark: Watermark,
     mirror: Mirror,
     tip: Tip,
+    /// The last entry when the store was opened.
+    opened_at: u64,
     /// What the last write failed with; until [`Journal::recover`] no other is tried.
     failure: Option<Failure>,
 }
@@ -86,7 +94,8 @@ impl Journal {
         engine.opened_with(counts);
         mirror.repair(&store, counts.entries);
         let tip = Tip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
-        let mut journal = Self { store: store.clone(), engine, mark, mirror, tip, failure: None };
+        let (store_too, opened_at) = (store.clone(), counts.entries);
+        let mut journal = Self { store: store_too, engine, mark, mirror, tip, opened_at, failure: None };
         journal.mark.counts = counts;
         Ok((journal, store))
     }
@@ -215,6 +224,21 @@ impl Journal {
         }
     }
 
+    /// Does, where much was written, what the next start would else have to do before it serves: sled reads what was
+    /// written since its snapshot and makes a new one, and the log is walked.
+    fn check_for_next_start(&mut self) {
+        let new = self.mark.counts.entries.saturating_sub(self.opened_at);
+        if self.failure.is_some() || thread::panicking() || !CHECKED_AT_CLOSING_ENTRIES.contains(&new) {
+            return;
+        }
+        let reopened = self.engine.reopen().and_then(|()| meta::open(&self.engine));
+        let checked =
+            reopened.and_then(|counts| check(&self.engine, counts, &self.mark, self.mirror.last_seq));
+        if let Err(error) = checked {
+            tracing::error!(%error, "the store was closed, and the next start will find this");
+        }
+    }
+
     fn fail(&mut self, error: StoreError, mend: Mend) -> StoreError {
         let cause = match error {
             StoreError::Unavailable { cause } => cause,
@@ -239,59 +263,8 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         self.settle();
+        self.check_for_next_start();
     }
-}
-
-/// Holds what is there against what was promised: by the database itself, the mark and the mirror.
-fn check(engine: &Engine, counts: Counts, mark: &Watermark, mirrored: u64) -> Result<(), StoreError> {
-    let dir = engine.dir().to_owned();
-    let short = |detail: String| Err(StoreError::Short { dir: dir.clone(), detail });
-    let Counts { entries, verdicts, sessions } = counts;
-    let promised = mark.counts;
-    if entries < promised.entries {
-        return short(format!(
-            "its log ends at entry {entries}, its high-water mark stands at {}",
-            promised.entries
-        ));
-    }
-    if entries < mirrored {
-        return short(format!("its log ends at entry {entries}, oracle_log.jsonl at entry {mirrored}"));
-    }
-    if entries == promised.entries && counts != promised {
-        return short(format!(
-            "it counts {verdicts} verdicts and {sessions} sessions, its high-water mark {} and {}",
-            promised.verdicts, promised.sessions
-        ));
-    }
-    let walked = walk_log(engine, entries)?;
-    let expected = (entries > 0).then_some((1, entries));
-    if walked != expected {
-        let (first, last) = walked.unwrap_or_default();
-        return short(format!("its log should hold entries 1 to {entries} and holds {first} to {last}"));
-    }
-    Ok(())
-}
-
-/// Walks the whole log in two halves at once; a panic of sled's over a damaged page is `Corrupt`.
-fn walk_log(engine: &Engine, entries: u64) -> Result<Option<(u64, u64)>, StoreError> {
-    let middle = entries / 2 + 1;
-    let corrupt = |detail| StoreError::Corrupt { dir: engine.dir().to_owned(), detail };
-    engine.with(|db| {
-        let walk = |range: std::ops::Range<u64>| log::walk(db, engine.dir(), range);
-        let (lower, upper) = std::thread::scope(|scope| {
-            let lower = scope.spawn(|| caught(|| walk(0..middle)));
-            let upper = caught(|| walk(middle..u64::MAX));
-            (lower.join().expect("its panics are caught"), upper)
-        });
-        match (lower.map_err(corrupt)??, upper.map_err(corrupt)??) {
-            (Some((first, end)), Some((begin, last))) if end + 1 == begin => Ok(Some((first, last))),
-            (Some((_, end)), Some((begin, _))) => Err(StoreError::Short {
-                dir: engine.dir().to_owned(),
-                detail: format!("the log has no entries between {end} and {begin}"),
-            }),
-            (lower, upper) => Ok(lower.or(upper)),
-        }
-    })
 }
 
 /// A group on its way into one batch.

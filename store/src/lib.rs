@@ -6,6 +6,7 @@
 //!
 //! This is the only crate that knows the database is sled.
 
+mod check;
 mod disk;
 mod engine;
 mod error;

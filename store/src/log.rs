@@ -17,6 +17,7 @@ use serde::Deserialize;
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;
+use std::path::Path;
 
 const TIME_BYTES: usize = 8;
 /// Entries of a block of the index of events; a row belongs to the block of its first entry.
@@ -206,11 +207,7 @@ impl Reader<'_> {
         if seq > self.durable_seq {
             return Ok(seq);
         }
-        let up_to = key(Table::Log, &[&seq.to_be_bytes(), &[u8::MAX]]);
-        let last = self.db.range(key(Table::Log, &[])..=up_to).next_back().transpose();
-        let last = last.map_err(|error| StoreError::damaged(self.store.dir(), &error))?;
-        let first_seq = last.and_then(|(key, _)| key.get(1..9)?.try_into().ok().map(u64::from_be_bytes));
-        Ok(first_seq.unwrap_or(1))
+        Ok(row_at(self.db, self.store.dir(), seq)?.unwrap_or(1))
     }
 
     fn latest_time_us(&self, first_seq: u64) -> Result<i64, StoreError> {
@@ -301,22 +298,26 @@ fn append_line(lines: &mut Vec<u8>, seq: u64, event: &Event) {
     lines.push(b'\n');
 }
 
+/// The number with which the last row begins that begins at `seq` or before.
+pub(crate) fn row_at(db: &sled::Db, dir: &Path, seq: u64) -> Result<Option<u64>, StoreError> {
+    let up_to = key(Table::Log, &[&seq.to_be_bytes(), &[u8::MAX]]);
+    let last = db.range(key(Table::Log, &[])..=up_to).next_back().transpose();
+    Ok(last.map_err(|error| StoreError::damaged(dir, &error))?.and_then(|(key, _)| first_seq_of(&key)))
+}
+
+/// The number of a row's first entry, from the key of one of its chunks.
+fn first_seq_of(key: &[u8]) -> Option<u64> {
+    key.get(1..9)?.try_into().ok().map(u64::from_be_bytes)
+}
+
 /// Walks the rows whose first number lies in `range` and hands back the first and last entry they hold; a hole
 /// between two of them is an error.
-pub(crate) fn walk(
-    db: &sled::Db,
-    dir: &std::path::Path,
-    range: Range<u64>,
-) -> Result<Option<(u64, u64)>, StoreError> {
+pub(crate) fn walk(db: &sled::Db, dir: &Path, range: Range<u64>) -> Result<Option<(u64, u64)>, StoreError> {
     let bound = |seq: u64| key(Table::Log, &[&seq.to_be_bytes()]);
     let mut walked: Option<(u64, u64)> = None;
-    for entry in db.range(bound(range.start)..bound(range.end)) {
-        let (key, value) = entry.map_err(|error| StoreError::damaged(dir, &error))?;
-        if !rows::is_first_chunk(&key) {
-            continue;
-        }
-        let first = key.get(1..9).and_then(|seq| seq.try_into().ok()).map_or(0, u64::from_be_bytes);
-        let (last, _, _) = rows::split_head(dir, &value)?;
+    for head in rows::heads(db, dir, bound(range.start)..bound(range.end)) {
+        let (key, last) = head?;
+        let first = first_seq_of(&key).unwrap_or_default();
         walked = match walked {
             None => Some((first, last)),
             Some((begin, end)) if end + 1 == first => Some((begin, last)),

@@ -13,6 +13,25 @@ fn counts_key() -> Vec<u8> {
     key(Table::Meta, &[b"counts"])
 }
 
+fn walked_key() -> Vec<u8> {
+    key(Table::Meta, &[b"walked"])
+}
+
+/// Up to which entry the log was found whole at an earlier opening; 0 where that is not known.
+pub(crate) fn walked(engine: &Engine) -> Result<u64, StoreError> {
+    let bytes =
+        engine.with(|db| db.get(walked_key()).map_err(|error| StoreError::damaged(engine.dir(), &error)))?;
+    Ok(bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes))
+}
+
+/// Notes that the log was found whole up to entry `seq`.
+pub(crate) fn put_walked(engine: &Engine, seq: u64) -> Result<(), StoreError> {
+    let mut batch = sled::Batch::default();
+    batch.insert(walked_key(), &seq.to_be_bytes());
+    engine.make_room(0)?;
+    engine.apply(batch)
+}
+
 /// Puts the counts as they are after `batch` into it.
 pub(crate) fn put_counts(batch: &mut sled::Batch, counts: Counts) {
     batch.insert(counts_key(), &counts.to_bytes());

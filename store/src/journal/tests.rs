@@ -22,7 +22,7 @@ fn refused(dir: &Path) -> StoreError {
 fn raw(dir: &Path) -> sled::Db {
     // a thread of sled's may hold what was closed just now
     let attempts =
-        std::iter::repeat_with(|| sled::open(dir.join("store")).inspect_err(|_| std::thread::yield_now()));
+        std::iter::repeat_with(|| sled::open(dir.join("store")).inspect_err(|_| thread::yield_now()));
     attempts.flatten().next().expect("it opens in the end")
 }
 
@@ -384,6 +384,47 @@ fn a_store_that_is_short_of_entries_is_refused() {
         assert!(matches!(error, StoreError::Short { .. }), "{what}: {error}");
         assert!(error.to_string().contains(said), "{what}: {error}");
     }
+}
+
+#[test]
+fn an_old_entry_that_vanished_is_found_by_the_audit_and_a_new_one_at_the_start() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _) = open(dir.path());
+    fill(&mut journal, 0..1000);
+    drop(journal);
+    // the second opening walks all of it, and the third one what came since
+    let (mut journal, store) = open(dir.path());
+    assert!(store.audit().is_ok());
+    fill(&mut journal, 1000..1010);
+    drop((journal, store));
+    let take_away = |row: u64| {
+        let db = sled::open(dir.path().join("store")).expect("sled opens");
+        remove(&db, &[b"l", &row.to_be_bytes()[..]].concat());
+    };
+    take_away(5);
+    let (journal, store) = open(dir.path());
+    let error = store.audit().expect_err("one is missing");
+    assert!(error.to_string().contains("no entries between 4 and 7"), "{error}");
+    drop((journal, store));
+    take_away(2015);
+    assert!(refused(dir.path()).to_string().contains("no entries between 2014 and 2017"));
+}
+
+#[test]
+fn a_closing_checks_what_was_written_for_the_next_start() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let enough = usize::try_from(*CHECKED_AT_CLOSING_ENTRIES.start()).expect("a few") / 2;
+    for n in 0..enough / 50 + 1 {
+        fill(&mut journal, n * 50..n * 50 + 50);
+    }
+    let entries = journal.counts().entries;
+    drop(journal);
+    assert_eq!(
+        store.read(|db, _| Ok(db.get("!walked"))).expect("it is open"),
+        Ok(Some((&entries.to_be_bytes()).into()))
+    );
+    assert_eq!(whole_log(&store).len() as u64, entries, "those who read can go on");
 }
 
 #[test]

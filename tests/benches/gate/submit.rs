@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 /// The most records in a group, as for the logger.
 const GROUP_MAX: usize = 512;
 /// sled's page cache, as the daemon has it by default.
-pub(crate) const CACHE_BYTES: u64 = 32 * 1024 * 1024;
+pub(crate) const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 /// What is aimed at over the most connections.
 const AIM: f64 = 0.5;
 /// A round has at least so many submissions, over however few connections.

@@ -1,0 +1,114 @@
+//! What must hold of a store before it is served, and what is looked at beside the service.
+
+use crate::engine::{Engine, Store};
+use crate::error::StoreError;
+use crate::log;
+use crate::meta;
+use crate::panics::caught;
+use crate::rows::{self, Table};
+use crate::watermark::{Counts, Watermark};
+use std::ops::Range;
+use std::thread;
+
+/// So many entries before those that are new are walked again: a page of sled's holds 16 rows, and the one that the
+/// new entries began in was split since.
+const WALKED_AGAIN_ENTRIES: u64 = 1024;
+
+/// Holds what is there against what was promised: by the database itself, the mark and the mirror.
+///
+/// What can have vanished without a word is what sled read back from its file's end, behind the snapshot of where
+/// every page is that it makes at each opening. So the log is walked from where it reached at the last opening, and
+/// the whole of it beside the service, by [`Store::audit`].
+pub(crate) fn check(
+    engine: &Engine,
+    counts: Counts,
+    mark: &Watermark,
+    mirrored: u64,
+) -> Result<(), StoreError> {
+    let dir = engine.dir().to_owned();
+    let short = |detail: String| Err(StoreError::Short { dir: dir.clone(), detail });
+    let Counts { entries, verdicts, sessions } = counts;
+    let promised = mark.counts;
+    if entries < promised.entries {
+        return short(format!(
+            "its log ends at entry {entries}, its high-water mark stands at {}",
+            promised.entries
+        ));
+    }
+    if entries < mirrored {
+        return short(format!("its log ends at entry {entries}, oracle_log.jsonl at entry {mirrored}"));
+    }
+    if entries == promised.entries && counts != promised {
+        return short(format!(
+            "it counts {verdicts} verdicts and {sessions} sessions, its high-water mark {} and {}",
+            promised.verdicts, promised.sessions
+        ));
+    }
+    let from = meta::walked(engine)?.saturating_sub(WALKED_AGAIN_ENTRIES).clamp(1, entries.max(1));
+    let walked = walk_log(engine, from, entries)?;
+    let whole = match walked {
+        None => entries == 0,
+        Some((first, last)) => first <= from && last == entries,
+    };
+    if !whole {
+        let (first, last) = walked.unwrap_or_default();
+        return short(format!("its log should hold entries {from} to {entries} and holds {first} to {last}"));
+    }
+    if let Err(error) = meta::put_walked(engine, entries) {
+        tracing::warn!(%error, "the next start will have more of the log to walk");
+    }
+    Ok(())
+}
+
+/// Walks the log from entry `from` on in two halves at once; a panic of sled's over a damaged page is `Corrupt`.
+fn walk_log(engine: &Engine, from: u64, entries: u64) -> Result<Option<(u64, u64)>, StoreError> {
+    let middle = from.midpoint(entries) + 1;
+    let corrupt = |detail| StoreError::Corrupt { dir: engine.dir().to_owned(), detail };
+    engine.with(|db| {
+        let walk = |range: Range<u64>| log::walk(db, engine.dir(), range);
+        let begin = log::row_at(db, engine.dir(), from)?.unwrap_or(from);
+        let (lower, upper) = thread::scope(|scope| {
+            let lower = scope.spawn(|| caught(|| walk(begin..middle)));
+            let upper = caught(|| walk(middle..u64::MAX));
+            (lower.join().expect("its panics are caught"), upper)
+        });
+        match (lower.map_err(corrupt)??, upper.map_err(corrupt)??) {
+            (Some((first, end)), Some((begin, last))) if end + 1 == begin => Ok(Some((first, last))),
+            (Some((_, end)), Some((begin, _))) => Err(StoreError::Short {
+                dir: engine.dir().to_owned(),
+                detail: format!("the log has no entries between {end} and {begin}"),
+            }),
+            (lower, upper) => Ok(lower.or(upper)),
+        }
+    })
+}
+
+impl Store {
+    /// Walks the whole log as it was at the opening, counts the verdicts and sessions, and holds them against what
+    /// the database said it had. It takes a while, and may run beside the service.
+    ///
+    /// # Errors
+    /// `Short` where an entry or a row has vanished, `Corrupt` where one cannot be read.
+    pub fn audit(&self) -> Result<(), StoreError> {
+        let opened = self.opened();
+        let Counts { entries, verdicts, sessions } = opened.counts;
+        let short = |detail: String| Err(StoreError::Short { dir: self.dir().to_owned(), detail });
+        let walked = self.read(|db, _| log::walk(db, self.dir(), 0..entries + 1))?;
+        if walked != (entries > 0).then_some((1, entries)) {
+            let (first, last) = walked.unwrap_or_default();
+            return short(format!("its log should hold entries 1 to {entries} and holds {first} to {last}"));
+        }
+        for (table, name, promised) in
+            [(Table::Verdicts, "verdicts", verdicts), (Table::Sessions, "sessions", sessions)]
+        {
+            let there = self.read(|db, _| rows::count(db, self.dir(), table, entries))?;
+            let now = self.opened();
+            let replaced =
+                if table == Table::Verdicts { now.replaced_verdicts } else { now.replaced_sessions };
+            if now.counts == opened.counts && there + replaced < promised {
+                return short(format!("it should hold {promised} {name}, and {there} are there"));
+            }
+        }
+        Ok(())
+    }
+}
