@@ -30,7 +30,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{interval, timeout};
 
 /// The name under which systemd hands over the routes' socket.
 const ROUTES_NAME: &str = "oracled";
@@ -38,6 +38,9 @@ const ROUTES_NAME: &str = "oracled";
 const CONTROL_NAME: &str = "oracled-control";
 /// How long a connection over the bound is kept to tell it so.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How far the nearest timer is at most. tokio wakes its driver, by a system call, for every timer that is set to go
+/// off before all others, and without a near one each request's own would be such.
+const NEAR_TIMER: Duration = Duration::from_secs(1);
 /// How long accepting pauses where the process has no file descriptor left.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
@@ -240,9 +243,11 @@ pub async fn serve<H, F, B>(
         .max_headers(2 * bounds.headers)
         .max_buf_size((2 * bounds.header_bytes).max(64 * 1024));
     let graceful = GracefulShutdown::new();
+    let mut near_timer = interval(NEAR_TIMER);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
+            _ = near_timer.tick() => continue,
             _ = stop.wait_for(|stop| *stop) => break,
         };
         let stream = match accepted {

@@ -73,7 +73,8 @@ pub fn serve(config: Config, flags: Flags, log_level: LogLevel) -> anyhow::Resul
     actix_rt::System::new().block_on(async {
         let daemon = Daemon::start(config, flags, log_level).await?;
         tell_systemd(&[NotifyState::Ready]);
-        daemon.until_stopped().await
+        // a task of its own: what is blocked on is polled whenever any actor is woken, and this waits for six things
+        actix_rt::spawn(daemon.until_stopped()).await?
     })
 }
 

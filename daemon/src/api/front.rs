@@ -14,8 +14,8 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::process;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -29,7 +29,9 @@ const REQUEST_ID_MAX_CHARS: usize = 128;
 /// A new request id: no other answer of this process bears it.
 pub(crate) fn new_request_id() -> String {
     static IDS: AtomicU64 = AtomicU64::new(1);
-    format!("{:x}-{:x}", process::id(), IDS.fetch_add(1, Ordering::Relaxed))
+    // asking for it is a system call
+    static PROCESS: LazyLock<u32> = LazyLock::new(process::id);
+    format!("{:x}-{:x}", *PROCESS, IDS.fetch_add(1, Ordering::Relaxed))
 }
 
 /// The front of one socket.
