@@ -168,6 +168,7 @@ fn empty(hot_bytes: u64) -> HotCache<SessionId, Arc<Cached>, ByBytes> {
 }
 
 /// What the rows of a session say to a verdict for it, with their revisions.
+#[derive(Default)]
 struct Rows {
     session: Option<(Session, u64)>,
     verdict: Option<Arc<Cached>>,
@@ -175,9 +176,10 @@ struct Rows {
 
 impl Rows {
     fn read(store: &Store, session_id: &SessionId) -> Result<Self, StoreError> {
-        let session = store.session(session_id)?;
+        // a verdict is never without its session: where that is not there, one look-up is enough
+        let Some(session) = store.session(session_id)? else { return Ok(Self::default()) };
         let verdict = store.verdict(session_id)?.map(|(delivery, _)| Arc::new(delivery.into()));
-        Ok(Self { session, verdict })
+        Ok(Self { session: Some(session), verdict })
     }
 
     fn known(self, tier: Tier, query: &Query) -> Known {
@@ -192,10 +194,12 @@ impl Rows {
 
 async fn admit(admit: Admit, store: Store, log: Log, clock: Clock) -> Result<Admission, CacheError> {
     let tier = admit.approved.tier();
+    // whoever hands it in has asked before and been told that there is nothing; if that has changed, or a session
+    // is there, the journal refuses the record
+    let mut rows = Rows::default();
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let rows = Rows::read(&store, &admit.session_id)?;
         let session_revision = rows.session.as_ref().map(|(_, revision)| *revision);
         let seen = match rows.known(tier, &admit.query) {
             Known::Nothing => None,
@@ -210,7 +214,9 @@ async fn admit(admit: Admit, store: Store, log: Log, clock: Clock) -> Result<Adm
         let (record, delivery) = delivered(&admit, session_revision, &clock);
         match log.commit(record).await {
             Ok(_) => return Ok(Admission::Stored(Arc::new(Delivery::clone(&delivery).into()))),
-            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {
+                rows = Rows::read(&store, &admit.session_id)?;
+            }
             Err(error) => return Err(error.into()),
         }
     }
