@@ -106,7 +106,8 @@ async fn deliver(
         Ok(Ok(Admission::Stored(cached))) => Ok(Outcome::Delivered(cached)),
         Ok(Ok(Admission::Replayed(cached))) => Ok(Outcome::Replayed(cached)),
         Ok(Ok(Admission::Mismatch(mismatch))) => Ok(Outcome::Mismatch(mismatch)),
-        Ok(Err(CacheError::Commit(error))) => Err(error.into()),
+        // the record held the entry, and went to the service log with it
+        Ok(Err(CacheError::Commit(error @ CommitError::Unavailable(_)))) => Err(error.into()),
         Ok(Err(error)) => {
             log.commit(entry.into()).await?;
             Err(error.into())

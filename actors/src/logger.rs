@@ -58,6 +58,8 @@ pub struct Logger {
     pending: Vec<Pending>,
     failed_at: Option<Timestamp>,
     report: watch::Sender<JournalReport>,
+    /// Told when the store cannot be trusted any more.
+    abandon: watch::Sender<Option<String>>,
     fallback_entries: Arc<AtomicU64>,
     clock: Clock,
     metrics: Metrics,
@@ -79,6 +81,11 @@ struct Commit(Arc<Record>);
 #[rtype(result = "Result<(), String>")]
 struct ReopenMirror;
 
+/// Notes that the store was found damaged, for the next start to look at all of it.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), String>")]
+struct Doubt;
+
 /// Puts everything on the disk and takes no more.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -88,12 +95,13 @@ impl Logger {
     pub(crate) fn new(
         journal: Journal,
         report: watch::Sender<JournalReport>,
+        abandon: watch::Sender<Option<String>>,
         clock: Clock,
         metrics: Metrics,
     ) -> Self {
-        let pending = Vec::new();
-        let fallback_entries = Arc::default();
-        Self { journal: Some(journal), pending, failed_at: None, report, fallback_entries, clock, metrics }
+        let journal = Some(journal);
+        let (pending, fallback_entries) = (Vec::new(), Arc::default());
+        Self { journal, pending, failed_at: None, report, abandon, fallback_entries, clock, metrics }
     }
 
     /// Commits what is pending, as one group or as many as it takes.
@@ -128,6 +136,12 @@ impl Logger {
                     drop(reply.send(outcome.map_err(CommitError::from)));
                 }
             }
+            // one record may be too large for the room that is left: the others need not wait for that
+            Err(_) if journal.failure().is_none() && records.len() > 1 => {
+                for (record, reply) in records.into_iter().zip(replies) {
+                    self.commit(vec![Pending { record, reply }]);
+                }
+            }
             Err(error) => {
                 self.failed(&error);
                 for reply in replies {
@@ -138,7 +152,8 @@ impl Logger {
     }
 
     fn failed(&mut self, error: &StoreError) {
-        if self.failed_at.is_none() {
+        let takes_others = self.journal.as_ref().is_some_and(|journal| journal.failure().is_none());
+        if self.failed_at.is_none() && !takes_others {
             tracing::error!(%error, "the journal takes no more entries");
             self.failed_at = Some(self.clock.now());
         }
@@ -168,7 +183,11 @@ impl Logger {
                 self.failed_at = None;
                 self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed);
             }
-            Err(error) => tracing::debug!(%error, "the journal is still unavailable"),
+            Err(error @ (StoreError::Unavailable { .. } | StoreError::Io { .. })) => {
+                tracing::debug!(%error, "the journal is still unavailable");
+            }
+            // what was opened again is not what was promised: nothing of it must be served
+            Err(error) => drop(self.abandon.send_replace(Some(error.to_string()))),
         }
     }
 
@@ -245,6 +264,15 @@ impl Handler<ReopenMirror> for Logger {
     }
 }
 
+impl Handler<Doubt> for Logger {
+    type Result = Result<(), String>;
+
+    fn handle(&mut self, _: Doubt, _: &mut Context<Self>) -> Self::Result {
+        let noted = self.journal.as_mut().map_or(Ok(()), Journal::doubt);
+        noted.map_err(|error| error.to_string())
+    }
+}
+
 impl Handler<Close> for Logger {
     type Result = MessageResult<Close>;
 
@@ -300,6 +328,14 @@ impl Log {
     /// What kept it from being opened, in words.
     pub async fn reopen_mirror(&self) -> Result<(), String> {
         self.door.ask(ReopenMirror).await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Notes that the store was found damaged, for the next start to look at all of it before it serves.
+    pub async fn doubt(&self) {
+        let noted = self.door.ask(Doubt).await.unwrap_or_else(|error| Err(error.to_string()));
+        if let Err(error) = noted {
+            tracing::error!(error, "the next start will not know that the store was found damaged");
+        }
     }
 
     /// Puts everything on the disk; nothing is taken any more.

@@ -66,7 +66,7 @@ impl System {
         let hire = Hire { supervision, clock: clock.clone(), abandon };
 
         let (report, reports) = watch::channel(JournalReport::default());
-        let logger = Logger::new(journal, report, clock.clone(), metrics.clone());
+        let logger = Logger::new(journal, report, hire.abandon.clone(), clock.clone(), metrics.clone());
         let fallback_entries = logger.fallback_entries();
         // unbounded: all that reaches it waits in a bounded door already, and an entry must not be turned away
         let door = hire.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);

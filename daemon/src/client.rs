@@ -1,7 +1,7 @@
 //! A client of either socket, for `oraclectl`, `oracled dev` and tests.
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{CONTENT_TYPE, HOST};
@@ -16,6 +16,9 @@ use tokio::time::timeout;
 
 /// How long the beginning of an answer is waited for; longer than a request may take by default.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The longest answer that is read, in bytes.
+const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +83,8 @@ impl Client {
     ) -> Result<Answer, ClientError> {
         let response = self.open(method, path, body).await?;
         let (head, body) = response.into_parts();
-        let body = body.collect().await?.to_bytes();
+        let body = Limited::new(body, ANSWER_MAX_BYTES).collect().await;
+        let body = body.map_err(|error| ClientError::Unreadable(error.to_string()))?.to_bytes();
         Ok(Answer { status: head.status, headers: head.headers, body })
     }
 

@@ -75,6 +75,8 @@ pub struct Config {
 pub struct Limits {
     /// A request's body, in bytes.
     pub body_bytes: usize,
+    /// All requests' bodies together, as far as they have come, in bytes.
+    pub bodies_bytes: usize,
     /// A query, in bytes.
     pub query_bytes: usize,
     /// A session id, in characters.
@@ -155,6 +157,7 @@ impl Default for Config {
             contact: "oracle@42sisters.ai".into(),
             limits: Limits {
                 body_bytes: 1024 * 1024,
+                bodies_bytes: 64 * 1024 * 1024,
                 query_bytes: 32 * 1024,
                 session_id_chars: domain::session::SESSION_ID_MAX_CHARS,
                 header_bytes: 16 * 1024,
@@ -178,7 +181,13 @@ impl Config {
     /// # Errors
     /// The first thing that is not understood or not allowed, with its key.
     pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
-        Self::from_sources(flags, env::vars().collect())
+        let mut variables = HashMap::new();
+        for (name, value) in env::vars_os() {
+            let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
+            let value = value.into_string().map_err(|_| not_text(name))?;
+            variables.insert(name.to_owned(), value);
+        }
+        Self::from_sources(flags, variables)
     }
 
     /// The same with the variables given.
@@ -225,6 +234,7 @@ impl Config {
         let Limits { connections, control_connections, in_flight, idle_s, request_s, shutdown_s, .. } =
             self.limits;
         within("limits.body_bytes", body_bytes, KIB..=64 * KIB * KIB)?;
+        within("limits.bodies_bytes", self.limits.bodies_bytes, body_bytes..=1 << 40)?;
         within("limits.query_bytes", query_bytes, 1..=KIB * KIB)?;
         within("limits.session_id_chars", session_id_chars, 1..=domain::session::SESSION_ID_MAX_CHARS)?;
         within("limits.header_bytes", header_bytes, KIB..=256 * KIB)?;
@@ -275,6 +285,10 @@ impl Flags {
             config.log_format = *log_format;
         }
     }
+}
+
+fn not_text(name: &str) -> ConfigError {
+    ConfigError::NotUnderstood(format!("the variable {name} is not text"))
 }
 
 fn not_allowed(key: &'static str, given: impl Display, allowed: impl Display) -> ConfigError {

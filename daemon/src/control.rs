@@ -40,6 +40,14 @@ pub fn router(service: Arc<Service>) -> Router {
         .with_state(service)
 }
 
+/// Does what a control message asks for, to its end, whatever becomes of the administrator who waits for it: the
+/// entry, and what it speaks of, must not be parted because hyper drops a handler whose client has gone.
+async fn act<T: Send + 'static>(
+    action: impl Future<Output = Result<T, Problem>> + Send + 'static,
+) -> Result<T, Problem> {
+    tokio::spawn(action).await.unwrap_or_else(|error| Err(Problem::Internal(error.to_string())))
+}
+
 /// Commits the entry of a control message that changes something.
 async fn audit(
     service: &Service,

@@ -157,10 +157,10 @@ pub fn main() -> ExitCode {
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             if let (true, CtlError::Problem { document, .. }) = (json, &error) {
-                drop(writeln!(io::stdout(), "{document}"));
+                drop(writeln!(io::stdout(), "{}", output::harmless(&document.to_string())));
             }
             if !matches!(error, CtlError::NotApproved) {
-                drop(writeln!(io::stderr(), "oraclectl: {error}"));
+                drop(writeln!(io::stderr(), "oraclectl: {}", output::on_one_line(&error.to_string())));
             }
             ExitCode::from(error.exit_code())
         }

@@ -23,13 +23,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use store::{Journal, Options};
+use store::{Journal, Options, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// File descriptors kept for the store, the log and the rest.
 const OTHER_FILES: u64 = 256;
+/// How long until a look at the store that could not be taken is tried again.
+const AUDIT_PAUSE: Duration = Duration::from_secs(5);
 /// How long a stop waits for administrators: one who follows the log and reads no more must not hold it.
 const FOLLOWERS_STAY: Duration = Duration::from_secs(1);
 
@@ -193,7 +195,7 @@ impl Daemon {
         }
         match reload(&self.service, &self.flags, None).await {
             Ok(reloaded) => tracing::info!(?reloaded, "reloaded"),
-            Err(problem) => tracing::error!("the reload failed and nothing changed: {problem}"),
+            Err(problem) => tracing::error!("the reload failed: {problem}"),
         }
         tell_systemd(&[NotifyState::Ready]);
     }
@@ -231,16 +233,21 @@ fn start_servers(service: &Arc<Service>, flags: &Arc<Flags>, sockets: Sockets) -
     ]
 }
 
-/// Counts the store's rows beside the service; a store that has lost some must not go on being served.
+/// Looks at the whole store beside the service; one that has lost something must not go on being served.
 fn watch_for_damage(service: Arc<Service>) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let store = service.system.store.clone();
-        let damage = match tokio::task::spawn_blocking(move || store.audit()).await {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => error.to_string(),
-            Err(panic) => panic.to_string(),
+        let damage = loop {
+            let store = service.system.store.clone();
+            match tokio::task::spawn_blocking(move || store.audit()).await {
+                Ok(Ok(())) => return,
+                // that is no finding: the store is being reopened, or the disk is full
+                Ok(Err(StoreError::Unavailable { .. } | StoreError::Io { .. })) => sleep(AUDIT_PAUSE).await,
+                Ok(Err(error)) => break error.to_string(),
+                Err(panic) => break panic.to_string(),
+            }
         };
         tracing::error!(damage, "the store cannot be trusted");
+        service.system.log.doubt().await;
         service.note_damage(damage);
     })
 }

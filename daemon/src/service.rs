@@ -10,7 +10,7 @@ use prometheus_client::registry::Registry;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 
 /// The running daemon, as its handlers see it.
 #[derive(Debug)]
@@ -30,10 +30,12 @@ pub struct Service {
     /// Connections to the administrators' socket.
     pub control_connections: Arc<AtomicUsize>,
     places: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
     draining: AtomicBool,
     /// What the check of the store that runs beside the service has found wrong.
     damage: watch::Sender<Option<String>>,
     stopping: watch::Sender<bool>,
+    control: Mutex<()>,
 }
 
 impl Service {
@@ -43,6 +45,7 @@ impl Service {
         let mut registry = Registry::with_prefix("oracled");
         system.metrics.register(&mut registry);
         let places = Arc::new(Semaphore::new(config.limits.in_flight));
+        let bodies = Arc::new(Semaphore::new(config.limits.bodies_bytes));
         let service = Self {
             started_at: system.clock.now(),
             system,
@@ -52,9 +55,11 @@ impl Service {
             connections: Arc::default(),
             control_connections: Arc::default(),
             places,
+            bodies,
             draining: AtomicBool::new(false),
             damage: watch::channel(None).0,
             stopping: watch::channel(false).0,
+            control: Mutex::new(()),
         };
         Arc::new(service)
     }
@@ -86,6 +91,21 @@ impl Service {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.config.limits.in_flight.saturating_sub(self.places.available_permits())
+    }
+
+    /// Takes so many bytes of the memory for requests' bodies, to be given back when what is handed back is dropped.
+    ///
+    /// # Errors
+    /// `Overloaded` where there is not so much left.
+    pub fn hold_body(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let held = Arc::clone(&self.bodies).try_acquire_many_owned(bytes);
+        held.map_err(|_| Problem::Overloaded("as much as is allowed is being sent already".into()))
+    }
+
+    /// Waits for one's turn to change how the daemon runs.
+    pub async fn control_turn(&self) -> MutexGuard<'_, ()> {
+        self.control.lock().await
     }
 
     /// Waits until nothing is in flight.

@@ -5,6 +5,7 @@ use crate::error::StoreError;
 use crate::panics::caught;
 use crate::record::RowKey;
 use crate::watermark::Counts;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 /// The database's folder below the state directory.
 const DATABASE_DIR: &str = "store";
+/// The file in it that holds sled's settings and, behind them, their checksum.
+const SETTINGS_FILE: &str = "conf";
 /// The file in it that sled appends to, and that has to be synced.
 const DATABASE_FILE: &str = "db";
 /// A database that is locked is tried so often again, with a pause between.
@@ -91,6 +94,9 @@ impl Engine {
         fs::create_dir_all(&database).map_err(|source| StoreError::Io { path: database.clone(), source })?;
         let db = open_sled(&options)?;
         if created {
+            let settings = database.join(SETTINGS_FILE);
+            let synced = File::open(&settings).and_then(|file| file.sync_all());
+            synced.map_err(|source| StoreError::Io { path: settings, source })?;
             for dir in [database.as_path(), options.dir.as_path()] {
                 sync_dir(dir)?;
             }
@@ -130,8 +136,21 @@ impl Engine {
     pub(crate) fn reopen(&self) -> Result<(), StoreError> {
         let mut guard = self.db.write().unwrap_or_else(PoisonError::into_inner);
         drop(guard.take());
+        self.forget_cached_pages().map_err(|error| unavailable(&error))?;
         *guard = Some(open_sled(&self.options)?);
         Ok(())
+    }
+
+    /// Has the next reader of the file see the disk: behind a failed sync the system's cache holds, as if they were
+    /// written, pages that never were.
+    fn forget_cached_pages(&self) -> io::Result<()> {
+        let file = File::open(self.database_file())?;
+        Ok(posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?)
+    }
+
+    /// Syncs the database's file.
+    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        self.sync_file().map_err(|error| unavailable(&error))
     }
 
     /// Notes what was found at an opening, and lets readers see it.
@@ -183,7 +202,7 @@ impl Engine {
         self.with(|db| {
             db.apply_batch(batch).map_err(|error| unavailable(&error))?;
             db.flush().map_err(|error| unavailable(&error))?;
-            self.sync_file().map_err(|error| unavailable(&error))
+            self.sync()
         })
     }
 
@@ -211,7 +230,7 @@ fn open_sled(options: &Options) -> Result<sled::Db, StoreError> {
 
 fn try_open_sled(options: &Options) -> Result<sled::Db, StoreError> {
     let path = options.dir.join(DATABASE_DIR);
-    remove_torn_snapshots(&path).map_err(|source| StoreError::Io { path: path.clone(), source })?;
+    remove_torn_files(&path).map_err(|source| StoreError::Io { path: path.clone(), source })?;
     let config = sled::Config::new().path(&path).cache_capacity(options.cache_bytes).flush_every_ms(None);
     match caught(|| config.open()) {
         Ok(Ok(db)) => Ok(db),
@@ -221,10 +240,13 @@ fn try_open_sled(options: &Options) -> Result<sled::Db, StoreError> {
     }
 }
 
+/// Removes what sled wrote in pieces and was kept from finishing, where it would take the piece for the whole.
+///
 /// sled writes a snapshot of its page table as it opens, under another name until it is whole; where that was cut
 /// short, by a kill or a full disk, it takes the piece for a whole one the next time, and calls the database
-/// corrupt. Whoever has the database open is left alone.
-fn remove_torn_snapshots(database: &Path) -> io::Result<()> {
+/// corrupt. It does the same with its settings, of which we change none and which it writes again where there are none.
+/// Whoever has the database open is left alone.
+fn remove_torn_files(database: &Path) -> io::Result<()> {
     let file = match File::open(database.join(DATABASE_FILE)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -233,6 +255,13 @@ fn remove_torn_snapshots(database: &Path) -> io::Result<()> {
     // the lock that sled takes, until the file is closed
     if file.try_lock().is_err() {
         return Ok(());
+    }
+    let settings = database.join(SETTINGS_FILE);
+    let content = fs::read(&settings).unwrap_or_default();
+    if let Some((content, sum)) = content.split_last_chunk::<4>()
+        && crc32fast::hash(content).to_le_bytes() != *sum
+    {
+        fs::remove_file(&settings)?;
     }
     for entry in fs::read_dir(database)? {
         let entry = entry?;

@@ -17,6 +17,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::thread;
 
+/// A group of at most so many bytes is an ordinary one: while there is room for it, the journal takes writes.
+const ORDINARY_BYTES: u64 = 64 * 1024;
 /// Before a failed store is reopened, so many bytes must be free for it to write again.
 const SPACE_TO_REOPEN_BYTES: usize = 4 * 1024 * 1024;
 
@@ -59,8 +61,8 @@ struct Failure {
 /// What it takes to take writes again.
 #[derive(Debug, Clone, Copy)]
 enum Mend {
-    /// Room for a write of so many bytes: sled was not let to try without.
-    Room(u64),
+    /// Room for an ordinary group: sled was not let to try without.
+    Room,
     /// sled has failed, or may hold half a write: only opening it again helps.
     Reopening,
 }
@@ -105,8 +107,8 @@ impl Journal {
     /// Each record is applied whole or refused whole, and sees those before it in the group.
     ///
     /// # Errors
-    /// `Unavailable` where the disk does not take it: then nothing of the group counts as committed, and the
-    /// journal takes nothing more until [`Journal::recover`].
+    /// `Unavailable` where the disk does not take it: then nothing of the group counts as committed. Unless it was
+    /// only too large for the room that is left, the journal takes nothing more until [`Journal::recover`].
     pub fn commit(
         &mut self,
         group: &[impl Borrow<Record>],
@@ -125,7 +127,11 @@ impl Journal {
         let Staged { mut batch, counts, tip, lines, replaced, row_bytes, .. } = staged;
         meta::put_counts(&mut batch, counts);
         let bytes = (lines.len() + row_bytes) as u64;
-        engine.make_room(bytes).map_err(|error| self.fail(error, Mend::Room(bytes)))?;
+        if let Err(error) = engine.make_room(bytes) {
+            // one group that is too large for what is left must not keep out those that are not
+            let fits_others = bytes > ORDINARY_BYTES && engine.make_room(ORDINARY_BYTES).is_ok();
+            return Err(if fits_others { error } else { self.fail(error, Mend::Room) });
+        }
         engine.note_replaced(&replaced);
         engine.apply(batch).map_err(|error| self.fail(error, Mend::Reopening))?;
         self.tip = tip;
@@ -159,15 +165,17 @@ impl Journal {
     /// Syncs what may lag a moment: the mirror and the high-water mark. To be called every second or so.
     pub fn settle(&mut self) {
         self.mirror.repair(&self.store, self.mark.counts.entries);
-        let settled = self.mirror.sync().and_then(|mirrored| {
-            if self.mark.mirrored != mirrored {
-                self.mark.mirrored = mirrored;
-                self.mark.write()?;
+        let mirrored = self.mirror.sync().and_then(|mirrored| {
+            if self.mark.mirrored == mirrored {
+                return Ok(());
             }
-            self.mark.sync()
+            self.mark.mirrored = mirrored;
+            self.mark.write()
         });
-        if let Err(error) = settled {
-            tracing::warn!(%error, "cannot sync the mirror and the high-water mark");
+        for (settled, what) in [(mirrored, "oracle_log.jsonl"), (self.mark.sync(), "the high-water mark")] {
+            if let Err(error) = settled {
+                tracing::warn!(%error, what, "cannot be synced");
+            }
         }
     }
 
@@ -185,12 +193,17 @@ impl Journal {
     /// Tries to take writes again after one failed.
     ///
     /// # Errors
-    /// Whatever still stands in the way; the journal stays as it is.
+    /// `Unavailable` or `Io` for what still stands in the way. Any other: the store cannot be trusted any more.
     pub fn recover(&mut self) -> Result<(), StoreError> {
-        match self.failure.as_ref().map(|failure| failure.mend) {
-            None => return Ok(()),
-            Some(Mend::Room(bytes)) => self.engine.make_room(bytes)?,
-            Some(Mend::Reopening) => self.reopen()?,
+        let Some(mend) = self.failure.as_ref().map(|failure| failure.mend) else { return Ok(()) };
+        let mended = match mend {
+            Mend::Room => self.engine.make_room(ORDINARY_BYTES),
+            Mend::Reopening => self.reopen(),
+        };
+        if let Err(error) = mended {
+            let cause = error.to_string();
+            self.failure = Some(Failure { cause, mend });
+            return Err(error);
         }
         self.failure = None;
         self.settle();
@@ -202,10 +215,20 @@ impl Journal {
         self.engine.reopen()?;
         let counts = meta::open(&self.engine)?;
         check(&self.engine, counts, &self.mark, self.mirror.last_seq)?;
+        // what the failed write has left, if anything, becomes visible below and so must be durable first
+        self.engine.sync()?;
         self.tip = Tip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
         self.mark.counts = counts;
         self.engine.opened_with(counts);
         Ok(())
+    }
+
+    /// Has the next opening look at the whole store before it is served: to be called when it was found damaged.
+    ///
+    /// # Errors
+    /// Where that cannot be noted.
+    pub fn doubt(&mut self) -> Result<(), StoreError> {
+        meta::put_walked(&self.engine, 0)
     }
 
     /// Checks, after a panic somewhere above, that a group was not left half done.

@@ -8,8 +8,8 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use crate::log::LogQuery;
 use serde::Deserialize;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -35,12 +35,15 @@ pub(crate) struct Mirror {
 
 impl Mirror {
     /// Opens the mirror below `dir`. A torn last line is cut off. An empty file continues behind entry
-    /// `mirrored`: the one before it was rotated away.
+    /// `mirrored`: the one before it was rotated away. A file with other lines than ours is moved aside, and a whole
+    /// mirror made in its place.
     pub(crate) fn open(dir: &Path, mirrored: u64) -> Result<Self, StoreError> {
         let path = dir.join(FILE);
-        let (file, len, last) =
-            open_file(&path).map_err(|source| StoreError::Io { path: path.clone(), source })?;
-        Ok(Self { path, file, len, last_seq: last.unwrap_or(mirrored), dirty: false, lag: None })
+        let io = |source| StoreError::Io { path: path.clone(), source };
+        let foreign = move_aside_if_foreign(&path).map_err(io)?;
+        let (file, len, last) = open_file(&path).map_err(io)?;
+        let begin = if foreign { 0 } else { mirrored };
+        Ok(Self { file, len, last_seq: last.unwrap_or(begin), path, dirty: false, lag: None })
     }
 
     /// Appends `lines`, which end with entry `last_seq`, and before them whatever is missing.
@@ -64,8 +67,15 @@ impl Mirror {
     /// Opens the file by its name anew, as it is to be after a rotation.
     pub(crate) fn reopen(&mut self) -> Result<(), StoreError> {
         let io = |source| StoreError::Io { path: self.path.clone(), source };
-        self.file.sync_data().map_err(io)?;
+        move_aside_if_foreign(&self.path).map_err(io)?;
         let (file, len, last) = open_file(&self.path).map_err(io)?;
+        if last.is_some_and(|last| last > self.last_seq) {
+            let text = "its last entry has a higher number than the log's; move it away";
+            return Err(io(io::Error::new(io::ErrorKind::InvalidData, text)));
+        }
+        if let Err(error) = self.file.sync_data() {
+            tracing::warn!(%error, "the file that oracle_log.jsonl was could not be synced");
+        }
         self.file = file;
         self.len = len;
         self.last_seq = last.unwrap_or(self.last_seq);
@@ -121,6 +131,38 @@ impl Mirror {
         }
         Ok(())
     }
+}
+
+/// Moves a file away that holds whole lines behind the last one of ours: they are somebody's, and not to be cut off.
+fn move_aside_if_foreign(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_file() => {}
+        // opening a pipe, say, would wait for somebody at its other end
+        Ok(_) => return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    let file = File::open(path)?;
+    let (ours, _) = last_line(&file)?;
+    let mut rest = BufReader::new(file);
+    rest.seek(SeekFrom::Start(ours))?;
+    let mut foreign = false;
+    // bounded: a line that is longer than any of ours is not ours either
+    let mut piece = Vec::new();
+    while !foreign && rest.by_ref().take(SEARCH_BYTES).read_until(b'\n', &mut piece)? > 0 {
+        let whole = piece.ends_with(b"\n") || piece.len() as u64 == SEARCH_BYTES;
+        // a block that never reached the disk reads as zeros
+        foreign = whole && piece.iter().any(|byte| *byte != 0 && !byte.is_ascii_whitespace());
+        piece.clear();
+    }
+    if foreign {
+        let aside =
+            (1..).map(|n| path.with_extension(format!("jsonl.foreign-{n}"))).find(|name| !name.exists());
+        let aside = aside.expect("there are more numbers than files");
+        fs::rename(path, &aside)?;
+        tracing::warn!(aside = %aside.display(), "oracle_log.jsonl held lines that are not the log's; it was moved");
+    }
+    Ok(foreign)
 }
 
 /// Opens the file for appending, cuts off what follows its last whole line, and reads that line's number.

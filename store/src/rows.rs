@@ -14,6 +14,8 @@ use std::path::Path;
 pub(crate) const SCHEMA: u32 = 1;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
+/// A row that is replaced while it is read is read anew so many times.
+const READ_ATTEMPTS: usize = 100;
 /// A first chunk begins with the revision (8 bytes) and the number of chunks (2 bytes), both big-endian.
 const HEAD_BYTES: usize = 10;
 
@@ -95,20 +97,31 @@ pub(crate) fn head(
 }
 
 /// The row called `name`, put together.
+///
+/// Its chunks are read one by one, and a commit in between may replace them: so the head is read again behind the
+/// last one, and unless it is the same the row is read anew.
 pub(crate) fn get(db: &sled::Db, dir: &Path, table: Table, name: &[u8]) -> Result<Option<Row>, StoreError> {
     let read =
         |chunk| db.get(chunk_key(table, name, chunk)).map_err(|error| StoreError::damaged(dir, &error));
-    let Some(first) = read(0)? else { return Ok(None) };
-    let (revision, chunks, start) = split_head(dir, &first)?;
-    let mut value = start.to_vec();
-    for chunk in 1..chunks {
-        let next = read(chunk)?.ok_or_else(|| StoreError::Corrupt {
-            dir: dir.to_owned(),
-            detail: format!("chunk {chunk} of {chunks} of a row in table {table:?} is missing"),
-        })?;
-        value.extend_from_slice(&next);
+    for _ in 0..READ_ATTEMPTS {
+        let Some(first) = read(0)? else { return Ok(None) };
+        let (revision, chunks, start) = split_head(dir, &first)?;
+        let mut value = start.to_vec();
+        let mut missing = None;
+        for chunk in 1..chunks {
+            match read(chunk)? {
+                Some(next) => value.extend_from_slice(&next),
+                None => missing = missing.or(Some(chunk)),
+            }
+        }
+        if chunks > 1 && read(0)?.as_ref() != Some(&first) {
+            continue;
+        }
+        let Some(chunk) = missing else { return Ok(Some(Row { revision, value })) };
+        let detail = format!("chunk {chunk} of {chunks} of a row in table {table:?} is missing");
+        return Err(StoreError::Corrupt { dir: dir.to_owned(), detail });
     }
-    Ok(Some(Row { revision, value }))
+    Err(StoreError::Unavailable { cause: "a row was replaced faster than it could be read".into() })
 }
 
 /// How many rows of a table have a revision of at most `revision`.

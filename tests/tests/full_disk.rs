@@ -16,7 +16,7 @@ use tokio::sync::watch;
 /// So little memory that most verdicts have to come from the store, and most of the store from the disk.
 const LITTLE_MEMORY: &str = "[storage]\nhot_bytes = 65536\ncache_bytes = 1048576\n";
 /// A full disk may still have what the daemon has set aside, for about so many verdicts of half a megabyte.
-const LAST_ONES: usize = 200;
+const LAST_ONES: usize = 2000;
 
 /// A disk whose room can be taken away.
 trait Disk {
@@ -140,6 +140,10 @@ fn large() -> Value {
     submission(&json!({"verdict": "GREEN", "summary": "large ".repeat(80_000)}).to_string())
 }
 
+fn ordinary() -> Value {
+    submission(&json!({"verdict": "GREEN", "summary": "ordinary ".repeat(5_000)}).to_string())
+}
+
 fn assert_unavailable(answer: &Answer) {
     problem(answer, 503, "storage_unavailable");
     assert!(answer.headers.contains_key("retry-after"), "{answer:?}");
@@ -156,18 +160,24 @@ fn names(object: &Value) -> BTreeSet<&str> {
     object.as_object().into_iter().flat_map(|members| members.keys()).map(String::as_str).collect()
 }
 
-/// Hands verdicts in until the disk is full; hands back the first session that was turned away.
+/// Hands verdicts in until the disk is full, large ones first and then ordinary ones, for which there is room
+/// longer; hands back the last session that was turned away.
 async fn submit_until_full(routes: &mut Client, name: &str, ledger: &mut Ledger) -> String {
-    for n in 0..LAST_ONES {
-        let session = format!("{name}-{n}");
-        let answer = post(routes, &format!("/v1/verdicts/{session}"), &large()).await;
-        if answer.status != 201 {
-            assert_unavailable(&answer);
-            return session;
+    let mut turned_away = None;
+    for (size, verdict) in [("large", large()), ("ordinary", ordinary())] {
+        turned_away = None;
+        for n in 0..LAST_ONES {
+            let session = format!("{name}-{size}-{n}");
+            let answer = post(routes, &format!("/v1/verdicts/{session}"), &verdict).await;
+            if answer.status != 201 {
+                assert_unavailable(&answer);
+                turned_away = Some(session);
+                break;
+            }
+            ledger.sessions.insert(session, Told::Cached(answer.body));
         }
-        ledger.sessions.insert(session, Told::Cached(answer.body));
     }
-    unreachable!("the disk is never full");
+    turned_away.expect("the disk is full some time")
 }
 
 /// What holds while the disk is full.

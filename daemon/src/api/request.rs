@@ -4,18 +4,18 @@ use crate::config::Limits;
 use crate::problem::Problem;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
-use bytes::Bytes;
 use domain::session::{Email, Query};
 use domain::{Payload, SessionId, Tier};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
-use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::service::Service;
 
@@ -35,31 +35,44 @@ impl FromRequestParts<Arc<Service>> for SessionInPath {
 }
 
 /// A request's body, whole, within its bound, and declared to be JSON.
-pub struct JsonBody(Bytes);
+pub struct JsonBody {
+    text: Vec<u8>,
+    /// Its part of the memory for all bodies, until it is dropped.
+    _held: Option<OwnedSemaphorePermit>,
+}
 
 impl FromRequest<Arc<Service>> for JsonBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, service: &Arc<Service>) -> Result<Self, Problem> {
         check_media_type(request.headers())?;
-        Self::read(request.into_body(), service.config.limits.body_bytes).await
+        Self::read(request.into_body(), service).await
     }
 }
 
 impl JsonBody {
-    async fn read(body: Body, max_bytes: usize) -> Result<Self, Problem> {
+    async fn read(mut body: Body, service: &Service) -> Result<Self, Problem> {
+        let max_bytes = service.config.limits.body_bytes;
         // what is announced too large need not be sent first
         if body.size_hint().lower() > max_bytes as u64 {
             return Err(Problem::BodyTooLarge { max_bytes });
         }
-        let collected = Limited::new(body, max_bytes).collect().await;
-        collected.map(|body| Self(body.to_bytes())).map_err(|error| {
-            if error.downcast_ref::<LengthLimitError>().is_some() {
-                Problem::BodyTooLarge { max_bytes }
-            } else {
-                Problem::BodyBroken(error.to_string())
+        let mut text = Vec::new();
+        let mut held: Option<OwnedSemaphorePermit> = None;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| Problem::BodyBroken(error.to_string()))?;
+            let Ok(data) = frame.into_data() else { continue };
+            if text.len() + data.len() > max_bytes {
+                return Err(Problem::BodyTooLarge { max_bytes });
             }
-        })
+            let more = service.hold_body(data.len())?;
+            match &mut held {
+                Some(held) => held.merge(more),
+                None => held = Some(more),
+            }
+            text.extend_from_slice(&data);
+        }
+        Ok(Self { text, _held: held })
     }
 
     /// Reads the body as a `T`.
@@ -72,11 +85,11 @@ impl JsonBody {
             Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(error.to_string()),
         };
         // serde would take an array as the fields in their order, without their names
-        if self.0.trim_ascii_start().starts_with(b"[") {
-            serde_json::from_slice::<IgnoredAny>(&self.0).map_err(not_taken)?;
+        if self.text.trim_ascii_start().starts_with(b"[") {
+            serde_json::from_slice::<IgnoredAny>(&self.text).map_err(not_taken)?;
             return Err(Problem::InvalidRequest("a request is an object, not an array".into()));
         }
-        serde_json::from_slice(&self.0).map_err(not_taken)
+        serde_json::from_slice(&self.text).map_err(not_taken)
     }
 }
 
@@ -103,6 +116,7 @@ pub struct CheckRequest {
     /// What the customer asked.
     pub query: String,
     /// The verdict as a JSON value; either this or `raw`.
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Object>)]
     pub verdict: Option<Box<RawValue>>,
     /// The model's text; either this or `verdict`.
@@ -120,6 +134,7 @@ pub struct SubmitRequest {
     /// Where the verdict will be mailed to.
     pub customer_email: Option<String>,
     /// The verdict as a JSON value; either this or `raw`.
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Object>)]
     pub verdict: Option<Box<RawValue>>,
     /// The model's text; either this or `verdict`.
@@ -135,6 +150,7 @@ pub struct CacheRequest {
     /// What the customer asked.
     pub query: String,
     /// The verdict.
+    #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Object)]
     pub verdict: Option<Box<RawValue>>,
     /// Taken, since it stands in what the cache answers, and not looked at: oracled says itself when it cached.
@@ -149,6 +165,11 @@ pub struct CacheRequest {
     #[serde(default, rename = "regen_reason")]
     #[schema(value_type = Option<String>)]
     pub _regen_reason: Option<IgnoredAny>,
+}
+
+/// A member that is given, be it as null: that is a JSON value too, and is judged like any other.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::deserialize(deserializer).map(Some)
 }
 
 /// The session id `text`, within the configured length.

@@ -1,6 +1,6 @@
 //! `POST /v1/drain`: turns new verdicts away before a stop, or takes them again.
 
-use super::audit;
+use super::{act, audit};
 use crate::api::request::JsonBody;
 use crate::problem::Problem;
 use crate::service::Service;
@@ -37,7 +37,12 @@ pub async fn post(
     body: JsonBody,
 ) -> Result<Json<Drained>, Problem> {
     let Drain { draining } = body.parse()?;
-    audit(&service, "drain", format!("draining: {draining}"), Some(peer)).await?;
-    service.set_draining(draining);
-    Ok(Json(Drained { draining, in_flight: service.in_flight() }))
+    act(async move {
+        // one at a time, so that the log's order is that of what was done
+        let _turn = service.control_turn().await;
+        audit(&service, "drain", format!("draining: {draining}"), Some(peer)).await?;
+        service.set_draining(draining);
+        Ok(Json(Drained { draining, in_flight: service.in_flight() }))
+    })
+    .await
 }

@@ -1,6 +1,6 @@
 //! `/v1/log-level`: what the service's own log tells.
 
-use super::audit;
+use super::{act, audit};
 use crate::api::request::JsonBody;
 use crate::problem::Problem;
 use crate::service::Service;
@@ -10,6 +10,9 @@ use axum::{Extension, Json};
 use domain::Peer;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// The longest directives that are taken, in bytes: they stand in the audit log.
+const LEVEL_MAX_BYTES: usize = 1024;
 
 /// The level, as tracing's filter directives.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,9 +37,17 @@ pub async fn put(
     body: JsonBody,
 ) -> Result<Json<Level>, Problem> {
     let Level { level } = body.parse()?;
+    if level.len() > LEVEL_MAX_BYTES {
+        let text = format!("`level` has {} bytes; at most {LEVEL_MAX_BYTES} are taken", level.len());
+        return Err(Problem::InvalidRequest(text));
+    }
     telemetry::filter(&level).map_err(|error| Problem::InvalidRequest(format!("`{level}`: {error}")))?;
-    let before = service.log_level.get();
-    audit(&service, "log_level", format!("from {before} to {level}"), Some(peer)).await?;
-    service.log_level.set(&level).map_err(Problem::Internal)?;
-    Ok(get(State(service)).await)
+    act(async move {
+        let _turn = service.control_turn().await;
+        let before = service.log_level.get();
+        audit(&service, "log_level", format!("from {before} to {level}"), Some(peer)).await?;
+        service.log_level.set(&level).map_err(Problem::Internal)?;
+        Ok(Json(Level { level: service.log_level.get() }))
+    })
+    .await
 }

@@ -1,5 +1,6 @@
 //! `DELETE /v1/verdicts/{session_id}`: removes the cached verdict of one session.
 
+use super::act;
 use crate::api::request::SessionInPath;
 use crate::problem::Problem;
 use crate::service::Service;
@@ -29,10 +30,9 @@ pub async fn delete(
     SessionInPath(session_id): SessionInPath,
 ) -> Result<Json<Purged>, Problem> {
     let (cache, purge) = (service.system.cache.clone(), Purge { session_id: session_id.clone(), peer });
-    // a task of its own, so that a caller who goes away does not leave it half done
-    let purged = tokio::spawn(async move { Ok::<_, Problem>(cache.ask(purge).await??) }).await;
+    let purged = act(async move { Ok(cache.ask(purge).await??) }).await?;
     let session_id = session_id.to_string();
-    if purged.map_err(|error| Problem::Internal(error.to_string()))?? {
+    if purged {
         Ok(Json(Purged { session_id, purged: true }))
     } else {
         Err(Problem::VerdictNotCached(session_id))

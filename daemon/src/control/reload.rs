@@ -1,6 +1,6 @@
 //! `POST /v1/reload`, and SIGHUP: opens `oracle_log.jsonl` anew and puts the configured log level in force.
 
-use super::audit;
+use super::{act, audit};
 use crate::config::{Config, Flags};
 use crate::problem::Problem;
 use crate::service::Service;
@@ -22,25 +22,28 @@ pub struct Reloaded {
 /// Reloads.
 ///
 /// # Errors
-/// `InvalidRequest` where the configuration is not understood: then nothing changes.
+/// `InvalidRequest` where the configuration is not understood: then only `oracle_log.jsonl` is opened anew.
 pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     Extension(flags): Extension<Arc<Flags>>,
 ) -> Result<Json<Reloaded>, Problem> {
-    reload(&service, &flags, Some(peer)).await.map(Json)
+    act(async move { reload(&service, &flags, Some(peer)).await.map(Json) }).await
 }
 
 /// The same, by order of a `peer`, or of a signal.
 ///
 /// # Errors
-/// `InvalidRequest` where the configuration is not understood: then nothing changes.
+/// `InvalidRequest` where the configuration is not understood: then only `oracle_log.jsonl` is opened anew.
 pub async fn reload(service: &Service, flags: &Flags, peer: Option<Peer>) -> Result<Reloaded, Problem> {
+    let _turn = service.control_turn().await;
+    // first and in any case: whoever has rotated the log, because it fills the disk, say, waits for its file to be let go
+    let reopened = service.system.log.reopen_mirror().await;
     let config = Config::load(flags).map_err(|error| Problem::InvalidRequest(error.to_string()))?;
     let needs_restart = changed(&service.config, &config);
     audit(service, "reload", format!("needs a restart: {needs_restart:?}"), peer).await?;
     service.log_level.set(&config.log_level).map_err(Problem::Internal)?;
-    service.system.log.reopen_mirror().await.map_err(Problem::StorageUnavailable)?;
+    reopened.map_err(Problem::StorageUnavailable)?;
     Ok(Reloaded { log_level: service.log_level.get(), needs_restart })
 }
 

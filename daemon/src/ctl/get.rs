@@ -15,6 +15,6 @@ pub struct Get {
 impl Get {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         let path = format!("/v1/verdicts/{}", segment(&self.session_id));
-        show(&options.on_routes(Method::GET, &path, None).await?.json()?, options, out)
+        show(&options.on_routes(Method::GET, &path, None).await?, options, out)
     }
 }

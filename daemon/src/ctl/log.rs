@@ -1,5 +1,6 @@
 //! `oraclectl log`.
 
+use super::output::{harmless, on_one_line};
 use super::{CtlError, Options, problem, segment};
 use crate::client::{Answer, Client, ClientError};
 use domain::Event;
@@ -104,7 +105,7 @@ impl Log {
 
 fn print(line: &[u8], json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
     if json {
-        return Ok(out.write_all(line)?);
+        return Ok(out.write_all(harmless(&String::from_utf8_lossy(line)).as_bytes())?);
     }
     let entry: Value =
         serde_json::from_slice(line).map_err(|error| ClientError::Unreadable(error.to_string()))?;
@@ -152,5 +153,5 @@ pub(crate) fn for_people(entry: &Value) -> String {
         text("event"),
         text("session_id")
     );
-    line.split_whitespace().collect::<Vec<_>>().join(" ")
+    on_one_line(&line.split_whitespace().collect::<Vec<_>>().join(" "))
 }

@@ -8,8 +8,36 @@ use std::io::Write;
 
 /// One JSON document on lines of its own.
 pub(super) fn json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), CtlError> {
-    serde_json::to_writer_pretty(&mut *out, value).map_err(std::io::Error::from)?;
-    Ok(writeln!(out)?)
+    let text = serde_json::to_string_pretty(value).map_err(std::io::Error::from)?;
+    Ok(writeln!(out, "{}", harmless(&text))?)
+}
+
+/// `text` with everything escaped that a terminal takes for an order or does not show: controls, and the marks that
+/// turn, join or hide what is written. Lines stay lines. JSON stays the same JSON.
+pub(super) fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if steers(character) && character != '\n' {
+            let mut units = [0; 2];
+            for unit in character.encode_utf16(&mut units) {
+                shown.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// The same on one line: what others wrote must not look like a line of ours.
+pub(super) fn on_one_line(text: &str) -> String {
+    harmless(text).replace('\n', "\\n")
+}
+
+fn steers(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
+        || matches!(character, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// A table with a heading.
@@ -18,14 +46,14 @@ pub(super) fn table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) 
     let style = TableStyle::new().header_separator(LineStyle::none().fill('─'));
     table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(heading);
-    table.add_rows(rows);
+    table.add_rows(rows.into_iter().map(|row| row.map(|cell| on_one_line(&cell))));
     table.to_string()
 }
 
 /// Names and values below each other.
 pub(super) fn pairs(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    pairs.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
+    pairs.iter().map(|(name, value)| format!("{name:width$}  {}\n", on_one_line(value))).collect()
 }
 
 /// A decision for people: what was decided, why, and on what grounds.
@@ -45,4 +73,32 @@ pub(super) fn decision(decision: &Value) -> String {
         ("coherence", format!("{} (threshold {})", field("coherence_score"), field("threshold"))),
         ("flags", if flags.is_empty() { "none".into() } else { flags.join(", ") }),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_others_wrote_steers_the_terminal() {
+        let hostile = "a\u{1b}]0;x\u{7}\u{9b}2J\r\u{202e}b\u{feff}\u{e0041}é\u{301}";
+        assert_eq!(
+            harmless(hostile),
+            "a\\u001b]0;x\\u0007\\u009b2J\\u000d\\u202eb\\ufeff\\udb40\\udc41é\u{301}"
+        );
+        assert_eq!(on_one_line("reason\ndecision  approved"), "reason\\ndecision  approved");
+        let lines = pairs(&[("flags", "x\ndecision   approved".into())]);
+        assert_eq!(lines.lines().count(), 1, "{lines}");
+    }
+
+    #[test]
+    fn harmless_json_is_the_same_json() {
+        let text = serde_json::to_string("\u{9b}2J \u{202e} \u{e0041}").expect("it is text");
+        let shown = harmless(&text);
+        assert!(shown.is_ascii());
+        assert_eq!(
+            serde_json::from_str::<String>(&shown).expect("it is JSON"),
+            "\u{9b}2J \u{202e} \u{e0041}"
+        );
+    }
 }

@@ -1,9 +1,12 @@
 //! `oraclectl submit`.
 
-use super::output::{decision, json, pairs};
+use super::output::{decision, harmless, pairs};
 use super::{CtlError, Options, read_text, segment};
+use crate::client::Answer;
 use domain::Tier;
 use hyper::Method;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
@@ -41,27 +44,37 @@ impl Submit {
         {
             out.write_all(decision(decided).as_bytes())?;
         }
-        show(&answer?.json()?, options, out)
+        show(&answer?, options, out)
     }
 }
 
+/// What is answered of a delivery. The verdict stays the text that it is: that is what its digest is of.
+#[derive(Deserialize)]
+struct Delivered {
+    session_id: String,
+    tier: String,
+    query: String,
+    cached_at: String,
+    #[serde(default)]
+    replayed: bool,
+    decision: Value,
+    verdict: Box<RawValue>,
+}
+
 /// Shows a delivered verdict.
-pub(super) fn show(delivery: &Value, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+pub(super) fn show(answer: &Answer, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
     if options.json {
-        return json(out, delivery);
+        return Ok(writeln!(out, "{}", harmless(&String::from_utf8_lossy(&answer.body)))?);
     }
-    let text = |name: &str| delivery.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let replayed = delivery.get("replayed").and_then(Value::as_bool).unwrap_or(false);
+    let Delivered { session_id, tier, query, cached_at, replayed, decision: decided, verdict } =
+        answer.json()?;
     let how = if replayed { "was delivered before; this is that verdict" } else { "is delivered" };
     let head = [
-        ("session", format!("{} {how}", text("session_id"))),
-        ("tier", text("tier")),
-        ("query", text("query")),
-        ("cached at", text("cached_at")),
+        ("session", format!("{session_id} {how}")),
+        ("tier", tier),
+        ("query", query),
+        ("cached at", cached_at),
     ];
-    write!(out, "{}", pairs(&head))?;
-    if let Some(decided) = delivery.get("decision") {
-        write!(out, "{}", decision(decided))?;
-    }
-    json(out, delivery.get("verdict").unwrap_or(&Value::Null))
+    write!(out, "{}{}", pairs(&head), decision(&decided))?;
+    Ok(writeln!(out, "{}", harmless(verdict.get()))?)
 }

@@ -1,5 +1,6 @@
 //! A report for people: tables, and the histogram of C drawn with block characters.
 
+use super::super::output::on_one_line;
 use super::by_flag::Named;
 use super::by_tier::ByTier;
 use super::flips::Trials;
@@ -83,7 +84,7 @@ impl Look {
 /// Writes `report` to `out`.
 pub(super) fn write(out: &mut dyn Write, report: &Report, look: Look) -> io::Result<()> {
     let all = &report.approval.all;
-    let name = printable(&report.corpus);
+    let name = on_one_line(&report.corpus);
     writeln!(out, "{name}: {} verdicts, {} approved, {} refused", all.verdicts, all.approved, all.refused)?;
     section(out, "Approval by tier", &approval(&report.approval, look))?;
     let title = format!("Coherence C (bins are narrower above Ω = {:.5})", report.threshold);
@@ -256,21 +257,9 @@ fn weight<T>(named: &Named<T>) -> String {
 fn shortened(place: &str) -> String {
     let cut = place.char_indices().nth(PLACE_CHARS).map(|(at, _)| at);
     match cut.and_then(|at| place.get(..at)) {
-        Some(head) => printable(head) + "…",
-        None => printable(place),
+        Some(head) => on_one_line(head) + "…",
+        None => on_one_line(place),
     }
-}
-
-/// A word that others chose, safe to show: a model's field name must not steer the terminal.
-fn printable(word: &str) -> String {
-    let mut shown = String::new();
-    for character in word.chars() {
-        match character {
-            '"' | '\'' | '\\' => shown.push(character),
-            other => shown.extend(other.escape_debug()),
-        }
-    }
-    shown
 }
 
 /// A bar of `part` in `whole`, `width` columns for the whole, in eighths of a column. What is there is seen:

@@ -150,7 +150,7 @@ fn a_models_field_name_cannot_steer_the_terminal() {
     let mut out = Vec::new();
     print(&mut out, &report, false, Look::new(100, false)).unwrap();
     let text = String::from_utf8(out).unwrap();
-    assert!(text.contains("unexpected_field:\\u{1b}[2J\\u{202e}\\n "), "{text}");
+    assert!(text.contains("unexpected_field:\\u001b[2J\\u202e\\n "), "{text}");
     assert!(!text.contains(['\u{1b}', '\u{202e}']));
 }
 
