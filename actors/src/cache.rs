@@ -5,11 +5,8 @@
 
 use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
-use crate::metrics::{HIT_MEMORY, HIT_STORE, MISS, Metrics};
-use actix::{
-    Actor, ActorFutureExt, Context, Handler, Message, ResponseActFuture, ResponseFuture, Supervised,
-    WrapFuture,
-};
+use crate::metrics::{FoundIn, HIT_MEMORY, HIT_STORE, MISS, Metrics};
+use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use bytes::Bytes;
 use domain::session::{Email, Mismatch};
 use domain::{Approved, Delivery, Event, GatePath, Peer, Query, Session, SessionId, Tier};
@@ -25,19 +22,17 @@ const TYPICAL_BYTES: u64 = 2048;
 /// A decision whose rows keep changing is taken anew so many times.
 const ATTEMPTS: usize = 8;
 
-/// A delivered verdict, and the document that answers for it.
+/// A delivered verdict, as the document that answers for it.
 #[derive(Debug)]
 pub struct Cached {
-    /// The verdict with its session.
-    pub delivery: Delivery,
-    /// Its JSON document.
+    /// Its JSON.
     pub body: Bytes,
 }
 
 impl From<Delivery> for Cached {
     fn from(delivery: Delivery) -> Self {
         let body = serde_json::to_vec(&delivery).expect("a delivery is plain data with string keys");
-        Self { delivery, body: body.into() }
+        Self { body: body.into() }
     }
 }
 
@@ -119,6 +114,11 @@ pub struct Purge {
     pub peer: Peer,
 }
 
+/// Lets go of what is held in memory for a session.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Forget(SessionId);
+
 /// The actor.
 #[derive(Debug)]
 pub struct Cache {
@@ -135,8 +135,7 @@ struct ByBytes;
 
 impl Weighter<SessionId, Arc<Cached>> for ByBytes {
     fn weight(&self, _: &SessionId, cached: &Arc<Cached>) -> u64 {
-        // the document, and the delivery that it was made from
-        2 * cached.body.len() as u64 + ENTRY_BYTES
+        cached.body.len() as u64 + ENTRY_BYTES
     }
 }
 
@@ -146,19 +145,31 @@ impl Cache {
     }
 
     fn read(&mut self, session_id: &SessionId) -> Result<Option<Arc<Cached>>, CacheError> {
+        let (cached, found_in) = self.look_up(session_id)?;
+        self.metrics.cache_reads.get_or_create(found_in).inc();
+        Ok(cached)
+    }
+
+    fn look_up(
+        &mut self,
+        session_id: &SessionId,
+    ) -> Result<(Option<Arc<Cached>>, &'static FoundIn), StoreError> {
         if let Some(cached) = self.hot.get(session_id) {
-            self.metrics.cache_reads.get_or_create(&HIT_MEMORY).inc();
-            return Ok(Some(Arc::clone(cached)));
+            return Ok((Some(Arc::clone(cached)), &HIT_MEMORY));
         }
-        let stored = self.store.verdict(session_id)?.map(|(delivery, _)| Arc::new(Cached::from(delivery)));
-        match &stored {
-            Some(cached) => {
-                self.metrics.cache_reads.get_or_create(&HIT_STORE).inc();
-                self.hot.insert(session_id.clone(), Arc::clone(cached));
-            }
-            None => drop(self.metrics.cache_reads.get_or_create(&MISS).inc()),
+        let Some((delivery, _)) = self.store.verdict(session_id)? else { return Ok((None, &MISS)) };
+        let cached = Arc::new(Cached::from(delivery));
+        self.hot.insert(session_id.clone(), Arc::clone(&cached));
+        Ok((Some(cached), &HIT_STORE))
+    }
+
+    /// What there is already for a session; its verdict is looked up only where its session does not speak against.
+    fn find(&mut self, Find { session_id, tier, query }: &Find) -> Result<Known, CacheError> {
+        let Some((session, _)) = self.store.session(session_id)? else { return Ok(Known::Nothing) };
+        if let Some(mismatch) = session.mismatch(*tier, query) {
+            return Ok(Known::Mismatch(mismatch));
         }
-        Ok(stored)
+        Ok(self.look_up(session_id)?.0.map_or(Known::Nothing, Known::Cached))
     }
 }
 
@@ -298,8 +309,8 @@ impl Handler<Read> for Cache {
 impl Handler<Find> for Cache {
     type Result = Result<Known, CacheError>;
 
-    fn handle(&mut self, Find { session_id, tier, query }: Find, _: &mut Context<Self>) -> Self::Result {
-        Ok(Rows::read(&self.store, &session_id)?.known(tier, &query))
+    fn handle(&mut self, message: Find, _: &mut Context<Self>) -> Self::Result {
+        self.find(&message)
     }
 }
 
@@ -312,16 +323,28 @@ impl Handler<Admit> for Cache {
 }
 
 impl Handler<Purge> for Cache {
-    type Result = ResponseActFuture<Self, Result<bool, CacheError>>;
+    type Result = ResponseFuture<Result<bool, CacheError>>;
 
-    fn handle(&mut self, message: Purge, _: &mut Context<Self>) -> Self::Result {
-        let session_id = message.session_id.clone();
+    fn handle(&mut self, message: Purge, ctx: &mut Context<Self>) -> Self::Result {
+        let (session_id, cache) = (message.session_id.clone(), ctx.address());
         let purged = purge(message, self.store.clone(), self.log.clone(), self.clock.clone());
-        Box::pin(purged.into_actor(self).map(move |purged, cache, _| {
-            // only now: a read since the handler began may have brought it back from the store
-            cache.hot.remove(&session_id);
+        Box::pin(async move {
+            let purged = purged.await;
+            // only now: a read since the handler began may have brought it back from the store. A cache that has
+            // panicked meanwhile holds nothing at all
+            if let Err(error) = cache.send(Forget(session_id)).await {
+                tracing::debug!(%error, "the cache has forgotten everything");
+            }
             purged
-        }))
+        })
+    }
+}
+
+impl Handler<Forget> for Cache {
+    type Result = ();
+
+    fn handle(&mut self, Forget(session_id): Forget, _: &mut Context<Self>) {
+        self.hot.remove(&session_id);
     }
 }
 

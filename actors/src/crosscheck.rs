@@ -102,22 +102,28 @@ async fn deliver(
         (GatePath::Submit | GatePath::CacheWrite, Ok(approved)) => approved,
     };
     let entry = judged.clone();
-    match cache.ask(Admit { approved, judged, session_id, query, customer_email, path }).await {
-        Ok(Ok(Admission::Stored(cached))) => Ok(Outcome::Delivered(cached)),
-        Ok(Ok(Admission::Replayed(cached))) => Ok(Outcome::Replayed(cached)),
-        Ok(Ok(Admission::Mismatch(mismatch))) => Ok(Outcome::Mismatch(mismatch)),
+    let admitted = cache.ask(Admit { approved, judged, session_id, query, customer_email, path }).await;
+    settle(admitted, entry, &log).await
+}
+
+/// What the cache's answer means for the verdict. Where the cache did not get as far as the log, the judgement's entry
+/// goes there now: a judgement without an entry would be a gap.
+async fn settle(
+    admitted: Result<Result<Admission, CacheError>, NoAnswer>,
+    entry: Event,
+    log: &Log,
+) -> Result<Outcome, GateError> {
+    let error = match admitted {
+        Ok(Ok(Admission::Stored(cached))) => return Ok(Outcome::Delivered(cached)),
+        Ok(Ok(Admission::Replayed(cached))) => return Ok(Outcome::Replayed(cached)),
+        Ok(Ok(Admission::Mismatch(mismatch))) => return Ok(Outcome::Mismatch(mismatch)),
         // the record held the entry, and went to the service log with it
-        Ok(Err(CacheError::Commit(error @ CommitError::Unavailable(_)))) => Err(error.into()),
-        Ok(Err(error)) => {
-            log.commit(entry.into()).await?;
-            Err(error.into())
-        }
-        Err(error) => {
-            // the cache did not get as far as the log: a judgement without an entry would be a gap
-            log.commit(entry.into()).await?;
-            Err(error.into())
-        }
-    }
+        Ok(Err(CacheError::Commit(error @ CommitError::Unavailable(_)))) => return Err(error.into()),
+        Ok(Err(error)) => error.into(),
+        Err(error) => error.into(),
+    };
+    log.commit(entry.into()).await?;
+    Err(error)
 }
 
 impl Actor for Crosscheck {

@@ -250,6 +250,9 @@ impl Config {
         within("supervision.max_panics", self.supervision.max_panics, 0..=1_000_000)?;
         within("supervision.window_s", self.supervision.window_s, 1..=86_400)?;
         within("supervision.max_pause_ms", self.supervision.max_pause_ms, 0..=60_000)?;
+        if self.state_dir.as_os_str().is_empty() {
+            return Err(not_allowed("state_dir", "empty", "the path of a directory"));
+        }
         self.socket_mode()?;
         self.control_socket_mode()?;
         socket_path("socket", &self.socket)?;
@@ -309,8 +312,8 @@ fn within<N: PartialOrd + Display>(
 fn mode(key: &'static str, digits: &str) -> Result<u32, ConfigError> {
     let parsed = u32::from_str_radix(digits, 8).ok().filter(|_| matches!(digits.len(), 3 | 4));
     parsed
-        .filter(|mode| *mode <= 0o777)
-        .ok_or_else(|| not_allowed(key, format!("`{digits}`"), "three or four octal digits, 0600 to 0777"))
+        .filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600)
+        .ok_or_else(|| not_allowed(key, format!("`{digits}`"), "three or four octal digits, from 0600 on"))
 }
 
 fn socket_path(key: &'static str, path: &Path) -> Result<(), ConfigError> {

@@ -186,8 +186,26 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
             clap_complete::generate(shell, &mut Ctl::command(), "oraclectl", &mut script);
             Ok(out.write_all(&script)?)
         }
-        Verb::Man => Ok(clap_mangen::Man::new(Ctl::command()).render(out)?),
+        Verb::Man => man(out),
     }
+}
+
+/// One page for all verbs: each with the help that it prints.
+fn man(out: &mut dyn Write) -> Result<(), CtlError> {
+    let mut command = Ctl::command();
+    command.build();
+    let page = clap_mangen::Man::new(command.clone());
+    page.render_title(out)?;
+    page.render_name_section(out)?;
+    page.render_synopsis_section(out)?;
+    page.render_description_section(out)?;
+    page.render_options_section(out)?;
+    for verb in command.get_subcommands_mut().filter(|verb| verb.get_name() != "help") {
+        let help = verb.render_long_help().to_string().replace('\\', "\\e").replace("\n.", "\n\\&.");
+        write!(out, ".SH {}\n.nf\n{help}\n.fi\n", verb.get_name().to_uppercase())?;
+    }
+    let (_, codes) = EXIT_CODES.split_once('\n').unwrap_or_default();
+    Ok(write!(out, ".SH EXIT STATUS\n.nf\n{codes}\n.fi\n")?)
 }
 
 /// Runs a verb that talks to the daemon.

@@ -20,14 +20,14 @@ use std::convert::Infallible;
 use std::env;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
@@ -95,7 +95,7 @@ pub struct Sockets {
     /// The administrators'.
     pub control: UnixListener,
     /// Those that were bound here, to be removed at the end.
-    bound: Vec<PathBuf>,
+    bound: Vec<Bound>,
 }
 
 impl Sockets {
@@ -117,7 +117,7 @@ impl Sockets {
         ] {
             if socket.is_none() {
                 *socket = Some(bind(path, mode, group.as_deref())?);
-                bound.push(path.clone());
+                bound.push(Bound::of(path).map_err(|source| ListenError::Io { path: path.clone(), source })?);
             }
         }
         let listening = |socket: Option<StdListener>, path: &Path| {
@@ -134,8 +134,36 @@ impl Sockets {
 
     /// The files to be removed when nobody serves them any more.
     #[must_use]
-    pub fn bound(&self) -> Vec<PathBuf> {
+    pub fn bound(&self) -> Vec<Bound> {
         self.bound.clone()
+    }
+}
+
+/// A socket's file, as it was bound.
+#[derive(Debug, Clone)]
+pub struct Bound {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Bound {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::symlink_metadata(path)?;
+        Ok(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
+    }
+
+    /// Removes the file, unless another one has taken its name meanwhile.
+    ///
+    /// # Errors
+    /// Where it is gone, or cannot be removed.
+    pub fn remove(&self) -> io::Result<()> {
+        let now = Self::of(&self.path)?;
+        if (now.device, now.inode) == (self.device, self.inode) {
+            fs::remove_file(&self.path)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -215,6 +243,8 @@ pub struct Bounds {
     pub idle: Duration,
     /// How long a client may take nothing of its answer.
     pub unread: Duration,
+    /// Whether a request is answered to its end although the client has stopped sending, or has gone.
+    pub finish_unheard: bool,
     /// Headers of a request; twice as many are a broken request to the parser.
     pub headers: usize,
     /// Bytes of all headers together.
@@ -239,6 +269,7 @@ pub async fn serve<H, F, B>(
 {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
+        .half_close(bounds.finish_unheard)
         .header_read_timeout(bounds.idle)
         .max_headers(2 * bounds.headers)
         .max_buf_size((2 * bounds.header_bytes).max(64 * 1024));
@@ -299,7 +330,11 @@ async fn turn_away(mut stream: UnixStream, connections: usize) {
     let told = async {
         stream.write_all(head.as_bytes()).await?;
         stream.write_all(&body).await?;
-        stream.shutdown().await
+        stream.shutdown().await?;
+        // closing on what is still being sent would break the client's sending before it reads the answer
+        let mut rest = [0; 4096];
+        while stream.read(&mut rest).await? > 0 {}
+        Ok::<_, io::Error>(())
     };
     if let Ok(Err(error)) = timeout(FAREWELL, told).await {
         tracing::debug!(%error, "a connection over the bound was gone before it was told");

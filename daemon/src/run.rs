@@ -5,7 +5,7 @@ use crate::api::front::Front;
 use crate::config::{Config, Flags};
 use crate::control;
 use crate::control::reload::reload;
-use crate::listen::{self, Bounds, Sockets};
+use crate::listen::{self, Bound, Bounds, Sockets};
 use crate::service::Service;
 use crate::telemetry::LogLevel;
 use actors::fallback::Fallback;
@@ -17,9 +17,7 @@ use domain::Event;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use sd_notify::NotifyState;
-use std::fs;
 use std::future::pending;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,6 +28,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// File descriptors kept for the store, the log and the rest.
 const OTHER_FILES: u64 = 256;
+/// How long closing the log may take at least, whatever is configured: a disk that hangs must not hold the stop.
+const CLOSING_TAKES: Duration = Duration::from_secs(10);
 /// How long until a look at the store that could not be taken is tried again.
 const AUDIT_PAUSE: Duration = Duration::from_secs(5);
 /// How long a stop waits for administrators: one who follows the log and reads no more must not hold it.
@@ -43,7 +43,7 @@ pub struct Daemon {
     flags: Arc<Flags>,
     /// The routes' and the administrators'.
     servers: [JoinHandle<()>; 2],
-    bound: Vec<PathBuf>,
+    bound: Vec<Bound>,
     damaged: JoinHandle<()>,
     signals: Signals,
 }
@@ -164,10 +164,10 @@ impl Daemon {
         let Self { service, servers: [routes, control], bound, damaged, .. } = self;
         let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
         damaged.abort();
-        for path in bound {
+        for socket in bound {
             // from now on a client gets a clear refusal and another daemon can have the name
-            if let Err(error) = fs::remove_file(&path) {
-                tracing::debug!(%error, path = %path.display(), "the socket was gone already");
+            if let Err(error) = socket.remove() {
+                tracing::debug!(%error, ?socket, "the socket was gone already");
             }
         }
         service.stop();
@@ -182,11 +182,16 @@ impl Daemon {
         if timeout(bound_s.min(FOLLOWERS_STAY), control).await.is_err() {
             tracing::debug!("an administrator's connection was left");
         }
-        let stopped = Event::ServiceStopped { timestamp: service.system.clock.now() };
-        if let Err(error) = service.system.log.commit(stopped.into()).await {
-            tracing::error!(%error, "the last entry could not be logged");
+        let closed = timeout(bound_s.max(CLOSING_TAKES), async {
+            let stopped = Event::ServiceStopped { timestamp: service.system.clock.now() };
+            if let Err(error) = service.system.log.commit(stopped.into()).await {
+                tracing::error!(%error, "the last entry could not be logged");
+            }
+            service.system.log.close().await;
+        });
+        if closed.await.is_err() {
+            tracing::error!("the log does not get closed; what was acknowledged is on the disk");
         }
-        service.system.log.close().await;
     }
 
     async fn reload(&self) {
@@ -203,10 +208,11 @@ impl Daemon {
 
 fn start_servers(service: &Arc<Service>, flags: &Arc<Flags>, sockets: Sockets) -> [JoinHandle<()>; 2] {
     let limits = &service.config.limits;
-    let bounds = |connections, unread| Bounds {
+    let bounds = |connections, unread, finish_unheard| Bounds {
         connections,
         idle: Duration::from_secs(limits.idle_s),
         unread,
+        finish_unheard,
         headers: limits.headers,
         header_bytes: limits.header_bytes,
     };
@@ -217,7 +223,8 @@ fn start_servers(service: &Arc<Service>, flags: &Arc<Flags>, sockets: Sockets) -
     [
         tokio::spawn(listen::serve(
             routes_socket,
-            bounds(limits.connections, Duration::from_secs(limits.idle_s)),
+            // what was handed in is judged, even if nobody waits for the answer any more
+            bounds(limits.connections, Duration::from_secs(limits.idle_s), true),
             Arc::clone(&service.connections),
             service.stopping(),
             move |request, peer| routes.clone().answer(request, peer),
@@ -225,7 +232,7 @@ fn start_servers(service: &Arc<Service>, flags: &Arc<Flags>, sockets: Sockets) -
         tokio::spawn(listen::serve(
             control_socket,
             // an administrator may look at a followed log for as long as it takes
-            bounds(limits.control_connections, Duration::MAX),
+            bounds(limits.control_connections, Duration::MAX, false),
             Arc::clone(&service.control_connections),
             service.stopping(),
             move |request, peer| control.clone().answer(request, peer),

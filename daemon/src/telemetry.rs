@@ -50,6 +50,8 @@ impl LogLevel {
     }
 }
 
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
 /// Reads tracing's filter directives.
 ///
 /// # Errors
@@ -57,6 +59,13 @@ impl LogLevel {
 pub fn filter(directives: &str) -> Result<EnvFilter, String> {
     if directives.trim().is_empty() {
         return Err("nothing is given".into());
+    }
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    // tracing takes any other bare word for a module of which everything is told, and of nothing else anything
+    let bare =
+        directives.split(',').map(str::trim).find(|word| !word.contains(['=', '[']) && !is_level(word));
+    if let Some(word) = bare {
+        return Err(format!("`{word}` is no level; allowed: {}", LEVELS.join(", ")));
     }
     EnvFilter::try_new(directives).map_err(|error| error.to_string())
 }

@@ -303,10 +303,45 @@ mod tests {
     }
 
     #[test]
-    fn an_event_reads_back_and_its_kind_is_its_tag() {
-        let event = entry("{}");
-        let line = serde_json::to_string(&event).expect("it serializes");
-        assert_eq!(serde_json::from_str::<Event>(&line).expect("it reads back"), event);
-        assert!(line.starts_with(&format!("{{\"event\":\"{}\"", event.kind())));
+    fn every_event_reads_back_and_its_kind_is_its_tag() {
+        let (timestamp, session_id): (Timestamp, SessionId) =
+            ("2026-11-20T10:00:00Z".parse().expect("a time"), "cs_1".parse().expect("an id"));
+        let verdict_sha256 = Sha256Hex::of(b"");
+        let peer = Peer { uid: 1, gid: 2, pid: Some(3) };
+        let events = [
+            entry("{}"),
+            Event::CrosscheckError {
+                session_id: session_id.clone(),
+                path: GatePath::Submit,
+                level: Severity::Error,
+                cause: "a fault".into(),
+                timestamp,
+            },
+            Event::VerdictCached {
+                session_id: session_id.clone(),
+                tier: Tier::Full,
+                verdict_label: Label::Null,
+                verdict_sha256: verdict_sha256.clone(),
+                path: GatePath::CacheWrite,
+                timestamp,
+            },
+            Event::VerdictPurged { session_id, verdict_sha256, peer, timestamp },
+            Event::ControlAction { action: "drain".into(), detail: String::new(), peer: None, timestamp },
+            Event::StorageRecovered {
+                cause: "full".into(),
+                failed_at: timestamp,
+                fallback_entries: 7,
+                timestamp,
+            },
+            Event::ServiceStarted { version: "1".into(), timestamp },
+            Event::ServiceStopped { timestamp },
+        ];
+        assert_eq!(events.each_ref().map(Event::kind), Event::KINDS);
+        for event in events {
+            let line = serde_json::to_string(&event).expect("it serializes");
+            assert_eq!(serde_json::from_str::<Event>(&line).expect("it reads back"), event);
+            assert!(line.starts_with(&format!("{{\"event\":\"{}\"", event.kind())), "{line}");
+            assert!(line.contains("\"timestamp\":\"2026-11-20T10:00:00Z\""), "{line}");
+        }
     }
 }

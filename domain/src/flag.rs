@@ -2,11 +2,12 @@
 
 use crate::verdict::{Dimension, UnknownWord};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// The place of a required field below the payload's root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// The place of a required field below the payload's root; in order, the dimensions in the seed's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FieldPath {
     /// `summary`
     Summary,
@@ -26,6 +27,35 @@ pub enum FieldPath {
     Alternative,
     /// `strategy.tests`
     Tests,
+}
+
+impl FieldPath {
+    /// Where it stands among the others: what is above the dimensions, the dimension, and the field within.
+    const fn place(self) -> (u8, Option<Dimension>, u8) {
+        match self {
+            Self::Summary => (0, None, 0),
+            Self::Breakdown => (1, None, 0),
+            Self::Dimension(dimension) => (2, Some(dimension), 0),
+            Self::DimensionVerdict(dimension) => (2, Some(dimension), 1),
+            Self::DimensionAnalysis(dimension) => (2, Some(dimension), 2),
+            Self::Strategy => (3, None, 0),
+            Self::NextStep => (3, None, 1),
+            Self::Alternative => (3, None, 2),
+            Self::Tests => (3, None, 3),
+        }
+    }
+}
+
+impl Ord for FieldPath {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.place().cmp(&other.place())
+    }
+}
+
+impl PartialOrd for FieldPath {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl fmt::Display for FieldPath {

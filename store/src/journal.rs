@@ -85,15 +85,19 @@ impl Journal {
             Some(mark) => mark,
             None if counts == Counts::default() => Watermark::create(&dir)?,
             None => {
-                let detail =
-                    format!("its high-water mark is missing, and there are {} entries", counts.entries);
+                let detail = "its high-water mark is missing, and there are entries".to_owned();
                 return Err(StoreError::Short { dir, detail });
             }
         };
         let mut mirror = Mirror::open(&dir, mark.mirrored)?;
+        let looked_at_before = meta::walked(&engine)? > 0;
         check(&engine, counts, &mark, mirror.last_seq)?;
         tracing::debug!(entries = counts.entries, "the log is checked");
         engine.opened_with(counts);
+        if !looked_at_before && let Err(error) = store.audit() {
+            meta::put_walked(&engine, 0)?;
+            return Err(error);
+        }
         mirror.repair(&store, counts.entries);
         let tip = Tip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
         let (store_too, opened_at) = (store.clone(), counts.entries);

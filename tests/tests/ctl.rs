@@ -357,7 +357,11 @@ fn completions_and_the_man_page_are_printed() {
         assert!(script.contains("oraclectl") && script.contains("crosscheck"), "{shell}");
     }
     let man = printed(&world.ctl(&["man"]), 0);
-    assert!(man.contains(".TH oraclectl") && man.contains("Exit codes"), "{man}");
+    assert!(man.contains(".TH oraclectl") && man.contains(".SH EXIT STATUS"), "{man}");
+    for verb in ["STATUS", "SUBMIT", "LOG-LEVEL", "CALIBRATE"] {
+        assert!(man.contains(&format!(".SH {verb}\n")), "{verb}");
+    }
+    assert!(man.contains("--customer-email"), "with each verb's own options: {man}");
     assert_eq!(world.ctl(&["completions", "csh"]).status.code(), Some(2));
 }
 

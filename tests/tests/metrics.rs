@@ -108,8 +108,9 @@ async fn what_happens_is_counted_and_told_as_openmetrics_text() {
     ] {
         assert_eq!(samples.get(&sample), Some(&value), "{sample} in {samples:#?}");
     }
-    let hits = ["hit_store", "hit_memory"]
-        .map(|hit| samples[&format!("oracled_cache_reads_total{{result=\"{hit}\"}}")]);
+    let hits = ["hit_store", "hit_memory"].map(|hit| {
+        samples.get(&format!("oracled_cache_reads_total{{result=\"{hit}\"}}")).copied().unwrap_or(0.0)
+    });
     assert_eq!(hits.iter().sum::<f64>(), 2.0, "{hits:?}");
     for actor in ["crosscheck", "cache", "logger"] {
         for family in ["queue_depth", "latency_p50_microseconds", "latency_p99_microseconds"] {

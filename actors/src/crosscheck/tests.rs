@@ -127,3 +127,16 @@ fn a_session_keeps_its_tier_and_query() {
         assert_eq!(logged(&system.store), ["tmm_crosscheck", "verdict_cached", "tmm_crosscheck"]);
     });
 }
+
+#[test]
+fn a_judgement_is_logged_even_where_its_commit_stays_stale() {
+    with_world(|World { system, .. }| async move {
+        let stale = || CacheError::Commit(CommitError::Stale(store::RowKey::Verdict(id("cs_1"))));
+        let judgement = domain::judge(Tier::Quick, Payload::raw(GOOD));
+        let message = judge("cs_1", GOOD, GatePath::Submit);
+        let entry = Event::judged(&judgement, id("cs_1"), &message.query, message.path, system.clock.now());
+        let admitted = settle(Ok(Err(stale())), entry, &system.log).await;
+        assert!(matches!(admitted, Err(GateError::Cache(_) | GateError::Commit(_))), "{admitted:?}");
+        assert_eq!(logged(&system.store), ["tmm_crosscheck"]);
+    });
+}

@@ -4,6 +4,7 @@ use crate::config::Limits;
 use crate::problem::Problem;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use bytes::Bytes;
 use domain::session::{Email, Query};
 use domain::{Payload, SessionId, Tier};
 use http_body_util::BodyExt;
@@ -15,9 +16,16 @@ use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 
 use crate::service::Service;
+
+/// Of a refused body so much is still taken, in bytes.
+const DISCARDED_MAX_BYTES: usize = 32 * 1024 * 1024;
+/// A client that sends nothing for so long waits for its answer.
+const DISCARD_PAUSE: Duration = Duration::from_millis(200);
 
 /// The session that a path names, within its bounds.
 pub struct SessionInPath(pub SessionId);
@@ -45,13 +53,21 @@ impl FromRequest<Arc<Service>> for JsonBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, service: &Arc<Service>) -> Result<Self, Problem> {
-        check_media_type(request.headers())?;
-        Self::read(request.into_body(), service).await
+        let media_type = check_media_type(request.headers());
+        let mut body = request.into_body();
+        let read = match media_type {
+            Ok(()) => Self::read(&mut body, service).await,
+            Err(problem) => Err(problem),
+        };
+        if read.is_err() {
+            discard(&mut body).await;
+        }
+        read
     }
 }
 
 impl JsonBody {
-    async fn read(mut body: Body, service: &Service) -> Result<Self, Problem> {
+    async fn read(body: &mut Body, service: &Service) -> Result<Self, Problem> {
         let max_bytes = service.config.limits.body_bytes;
         // what is announced too large need not be sent first
         if body.size_hint().lower() > max_bytes as u64 {
@@ -90,6 +106,18 @@ impl JsonBody {
             return Err(Problem::InvalidRequest("a request is an object, not an array".into()));
         }
         serde_json::from_slice(&self.text).map_err(not_taken)
+    }
+}
+
+/// Takes what still comes of a body that is refused, for a moment: many clients read no answer before they have sent
+/// all, and take a connection that is closed on them for an outage.
+async fn discard(body: &mut Body) {
+    let mut bytes = 0;
+    while let Ok(Some(Ok(frame))) = timeout(DISCARD_PAUSE, body.frame()).await {
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+        if bytes > DISCARDED_MAX_BYTES {
+            return;
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use store::{LogLine, LogQuery, Store};
 
 /// The most entries in one answer.
-const LIMIT_MAX: usize = 10_000;
+pub const LIMIT_MAX: usize = 10_000;
 /// So many without being asked.
 const LIMIT_DEFAULT: usize = 100;
 /// So many at a time while following.

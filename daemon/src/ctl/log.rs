@@ -3,6 +3,7 @@
 use super::output::{harmless, on_one_line};
 use super::{CtlError, Options, problem, segment};
 use crate::client::{Answer, Client, ClientError};
+use crate::control::log::LIMIT_MAX;
 use domain::Event;
 use http_body_util::BodyExt;
 use hyper::Method;
@@ -29,7 +30,7 @@ pub struct Log {
     /// Only entries with a higher number
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// How many entries at the most
+    /// How many entries at the most: the newest 100, or with --since or --after up to 10000 from there on
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
 }
@@ -88,12 +89,15 @@ impl Log {
     }
 
     fn path(&self) -> String {
+        // from a given place on, all of it; else the newest
+        let from_there = (self.since.is_some() || self.after.is_some()).then_some(LIMIT_MAX);
+        let limit = self.limit.or(from_there);
         let asked = [
             ("session", self.session.clone()),
             ("event", self.event.clone()),
             ("since", self.since.map(|since| since.timestamp().to_string())),
             ("after", self.after.map(|after| after.to_string())),
-            ("limit", self.limit.map(|limit| limit.to_string())),
+            ("limit", limit.map(|limit| limit.to_string())),
         ];
         let asked: Vec<_> = asked
             .into_iter()
@@ -110,6 +114,13 @@ fn print(line: &[u8], json: bool, out: &mut dyn Write) -> Result<(), CtlError> {
     let entry: Value =
         serde_json::from_slice(line).map_err(|error| ClientError::Unreadable(error.to_string()))?;
     Ok(writeln!(out, "{}", for_people(&entry))?)
+}
+
+/// By whose order; a signal has no peer.
+fn by(entry: &Value) -> String {
+    let Some(peer) = entry.get("peer").filter(|peer| peer.is_object()) else { return "a signal".into() };
+    let id = |name: &str| peer.get(name).map_or_else(|| "?".into(), Value::to_string);
+    format!("uid {} gid {} pid {}", id("uid"), id("gid"), id("pid"))
 }
 
 /// One line: number, time, event, session, and what else is worth knowing at a glance.
@@ -133,8 +144,8 @@ pub(crate) fn for_people(entry: &Value) -> String {
             )
         }
         "verdict_cached" => format!("{} {} {}", text("path"), text("tier"), text("verdict_label")),
-        "verdict_purged" => format!("by {}", text("peer")),
-        "control_action" => format!("{} {} by {}", text("action"), text("detail"), text("peer")),
+        "verdict_purged" => format!("by {}", by(entry)),
+        "control_action" => format!("{} {} by {}", text("action"), text("detail"), by(entry)),
         "crosscheck_error" => format!("{} {}", text("path"), text("cause")),
         "storage_recovered" => {
             format!(

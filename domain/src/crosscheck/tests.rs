@@ -160,9 +160,9 @@ fn absent_and_empty_are_told_apart() {
             "short_summary",
             "few_tests",
             "field_missing:summary",
+            "field_missing:breakdown.Stability.analysis",
             "field_missing:breakdown.Change Rate",
             "field_missing:breakdown.Completion.verdict",
-            "field_missing:breakdown.Stability.analysis",
             "field_missing:strategy.alternative",
         ]
     );

@@ -459,6 +459,8 @@ fn a_verdict_that_vanished_is_found_by_the_audit() {
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..10);
     drop(journal);
+    // from now on the store is known to be whole, and older rows are looked at beside the service
+    drop(open(dir.path()));
     let db = raw(dir.path());
     remove(&db, b"vcs_3\0");
     drop(db);
@@ -600,4 +602,124 @@ fn equal_records_give_equal_stores() {
         })
         .collect();
     assert_eq!(exports.first(), exports.last());
+}
+
+#[test]
+fn a_row_that_is_replaced_while_it_is_read_is_read_whole() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let put = |n: usize, filler: char| {
+        let mut record = delivered(n, 1);
+        let verdict = format!(
+            r#"{{"verdict":"GREEN","summary":"{}"}}"#,
+            filler.to_string().repeat(200_000 + filler as usize * 400)
+        );
+        let approved = judge(Tier::Quick, Payload::raw(&verdict)).outcome.expect("it is coherent");
+        let delivery =
+            Delivery { session_id: id(n), query: Query::new(String::new()), approved, cached_at: at(0) };
+        record.expect.clear();
+        record.writes = vec![Write::PutVerdict(delivery.into())];
+        record
+    };
+    journal.commit(&[put(0, 'a')]).expect("the disk takes it").remove(0).expect("nothing is expected");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let reads = thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut reads = 0;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let read = store.verdict(&id(0));
+                if matches!(read, Err(StoreError::Unavailable { .. })) {
+                    continue;
+                }
+                if let Some((delivery, _)) = read.expect("it is never taken for damaged") {
+                    let text =
+                        delivery.approved.verdict().get().replace(r#"{"verdict":"GREEN","summary":""#, "");
+                    let first = text.chars().next().expect("it has a summary");
+                    assert!(
+                        text.trim_end_matches("\"}").chars().all(|c| c == first),
+                        "one of them, not a mixture"
+                    );
+                    reads += 1;
+                }
+            }
+            reads
+        });
+        for n in 0..150 {
+            let filler = char::from(b'a' + (n % 20) as u8);
+            journal
+                .commit(&[put(0, filler)])
+                .expect("the disk takes it")
+                .remove(0)
+                .expect("nothing is expected");
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        reader.join().expect("the reader lives")
+    });
+    assert!(reads > 0, "something was read meanwhile");
+}
+
+#[test]
+fn settings_that_were_cut_short_do_not_keep_the_next_opening_out() {
+    for cut in [1, 4, 20] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (mut journal, _) = open(dir.path());
+        fill(&mut journal, 0..3);
+        drop(journal);
+        let settings = dir.path().join("store/conf");
+        let content = fs::read(&settings).expect("sled has settings");
+        fs::write(&settings, &content[..content.len() - cut]).expect("they are cut");
+        assert_eq!(open(dir.path()).0.counts().entries, 6, "cut by {cut}");
+    }
+}
+
+#[test]
+fn lines_that_are_not_ours_are_moved_aside_and_not_cut_off() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _) = open(dir.path());
+    fill(&mut journal, 0..3);
+    drop(journal);
+    let whole = mirror(dir.path());
+    let foreign = "{\"event\":\"of another service\"}\n{\"event\":\"again\"}\n";
+    for (n, content) in [foreign.to_owned(), whole.clone() + foreign].into_iter().enumerate() {
+        fs::write(dir.path().join("oracle_log.jsonl"), &content).expect("it is written");
+        open(dir.path());
+        let aside = dir.path().join(format!("oracle_log.jsonl.foreign-{}", n + 1));
+        assert_eq!(fs::read_to_string(aside).expect("it is kept"), content);
+        assert_eq!(mirror(dir.path()), whole);
+    }
+}
+
+#[test]
+fn a_mirror_that_knows_more_is_not_taken_over_at_a_reopening() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..3);
+    let name = dir.path().join("oracle_log.jsonl");
+    let rotated = dir.path().join("rotated");
+    fs::rename(&name, &rotated).expect("it is moved");
+    fs::write(&name, "{\"seq\":99999}\n").expect("it is written");
+    assert!(journal.reopen_mirror().is_err());
+    fill(&mut journal, 3..4);
+    assert_eq!(fs::read_to_string(&rotated).expect("it is read").lines().count(), whole_log(&store).len());
+}
+
+#[test]
+fn a_store_that_was_found_damaged_is_looked_at_whole_before_it_is_served_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _) = open(dir.path());
+    fill(&mut journal, 0..10);
+    drop(journal);
+    // from now on the store is known to be whole, and older rows are looked at beside the service
+    drop(open(dir.path()));
+    let db = sled::open(dir.path().join("store")).expect("sled opens");
+    remove(&db, b"vcs_3\0");
+    drop(db);
+    let (mut journal, store) = open(dir.path());
+    store.audit().expect_err("one is missing");
+    journal.doubt().expect("it is noted");
+    drop((journal, store));
+    for _ in 0..2 {
+        let error = refused(dir.path());
+        assert!(error.to_string().contains("should hold 10 verdicts"), "{error}");
+    }
 }
