@@ -1,6 +1,6 @@
 //! The TMM crosscheck: from a payload to a decision, by the canonical mapping and nothing else.
 //!
-//! Seed: `tmm-crosscheck`; where it is silent or contradicts itself, DECISIONS section 1. [`inspect`] maps a
+//! Seed: `tmm-crosscheck`; where it is silent or contradicts itself, `docs/mapping.md`. [`inspect`] maps a
 //! payload to `V_t`, `V_r`, `E_D` and flags, [`decide`] applies the formula and names the reason, and [`judge`]
 //! is the gate: the one place that makes an [`Approved`].
 

@@ -1,5 +1,5 @@
 //! A delivered verdict: the document that is cached, stored and answered (seed: `regen-consistency`, "Primary
-//! Output", and DECISIONS section 1, "No way around the gate").
+//! Output").
 
 use crate::crosscheck::{Approved, Decision, judge};
 use crate::payload::Payload;

@@ -1,4 +1,4 @@
-//! The flags of a judgement: which cause was found where, and what it weighs (DECISIONS section 1).
+//! The flags of a judgement: which cause was found where, and what it weighs (`docs/mapping.md`).
 
 use crate::verdict::{Dimension, UnknownWord};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,4 +1,4 @@
-//! Sessions: who bought which verdict about what (DECISIONS section 2, "Sessions").
+//! Sessions: who bought which verdict about what (seed: `regen-consistency`, "Session Context").
 
 use crate::crosscheck::Approved;
 use crate::digest::Sha256Hex;

@@ -1,6 +1,6 @@
 //! The administrators' socket, from outside.
 
-use harness::wire::{Wire, head};
+use harness::wire::{Wire, head, post as whole_post};
 use harness::{GOOD, PATIENCE, World, document, eventually, get, log, post, problem, submission, whole_log};
 use hyper::Method;
 use oracled::client::{Answer, Client};
@@ -372,4 +372,22 @@ async fn nothing_here_judges_delivers_regenerates_or_changes_a_constant() {
     problem(&post(control, "/v1/drain", &drain).await, 400, "invalid_request");
     let check = json!({"session_id": "cs_1", "tier": "quick", "query": "?", "raw": GOOD});
     assert_eq!(document(&post(routes, "/v1/crosscheck", &check).await)["threshold"], domain::tmm::OMEGA);
+}
+
+#[tokio::test]
+async fn what_the_log_says_was_done_is_done_although_the_administrator_has_gone() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    for n in 0..60 {
+        let body = json!({"draining": n % 2 == 0}).to_string();
+        Wire::connect(&world.control_socket()).await.send(whole_post("/v1/drain", &[], body)).await.unwrap();
+    }
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    eventually("the last entry and the daemon agree", async || {
+        let entries = log(control, "event=control_action").await;
+        let logged = entries.last().is_some_and(|entry| entry["detail"] == "draining: true");
+        let draining = document(&get(routes, "/readyz").await)["reasons"] == json!(["draining"]);
+        logged == draining && !entries.is_empty()
+    })
+    .await;
 }

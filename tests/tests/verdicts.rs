@@ -45,7 +45,7 @@ async fn a_verdict_is_delivered_once_replayed_then_and_read_back() {
 }
 
 #[tokio::test]
-async fn a_delivery_and_its_entries_say_what_the_issue_promises_and_no_more() {
+async fn a_delivery_and_its_entries_say_what_the_readme_promises_and_no_more() {
     let world = World::default();
     let daemon = world.serve().await;
     let answer = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await;

@@ -1,4 +1,4 @@
-//! The canonical mapping: what of a payload counts as evidence, and what as a flag (DECISIONS section 1). No other
+//! The canonical mapping: what of a payload counts as evidence, and what as a flag (`docs/mapping.md`). No other
 //! mapping is valid (seed: `tmm-crosscheck`, invariant 6).
 
 use crate::flag::{FieldPath, Flag};

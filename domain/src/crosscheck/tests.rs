@@ -217,7 +217,7 @@ fn a_payload_that_is_not_an_object_has_no_verdict() {
     }
 }
 
-/// The tables of DECISIONS section 1 once more, as plainly as they can be said, over `serde_json::Value`.
+/// The tables of `docs/mapping.md` once more, as plainly as they can be said, over `serde_json::Value`.
 fn transcribed(tier: Tier, root: &Value) -> (f64, f64, f64) {
     let label =
         |v: &Value| v.as_str().filter(|s| ["GREEN", "AMBER", "RED", "NULL"].contains(s)).map(String::from);
