@@ -302,3 +302,19 @@ async fn what_is_not_http_ends_its_own_connection_and_nothing_else() {
         wire.hung_up().await;
     }
 }
+
+#[tokio::test]
+async fn who_sends_too_much_can_send_it_all_and_then_read_why_it_was_refused() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let large = "x".repeat(5_000_000);
+    let mut wire = Wire::connect(&world.socket()).await;
+    wire.send(wire::post("/v1/crosscheck", &[], large.clone())).await.expect("all of it is taken");
+    problem(&wire.answer().await.expect("it answers"), 413, "body_too_large");
+    let mut wire = Wire::connect(&world.socket()).await;
+    let text =
+        head("POST", "/v1/crosscheck", &[("content-type", "text/plain"), ("content-length", "5000000")]);
+    wire.send([text.as_bytes(), large.as_bytes()].concat()).await.expect("all of it is taken");
+    problem(&wire.answer().await.expect("it answers"), 415, "unsupported_media_type");
+    lives(&daemon).await;
+}
