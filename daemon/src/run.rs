@@ -2,7 +2,7 @@
 
 use crate::api;
 use crate::api::front::Front;
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, Limits};
 use crate::control;
 use crate::control::reload::reload;
 use crate::listen::{self, Bound, Bounds, Sockets};
@@ -116,7 +116,8 @@ impl Daemon {
 
         let flags = Arc::new(flags);
         let bound = sockets.bound();
-        let servers = start_servers(&service, &flags, sockets);
+        let connections = connections_within(files, &service.config.limits);
+        let servers = start_servers(&service, &flags, sockets, connections);
         let damaged = watch_for_damage(Arc::clone(&service));
         tracing::info!(
             socket = %service.config.socket.display(),
@@ -206,7 +207,12 @@ impl Daemon {
     }
 }
 
-fn start_servers(service: &Arc<Service>, flags: &Arc<Flags>, sockets: Sockets) -> [JoinHandle<()>; 2] {
+fn start_servers(
+    service: &Arc<Service>,
+    flags: &Arc<Flags>,
+    sockets: Sockets,
+    connections: usize,
+) -> [JoinHandle<()>; 2] {
     let limits = &service.config.limits;
     let bounds = |connections, unread, finish_unheard| Bounds {
         connections,
@@ -224,7 +230,7 @@ fn start_servers(service: &Arc<Service>, flags: &Arc<Flags>, sockets: Sockets) -
         tokio::spawn(listen::serve(
             routes_socket,
             // what was handed in is judged, even if nobody waits for the answer any more
-            bounds(limits.connections, Duration::from_secs(limits.idle_s), true),
+            bounds(connections, Duration::from_secs(limits.idle_s), true),
             Arc::clone(&service.connections),
             service.stopping(),
             move |request, peer| routes.clone().answer(request, peer),
@@ -263,6 +269,21 @@ fn tell_systemd(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "systemd could not be told");
     }
+}
+
+/// How many connections to the routes' socket the open files suffice for: with more of them the store would be left
+/// without any.
+fn connections_within(files: u64, limits: &Limits) -> usize {
+    let left = files.saturating_sub(OTHER_FILES).saturating_sub(limits.control_connections as u64);
+    let connections = limits.connections.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1);
+    if connections < limits.connections {
+        tracing::warn!(
+            connections,
+            file_limit = files,
+            "fewer connections than configured: raise the limit on open files"
+        );
+    }
+    connections
 }
 
 /// Raises the number of files that may be open as far as the connections need and the system lets; hands back
