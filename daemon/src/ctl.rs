@@ -6,6 +6,7 @@ pub mod crosscheck;
 pub mod drain;
 pub mod get;
 pub mod log;
+pub mod log_level;
 mod output;
 pub mod purge;
 pub mod reload;
@@ -78,7 +79,7 @@ enum Verb {
     /// Opens oracle_log.jsonl anew and puts the configured log level in force
     Reload,
     /// Shows or sets what the service's own log tells
-    LogLevel(reload::LogLevel),
+    LogLevel(log_level::LogLevel),
     Calibrate(Calibrate),
     /// Prints completions for a shell
     Completions {

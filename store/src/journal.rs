@@ -6,11 +6,10 @@ use crate::error::StoreError;
 use crate::log::{self, Tip};
 use crate::meta;
 use crate::mirror::Mirror;
-use crate::record::{Receipt, Record, RowKey, Write};
-use crate::rows::{self, Table};
+use crate::record::{Receipt, Record, Refused};
+use crate::staged::Staged;
 use crate::watermark::{Counts, Watermark};
 use std::borrow::Borrow;
-use std::collections::HashMap;
 use std::fs;
 use std::io::Write as _;
 use std::ops::RangeInclusive;
@@ -25,17 +24,6 @@ const SPACE_TO_REOPEN_BYTES: usize = 4 * 1024 * 1024;
 /// Where so many entries are new, a closing checks them for the next start. It takes some 5 µs an entry, and a stop
 /// must not take minutes.
 const CHECKED_AT_CLOSING_ENTRIES: RangeInclusive<u64> = 4096..=2_000_000;
-
-/// Why a record was not applied, though the store takes writes. Nothing of it was.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// A row is no longer as the record expects it: read it again and decide again.
-    #[error("{0:?} was changed by another record meanwhile")]
-    Stale(RowKey),
-    /// It changes state without an event that says so.
-    #[error("a record without an event")]
-    Unlogged,
-}
 
 /// The writer. There is one for a store; it takes records in groups and makes each group durable at once.
 #[derive(Debug)]
@@ -291,103 +279,6 @@ impl Drop for Journal {
     fn drop(&mut self) {
         self.settle();
         self.check_for_next_start();
-    }
-}
-
-/// A group on its way into one batch.
-struct Staged<'a> {
-    engine: &'a Engine,
-    batch: sled::Batch,
-    counts: Counts,
-    tip: Tip,
-    lines: Vec<u8>,
-    /// The bytes of all rows beside the log's.
-    row_bytes: usize,
-    /// Rows as they are behind the records staged so far: revision and chunks.
-    rows: HashMap<RowKey, Option<(u64, u16)>>,
-    /// Rows that were there before the group and will not be as they were.
-    replaced: Vec<(RowKey, u64)>,
-}
-
-impl<'a> Staged<'a> {
-    fn new(engine: &'a Engine, counts: Counts, tip: Tip) -> Self {
-        Self {
-            engine,
-            batch: sled::Batch::default(),
-            counts,
-            tip,
-            lines: Vec::new(),
-            row_bytes: 0,
-            rows: HashMap::new(),
-            replaced: Vec::new(),
-        }
-    }
-
-    /// Stages one record, or says why not. The outer error is the store's, and ends the group.
-    fn add(&mut self, record: &Record) -> Result<Result<Receipt, Refused>, StoreError> {
-        if record.events.is_empty() {
-            return Ok(Err(Refused::Unlogged));
-        }
-        for expect in &record.expect {
-            if self.row(&expect.row)?.map(|(revision, _)| revision) != expect.revision {
-                return Ok(Err(Refused::Stale(expect.row.clone())));
-            }
-        }
-        let first_seq = self.counts.entries + 1;
-        let last_seq = self.counts.entries + record.events.len() as u64;
-        log::put(&mut self.batch, first_seq, &record.events, &mut self.tip, &mut self.lines);
-        self.counts.entries = last_seq;
-        for write in &record.writes {
-            self.write(write, last_seq)?;
-        }
-        Ok(Ok(Receipt { first_seq, last_seq }))
-    }
-
-    fn write(&mut self, write: &Write, revision: u64) -> Result<(), StoreError> {
-        let row = write.row();
-        let before = self.row(&row)?;
-        if let Some((revision, _)) = before {
-            self.replaced.push((row.clone(), revision));
-        }
-        let chunks_before = before.map_or(0, |(_, chunks)| chunks);
-        let (table, name) = place(&row);
-        let after = match write {
-            Write::RemoveVerdict(_) => {
-                rows::remove(&mut self.batch, table, name, chunks_before);
-                None
-            }
-            Write::PutVerdict(delivery) => Some(self.put(&row, revision, delivery.as_ref(), chunks_before)),
-            Write::PutSession(session) => Some(self.put(&row, revision, session, chunks_before)),
-        };
-        let count = match row {
-            RowKey::Verdict(_) => &mut self.counts.verdicts,
-            RowKey::Session(_) => &mut self.counts.sessions,
-        };
-        *count = *count + u64::from(after.is_some()) - u64::from(before.is_some());
-        self.rows.insert(row, after);
-        Ok(())
-    }
-
-    fn put(&mut self, row: &RowKey, revision: u64, value: &impl serde::Serialize, before: u16) -> (u64, u16) {
-        let value = serde_json::to_vec(value).expect("a row is plain data with string keys");
-        self.row_bytes += value.len();
-        let (table, name) = place(row);
-        (revision, rows::put(&mut self.batch, table, name, revision, &value, before))
-    }
-
-    fn row(&self, row: &RowKey) -> Result<Option<(u64, u16)>, StoreError> {
-        if let Some(staged) = self.rows.get(row) {
-            return Ok(*staged);
-        }
-        let (table, name) = place(row);
-        self.engine.with(|db| rows::head(db, self.engine.dir(), table, name))
-    }
-}
-
-fn place(row: &RowKey) -> (Table, &[u8]) {
-    match row {
-        RowKey::Verdict(session_id) => (Table::Verdicts, session_id.as_str().as_bytes()),
-        RowKey::Session(session_id) => (Table::Sessions, session_id.as_str().as_bytes()),
     }
 }
 

@@ -18,13 +18,14 @@ mod panics;
 mod record;
 mod rows;
 mod sessions;
+mod staged;
 mod verdicts;
 mod watermark;
 
 pub use engine::{Options, Store};
 pub use error::StoreError;
-pub use journal::{Journal, Refused};
+pub use journal::Journal;
 pub use log::{LogLine, LogQuery};
 pub use panics::panic_becomes_an_error;
-pub use record::{Expect, Receipt, Record, RowKey, Write};
+pub use record::{Expect, Receipt, Record, Refused, RowKey, Write};
 pub use watermark::Counts;

@@ -71,3 +71,14 @@ pub struct Receipt {
     /// The number of its last entry, which is also the revision of every row it wrote.
     pub last_seq: u64,
 }
+
+/// Why a record was not applied, though the store takes writes. Nothing of it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// A row is no longer as the record expects it: read it again and decide again.
+    #[error("{0:?} was changed by another record meanwhile")]
+    Stale(RowKey),
+    /// It changes state without an event that says so.
+    #[error("a record without an event")]
+    Unlogged,
+}

@@ -1,6 +1,6 @@
 use super::*;
 use crate::log::LogQuery;
-use crate::record::Expect;
+use crate::record::{Expect, RowKey, Write};
 use domain::{Delivery, Event, GatePath, Payload, Query, Session, SessionId, Tier, judge};
 use jiff::Timestamp;
 use std::os::unix::fs::FileExt;

@@ -1,0 +1,106 @@
+//! A group of records on its way into one batch: numbered, checked against what it expects, and laid out in rows.
+
+use crate::engine::Engine;
+use crate::error::StoreError;
+use crate::log::{self, Tip};
+use crate::record::{Receipt, Record, Refused, RowKey, Write};
+use crate::rows::{self, Table};
+use crate::watermark::Counts;
+use std::collections::HashMap;
+
+/// A group on its way into one batch.
+pub(crate) struct Staged<'a> {
+    engine: &'a Engine,
+    pub(crate) batch: sled::Batch,
+    pub(crate) counts: Counts,
+    pub(crate) tip: Tip,
+    pub(crate) lines: Vec<u8>,
+    /// The bytes of all rows beside the log's.
+    pub(crate) row_bytes: usize,
+    /// Rows as they are behind the records staged so far: revision and chunks.
+    rows: HashMap<RowKey, Option<(u64, u16)>>,
+    /// Rows that were there before the group and will not be as they were.
+    pub(crate) replaced: Vec<(RowKey, u64)>,
+}
+
+impl<'a> Staged<'a> {
+    pub(crate) fn new(engine: &'a Engine, counts: Counts, tip: Tip) -> Self {
+        Self {
+            engine,
+            batch: sled::Batch::default(),
+            counts,
+            tip,
+            lines: Vec::new(),
+            row_bytes: 0,
+            rows: HashMap::new(),
+            replaced: Vec::new(),
+        }
+    }
+
+    /// Stages one record, or says why not. The outer error is the store's, and ends the group.
+    pub(crate) fn add(&mut self, record: &Record) -> Result<Result<Receipt, Refused>, StoreError> {
+        if record.events.is_empty() {
+            return Ok(Err(Refused::Unlogged));
+        }
+        for expect in &record.expect {
+            if self.row(&expect.row)?.map(|(revision, _)| revision) != expect.revision {
+                return Ok(Err(Refused::Stale(expect.row.clone())));
+            }
+        }
+        let first_seq = self.counts.entries + 1;
+        let last_seq = self.counts.entries + record.events.len() as u64;
+        log::put(&mut self.batch, first_seq, &record.events, &mut self.tip, &mut self.lines);
+        self.counts.entries = last_seq;
+        for write in &record.writes {
+            self.write(write, last_seq)?;
+        }
+        Ok(Ok(Receipt { first_seq, last_seq }))
+    }
+
+    fn write(&mut self, write: &Write, revision: u64) -> Result<(), StoreError> {
+        let row = write.row();
+        let before = self.row(&row)?;
+        if let Some((revision, _)) = before {
+            self.replaced.push((row.clone(), revision));
+        }
+        let chunks_before = before.map_or(0, |(_, chunks)| chunks);
+        let (table, name) = place(&row);
+        let after = match write {
+            Write::RemoveVerdict(_) => {
+                rows::remove(&mut self.batch, table, name, chunks_before);
+                None
+            }
+            Write::PutVerdict(delivery) => Some(self.put(&row, revision, delivery.as_ref(), chunks_before)),
+            Write::PutSession(session) => Some(self.put(&row, revision, session, chunks_before)),
+        };
+        let count = match row {
+            RowKey::Verdict(_) => &mut self.counts.verdicts,
+            RowKey::Session(_) => &mut self.counts.sessions,
+        };
+        *count = *count + u64::from(after.is_some()) - u64::from(before.is_some());
+        self.rows.insert(row, after);
+        Ok(())
+    }
+
+    fn put(&mut self, row: &RowKey, revision: u64, value: &impl serde::Serialize, before: u16) -> (u64, u16) {
+        let value = serde_json::to_vec(value).expect("a row is plain data with string keys");
+        self.row_bytes += value.len();
+        let (table, name) = place(row);
+        (revision, rows::put(&mut self.batch, table, name, revision, &value, before))
+    }
+
+    fn row(&self, row: &RowKey) -> Result<Option<(u64, u16)>, StoreError> {
+        if let Some(staged) = self.rows.get(row) {
+            return Ok(*staged);
+        }
+        let (table, name) = place(row);
+        self.engine.with(|db| rows::head(db, self.engine.dir(), table, name))
+    }
+}
+
+fn place(row: &RowKey) -> (Table, &[u8]) {
+    match row {
+        RowKey::Verdict(session_id) => (Table::Verdicts, session_id.as_str().as_bytes()),
+        RowKey::Session(session_id) => (Table::Sessions, session_id.as_str().as_bytes()),
+    }
+}
