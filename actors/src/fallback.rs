@@ -17,7 +17,8 @@ pub struct Fallback(Arc<WriteLine>);
 #[derive(Serialize)]
 struct Line<'e> {
     log_fallback: bool,
-    cause: &'e str,
+    /// Not `cause`, which some entries have of their own.
+    fallback_cause: &'e str,
     #[serde(flatten)]
     entry: &'e Event,
 }
@@ -41,7 +42,7 @@ impl Fallback {
     pub(crate) fn write(&self, events: &[Event], cause: &str) -> u64 {
         let mut entries = 0;
         for entry in events.iter().filter(|event| event.holds_uncommitted()) {
-            let line = serde_json::to_string(&Line { log_fallback: true, cause, entry });
+            let line = serde_json::to_string(&Line { log_fallback: true, fallback_cause: cause, entry });
             (self.0)(&line.expect("an event is plain data with string keys"));
             entries += 1;
         }

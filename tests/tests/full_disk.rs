@@ -217,7 +217,7 @@ async fn check_full(world: &World, daemon: &Daemon<'_>, ledger: &Ledger, turned_
         .expect("something was judged");
     let mut expected = names(&logged);
     expected.remove("seq");
-    expected.extend(["log_fallback", "cause"]);
+    expected.extend(["log_fallback", "fallback_cause"]);
     let lines = fallback_lines(world);
     for (session, approved) in [(turned_away, true), ("small", true), ("refused", false), ("check", true)] {
         let of_session =

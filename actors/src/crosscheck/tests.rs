@@ -104,9 +104,9 @@ fn nothing_is_delivered_when_the_log_does_not_take_the_entry() {
         let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
         assert_eq!(lines.len(), 1, "the judgement, and not the caching that did not happen: {lines:?}");
         assert!(
-            lines
-                .iter()
-                .all(|line| line.contains("\"log_fallback\":true,\"cause\"") && line.contains("tmm_"))
+            lines.iter().all(
+                |line| line.contains("\"log_fallback\":true,\"fallback_cause\"") && line.contains("tmm_")
+            )
         );
     });
 }

@@ -49,7 +49,7 @@ fn an_entry_that_the_journal_does_not_take_goes_to_the_service_log_whole() {
         assert_eq!(line["log_fallback"], true);
         assert_eq!(line["event"], "service_stopped");
         assert_eq!(line["timestamp"], "2026-11-20T10:00:00Z");
-        assert!(line["cause"].as_str().is_some_and(|cause| !cause.is_empty()));
+        assert!(line["fallback_cause"].as_str().is_some_and(|cause| !cause.is_empty()));
         let mut report = log.report();
         report.wait_for(|report| report.failure.is_some()).await.expect("the logger reports");
 
