@@ -163,13 +163,10 @@ impl Cache {
         Ok((Some(cached), &HIT_STORE))
     }
 
-    /// What there is already for a session; its verdict is looked up only where its session does not speak against.
     fn find(&mut self, Find { session_id, tier, query }: &Find) -> Result<Known, CacheError> {
-        let Some((session, _)) = self.store.session(session_id)? else { return Ok(Known::Nothing) };
-        if let Some(mismatch) = session.mismatch(*tier, query) {
-            return Ok(Known::Mismatch(mismatch));
-        }
-        Ok(self.look_up(session_id)?.0.map_or(Known::Nothing, Known::Cached))
+        let store = self.store.clone();
+        let (known, _) = known(&store, session_id, *tier, query, || Ok(self.look_up(session_id)?.0))?;
+        Ok(known)
     }
 }
 
@@ -178,41 +175,32 @@ fn empty(hot_bytes: u64) -> HotCache<SessionId, Arc<Cached>, ByBytes> {
     HotCache::with_weighter(entries, hot_bytes, ByBytes)
 }
 
-/// What the rows of a session say to a verdict for it, with their revisions.
-#[derive(Default)]
-struct Rows {
-    session: Option<(Session, u64)>,
-    verdict: Option<Arc<Cached>>,
-}
-
-impl Rows {
-    fn read(store: &Store, session_id: &SessionId) -> Result<Self, StoreError> {
-        // a verdict is never without its session: where that is not there, one look-up is enough
-        let Some(session) = store.session(session_id)? else { return Ok(Self::default()) };
-        let verdict = store.verdict(session_id)?.map(|(delivery, _)| Arc::new(delivery.into()));
-        Ok(Self { session: Some(session), verdict })
-    }
-
-    fn known(self, tier: Tier, query: &Query) -> Known {
-        let mismatch = self.session.as_ref().and_then(|(session, _)| session.mismatch(tier, query));
-        match (mismatch, self.verdict) {
-            (Some(mismatch), _) => Known::Mismatch(mismatch),
-            (None, Some(cached)) => Known::Cached(cached),
-            (None, None) => Known::Nothing,
-        }
-    }
+/// What there is already for a session, and the session's revision. Its verdict is looked up only where the session
+/// is there, which it always is where a verdict is, and does not speak against the request.
+fn known(
+    store: &Store,
+    session_id: &SessionId,
+    tier: Tier,
+    query: &Query,
+    look_up: impl FnOnce() -> Result<Option<Arc<Cached>>, StoreError>,
+) -> Result<(Known, Option<u64>), StoreError> {
+    let Some((session, revision)) = store.session(session_id)? else { return Ok((Known::Nothing, None)) };
+    let known = match session.mismatch(tier, query) {
+        Some(mismatch) => Known::Mismatch(mismatch),
+        None => look_up()?.map_or(Known::Nothing, Known::Cached),
+    };
+    Ok((known, Some(revision)))
 }
 
 async fn admit(admit: Admit, store: Store, log: Log, clock: Clock) -> Result<Admission, CacheError> {
     let tier = admit.approved.tier();
     // whoever hands it in has asked before and been told that there is nothing; if that has changed, or a session
     // is there, the journal refuses the record
-    let mut rows = Rows::default();
+    let (mut there, mut session_revision) = (Known::Nothing, None);
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let session_revision = rows.session.as_ref().map(|(_, revision)| *revision);
-        let seen = match rows.known(tier, &admit.query) {
+        let seen = match there {
             Known::Nothing => None,
             // it was judged, so its entry is due, whatever becomes of it
             Known::Cached(cached) => Some(Admission::Replayed(cached)),
@@ -226,7 +214,9 @@ async fn admit(admit: Admit, store: Store, log: Log, clock: Clock) -> Result<Adm
         match log.commit(record).await {
             Ok(_) => return Ok(Admission::Stored(Arc::new(Delivery::clone(&delivery).into()))),
             Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {
-                rows = Rows::read(&store, &admit.session_id)?;
+                let session_id = &admit.session_id;
+                let stored = || Ok(store.verdict(session_id)?.map(|(delivery, _)| Arc::new(delivery.into())));
+                (there, session_revision) = known(&store, session_id, tier, &admit.query, stored)?;
             }
             Err(error) => return Err(error.into()),
         }

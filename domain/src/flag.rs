@@ -1,6 +1,6 @@
 //! The flags of a judgement: which cause was found where, and what it weighs (`docs/mapping.md`).
 
-use crate::verdict::{Dimension, UnknownWord};
+use crate::verdict::{Dimension, Tier, UnknownWord};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cmp::Ordering;
 use std::fmt;
@@ -30,6 +30,16 @@ pub enum FieldPath {
 }
 
 impl FieldPath {
+    /// Every required field of any tier.
+    fn all() -> impl Iterator<Item = Self> {
+        let fixed =
+            [Self::Summary, Self::Breakdown, Self::Strategy, Self::NextStep, Self::Alternative, Self::Tests];
+        let below = Dimension::ALL
+            .into_iter()
+            .flat_map(|d| [Self::Dimension(d), Self::DimensionVerdict(d), Self::DimensionAnalysis(d)]);
+        fixed.into_iter().chain(below)
+    }
+
     /// Where it stands among the others: what is above the dimensions, the dimension, and the field within.
     const fn place(self) -> (u8, Option<Dimension>, u8) {
         match self {
@@ -74,23 +84,6 @@ impl fmt::Display for FieldPath {
     }
 }
 
-impl FromStr for FieldPath {
-    type Err = UnknownWord;
-
-    fn from_str(path: &str) -> Result<Self, UnknownWord> {
-        let fixed =
-            [Self::Summary, Self::Breakdown, Self::Strategy, Self::NextStep, Self::Alternative, Self::Tests];
-        let below = Dimension::ALL
-            .into_iter()
-            .flat_map(|d| [Self::Dimension(d), Self::DimensionVerdict(d), Self::DimensionAnalysis(d)]);
-        fixed
-            .into_iter()
-            .chain(below)
-            .find(|known| known.to_string() == path)
-            .ok_or_else(|| UnknownWord::new("field path", path, "the required fields of a tier"))
-    }
-}
-
 /// One cause found in a payload. The order of the variants is the order in which flags stand in a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Flag {
@@ -123,6 +116,51 @@ pub enum Flag {
 }
 
 impl Flag {
+    /// Every flag at every place, but for unexpected fields, whose places are the model's to invent.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let plain = [
+            Self::VerdictConflict,
+            Self::ShortSummary,
+            Self::ContradictoryNull,
+            Self::StrategyMissing,
+            Self::FewTests,
+            Self::MalformedJson,
+            Self::VerdictMissing,
+            Self::VerdictInvalid,
+            Self::DegenerateManifold,
+        ];
+        let by_dimension = Dimension::ALL
+            .into_iter()
+            .flat_map(|d| [Self::EmptyAnalysis(d), Self::DimensionVerdictInvalid(d)]);
+        plain.into_iter().chain(by_dimension).chain(FieldPath::all().map(Self::FieldMissing))
+    }
+
+    /// The smallest tier in which the mapping can raise this flag; nothing for flags that weigh nothing.
+    #[must_use]
+    pub const fn first_tier(&self) -> Option<Tier> {
+        match self {
+            Self::ShortSummary | Self::MalformedJson | Self::VerdictMissing | Self::VerdictInvalid => {
+                Some(Tier::Quick)
+            }
+            Self::VerdictConflict
+            | Self::EmptyAnalysis(_)
+            | Self::ContradictoryNull
+            | Self::DimensionVerdictInvalid(_) => Some(Tier::Full),
+            Self::StrategyMissing | Self::FewTests => Some(Tier::Strategy),
+            Self::FieldMissing(path) => Some(match path {
+                FieldPath::Summary => Tier::Quick,
+                FieldPath::Breakdown
+                | FieldPath::Dimension(_)
+                | FieldPath::DimensionVerdict(_)
+                | FieldPath::DimensionAnalysis(_) => Tier::Full,
+                FieldPath::Strategy | FieldPath::NextStep | FieldPath::Alternative | FieldPath::Tests => {
+                    Tier::Strategy
+                }
+            }),
+            Self::UnexpectedField(_) | Self::DegenerateManifold => None,
+        }
+    }
+
     /// What this flag adds to V_r (dimensionless).
     #[must_use]
     pub const fn v_r(&self) -> f64 {
@@ -185,29 +223,13 @@ impl FromStr for Flag {
     type Err = UnknownWord;
 
     fn from_str(word: &str) -> Result<Self, UnknownWord> {
-        let unknown = || UnknownWord::new("flag", word, "the flags of the crosscheck");
-        let Some((name, place)) = word.split_once(':') else {
-            let plain = [
-                Self::VerdictConflict,
-                Self::ShortSummary,
-                Self::ContradictoryNull,
-                Self::StrategyMissing,
-                Self::FewTests,
-                Self::MalformedJson,
-                Self::VerdictMissing,
-                Self::VerdictInvalid,
-                Self::DegenerateManifold,
-            ];
-            return plain.into_iter().find(|flag| flag.name() == word).ok_or_else(unknown);
-        };
-        let dimension = || Dimension::exactly(place).ok_or_else(unknown);
-        match name {
-            "empty_analysis" => dimension().map(Self::EmptyAnalysis),
-            "dimension_verdict_invalid" => dimension().map(Self::DimensionVerdictInvalid),
-            "field_missing" => place.parse().map(Self::FieldMissing),
-            "unexpected_field" => Ok(Self::UnexpectedField(place.to_owned())),
-            _ => Err(unknown()),
+        if let Some(("unexpected_field", path)) = word.split_once(':') {
+            return Ok(Self::UnexpectedField(path.to_owned()));
         }
+        Self::all()
+            .filter(|flag| word.starts_with(flag.name()))
+            .find(|flag| flag.to_string() == word)
+            .ok_or_else(|| UnknownWord::new("flag", word, "the flags of the crosscheck"))
     }
 }
 
@@ -248,7 +270,12 @@ mod tests {
             flags.push(Flag::DimensionVerdictInvalid(dimension));
             flags.push(Flag::FieldMissing(FieldPath::DimensionAnalysis(dimension)));
         }
-        for flag in flags {
+        assert!(
+            flags
+                .iter()
+                .all(|flag| matches!(flag, Flag::UnexpectedField(_)) || Flag::all().any(|one| one == *flag))
+        );
+        for flag in flags.into_iter().chain(Flag::all()) {
             assert_eq!(flag.to_string().parse::<Flag>().as_ref(), Ok(&flag));
         }
         assert!("empty_analysis:Mood".parse::<Flag>().is_err());

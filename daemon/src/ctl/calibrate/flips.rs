@@ -7,7 +7,7 @@
 //!   beside it for the same cause remain: a missing analysis is flagged `field_missing` and `empty_analysis`,
 //!   and each is taken away by itself.
 //! - **One more**: V_r gains the flag's weight; E_D is the flag's own where that is larger. Tried are the flags
-//!   that the verdict does not carry and that the mapping can raise in its tier ([`first_tier`]), whether or
+//!   that the verdict does not carry and that the mapping can raise in its tier ([`Flag::first_tier`]), whether or
 //!   not this verdict's text could give rise to them.
 //! - The changed values go through [`domain::crosscheck::decide`], and `approved` is the answer. So a refusal
 //!   for `malformed_json` always flips: nothing else of such a text is weighed.
@@ -15,8 +15,7 @@
 use super::by_flag::{ByFlag, Places};
 use super::by_tier::ByTier;
 use domain::crosscheck::{Inspection, decide};
-use domain::flag::FieldPath;
-use domain::{Dimension, Flag, Judgement, Tier};
+use domain::{Flag, Judgement, Tier};
 use serde::Serialize;
 
 /// What single flags decide, over a whole corpus.
@@ -148,63 +147,10 @@ fn tally(flags: &mut ByFlag<Trials>, trials: &[(&Flag, bool)]) {
     }
 }
 
-/// The smallest tier in which the mapping can raise `flag`; nothing for flags that weigh nothing.
-fn first_tier(flag: &Flag) -> Option<Tier> {
-    match flag {
-        Flag::ShortSummary | Flag::MalformedJson | Flag::VerdictMissing | Flag::VerdictInvalid => {
-            Some(Tier::Quick)
-        }
-        Flag::VerdictConflict
-        | Flag::EmptyAnalysis(_)
-        | Flag::ContradictoryNull
-        | Flag::DimensionVerdictInvalid(_) => Some(Tier::Full),
-        Flag::StrategyMissing | Flag::FewTests => Some(Tier::Strategy),
-        Flag::FieldMissing(path) => Some(match path {
-            FieldPath::Summary => Tier::Quick,
-            FieldPath::Breakdown
-            | FieldPath::Dimension(_)
-            | FieldPath::DimensionVerdict(_)
-            | FieldPath::DimensionAnalysis(_) => Tier::Full,
-            FieldPath::Strategy | FieldPath::NextStep | FieldPath::Alternative | FieldPath::Tests => {
-                Tier::Strategy
-            }
-        }),
-        Flag::UnexpectedField(_) | Flag::DegenerateManifold => None,
-    }
-}
-
 /// All flags with a weight that the mapping can raise in `tier`, in the order of the flags.
 fn raisable(tier: Tier) -> Vec<Flag> {
-    let plain = [
-        Flag::VerdictConflict,
-        Flag::ShortSummary,
-        Flag::ContradictoryNull,
-        Flag::StrategyMissing,
-        Flag::FewTests,
-        Flag::MalformedJson,
-        Flag::VerdictMissing,
-        Flag::VerdictInvalid,
-    ];
-    let paths = [
-        FieldPath::Summary,
-        FieldPath::Breakdown,
-        FieldPath::Strategy,
-        FieldPath::NextStep,
-        FieldPath::Alternative,
-        FieldPath::Tests,
-    ];
-    let by_dimension = Dimension::ALL.into_iter().flat_map(|dimension| {
-        [
-            Flag::EmptyAnalysis(dimension),
-            Flag::DimensionVerdictInvalid(dimension),
-            Flag::FieldMissing(FieldPath::Dimension(dimension)),
-            Flag::FieldMissing(FieldPath::DimensionVerdict(dimension)),
-            Flag::FieldMissing(FieldPath::DimensionAnalysis(dimension)),
-        ]
-    });
-    let known = plain.into_iter().chain(paths.map(Flag::FieldMissing)).chain(by_dimension);
     let mut flags: Vec<Flag> =
-        known.filter(|flag| first_tier(flag).is_some_and(|first| first <= tier)).collect();
+        Flag::all().filter(|flag| flag.first_tier().is_some_and(|first| first <= tier)).collect();
     flags.sort();
     flags
 }
