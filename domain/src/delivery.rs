@@ -2,12 +2,14 @@
 //! Output").
 
 use crate::crosscheck::{Approved, Decision, judge};
+use crate::divergence::{DISCLAIMER, DivergenceLevel, OriginalLabel, UNKNOWN_NOTICE};
 use crate::payload::Payload;
 use crate::session::{Query, SessionId};
 use crate::verdict::Tier;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 
 /// An approved verdict with the session it belongs to.
 ///
@@ -23,19 +25,61 @@ pub struct Delivery {
     pub approved: Approved,
     /// When it was cached.
     pub cached_at: Timestamp,
+    /// What is to be told of it if it was regenerated.
+    pub regen: Option<Regen>,
+}
+
+/// What is to be told of a regenerated verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Regen {
+    /// The label of the verdict that was delivered first.
+    pub original: OriginalLabel,
+}
+
+/// Why a verdict was regenerated: there is one reason (seed: invariant 6).
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RegenReason {
+    CacheMiss,
 }
 
 /// The document's fields, in their order.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document<Q, V, D> {
+struct Document<'d, Q, V, D> {
     session_id: SessionId,
     tier: Tier,
     query: Q,
     verdict: V,
     cached_at: Timestamp,
     regen: bool,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    regen_reason: Option<RegenReason>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    original_verdict: Option<OriginalLabel>,
+    /// Null in a regenerated one where the original is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    divergence_level: Option<Option<DivergenceLevel>>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    disclaimer: Option<Cow<'d, str>>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    notice: Option<Cow<'d, str>>,
     decision: D,
+}
+
+impl Delivery {
+    /// How far a regenerated verdict is from the one that was delivered first, where that is known.
+    #[must_use]
+    pub fn divergence_level(&self) -> Option<DivergenceLevel> {
+        let original = self.regen?.original.0?;
+        Some(DivergenceLevel::between(original, self.approved.label()))
+    }
+
+    /// The seed's disclaimer, where a regenerated verdict differs from the one that was delivered first.
+    #[must_use]
+    pub fn disclaimer(&self) -> Option<&'static str> {
+        self.divergence_level().filter(|level| *level != DivergenceLevel::None).map(|_| DISCLAIMER)
+    }
 }
 
 impl Serialize for Delivery {
@@ -46,7 +90,12 @@ impl Serialize for Delivery {
             query: &self.query,
             verdict: self.approved.verdict(),
             cached_at: self.cached_at,
-            regen: false,
+            regen: self.regen.is_some(),
+            regen_reason: self.regen.map(|_| RegenReason::CacheMiss),
+            original_verdict: self.regen.map(|regen| regen.original),
+            divergence_level: self.regen.map(|_| self.divergence_level()),
+            disclaimer: self.disclaimer().map(Cow::Borrowed),
+            notice: self.regen.filter(|regen| regen.original.0.is_none()).map(|_| UNKNOWN_NOTICE.into()),
             decision: self.approved.decision(),
         }
         .serialize(serializer)
@@ -63,8 +112,12 @@ impl<'de> Deserialize<'de> for Delivery {
         }
         let approved =
             judgement.outcome.map_err(|_| D::Error::custom("the verdict is not an approved one"))?;
-        let Document { session_id, query, cached_at, .. } = document;
-        Ok(Self { session_id, query, approved, cached_at })
+        let Document { session_id, query, cached_at, regen, original_verdict, .. } = document;
+        if regen != original_verdict.is_some() {
+            return Err(D::Error::custom("`regen` and `original_verdict` go together"));
+        }
+        let regen = original_verdict.map(|original| Regen { original });
+        Ok(Self { session_id, query, approved, cached_at, regen })
     }
 }
 
@@ -79,6 +132,31 @@ mod tests {
             query: Query::new("Sell \"honey\"?".into()),
             approved: judge(Tier::Quick, Payload::raw(verdict)).outcome.expect("it is coherent"),
             cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
+            regen: None,
+        }
+    }
+
+    #[test]
+    fn a_regenerated_document_says_so_and_how_far_it_is_from_the_first() {
+        use crate::verdict::Label;
+        for (original, level, told) in [
+            (Some(Label::Green), "\"none\"", None),
+            (Some(Label::Amber), "\"minor\"", Some("disclaimer")),
+            (Some(Label::Red), "\"significant\"", Some("disclaimer")),
+            (None, "null", Some("notice")),
+        ] {
+            let regen = Some(Regen { original: OriginalLabel(original) });
+            let text = serde_json::to_string(&Delivery { regen, ..delivery() }).expect("it serializes");
+            let word = OriginalLabel(original).as_str();
+            let members = format!(
+                r#""regen":true,"regen_reason":"cache_miss","original_verdict":"{word}","divergence_level":{level},"#
+            );
+            assert!(text.contains(&members), "{text}");
+            for name in ["disclaimer", "notice"] {
+                assert_eq!(text.contains(&format!("\"{name}\":\"NOTE: ")), told == Some(name), "{text}");
+            }
+            let back: Delivery = serde_json::from_str(&text).expect("it reads back");
+            assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
         }
     }
 
@@ -107,6 +185,7 @@ mod tests {
             ("A sound and simple plan.", "A"),
             ("\"tier\":\"quick\"", "\"tier\":\"full\""),
             ("\"approved\":true", "\"approved\":false"),
+            ("\"regen\":false", "\"regen\":true"),
         ] {
             assert!(text.contains(from), "the test changes something");
             assert!(serde_json::from_str::<Delivery>(&text.replace(from, to)).is_err(), "{from} -> {to}");

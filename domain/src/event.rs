@@ -3,38 +3,20 @@
 //! An event says what was decided or changed, by whom and when; it never holds a rejected verdict's text. Its
 //! JSON is one line of `oracle_log.jsonl`, to which the journal adds `seq`.
 
-use crate::crosscheck::{Judgement, Reason};
+mod crosscheck;
+
+pub use crosscheck::{CrosscheckEntry, GatePath};
+
+use crate::crosscheck::Judgement;
 use crate::digest::Sha256Hex;
-use crate::flag::Flag;
+use crate::divergence::{DivergenceCheck, OriginalLabel, Variance};
+use crate::generation::Generation;
+use crate::interaction::Interaction;
+use crate::mail::{MailId, MailKind};
 use crate::session::{Query, SessionId};
-use crate::tmm::{OMEGA, PHI};
 use crate::verdict::{Label, Tier};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-
-/// The path on which a verdict came to the gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GatePath {
-    /// Handed in for delivery.
-    Submit,
-    /// Written to the cache by the routes of the service that oracled replaces.
-    CacheWrite,
-    /// Judged only.
-    Check,
-}
-
-impl GatePath {
-    /// The path's name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Submit => "submit",
-            Self::CacheWrite => "cache_write",
-            Self::Check => "check",
-        }
-    }
-}
 
 /// Who sent a control message, as the kernel tells it (`SO_PEERCRED`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,43 +27,6 @@ pub struct Peer {
     pub gid: u32,
     /// Process id; absent where the kernel names none.
     pub pid: Option<i32>,
-}
-
-/// The seed's "Log Entry", and beside it the mapping's variables, the path and the verdict's digest.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CrosscheckEntry {
-    /// Whose verdict.
-    pub session_id: SessionId,
-    /// Judged for which tier.
-    pub tier: Tier,
-    /// The first 80 Unicode scalar values of the query.
-    pub query_preview: String,
-    /// The valid top-level verdict, else null.
-    pub verdict_label: Option<Label>,
-    /// C.
-    pub coherence_score: f64,
-    /// Ω.
-    pub threshold: f64,
-    /// Φ.
-    pub phi: f64,
-    /// Whether it passed.
-    pub approved: bool,
-    /// What was found.
-    pub flags: Vec<Flag>,
-    /// Why it passed or not.
-    pub crosscheck_reason: Reason,
-    /// When it was judged.
-    pub timestamp: Timestamp,
-    /// Total value.
-    pub v_t: f64,
-    /// Resonant value.
-    pub v_r: f64,
-    /// Decoherence energy.
-    pub e_d: f64,
-    /// On which path it came.
-    pub path: GatePath,
-    /// The SHA-256 of the judged text; all that is kept of a rejected one.
-    pub verdict_sha256: Sha256Hex,
 }
 
 /// One thing that happened and must be known later.
@@ -129,6 +74,112 @@ pub enum Event {
         /// When.
         timestamp: Timestamp,
     },
+    /// A route told of a session, or more of one, that a later read may need.
+    SessionRegistered {
+        /// Whose.
+        session_id: SessionId,
+        /// Of which tier.
+        tier: Tier,
+        /// The first 80 Unicode scalar values of the query.
+        query_preview: String,
+        /// The verdict that was delivered first, as far as it is known.
+        original_verdict: OriginalLabel,
+        /// Whether there is an address to mail to.
+        has_email: bool,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// A lost verdict is about to be regenerated: written down before the model is asked, so that the limit on
+    /// regenerations holds over a restart.
+    RegenAttempted {
+        /// Whose.
+        session_id: SessionId,
+        /// Of which tier.
+        tier: Tier,
+        /// How it is made.
+        generation: Generation,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// An upstream was asked something.
+    OracleInteraction(Interaction),
+    /// A regenerated verdict was held against the one that was delivered first.
+    RegenDivergenceCheck(DivergenceCheck),
+    /// Regenerations differ from what was delivered more often than chance explains.
+    InfrastructureVariance {
+        /// How often.
+        #[serde(flatten)]
+        variance: Variance,
+        /// The rate that was exceeded.
+        threshold: f64,
+        /// Always `ESCALATION`.
+        level: Severity,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// A mail was put into the outbox.
+    MailQueued {
+        /// Which.
+        mail_id: MailId,
+        /// About whose verdict.
+        session_id: SessionId,
+        /// What it is for.
+        kind: MailKind,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// The mail service has taken a mail.
+    MailSent {
+        /// Which.
+        mail_id: MailId,
+        /// About whose verdict.
+        session_id: SessionId,
+        /// What it is for.
+        kind: MailKind,
+        /// At which attempt.
+        attempt: u32,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// A mail could not be sent.
+    MailFailed {
+        /// Which.
+        mail_id: MailId,
+        /// About whose verdict.
+        session_id: SessionId,
+        /// What it is for.
+        kind: MailKind,
+        /// At which attempt.
+        attempt: u32,
+        /// What went wrong.
+        cause: String,
+        /// When it is tried again; null if it is not: it is a dead letter now.
+        next_attempt_at: Option<Timestamp>,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// An administrator had a mail tried anew.
+    MailRequeued {
+        /// Which.
+        mail_id: MailId,
+        /// About whose verdict.
+        session_id: SessionId,
+        /// By whom.
+        peer: Peer,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// An administrator took a mail out of the outbox unsent.
+    MailDropped {
+        /// Which.
+        mail_id: MailId,
+        /// About whose verdict.
+        session_id: SessionId,
+        /// By whom.
+        peer: Peer,
+        /// When.
+        timestamp: Timestamp,
+    },
     /// An administrator changed how the daemon runs.
     ControlAction {
         /// Which verb.
@@ -171,15 +222,27 @@ pub enum Event {
 pub enum Severity {
     /// Something failed.
     Error,
+    /// Somebody has to look into it.
+    Escalation,
 }
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 8] = [
+    pub const KINDS: [&'static str; 18] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "verdict_cached",
         "verdict_purged",
+        "session_registered",
+        "regen_attempted",
+        "oracle_interaction",
+        "regen_divergence_check",
+        "infrastructure_variance",
+        "mail_queued",
+        "mail_sent",
+        "mail_failed",
+        "mail_requeued",
+        "mail_dropped",
         "control_action",
         "storage_recovered",
         "service_started",
@@ -195,40 +258,31 @@ impl Event {
         path: GatePath,
         at: Timestamp,
     ) -> Self {
-        let Judgement { tier, inspection, decision, sha256, .. } = judgement;
-        Self::TmmCrosscheck(CrosscheckEntry {
-            session_id,
-            tier: *tier,
-            query_preview: query.preview(),
-            verdict_label: decision.verdict_label,
-            coherence_score: decision.coherence_score,
-            threshold: OMEGA,
-            phi: PHI,
-            approved: decision.approved,
-            flags: decision.flags.clone(),
-            crosscheck_reason: decision.crosscheck_reason,
-            timestamp: at,
-            v_t: inspection.v_t,
-            v_r: inspection.v_r,
-            e_d: inspection.e_d,
-            path,
-            verdict_sha256: sha256.clone(),
-        })
+        Self::TmmCrosscheck(CrosscheckEntry::of(judgement, session_id, query, path, at))
     }
 
     /// The event's name: its `event` field.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
-        let [crosscheck, error, cached, purged, control, recovered, started, stopped] = Self::KINDS;
         match self {
-            Self::TmmCrosscheck(_) => crosscheck,
-            Self::CrosscheckError { .. } => error,
-            Self::VerdictCached { .. } => cached,
-            Self::VerdictPurged { .. } => purged,
-            Self::ControlAction { .. } => control,
-            Self::StorageRecovered { .. } => recovered,
-            Self::ServiceStarted { .. } => started,
-            Self::ServiceStopped { .. } => stopped,
+            Self::TmmCrosscheck(_) => "tmm_crosscheck",
+            Self::CrosscheckError { .. } => "crosscheck_error",
+            Self::VerdictCached { .. } => "verdict_cached",
+            Self::VerdictPurged { .. } => "verdict_purged",
+            Self::SessionRegistered { .. } => "session_registered",
+            Self::RegenAttempted { .. } => "regen_attempted",
+            Self::OracleInteraction(_) => "oracle_interaction",
+            Self::RegenDivergenceCheck(_) => "regen_divergence_check",
+            Self::InfrastructureVariance { .. } => "infrastructure_variance",
+            Self::MailQueued { .. } => "mail_queued",
+            Self::MailSent { .. } => "mail_sent",
+            Self::MailFailed { .. } => "mail_failed",
+            Self::MailRequeued { .. } => "mail_requeued",
+            Self::MailDropped { .. } => "mail_dropped",
+            Self::ControlAction { .. } => "control_action",
+            Self::StorageRecovered { .. } => "storage_recovered",
+            Self::ServiceStarted { .. } => "service_started",
+            Self::ServiceStopped { .. } => "service_stopped",
         }
     }
 
@@ -237,10 +291,23 @@ impl Event {
     pub const fn session_id(&self) -> Option<&SessionId> {
         match self {
             Self::TmmCrosscheck(CrosscheckEntry { session_id, .. })
+            | Self::OracleInteraction(Interaction { session_id, .. })
+            | Self::RegenDivergenceCheck(DivergenceCheck { session_id, .. })
             | Self::CrosscheckError { session_id, .. }
             | Self::VerdictCached { session_id, .. }
-            | Self::VerdictPurged { session_id, .. } => Some(session_id),
-            _ => None,
+            | Self::VerdictPurged { session_id, .. }
+            | Self::SessionRegistered { session_id, .. }
+            | Self::RegenAttempted { session_id, .. }
+            | Self::MailQueued { session_id, .. }
+            | Self::MailSent { session_id, .. }
+            | Self::MailFailed { session_id, .. }
+            | Self::MailRequeued { session_id, .. }
+            | Self::MailDropped { session_id, .. } => Some(session_id),
+            Self::InfrastructureVariance { .. }
+            | Self::ControlAction { .. }
+            | Self::StorageRecovered { .. }
+            | Self::ServiceStarted { .. }
+            | Self::ServiceStopped { .. } => None,
         }
     }
 
@@ -248,7 +315,17 @@ impl Event {
     /// but it is not cached unless the entry that says so is durable.
     #[must_use]
     pub const fn holds_uncommitted(&self) -> bool {
-        !matches!(self, Self::VerdictCached { .. } | Self::VerdictPurged { .. })
+        !matches!(
+            self,
+            Self::VerdictCached { .. }
+                | Self::VerdictPurged { .. }
+                | Self::SessionRegistered { .. }
+                | Self::RegenAttempted { .. }
+                | Self::RegenDivergenceCheck(_)
+                | Self::MailQueued { .. }
+                | Self::MailRequeued { .. }
+                | Self::MailDropped { .. }
+        )
     }
 
     /// When it happened.
@@ -256,9 +333,19 @@ impl Event {
     pub const fn timestamp(&self) -> Timestamp {
         match self {
             Self::TmmCrosscheck(CrosscheckEntry { timestamp, .. })
+            | Self::OracleInteraction(Interaction { timestamp, .. })
+            | Self::RegenDivergenceCheck(DivergenceCheck { timestamp, .. })
             | Self::CrosscheckError { timestamp, .. }
             | Self::VerdictCached { timestamp, .. }
             | Self::VerdictPurged { timestamp, .. }
+            | Self::SessionRegistered { timestamp, .. }
+            | Self::RegenAttempted { timestamp, .. }
+            | Self::InfrastructureVariance { timestamp, .. }
+            | Self::MailQueued { timestamp, .. }
+            | Self::MailSent { timestamp, .. }
+            | Self::MailFailed { timestamp, .. }
+            | Self::MailRequeued { timestamp, .. }
+            | Self::MailDropped { timestamp, .. }
             | Self::ControlAction { timestamp, .. }
             | Self::StorageRecovered { timestamp, .. }
             | Self::ServiceStarted { timestamp, .. }
@@ -268,80 +355,4 @@ impl Event {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::crosscheck::judge;
-    use crate::payload::Payload;
-
-    fn entry(verdict: &str) -> Event {
-        let judgement = judge(Tier::Quick, Payload::raw(verdict));
-        let query = Query::new("Sell honey?".into());
-        let at = "2026-11-20T10:00:00Z".parse().expect("a time");
-        Event::judged(&judgement, "cs_1".parse().expect("an id"), &query, GatePath::Check, at)
-    }
-
-    #[test]
-    fn a_crosscheck_entry_has_the_seeds_fields_under_the_seeds_names() {
-        let event = entry(r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#);
-        assert_eq!(
-            serde_json::to_string(&event).expect("it serializes"),
-            concat!(
-                r#"{"event":"tmm_crosscheck","session_id":"cs_1","tier":"quick","query_preview":"Sell honey?","#,
-                r#""verdict_label":"GREEN","coherence_score":1.0,"threshold":0.9740425724725061,"phi":0.042,"#,
-                r#""approved":true,"flags":[],"crosscheck_reason":"pass","timestamp":"2026-11-20T10:00:00Z","#,
-                r#""v_t":2.0,"v_r":0.0,"e_d":0.0,"path":"check","#,
-                r#""verdict_sha256":"7e5fed0f1060b24767a4b68fae44353b85d70e0536da287fb770a20834224b30"}"#,
-            )
-        );
-    }
-
-    #[test]
-    fn a_rejected_verdicts_text_is_not_in_its_entry() {
-        let line = serde_json::to_string(&entry("my secret verdict")).expect("it serializes");
-        assert!(!line.contains("secret"), "{line}");
-        assert!(line.contains(Sha256Hex::of(b"my secret verdict").as_str()), "{line}");
-    }
-
-    #[test]
-    fn every_event_reads_back_and_its_kind_is_its_tag() {
-        let (timestamp, session_id): (Timestamp, SessionId) =
-            ("2026-11-20T10:00:00Z".parse().expect("a time"), "cs_1".parse().expect("an id"));
-        let verdict_sha256 = Sha256Hex::of(b"");
-        let peer = Peer { uid: 1, gid: 2, pid: Some(3) };
-        let events = [
-            entry("{}"),
-            Event::CrosscheckError {
-                session_id: session_id.clone(),
-                path: GatePath::Submit,
-                level: Severity::Error,
-                cause: "a fault".into(),
-                timestamp,
-            },
-            Event::VerdictCached {
-                session_id: session_id.clone(),
-                tier: Tier::Full,
-                verdict_label: Label::Null,
-                verdict_sha256: verdict_sha256.clone(),
-                path: GatePath::CacheWrite,
-                timestamp,
-            },
-            Event::VerdictPurged { session_id, verdict_sha256, peer, timestamp },
-            Event::ControlAction { action: "drain".into(), detail: String::new(), peer: None, timestamp },
-            Event::StorageRecovered {
-                cause: "full".into(),
-                failed_at: timestamp,
-                fallback_entries: 7,
-                timestamp,
-            },
-            Event::ServiceStarted { version: "1".into(), timestamp },
-            Event::ServiceStopped { timestamp },
-        ];
-        assert_eq!(events.each_ref().map(Event::kind), Event::KINDS);
-        for event in events {
-            let line = serde_json::to_string(&event).expect("it serializes");
-            assert_eq!(serde_json::from_str::<Event>(&line).expect("it reads back"), event);
-            assert!(line.starts_with(&format!("{{\"event\":\"{}\"", event.kind())), "{line}");
-            assert!(line.contains("\"timestamp\":\"2026-11-20T10:00:00Z\""), "{line}");
-        }
-    }
-}
+mod tests;

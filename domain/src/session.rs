@@ -2,6 +2,7 @@
 
 use crate::crosscheck::Approved;
 use crate::digest::Sha256Hex;
+use crate::generation::Generation;
 use crate::verdict::{Label, Tier};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -139,18 +140,42 @@ impl From<Email> for String {
 }
 
 /// The verdict that was delivered first; it stays authoritative whatever comes later.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Original {
     /// Its top-level verdict.
     pub verdict_label: Label,
-    /// The SHA-256 of its text.
-    pub verdict_sha256: Sha256Hex,
-    /// When it was delivered.
-    pub delivered_at: Timestamp,
+    /// The SHA-256 of its text; unknown where a route has only told of it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub verdict_sha256: Option<Sha256Hex>,
+    /// When it was delivered; unknown likewise.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub delivered_at: Option<Timestamp>,
+    /// How it was made, where oracled had it made (seed: REGEN-GAP-01).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub generation: Option<Generation>,
+}
+
+impl Original {
+    /// What is kept of `approved`, delivered at `delivered_at`.
+    #[must_use]
+    pub fn delivered(approved: &Approved, generation: Option<Generation>, delivered_at: Timestamp) -> Self {
+        Self {
+            verdict_label: approved.label(),
+            verdict_sha256: Some(approved.sha256().clone()),
+            delivered_at: Some(delivered_at),
+            generation,
+        }
+    }
+
+    /// A verdict that was delivered without oracled, as a route tells of it.
+    #[must_use]
+    pub const fn told(verdict_label: Label) -> Self {
+        Self { verdict_label, verdict_sha256: None, delivered_at: None, generation: None }
+    }
 }
 
 /// What outlives a cached verdict, so that it can be told apart, and later regenerated.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Session {
     /// Whose.
     pub session_id: SessionId,
@@ -161,28 +186,12 @@ pub struct Session {
     /// Where the verdict is mailed to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub customer_email: Option<Email>,
-    /// The first verdict delivered.
-    pub original: Original,
+    /// The first verdict delivered; nothing while there is none, or none that is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub original: Option<Original>,
 }
 
 impl Session {
-    /// The session that `approved`, delivered at `delivered_at`, is the first verdict of.
-    #[must_use]
-    pub fn opened_by(
-        session_id: SessionId,
-        query: Query,
-        customer_email: Option<Email>,
-        approved: &Approved,
-        delivered_at: Timestamp,
-    ) -> Self {
-        let original = Original {
-            verdict_label: approved.label(),
-            verdict_sha256: approved.sha256().clone(),
-            delivered_at,
-        };
-        Self { session_id, tier: approved.tier(), query, customer_email, original }
-    }
-
     /// Which of the two things that a session is bound to a request for `tier` and `query` gets wrong, if any.
     #[must_use]
     pub fn mismatch(&self, tier: Tier, query: &Query) -> Option<Mismatch> {

@@ -1,0 +1,200 @@
+//! Whether a regenerated verdict says what the delivered one said (seed: `regen-consistency`, invariants 4 and 5).
+
+use crate::digest::Sha256Hex;
+use crate::session::{Original, SessionId};
+use crate::verdict::{Label, Tier};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// What a customer is told where the two differ: the seed's words.
+pub const DISCLAIMER: &str = "NOTE: Due to a technical condition, the verdict on your results page may differ \
+    slightly from the one you received by email. Both represent a valid coherence reading of your submission. If \
+    you have questions, reply to this email and we will provide clarification.";
+/// What a customer is told where nobody knows whether they differ.
+pub const UNKNOWN_NOTICE: &str = "NOTE: This verdict was generated again. What was delivered first is not on \
+    record here, so this one may differ from the one you received by email, which stands.";
+/// The rate of diverging regenerations above which the model's infrastructure is to blame (seed: REGEN-GAP-06).
+pub const VARIANCE_THRESHOLD: f64 = 0.05;
+/// So many regenerations are looked at, the latest.
+pub const VARIANCE_WINDOW: usize = 100;
+/// With fewer of them a rate says nothing.
+const VARIANCE_WINDOW_MIN: usize = 20;
+
+/// How far two top-level verdicts are apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DivergenceLevel {
+    /// The same.
+    None,
+    /// Neighbouring colours.
+    Minor,
+    /// Further apart, or NULL against a colour: the customer is told.
+    Significant,
+}
+
+impl DivergenceLevel {
+    /// All levels, the least first.
+    pub const ALL: [Self; 3] = [Self::None, Self::Minor, Self::Significant];
+
+    /// How far `regenerated` is from `original`.
+    #[must_use]
+    pub fn between(original: Label, regenerated: Label) -> Self {
+        use Label::{Amber, Green, Red};
+        match (original, regenerated) {
+            (one, other) if one == other => Self::None,
+            (Green, Amber) | (Amber, Green | Red) | (Red, Amber) => Self::Minor,
+            _ => Self::Significant,
+        }
+    }
+
+    /// The level's name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Minor => "minor",
+            Self::Significant => "significant",
+        }
+    }
+}
+
+/// The label of the verdict that was delivered first, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OriginalLabel(pub Option<Label>);
+
+impl OriginalLabel {
+    const UNKNOWN: &str = "UNKNOWN";
+
+    /// Its name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self.0 {
+            Some(label) => label.as_str(),
+            None => Self::UNKNOWN,
+        }
+    }
+}
+
+impl Serialize for OriginalLabel {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for OriginalLabel {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        match Label::exactly(&word) {
+            None if word != Self::UNKNOWN => Err(serde::de::Error::custom("neither a verdict nor UNKNOWN")),
+            label => Ok(Self(label)),
+        }
+    }
+}
+
+/// The seed's "Divergence Log Entry", and beside it whether there was anything to compare and whether the same was
+/// asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DivergenceCheck {
+    /// Whose verdict.
+    pub session_id: SessionId,
+    /// Of which tier.
+    pub tier: Tier,
+    /// The verdict that was delivered first.
+    pub original_verdict: OriginalLabel,
+    /// The regenerated one.
+    pub regen_verdict: Label,
+    /// Whether they are the same; null where the first is not known.
+    pub top_level_match: Option<bool>,
+    /// How far they are apart; null where the first is not known.
+    pub divergence_level: Option<DivergenceLevel>,
+    /// Whether there was nothing to compare with.
+    pub skipped: bool,
+    /// Whether the original was made from another prompt; null where that is not known.
+    pub prompt_changed: Option<bool>,
+    /// Whether the original was made with other settings; null where that is not known.
+    pub settings_changed: Option<bool>,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// The regenerated verdict that is held against the original.
+#[derive(Debug)]
+pub struct Regenerated<'r> {
+    /// Whose.
+    pub session_id: &'r SessionId,
+    /// Of which tier.
+    pub tier: Tier,
+    /// Its label.
+    pub label: Label,
+    /// How it was made.
+    pub generation: &'r crate::generation::Generation,
+}
+
+impl DivergenceCheck {
+    /// Holds `regenerated` against `original`, at `at`.
+    #[must_use]
+    pub fn of(original: Option<&Original>, regenerated: &Regenerated<'_>, at: Timestamp) -> Self {
+        let label = original.map(|original| original.verdict_label);
+        let level = label.map(|label| DivergenceLevel::between(label, regenerated.label));
+        let made = original.and_then(|original| original.generation.as_ref());
+        let prompt = |sha256: &Sha256Hex| *sha256 != regenerated.generation.prompt_sha256;
+        Self {
+            session_id: regenerated.session_id.clone(),
+            tier: regenerated.tier,
+            original_verdict: OriginalLabel(label),
+            regen_verdict: regenerated.label,
+            top_level_match: level.map(|level| level == DivergenceLevel::None),
+            divergence_level: level,
+            skipped: level.is_none(),
+            prompt_changed: made.map(|made| prompt(&made.prompt_sha256)),
+            settings_changed: made.map(|made| made.settings != regenerated.generation.settings),
+            timestamp: at,
+        }
+    }
+}
+
+/// How the model's infrastructure is doing, by the latest regenerations with a known original (seed: REGEN-GAP-06).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Variance {
+    /// So many regenerations are looked at.
+    pub regens: usize,
+    /// So many of them differ from what was delivered.
+    pub diverged: usize,
+    /// The share that differs.
+    pub rate: f64,
+    /// Whether that is more than can be put down to chance.
+    pub escalated: bool,
+}
+
+/// The rolling watch over regenerations.
+#[derive(Debug, Clone, Default)]
+pub struct VarianceWatch {
+    diverged: VecDeque<bool>,
+}
+
+impl VarianceWatch {
+    /// Takes one regeneration in. Hands back the variance if it has just become one to escalate.
+    pub fn note(&mut self, level: Option<DivergenceLevel>) -> Option<Variance> {
+        let level = level?;
+        let before = self.variance().escalated;
+        if self.diverged.len() == VARIANCE_WINDOW {
+            self.diverged.pop_front();
+        }
+        self.diverged.push_back(level != DivergenceLevel::None);
+        Some(self.variance()).filter(|now| now.escalated && !before)
+    }
+
+    /// How it is now.
+    #[must_use]
+    pub fn variance(&self) -> Variance {
+        let regens = self.diverged.len();
+        let diverged = self.diverged.iter().filter(|diverged| **diverged).count();
+        let rate = if regens == 0 { 0.0 } else { diverged as f64 / regens as f64 };
+        let escalated = regens >= VARIANCE_WINDOW_MIN && rate > VARIANCE_THRESHOLD;
+        Variance { regens, diverged, rate, escalated }
+    }
+}
+
+#[cfg(test)]
+mod tests;

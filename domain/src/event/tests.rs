@@ -1,0 +1,155 @@
+use super::*;
+use crate::crosscheck::judge;
+use crate::divergence::Regenerated;
+use crate::generation::Settings;
+use crate::interaction::{InteractionStatus, Usage};
+use crate::payload::Payload;
+
+fn entry(verdict: &str) -> Event {
+    let judgement = judge(Tier::Quick, Payload::raw(verdict));
+    let query = Query::new("Sell honey?".into());
+    let at = "2026-11-20T10:00:00Z".parse().expect("a time");
+    Event::judged(&judgement, "cs_1".parse().expect("an id"), &query, GatePath::Check, at)
+}
+
+#[test]
+fn a_crosscheck_entry_has_the_seeds_fields_under_the_seeds_names() {
+    let event = entry(r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#);
+    assert_eq!(
+        serde_json::to_string(&event).expect("it serializes"),
+        concat!(
+            r#"{"event":"tmm_crosscheck","session_id":"cs_1","tier":"quick","query_preview":"Sell honey?","#,
+            r#""verdict_label":"GREEN","coherence_score":1.0,"threshold":0.9740425724725061,"phi":0.042,"#,
+            r#""approved":true,"flags":[],"crosscheck_reason":"pass","timestamp":"2026-11-20T10:00:00Z","#,
+            r#""v_t":2.0,"v_r":0.0,"e_d":0.0,"path":"check","#,
+            r#""verdict_sha256":"7e5fed0f1060b24767a4b68fae44353b85d70e0536da287fb770a20834224b30"}"#,
+        )
+    );
+}
+
+#[test]
+fn a_rejected_verdicts_text_is_not_in_its_entry() {
+    let line = serde_json::to_string(&entry("my secret verdict")).expect("it serializes");
+    assert!(!line.contains("secret"), "{line}");
+    assert!(line.contains(Sha256Hex::of(b"my secret verdict").as_str()), "{line}");
+}
+
+fn interaction(session_id: &SessionId, at: Timestamp) -> Event {
+    Event::OracleInteraction(Interaction {
+        execution_id: "regen:cs_1:1".into(),
+        oracle_id: "gemini".into(),
+        oracle_version: "v1beta/model".into(),
+        request_timestamp: at,
+        response_timestamp: Some(at),
+        latency_ms: 812,
+        status: InteractionStatus::Success,
+        error_code: None,
+        response_hash: Some(Sha256Hex::of(b"{}")),
+        cache_hit: false,
+        stale_data_used: false,
+        session_id: session_id.clone(),
+        path: GatePath::Regen,
+        attempt: 1,
+        soft_timeout_exceeded: false,
+        prompt_sha256: Sha256Hex::of(b"prompt"),
+        generation: Settings::locked("model".into()),
+        finish_reason: Some("STOP".into()),
+        usage: Some(Usage { prompt_tokens: Some(1), output_tokens: None, total_tokens: Some(2) }),
+        timestamp: at,
+    })
+}
+
+fn about_a_mail(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> [Event; 5] {
+    let (session_id, kind, mail_id) = (session_id.clone(), MailKind::Verdict, MailId::verdict(session_id));
+    [
+        Event::MailQueued { mail_id: mail_id.clone(), session_id: session_id.clone(), kind, timestamp },
+        Event::MailSent {
+            mail_id: mail_id.clone(),
+            session_id: session_id.clone(),
+            kind,
+            attempt: 1,
+            timestamp,
+        },
+        Event::MailFailed {
+            mail_id: mail_id.clone(),
+            session_id: session_id.clone(),
+            kind,
+            attempt: 1,
+            cause: "status 502".into(),
+            next_attempt_at: None,
+            timestamp,
+        },
+        Event::MailRequeued { mail_id: mail_id.clone(), session_id: session_id.clone(), peer, timestamp },
+        Event::MailDropped { mail_id, session_id, peer, timestamp },
+    ]
+}
+
+#[test]
+fn every_event_reads_back_and_its_kind_is_its_tag() {
+    let (timestamp, session_id): (Timestamp, SessionId) =
+        ("2026-11-20T10:00:00Z".parse().expect("a time"), "cs_1".parse().expect("an id"));
+    let verdict_sha256 = Sha256Hex::of(b"");
+    let peer = Peer { uid: 1, gid: 2, pid: Some(3) };
+    let generation =
+        Generation { prompt_sha256: Sha256Hex::of(b"prompt"), settings: Settings::locked("model".into()) };
+    let label = Label::Null;
+    let regenerated =
+        Regenerated { session_id: &session_id, tier: Tier::Full, label, generation: &generation };
+    let checked = DivergenceCheck::of(None, &regenerated, timestamp);
+    let events = [
+        entry("{}"),
+        Event::CrosscheckError {
+            session_id: session_id.clone(),
+            path: GatePath::Submit,
+            level: Severity::Error,
+            cause: "a fault".into(),
+            timestamp,
+        },
+        Event::VerdictCached {
+            session_id: session_id.clone(),
+            tier: Tier::Full,
+            verdict_label: Label::Null,
+            verdict_sha256: verdict_sha256.clone(),
+            path: GatePath::CacheWrite,
+            timestamp,
+        },
+        Event::VerdictPurged { session_id: session_id.clone(), verdict_sha256, peer, timestamp },
+        Event::SessionRegistered {
+            session_id: session_id.clone(),
+            tier: Tier::Full,
+            query_preview: "Sell honey?".into(),
+            original_verdict: OriginalLabel(None),
+            has_email: true,
+            timestamp,
+        },
+        Event::RegenAttempted { session_id: session_id.clone(), tier: Tier::Full, generation, timestamp },
+        interaction(&session_id, timestamp),
+        Event::RegenDivergenceCheck(checked),
+        Event::InfrastructureVariance {
+            variance: Variance { regens: 100, diverged: 6, rate: 0.06, escalated: true },
+            threshold: 0.05,
+            level: Severity::Escalation,
+            timestamp,
+        },
+        Event::ControlAction { action: "drain".into(), detail: String::new(), peer: None, timestamp },
+        Event::StorageRecovered {
+            cause: "full".into(),
+            failed_at: timestamp,
+            fallback_entries: 7,
+            timestamp,
+        },
+        Event::ServiceStarted { version: "1".into(), timestamp },
+        Event::ServiceStopped { timestamp },
+    ];
+    let mut events = events.to_vec();
+    let behind = events.iter().position(|event| event.kind() == "control_action").expect("it is there");
+    events.splice(behind..behind, about_a_mail(&session_id, peer, timestamp));
+    let kinds: Vec<_> = events.iter().map(Event::kind).collect();
+    assert_eq!(kinds, Event::KINDS);
+    for event in events {
+        let line = serde_json::to_string(&event).expect("it serializes");
+        assert_eq!(serde_json::from_str::<Event>(&line).expect("it reads back"), event);
+        assert!(line.starts_with(&format!("{{\"event\":\"{}\"", event.kind())), "{line}");
+        assert!(line.contains("\"timestamp\":\"2026-11-20T10:00:00Z\""), "{line}");
+    }
+}

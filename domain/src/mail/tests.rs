@@ -1,0 +1,89 @@
+use super::*;
+use crate::crosscheck::judge;
+use crate::payload::Payload;
+use crate::session::Query;
+use crate::verdict::Tier;
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).expect("a time")
+}
+
+fn mail(kind: MailKind) -> Mail {
+    let verdict = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
+    let delivery = Delivery {
+        session_id: "cs_1".parse().expect("an id"),
+        query: Query::new("Sell honey?".into()),
+        approved: judge(Tier::Quick, Payload::raw(verdict)).outcome.expect("it is coherent"),
+        cached_at: at(0),
+        regen: None,
+    };
+    Mail::queued(kind, Arc::new(delivery), "a@b".to_owned().try_into().expect("an address"))
+}
+
+fn failure() -> SendFailure {
+    SendFailure { cause: "status 502".into(), permanent: false, retry_after: None }
+}
+
+#[test]
+fn the_idempotency_key_is_one_a_verdict_and_one_a_divergence() {
+    assert_eq!(mail(MailKind::Verdict).standing.mail_id.as_str(), "verdict:cs_1");
+    let notice = mail(MailKind::DivergenceNotice).standing.mail_id;
+    assert_eq!(notice.as_str(), "divergence:cs_1:1800000000000000");
+    assert_eq!(notice.to_string().parse(), Ok(notice));
+    for bad in ["", "a b", "é", "a\n", &"x".repeat(321)] {
+        assert_eq!(bad.parse::<MailId>(), Err(BadMailId), "{bad:?}");
+    }
+}
+
+#[test]
+fn regen_gap_04_a_notice_is_tried_once_more_after_60_s_and_then_it_is_dead() {
+    let queued = mail(MailKind::DivergenceNotice).standing;
+    assert_eq!(queued.next_attempt_at, Some(at(0)));
+    let once = queued.after(&failure(), at(3), DAY);
+    assert_eq!((once.attempts, once.next_attempt_at), (1, Some(at(63))));
+    let twice = once.after(&failure(), at(63), DAY);
+    assert_eq!((twice.attempts, twice.next_attempt_at), (2, None));
+    assert!(twice.is_dead());
+    assert_eq!(twice.last_error.as_deref(), Some("status 502"));
+}
+
+#[test]
+fn a_verdict_mail_is_tried_ever_more_seldom_until_it_is_too_old() {
+    let mut standing = mail(MailKind::Verdict).standing;
+    let (mut now, mut pauses) = (at(0), Vec::new());
+    while let Some(next) = standing.after(&failure(), now, DAY).next_attempt_at {
+        pauses.push(next.duration_since(now).as_secs());
+        standing = standing.after(&failure(), now, DAY);
+        now = next;
+    }
+    assert_eq!(pauses.get(..11), Some(&[2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900][..]));
+    let age = now.duration_since(at(0));
+    assert!(age <= DAY && age > DAY - LONGEST_PAUSE, "{age:?}");
+}
+
+#[test]
+fn what_cannot_be_sent_is_dead_at_once_and_a_service_that_asks_for_time_gets_it() {
+    let queued = mail(MailKind::Verdict).standing;
+    assert!(queued.after(&SendFailure { permanent: true, ..failure() }, at(1), DAY).is_dead());
+    let asked = SendFailure { retry_after: Some(SignedDuration::from_secs(300)), ..failure() };
+    assert_eq!(queued.after(&asked, at(1), DAY).next_attempt_at, Some(at(301)));
+}
+
+#[test]
+fn what_is_queued_again_is_tried_as_if_for_the_first_time() {
+    let queued = mail(MailKind::DivergenceNotice).standing;
+    let dead = queued.after(&failure(), at(0), DAY).after(&failure(), at(60), DAY);
+    let again = dead.requeued(at(500));
+    assert_eq!((again.attempts, again.next_attempt_at, again.is_dead()), (0, Some(at(500)), false));
+    assert_eq!((again.queued_at, again.mail_id), (queued.queued_at, queued.mail_id));
+}
+
+#[test]
+fn a_mail_reads_back_with_its_verdict_judged_anew() {
+    let text = serde_json::to_string(&mail(MailKind::Verdict)).expect("it serializes");
+    let back: Mail = serde_json::from_str(&text).expect("it reads back");
+    assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+    assert!(serde_json::from_str::<Mail>(&text.replace("GREEN", "PURPLE")).is_err());
+}
