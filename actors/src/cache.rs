@@ -8,7 +8,7 @@ use crate::logger::{CommitError, Log};
 use crate::metrics::{FoundIn, HIT_MEMORY, HIT_STORE, MISS, Metrics};
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use bytes::Bytes;
-use domain::session::{Email, Mismatch};
+use domain::session::{Email, Mismatch, Original};
 use domain::{Approved, Delivery, Event, GatePath, Peer, Query, Session, SessionId, Tier};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache as HotCache;
@@ -240,11 +240,17 @@ fn delivered(admit: &Admit, session_revision: Option<u64>, clock: &Clock) -> (Re
         query: query.clone(),
         approved: approved.clone(),
         cached_at: now,
+        regen: None,
     });
     let mut writes = vec![Write::PutVerdict(Arc::clone(&delivery))];
     if session_revision.is_none() {
-        let (id, query, email) = (session_id.clone(), query.clone(), customer_email.clone());
-        writes.push(Write::PutSession(Session::opened_by(id, query, email, approved, now)));
+        writes.push(Write::PutSession(Session {
+            session_id: session_id.clone(),
+            tier: approved.tier(),
+            query: query.clone(),
+            customer_email: customer_email.clone(),
+            original: Some(Original::delivered(approved, None, now)),
+        }));
     }
     let expect = vec![
         Expect { row: RowKey::Verdict(session_id.clone()), revision: None },

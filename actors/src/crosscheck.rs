@@ -99,7 +99,7 @@ async fn deliver(
             log.commit(judged.into()).await?;
             return Ok(Outcome::Rejected(judgement.decision));
         }
-        (GatePath::Submit | GatePath::CacheWrite, Ok(approved)) => approved,
+        (_, Ok(approved)) => approved,
     };
     let entry = judged.clone();
     let admitted = cache.ask(Admit { approved, judged, session_id, query, customer_email, path }).await;

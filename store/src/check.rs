@@ -5,7 +5,7 @@ use crate::error::StoreError;
 use crate::log;
 use crate::meta;
 use crate::panics::caught;
-use crate::rows::{self, Table};
+use crate::rows;
 use crate::watermark::{Counts, Watermark};
 use std::ops::Range;
 use std::thread;
@@ -27,7 +27,7 @@ pub(crate) fn check(
 ) -> Result<(), StoreError> {
     let dir = engine.dir().to_owned();
     let short = |detail: String| Err(StoreError::Short { dir: dir.clone(), detail });
-    let Counts { entries, verdicts, sessions } = counts;
+    let Counts { entries, .. } = counts;
     let promised = mark.counts;
     if entries < promised.entries {
         return short(format!(
@@ -39,10 +39,7 @@ pub(crate) fn check(
         return short(format!("its log ends at entry {entries}, oracle_log.jsonl at entry {mirrored}"));
     }
     if entries == promised.entries && counts != promised {
-        return short(format!(
-            "it counts {verdicts} verdicts and {sessions} sessions, its high-water mark {} and {}",
-            promised.verdicts, promised.sessions
-        ));
+        return short(format!("it counts {}, its high-water mark {}", in_words(counts), in_words(promised)));
     }
     let from = meta::walked(engine)?.saturating_sub(WALKED_AGAIN_ENTRIES).clamp(1, entries.max(1));
     let walked = walk_log(engine, from, entries)?;
@@ -58,6 +55,10 @@ pub(crate) fn check(
         tracing::warn!(%error, "the next start will have more of the log to walk");
     }
     Ok(())
+}
+
+fn in_words(Counts { verdicts, sessions, mails, .. }: Counts) -> String {
+    format!("{verdicts} verdicts, {sessions} sessions and {mails} mails")
 }
 
 /// Walks the log from entry `from` on in two halves at once; a panic of sled's over a damaged page is `Corrupt`.
@@ -90,22 +91,22 @@ impl Store {
     /// # Errors
     /// `Short` where an entry or a row has vanished, `Corrupt` where one cannot be read.
     pub fn audit(&self) -> Result<(), StoreError> {
-        let opened = self.opened();
-        let Counts { entries, verdicts, sessions } = opened.counts;
+        let mut opened = self.opened();
+        let Counts { entries, .. } = opened.counts;
         let short = |detail: String| Err(StoreError::Short { dir: self.dir().to_owned(), detail });
         let walked = self.read(|db, _| log::walk(db, self.dir(), 0..entries + 1))?;
         if walked != (entries > 0).then_some((1, entries)) {
             let (first, last) = walked.unwrap_or_default();
             return short(format!("its log should hold entries 1 to {entries} and holds {first} to {last}"));
         }
-        for (table, name, promised) in
-            [(Table::Verdicts, "verdicts", verdicts), (Table::Sessions, "sessions", sessions)]
-        {
+        for (table, name) in Counts::TABLES {
             let there = self.read(|db, _| rows::count(db, self.dir(), table, entries))?;
-            let now = self.opened();
-            let replaced =
-                if table == Table::Verdicts { now.replaced_verdicts } else { now.replaced_sessions };
-            if now.counts == opened.counts && there + replaced < promised {
+            let mut now = self.opened();
+            let same_opening = now.counts == opened.counts;
+            let (Some(promised), Some(replaced)) = (opened.counts.of(table), now.replaced.of(table)) else {
+                continue;
+            };
+            if same_opening && there + *replaced < *promised {
                 return short(format!("it should hold {promised} {name}, and {there} are there"));
             }
         }

@@ -3,7 +3,7 @@
 use crate::disk::{Room, sync_dir};
 use crate::error::StoreError;
 use crate::panics::caught;
-use crate::record::RowKey;
+use crate::rows::Table;
 use crate::watermark::Counts;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs::{self, File};
@@ -82,8 +82,8 @@ pub(crate) struct Engine {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Opened {
     pub(crate) counts: Counts,
-    pub(crate) replaced_verdicts: u64,
-    pub(crate) replaced_sessions: u64,
+    /// Rows that were there then and are not as they were; `entries` stays 0.
+    pub(crate) replaced: Counts,
 }
 
 impl Engine {
@@ -162,17 +162,16 @@ impl Engine {
         self.set_durable_seq(counts.entries);
     }
 
-    /// Notes that rows of these revisions are about to be replaced.
-    pub(crate) fn note_replaced(&self, rows: &[(RowKey, u64)]) {
+    /// Notes that rows of these tables and revisions are about to be replaced.
+    pub(crate) fn note_replaced(&self, rows: &[(Table, u64)]) {
         if rows.is_empty() {
             return;
         }
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let entries = opened.counts.entries;
-        for (row, _) in rows.iter().filter(|(_, revision)| *revision <= entries) {
-            match row {
-                RowKey::Verdict(_) => opened.replaced_verdicts += 1,
-                RowKey::Session(_) => opened.replaced_sessions += 1,
+        for (table, _) in rows.iter().filter(|(_, revision)| *revision <= entries) {
+            if let Some(count) = opened.replaced.of(*table) {
+                *count += 1;
             }
         }
     }

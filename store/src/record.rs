@@ -1,6 +1,6 @@
 //! The unit of writing: events and the changes they speak of, as plain data.
 
-use domain::{Delivery, Event, Session, SessionId};
+use domain::{Delivery, Event, Mail, MailId, RegenAttempt, Session, SessionId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -40,6 +40,10 @@ pub enum RowKey {
     Verdict(SessionId),
     /// A session.
     Session(SessionId),
+    /// The latest attempt to regenerate a session's verdict.
+    Regen(SessionId),
+    /// A mail in the outbox.
+    Mail(MailId),
 }
 
 /// One change of a table.
@@ -51,6 +55,14 @@ pub enum Write {
     RemoveVerdict(SessionId),
     /// Stores a session, in place of any other of its id.
     PutSession(Session),
+    /// Notes an attempt to regenerate a verdict, in place of the one before.
+    PutRegen(RegenAttempt),
+    /// Takes such a note back: the model was not reached.
+    RemoveRegen(SessionId),
+    /// Puts a mail into the outbox, in place of what there is under its id.
+    PutMail(Arc<Mail>),
+    /// Takes a mail out of the outbox.
+    RemoveMail(MailId),
 }
 
 impl Write {
@@ -59,6 +71,10 @@ impl Write {
             Self::PutVerdict(delivery) => RowKey::Verdict(delivery.session_id.clone()),
             Self::RemoveVerdict(session_id) => RowKey::Verdict(session_id.clone()),
             Self::PutSession(session) => RowKey::Session(session.session_id.clone()),
+            Self::PutRegen(attempt) => RowKey::Regen(attempt.session_id.clone()),
+            Self::RemoveRegen(session_id) => RowKey::Regen(session_id.clone()),
+            Self::PutMail(mail) => RowKey::Mail(mail.standing.mail_id.clone()),
+            Self::RemoveMail(mail_id) => RowKey::Mail(mail_id.clone()),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The version of all this, which the database and the high-water mark bear.
-pub(crate) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 2;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
 /// A row that is replaced while it is read is read anew so many times.
@@ -26,6 +26,8 @@ pub(crate) enum Table {
     Meta = b'!',
     ByEvent = b'e',
     Log = b'l',
+    Outbox = b'o',
+    Regens = b'r',
     BySession = b's',
     Verdicts = b'v',
     Sessions = b'z',
@@ -164,6 +166,11 @@ pub(crate) fn heads<'d>(
 /// Whether `key` is that of a row's first chunk.
 pub(crate) fn is_first_chunk(key: &[u8]) -> bool {
     key.ends_with(&[0, 0, 0])
+}
+
+/// The row's name in the key of its first chunk.
+pub(crate) fn name(key: &[u8]) -> Option<&[u8]> {
+    key.get(1..)?.strip_suffix(&[0, 0, 0])
 }
 
 /// Splits a first chunk into revision, number of chunks, and the value's start.

@@ -8,6 +8,6 @@ use domain::{Session, SessionId};
 impl Store {
     /// A session with its revision.
     pub fn session(&self, session_id: &SessionId) -> Result<Option<(Session, u64)>, StoreError> {
-        self.read_row(Table::Sessions, session_id)
+        self.read_row(Table::Sessions, session_id.as_str())
     }
 }

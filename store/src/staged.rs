@@ -19,8 +19,8 @@ pub(crate) struct Staged<'a> {
     pub(crate) row_bytes: usize,
     /// Rows as they are behind the records staged so far: revision and chunks.
     rows: HashMap<RowKey, Option<(u64, u16)>>,
-    /// Rows that were there before the group and will not be as they were.
-    pub(crate) replaced: Vec<(RowKey, u64)>,
+    /// Rows that were there before the group and will not be as they were: their tables and revisions.
+    pub(crate) replaced: Vec<(Table, u64)>,
 }
 
 impl<'a> Staged<'a> {
@@ -60,24 +60,24 @@ impl<'a> Staged<'a> {
     fn write(&mut self, write: &Write, revision: u64) -> Result<(), StoreError> {
         let row = write.row();
         let before = self.row(&row)?;
+        let (table, name) = place(&row);
         if let Some((revision, _)) = before {
-            self.replaced.push((row.clone(), revision));
+            self.replaced.push((table, revision));
         }
         let chunks_before = before.map_or(0, |(_, chunks)| chunks);
-        let (table, name) = place(&row);
         let after = match write {
-            Write::RemoveVerdict(_) => {
+            Write::RemoveVerdict(_) | Write::RemoveRegen(_) | Write::RemoveMail(_) => {
                 rows::remove(&mut self.batch, table, name, chunks_before);
                 None
             }
             Write::PutVerdict(delivery) => Some(self.put(&row, revision, delivery.as_ref(), chunks_before)),
             Write::PutSession(session) => Some(self.put(&row, revision, session, chunks_before)),
+            Write::PutRegen(attempt) => Some(self.put(&row, revision, attempt, chunks_before)),
+            Write::PutMail(mail) => Some(self.put(&row, revision, mail.as_ref(), chunks_before)),
         };
-        let count = match row {
-            RowKey::Verdict(_) => &mut self.counts.verdicts,
-            RowKey::Session(_) => &mut self.counts.sessions,
-        };
-        *count = *count + u64::from(after.is_some()) - u64::from(before.is_some());
+        if let Some(count) = self.counts.of(table) {
+            *count = *count + u64::from(after.is_some()) - u64::from(before.is_some());
+        }
         self.rows.insert(row, after);
         Ok(())
     }
@@ -102,5 +102,7 @@ fn place(row: &RowKey) -> (Table, &[u8]) {
     match row {
         RowKey::Verdict(session_id) => (Table::Verdicts, session_id.as_str().as_bytes()),
         RowKey::Session(session_id) => (Table::Sessions, session_id.as_str().as_bytes()),
+        RowKey::Regen(session_id) => (Table::Regens, session_id.as_str().as_bytes()),
+        RowKey::Mail(mail_id) => (Table::Outbox, mail_id.as_str().as_bytes()),
     }
 }

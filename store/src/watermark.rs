@@ -7,7 +7,7 @@
 
 use crate::disk::sync_dir;
 use crate::error::StoreError;
-use crate::rows::SCHEMA;
+use crate::rows::{SCHEMA, Table};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,9 @@ use std::path::Path;
 
 const FILE: &str = "watermark";
 const MAGIC: &[u8; 8] = b"oracledW";
-const COUNTS_BYTES: usize = 24;
+const COUNTS_BYTES: usize = 32;
+/// Schema 1 had no outbox to count.
+const COUNTS_BYTES_1: usize = 24;
 /// Magic, schema, counts, mirrored number, checksum.
 const SLOT_BYTES: usize = 8 + 4 + COUNTS_BYTES + 8 + 4;
 /// The slots lie so far apart that no block of the disk holds both.
@@ -30,12 +32,29 @@ pub struct Counts {
     pub verdicts: u64,
     /// Sessions.
     pub sessions: u64,
+    /// Mails in the outbox.
+    pub mails: u64,
 }
 
 impl Counts {
+    /// The tables that are counted, each with what a person calls its rows.
+    pub(crate) const TABLES: [(Table, &'static str); 3] =
+        [(Table::Verdicts, "verdicts"), (Table::Sessions, "sessions"), (Table::Outbox, "mails")];
+
+    /// The count of `table`'s rows, if they are counted.
+    pub(crate) const fn of(&mut self, table: Table) -> Option<&mut u64> {
+        match table {
+            Table::Verdicts => Some(&mut self.verdicts),
+            Table::Sessions => Some(&mut self.sessions),
+            Table::Outbox => Some(&mut self.mails),
+            Table::Meta | Table::ByEvent | Table::Log | Table::BySession | Table::Regens => None,
+        }
+    }
+
     pub(crate) fn to_bytes(self) -> [u8; COUNTS_BYTES] {
         let mut bytes = [0; COUNTS_BYTES];
-        for (place, count) in bytes.chunks_exact_mut(8).zip([self.entries, self.verdicts, self.sessions]) {
+        let counts = [self.entries, self.verdicts, self.sessions, self.mails];
+        for (place, count) in bytes.chunks_exact_mut(8).zip(counts) {
             place.copy_from_slice(&count.to_be_bytes());
         }
         bytes
@@ -44,10 +63,11 @@ impl Counts {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (entries, rest) = bytes.split_first_chunk()?;
         let (verdicts, rest) = rest.split_first_chunk()?;
-        let sessions = rest.try_into().ok()?;
-        let [entries, verdicts, sessions] =
-            [entries, verdicts, &sessions].map(|count| u64::from_be_bytes(*count));
-        Some(Self { entries, verdicts, sessions })
+        let (sessions, rest) = rest.split_first_chunk()?;
+        let mails = if rest.is_empty() { [0; 8] } else { rest.try_into().ok()? };
+        let [entries, verdicts, sessions, mails] =
+            [entries, verdicts, sessions, &mails].map(|count| u64::from_be_bytes(*count));
+        Some(Self { entries, verdicts, sessions, mails })
     }
 }
 
@@ -75,12 +95,8 @@ impl Watermark {
         let mut best: Option<(u64, u32, Counts, u64)> = None;
         for slot in 0..2 {
             let mut bytes = [0; SLOT_BYTES];
-            match file.read_exact_at(&mut bytes, slot * SLOT_STRIDE_BYTES) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
-                Err(error) => return Err(io(error)),
-            }
-            if let Some((schema, counts, mirrored)) = decode(&bytes)
+            let read = file.read_at(&mut bytes, slot * SLOT_STRIDE_BYTES).map_err(io)?;
+            if let Some((schema, counts, mirrored)) = decode(bytes.get(..read).unwrap_or_default())
                 && best.is_none_or(|(_, _, other, other_mirrored)| {
                     (counts.entries, mirrored) >= (other.entries, other_mirrored)
                 })
@@ -136,14 +152,16 @@ impl Watermark {
     }
 }
 
-fn decode(bytes: &[u8; SLOT_BYTES]) -> Option<(u32, Counts, u64)> {
+fn decode(bytes: &[u8]) -> Option<(u32, Counts, u64)> {
+    let (schema, _) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
+    let schema = u32::from_be_bytes(*schema);
+    let counts_bytes = if schema == 1 { COUNTS_BYTES_1 } else { COUNTS_BYTES };
+    let bytes = bytes.get(..SLOT_BYTES - COUNTS_BYTES + counts_bytes)?;
     let (content, checksum) = bytes.split_last_chunk::<4>()?;
-    let rest = content.strip_prefix(MAGIC)?;
     if crc32fast::hash(content) != u32::from_be_bytes(*checksum) {
         return None;
     }
-    let (schema, rest) = rest.split_first_chunk()?;
-    let (counts, mirrored) = rest.split_at_checked(COUNTS_BYTES)?;
+    let (counts, mirrored) = content.get(MAGIC.len() + 4..)?.split_at_checked(counts_bytes)?;
     let mirrored = u64::from_be_bytes(mirrored.try_into().ok()?);
-    Some((u32::from_be_bytes(*schema), Counts::from_bytes(counts)?, mirrored))
+    Some((schema, Counts::from_bytes(counts)?, mirrored))
 }

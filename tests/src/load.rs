@@ -176,6 +176,7 @@ impl Chronicle {
             entries: self.entries,
             verdicts: self.cached.len() as u64,
             sessions: self.sessions.len() as u64,
+            mails: 0,
         }
     }
 }
@@ -422,7 +423,7 @@ pub async fn check_served(control: &mut Client, state: &Path) -> Chronicle {
     );
     let chronicle = Chronicle::read(log.lines());
     let status: Value = get(control, "/v1/status").await.json().expect("status is JSON");
-    let Counts { entries, verdicts, sessions } = chronicle.counts();
+    let Counts { entries, verdicts, sessions, .. } = chronicle.counts();
     assert_eq!(
         [field(&status, "entries"), field(&status, "verdicts"), field(&status, "sessions")],
         [&json!(entries), &json!(verdicts), &json!(sessions)]

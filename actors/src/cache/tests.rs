@@ -49,7 +49,11 @@ fn a_purged_verdict_is_gone_from_memory_and_store_and_the_log_says_by_whom() {
         assert!(matches!(outcome, Ok(Outcome::Delivered(_))), "{outcome:?}");
         let (session, revision) =
             system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
-        assert_eq!((session.original.verdict_label, revision), (domain::Label::Green, 2), "as it first was");
+        assert_eq!(
+            (session.original.map(|first| first.verdict_label), revision),
+            (Some(domain::Label::Green), 2),
+            "as it first was"
+        );
     });
 }
 
@@ -89,7 +93,13 @@ fn hot_verdicts_stay_within_their_memory() {
         let approved =
             domain::judge(Tier::Quick, domain::Payload::raw(&verdict)).outcome.expect("it is coherent");
         let cached_at = "2026-11-20T10:00:00Z".parse().expect("a time");
-        Delivery { session_id: id(&format!("cs_{n}")), query: Query::new(String::new()), approved, cached_at }
+        Delivery {
+            session_id: id(&format!("cs_{n}")),
+            query: Query::new(String::new()),
+            approved,
+            cached_at,
+            regen: None,
+        }
     };
     for n in 0..1000 {
         let delivery = delivery(n);

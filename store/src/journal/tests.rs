@@ -1,7 +1,10 @@
 use super::*;
 use crate::log::LogQuery;
 use crate::record::{Expect, RowKey, Write};
-use domain::{Delivery, Event, GatePath, Payload, Query, Session, SessionId, Tier, judge};
+use domain::mail::MailKind;
+use domain::session::Original;
+use domain::{Delivery, Event, GatePath, Mail, MailId, Payload, Query, RegenAttempt};
+use domain::{Session, SessionId, Tier, judge};
 use jiff::Timestamp;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -49,8 +52,14 @@ fn delivered(n: usize, summary_bytes: usize) -> Record {
         path: GatePath::Submit,
         timestamp: at(n as i64),
     };
-    let session = Session::opened_by(id(n), query.clone(), None, &approved, at(n as i64));
-    let delivery = Delivery { session_id: id(n), query, approved, cached_at: at(n as i64) };
+    let session = Session {
+        session_id: id(n),
+        tier: Tier::Quick,
+        query: query.clone(),
+        customer_email: None,
+        original: Some(Original::delivered(&approved, None, at(n as i64))),
+    };
+    let delivery = Delivery { session_id: id(n), query, approved, cached_at: at(n as i64), regen: None };
     Record {
         expect: vec![Expect { row: RowKey::Verdict(id(n)), revision: None }],
         events: vec![crosscheck, cached],
@@ -89,7 +98,7 @@ fn what_was_committed_is_there_after_reopening() {
     let before = whole_log(&store);
     drop((journal, store));
     let (journal, store) = open(dir.path());
-    assert_eq!(journal.counts(), Counts { entries: 8, verdicts: 4, sessions: 4 });
+    assert_eq!(journal.counts(), Counts { entries: 8, verdicts: 4, sessions: 4, mails: 0 });
     assert_eq!(whole_log(&store), before);
     assert_eq!(before.iter().map(|line| line.seq).collect::<Vec<_>>(), (1..=8).collect::<Vec<_>>());
     let (delivery, revision) = store.verdict(&id(3)).expect("it is read").expect("it is there");
@@ -140,7 +149,7 @@ fn a_removed_verdict_is_gone_and_its_session_stays() {
         .expect("it is as expected");
     assert!(store.verdict(&id(0)).expect("it is read").is_none());
     assert!(store.session(&id(0)).expect("it is read").is_some());
-    assert_eq!(journal.counts(), Counts { entries: 5, verdicts: 1, sessions: 2 });
+    assert_eq!(journal.counts(), Counts { entries: 5, verdicts: 1, sessions: 2, mails: 0 });
     assert!(journal.commit(&[purge]).expect("the disk takes it").remove(0).is_err(), "it cannot go twice");
     drop((journal, store));
     open(dir.path()).1.audit().expect("nothing is missing");
@@ -337,7 +346,101 @@ fn a_store_of_a_newer_version_is_refused() {
     db.insert("!schema", &7_u32.to_be_bytes()).expect("it is written");
     drop(db);
     let error = refused(dir.path());
-    assert!(matches!(error, StoreError::Newer { found: 7, known: 1, .. }), "{error}");
+    assert!(matches!(error, StoreError::Newer { found: 7, known: 2, .. }), "{error}");
+}
+
+/// The mail that a delivery queues, and its entry.
+fn queued(n: usize) -> Record {
+    let record = delivered(n, 40);
+    let Some(Write::PutVerdict(delivery)) = record.writes.first() else { panic!("it delivers") };
+    let to = "a@b".to_owned().try_into().expect("an address");
+    let mail = Mail::queued(MailKind::Verdict, Arc::clone(delivery), to);
+    let (mail_id, session_id) = (mail.standing.mail_id.clone(), id(n));
+    let event = Event::MailQueued { mail_id, session_id, kind: MailKind::Verdict, timestamp: at(n as i64) };
+    Record { events: vec![event], writes: vec![Write::PutMail(mail.into())], ..Record::default() }
+}
+
+#[test]
+fn the_outbox_is_visited_in_the_order_of_ids_from_any_of_them_on_and_counted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let group: Vec<_> = (1000..2200).map(queued).collect();
+    for outcome in journal.commit(&group).expect("the disk takes it") {
+        outcome.expect("nothing stands in its way");
+    }
+    assert_eq!(journal.counts().mails, 1200);
+    let visited = |after: Option<&MailId>, most: usize| {
+        let mut ids = Vec::new();
+        let visit = |standing: domain::mail::Standing| {
+            ids.push(standing.mail_id.to_string());
+            ids.len() < most
+        };
+        store.visit_mails(after, visit).expect("it is read");
+        ids
+    };
+    let all: Vec<_> = (1000..2200).map(|n| format!("verdict:cs_{n}")).collect();
+    assert_eq!(visited(None, usize::MAX), all);
+    let after = all[699].parse().expect("an id");
+    assert_eq!(visited(Some(&after), 3), all[700..703]);
+
+    let sent = |n: usize| Record {
+        writes: vec![Write::RemoveMail(MailId::verdict(&id(n)))],
+        ..Record::from(Event::ServiceStopped { timestamp: at(0) })
+    };
+    journal.commit(&[sent(1000), sent(1700)]).expect("the disk takes it");
+    assert_eq!((journal.counts().mails, visited(None, usize::MAX).len()), (1198, 1198));
+    assert!(store.mail(&MailId::verdict(&id(1700))).expect("it is read").is_none());
+    drop(journal);
+    drop(store);
+
+    let db = raw(dir.path());
+    remove(&db, b"overdict:cs_1001\0");
+    drop(db);
+    let error = refused(dir.path()).to_string();
+    assert!(error.contains("1198 mails"), "{error}");
+}
+
+#[test]
+fn an_attempt_to_regenerate_is_noted_and_taken_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let attempt = RegenAttempt { session_id: id(1), attempted_at: at(7) };
+    for (write, there) in
+        [(Write::PutRegen(attempt.clone()), Some(attempt)), (Write::RemoveRegen(id(1)), None)]
+    {
+        let record =
+            Record { writes: vec![write], ..Record::from(Event::ServiceStopped { timestamp: at(0) }) };
+        journal.commit(&[record]).expect("the disk takes it");
+        assert_eq!(store.regen_attempt(&id(1)).expect("it is read").map(|(attempt, _)| attempt), there);
+    }
+}
+
+#[test]
+fn a_store_of_the_first_version_is_taken_over() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..3);
+    let counts = journal.counts();
+    drop((journal, store));
+    let db = raw(dir.path());
+    db.insert("!schema", &1_u32.to_be_bytes()).expect("it is written");
+    db.insert("!counts", &counts.to_bytes()[..24]).expect("it is written");
+    drop(db);
+    let mut mark = b"oracledW".to_vec();
+    mark.extend(1_u32.to_be_bytes());
+    mark.extend(&counts.to_bytes()[..24]);
+    mark.extend(counts.entries.to_be_bytes());
+    mark.extend(crc32fast::hash(&mark).to_be_bytes());
+    fs::write(dir.path().join("watermark"), &mark).expect("it is written");
+
+    let (mut journal, store) = open(dir.path());
+    assert_eq!(journal.counts(), counts);
+    store.audit().expect("all of it is there");
+    fill(&mut journal, 3..4);
+    drop((journal, store));
+    assert_eq!(open(dir.path()).0.counts(), Counts { entries: 8, verdicts: 4, sessions: 4, mails: 0 });
+    let schema = raw(dir.path()).get("!schema").expect("it is read").expect("it is there");
+    assert_eq!(schema.as_ref(), crate::rows::SCHEMA.to_be_bytes());
 }
 
 #[test]
@@ -353,7 +456,7 @@ fn a_store_that_is_short_of_entries_is_refused() {
             "the end, counts and all",
             |db, _| {
                 remove(db, b"l\0\0\0\0\0\0\0\x13");
-                let counts = Counts { entries: 18, verdicts: 9, sessions: 9 };
+                let counts = Counts { entries: 18, verdicts: 9, sessions: 9, mails: 0 };
                 db.insert("!counts", &counts.to_bytes()).expect("it is written");
             },
             "ends at entry 18, its high-water mark stands at 20",
@@ -366,7 +469,7 @@ fn a_store_that_is_short_of_entries_is_refused() {
         (
             "the counts' agreement",
             |db, _| {
-                let counts = Counts { entries: 20, verdicts: 9, sessions: 10 };
+                let counts = Counts { entries: 20, verdicts: 9, sessions: 10, mails: 0 };
                 db.insert("!counts", &counts.to_bytes()).expect("it is written");
             },
             "counts 9 verdicts",
@@ -615,8 +718,13 @@ fn a_row_that_is_replaced_while_it_is_read_is_read_whole() {
             filler.to_string().repeat(200_000 + filler as usize * 400)
         );
         let approved = judge(Tier::Quick, Payload::raw(&verdict)).outcome.expect("it is coherent");
-        let delivery =
-            Delivery { session_id: id(n), query: Query::new(String::new()), approved, cached_at: at(0) };
+        let delivery = Delivery {
+            session_id: id(n),
+            query: Query::new(String::new()),
+            approved,
+            cached_at: at(0),
+            regen: None,
+        };
         record.expect.clear();
         record.writes = vec![Write::PutVerdict(delivery.into())];
         record

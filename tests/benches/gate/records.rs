@@ -1,5 +1,6 @@
 //! What is judged and stored: verdicts of usual size, and the records that their first deliveries make.
 
+use domain::session::Original;
 use domain::{Delivery, Event, GatePath, Payload, Query, Session, SessionId, Tier, judge};
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -42,12 +43,18 @@ pub(crate) fn record(number: usize) -> Record {
         path: GatePath::Submit,
         timestamp: now,
     };
-    let session = Session::opened_by(session_id.clone(), query.clone(), None, &approved, now);
+    let session = Session {
+        session_id: session_id.clone(),
+        tier: Tier::Full,
+        query: query.clone(),
+        customer_email: None,
+        original: Some(Original::delivered(&approved, None, now)),
+    };
     let expect = vec![
         Expect { row: RowKey::Verdict(session_id.clone()), revision: None },
         Expect { row: RowKey::Session(session_id.clone()), revision: None },
     ];
-    let delivery = Delivery { session_id, query, approved, cached_at: now };
+    let delivery = Delivery { session_id, query, approved, cached_at: now, regen: None };
     let writes = vec![Write::PutVerdict(Arc::new(delivery)), Write::PutSession(session)];
     Record { expect, events: vec![judged, cached], writes }
 }

@@ -1,0 +1,13 @@
+//! The latest attempt to regenerate each session's verdict.
+
+use crate::engine::Store;
+use crate::error::StoreError;
+use crate::rows::Table;
+use domain::{RegenAttempt, SessionId};
+
+impl Store {
+    /// The latest attempt of a session with its revision.
+    pub fn regen_attempt(&self, session_id: &SessionId) -> Result<Option<(RegenAttempt, u64)>, StoreError> {
+        self.read_row(Table::Regens, session_id.as_str())
+    }
+}
