@@ -1,8 +1,8 @@
 use super::*;
 use crate::crosscheck::judge;
 use crate::divergence::Regenerated;
-use crate::generation::Settings;
-use crate::interaction::{InteractionStatus, Usage};
+use crate::generation::{Settings, Usage};
+use crate::interaction::Status;
 use crate::payload::Payload;
 
 fn entry(verdict: &str) -> Event {
@@ -42,7 +42,7 @@ fn interaction(session_id: &SessionId, at: Timestamp) -> Event {
         request_timestamp: at,
         response_timestamp: Some(at),
         latency_ms: 812,
-        status: InteractionStatus::Success,
+        status: Status::Success,
         error_code: None,
         response_hash: Some(Sha256Hex::of(b"{}")),
         cache_hit: false,
