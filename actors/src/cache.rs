@@ -3,13 +3,19 @@
 //! The store is the truth and holds them all; the actor keeps the hottest in memory, as the very bytes that are
 //! answered. What it holds was read from the store, durable and judged again, and goes when it is purged.
 
+mod admit;
+mod register;
+
+pub use admit::{Admission, Admit, Made};
+pub use register::{Register, Registered};
+
 use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
 use crate::metrics::{FoundIn, HIT_MEMORY, HIT_STORE, MISS, Metrics};
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use bytes::Bytes;
-use domain::session::{Email, Mismatch, Original};
-use domain::{Approved, Delivery, Event, GatePath, Peer, Query, Session, SessionId, Tier};
+use domain::session::Mismatch;
+use domain::{Delivery, Event, Peer, Query, Session, SessionId, Tier};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache as HotCache;
 use std::sync::Arc;
@@ -75,35 +81,6 @@ pub enum Known {
     Mismatch(Mismatch),
 }
 
-/// Takes an approved verdict in: stores it with its session and both their log entries, as one commit.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<Admission, CacheError>")]
-pub struct Admit {
-    /// The verdict.
-    pub approved: Approved,
-    /// The judgement's log entry.
-    pub judged: Event,
-    /// Whose.
-    pub session_id: SessionId,
-    /// About what.
-    pub query: Query,
-    /// Where the verdict will be mailed to.
-    pub customer_email: Option<Email>,
-    /// On which path it came.
-    pub path: GatePath,
-}
-
-/// What became of an approved verdict.
-#[derive(Debug)]
-pub enum Admission {
-    /// It was stored.
-    Stored(Arc<Cached>),
-    /// Another was there already, and stays.
-    Replayed(Arc<Cached>),
-    /// The session is of another tier or query.
-    Mismatch(Mismatch),
-}
-
 /// Removes the cached verdict of a session. Its session stays. Answers whether there was one.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<bool, CacheError>")]
@@ -126,6 +103,8 @@ pub struct Cache {
     log: Log,
     clock: Clock,
     metrics: Metrics,
+    /// Whether there is anybody who sends mail.
+    mails: bool,
     hot_bytes: u64,
     hot: HotCache<SessionId, Arc<Cached>, ByBytes>,
 }
@@ -140,8 +119,15 @@ impl Weighter<SessionId, Arc<Cached>> for ByBytes {
 }
 
 impl Cache {
-    pub(crate) fn new(store: Store, log: Log, clock: Clock, metrics: Metrics, hot_bytes: u64) -> Self {
-        Self { store, log, clock, metrics, hot_bytes, hot: empty(hot_bytes) }
+    pub(crate) fn new(
+        store: Store,
+        log: Log,
+        clock: Clock,
+        metrics: Metrics,
+        mails: bool,
+        hot_bytes: u64,
+    ) -> Self {
+        Self { store, log, clock, metrics, mails, hot_bytes, hot: empty(hot_bytes) }
     }
 
     fn read(&mut self, session_id: &SessionId) -> Result<Option<Arc<Cached>>, CacheError> {
@@ -175,7 +161,7 @@ fn empty(hot_bytes: u64) -> HotCache<SessionId, Arc<Cached>, ByBytes> {
     HotCache::with_weighter(entries, hot_bytes, ByBytes)
 }
 
-/// What there is already for a session, and the session's revision. Its verdict is looked up only where the session
+/// What there is already for a session, and the session with its revision. Its verdict is looked up only where the session
 /// is there, which it always is where a verdict is, and does not speak against the request.
 fn known(
     store: &Store,
@@ -183,80 +169,14 @@ fn known(
     tier: Tier,
     query: &Query,
     look_up: impl FnOnce() -> Result<Option<Arc<Cached>>, StoreError>,
-) -> Result<(Known, Option<u64>), StoreError> {
-    let Some((session, revision)) = store.session(session_id)? else { return Ok((Known::Nothing, None)) };
-    let known = match session.mismatch(tier, query) {
-        Some(mismatch) => Known::Mismatch(mismatch),
-        None => look_up()?.map_or(Known::Nothing, Known::Cached),
+) -> Result<(Known, Option<(Session, u64)>), StoreError> {
+    let session = store.session(session_id)?;
+    let known = match session.as_ref().map(|(session, _)| session.mismatch(tier, query)) {
+        None => Known::Nothing,
+        Some(Some(mismatch)) => Known::Mismatch(mismatch),
+        Some(None) => look_up()?.map_or(Known::Nothing, Known::Cached),
     };
-    Ok((known, Some(revision)))
-}
-
-async fn admit(admit: Admit, store: Store, log: Log, clock: Clock) -> Result<Admission, CacheError> {
-    let tier = admit.approved.tier();
-    // whoever hands it in has asked before and been told that there is nothing; if that has changed, or a session
-    // is there, the journal refuses the record
-    let (mut there, mut session_revision) = (Known::Nothing, None);
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        let seen = match there {
-            Known::Nothing => None,
-            // it was judged, so its entry is due, whatever becomes of it
-            Known::Cached(cached) => Some(Admission::Replayed(cached)),
-            Known::Mismatch(mismatch) => Some(Admission::Mismatch(mismatch)),
-        };
-        if let Some(seen) = seen {
-            log.commit(admit.judged.into()).await?;
-            return Ok(seen);
-        }
-        let (record, delivery) = delivered(&admit, session_revision, &clock);
-        match log.commit(record).await {
-            Ok(_) => return Ok(Admission::Stored(Arc::new(Delivery::clone(&delivery).into()))),
-            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {
-                let session_id = &admit.session_id;
-                let stored = || Ok(store.verdict(session_id)?.map(|(delivery, _)| Arc::new(delivery.into())));
-                (there, session_revision) = known(&store, session_id, tier, &admit.query, stored)?;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// The record of a first delivery: the judgement's entry, the verdict with its own, and the session if it is new.
-fn delivered(admit: &Admit, session_revision: Option<u64>, clock: &Clock) -> (Record, Arc<Delivery>) {
-    let Admit { approved, judged, session_id, query, customer_email, path } = admit;
-    let now = clock.now();
-    let cached = Event::VerdictCached {
-        session_id: session_id.clone(),
-        tier: approved.tier(),
-        verdict_label: approved.label(),
-        verdict_sha256: approved.sha256().clone(),
-        path: *path,
-        timestamp: now,
-    };
-    let delivery = Arc::new(Delivery {
-        session_id: session_id.clone(),
-        query: query.clone(),
-        approved: approved.clone(),
-        cached_at: now,
-        regen: None,
-    });
-    let mut writes = vec![Write::PutVerdict(Arc::clone(&delivery))];
-    if session_revision.is_none() {
-        writes.push(Write::PutSession(Session {
-            session_id: session_id.clone(),
-            tier: approved.tier(),
-            query: query.clone(),
-            customer_email: customer_email.clone(),
-            original: Some(Original::delivered(approved, None, now)),
-        }));
-    }
-    let expect = vec![
-        Expect { row: RowKey::Verdict(session_id.clone()), revision: None },
-        Expect { row: RowKey::Session(session_id.clone()), revision: session_revision },
-    ];
-    (Record { expect, events: vec![judged.clone(), cached], writes }, delivery)
+    Ok((known, session))
 }
 
 async fn purge(purge: Purge, store: Store, log: Log, clock: Clock) -> Result<bool, CacheError> {
@@ -307,14 +227,6 @@ impl Handler<Find> for Cache {
 
     fn handle(&mut self, message: Find, _: &mut Context<Self>) -> Self::Result {
         self.find(&message)
-    }
-}
-
-impl Handler<Admit> for Cache {
-    type Result = ResponseFuture<Result<Admission, CacheError>>;
-
-    fn handle(&mut self, message: Admit, _: &mut Context<Self>) -> Self::Result {
-        Box::pin(admit(message, self.store.clone(), self.log.clone(), self.clock.clone()))
     }
 }
 

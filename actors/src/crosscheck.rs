@@ -1,6 +1,6 @@
 //! The crosscheck: every verdict passes here before anyone sees it.
 
-use crate::cache::{Admission, Admit, Cache, CacheError, Cached};
+use crate::cache::{Admission, Admit, Cache, CacheError, Cached, Made};
 use crate::clock::Clock;
 use crate::door::{Door, NoAnswer};
 use crate::guardian::panic_message;
@@ -9,9 +9,10 @@ use crate::metrics::{JudgedAs, Metrics};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use domain::event::Severity;
 use domain::session::{Email, Mismatch};
-use domain::{Decision, Event, GatePath, Judgement, Payload, Query, SessionId, Tier};
+use domain::{Decision, DivergenceCheck, Event, GatePath, Judgement, Payload, Query, SessionId, Tier};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use store::Record;
 
 /// Judges a verdict and, on every path but `check`, delivers it if it passes.
 #[derive(Debug, Message)]
@@ -29,6 +30,8 @@ pub struct Judge {
     pub customer_email: Option<Email>,
     /// On which path it came.
     pub path: GatePath,
+    /// How it was made, if oracled had it made.
+    pub made: Option<Made>,
 }
 
 /// What became of a verdict. Its log entry is durable in every case.
@@ -40,6 +43,8 @@ pub enum Outcome {
     Rejected(Decision),
     /// It passed and was delivered.
     Delivered(Arc<Cached>),
+    /// It passed and was delivered in place of one that was lost, and held against the first.
+    Regenerated(Arc<Cached>, DivergenceCheck),
     /// It passed, but its session has a verdict already, which stands.
     Replayed(Arc<Cached>),
     /// It passed, but its session is of another tier or query.
@@ -89,32 +94,39 @@ async fn deliver(
     cache: Door<Cache>,
     log: Log,
 ) -> Result<Outcome, GateError> {
-    let Judge { session_id, query, customer_email, path, .. } = message;
+    let Judge { session_id, query, customer_email, path, made, .. } = message;
     let approved = match (path, judgement.outcome) {
         (GatePath::Check, _) => {
             log.commit(judged.into()).await?;
             return Ok(Outcome::Checked(judgement.decision));
         }
         (_, Err(_)) => {
-            log.commit(judged.into()).await?;
+            log.commit(behind_its_making(judged, made.as_ref())).await?;
             return Ok(Outcome::Rejected(judgement.decision));
         }
         (_, Ok(approved)) => approved,
     };
-    let entry = judged.clone();
-    let admitted = cache.ask(Admit { approved, judged, session_id, query, customer_email, path }).await;
-    settle(admitted, entry, &log).await
+    let record = behind_its_making(judged.clone(), made.as_ref());
+    let admit = Admit { approved, judged, session_id, query, customer_email, path, made };
+    settle(cache.ask(admit).await, record, &log).await
 }
 
-/// What the cache's answer means for the verdict. Where the cache did not get as far as the log, the judgement's entry
+/// An entry of the gate's behind those that tell how the verdict was made.
+fn behind_its_making(judged: Event, made: Option<&Made>) -> Record {
+    let events = Made::entries(made).chain([judged]).collect();
+    Record { events, ..Record::default() }
+}
+
+/// What the cache's answer means for the verdict. Where the cache did not get as far as the log, the judgement's record
 /// goes there now: a judgement without an entry would be a gap.
 async fn settle(
     admitted: Result<Result<Admission, CacheError>, NoAnswer>,
-    entry: Event,
+    record: Record,
     log: &Log,
 ) -> Result<Outcome, GateError> {
     let error = match admitted {
         Ok(Ok(Admission::Stored(cached))) => return Ok(Outcome::Delivered(cached)),
+        Ok(Ok(Admission::Regenerated(cached, check))) => return Ok(Outcome::Regenerated(cached, check)),
         Ok(Ok(Admission::Replayed(cached))) => return Ok(Outcome::Replayed(cached)),
         Ok(Ok(Admission::Mismatch(mismatch))) => return Ok(Outcome::Mismatch(mismatch)),
         // the record held the entry, and went to the service log with it
@@ -122,7 +134,7 @@ async fn settle(
         Ok(Err(error)) => error.into(),
         Err(error) => error.into(),
     };
-    log.commit(entry.into()).await?;
+    log.commit(record).await?;
     Err(error)
 }
 
@@ -144,7 +156,7 @@ impl Handler<Judge> for Crosscheck {
             Ok(judgement) => judgement,
             Err(panic) => {
                 let cause = panic_message(&*panic);
-                let Judge { session_id, path, .. } = message;
+                let Judge { session_id, path, made, .. } = message;
                 let error = Event::CrosscheckError {
                     session_id,
                     path,
@@ -153,7 +165,7 @@ impl Handler<Judge> for Crosscheck {
                     timestamp: now,
                 };
                 return Box::pin(async move {
-                    log.commit(error.into()).await?;
+                    log.commit(behind_its_making(error, made.as_ref())).await?;
                     Err(GateError::Judging(cause))
                 });
             }

@@ -31,6 +31,8 @@ pub struct Parts {
     pub queue: usize,
     /// The memory for hot verdicts, in bytes.
     pub hot_bytes: u64,
+    /// Whether there is anybody who sends mail.
+    pub mails: bool,
 }
 
 /// The running actors.
@@ -58,7 +60,7 @@ impl System {
     /// Where no actix system runs on the calling thread.
     #[must_use]
     pub fn start(parts: Parts) -> Self {
-        let Parts { journal, store, clock, fallback, supervision, queue, hot_bytes } = parts;
+        let Parts { journal, store, clock, fallback, supervision, queue, hot_bytes, mails } = parts;
         let metrics = Metrics::default();
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
@@ -74,7 +76,9 @@ impl System {
 
         let cache = {
             let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
-            hire.start("cache", &here, queue, move || Cache::new(store, log, clock, metrics, hot_bytes))
+            hire.start("cache", &here, queue, move || {
+                Cache::new(store, log, clock, metrics, mails, hot_bytes)
+            })
         };
 
         let crosscheck = {

@@ -40,6 +40,7 @@ pub(crate) fn with_world<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) 
             },
             queue: 100,
             hot_bytes: 1 << 20,
+            mails: true,
         });
         test(World { dir: dir.path().to_owned(), system, fallback_lines }).await;
         drop(dir);
@@ -58,6 +59,7 @@ pub(crate) fn judge(session_id: &str, raw: &str, path: GatePath) -> Judge {
         payload: Payload::raw(raw),
         customer_email: None,
         path,
+        made: None,
     }
 }
 

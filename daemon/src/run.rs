@@ -108,6 +108,7 @@ impl Daemon {
             supervision,
             queue: config.limits.in_flight.saturating_add(config.limits.connections),
             hot_bytes: config.storage.hot_bytes,
+            mails: false,
         });
         let service = Service::new(system, config, log_level);
         let version = env!("CARGO_PKG_VERSION").to_owned();

@@ -207,12 +207,14 @@ impl Session {
 
 /// What a request gets wrong about a session that is already known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Mismatch {
     /// It names another tier.
     Tier,
     /// It asks something else.
     Query,
+    /// It tells of another first verdict.
+    OriginalVerdict,
 }
 
 impl fmt::Display for Mismatch {
@@ -220,6 +222,7 @@ impl fmt::Display for Mismatch {
         f.write_str(match self {
             Self::Tier => "tier",
             Self::Query => "query",
+            Self::OriginalVerdict => "original_verdict",
         })
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn put_walked(engine: &Engine, seq: u64) -> Result<(), StoreError> {
 
 /// Puts the counts as they are after `batch` into it.
 pub(crate) fn put_counts(batch: &mut sled::Batch, counts: Counts) {
-    batch.insert(counts_key(), &counts.to_bytes());
+    batch.insert(counts_key(), counts.to_bytes().as_slice());
 }
 
 /// Checks the schema of the database, or stamps a new one; then reads what it says it holds.

@@ -15,7 +15,8 @@ use std::path::Path;
 
 const FILE: &str = "watermark";
 const MAGIC: &[u8; 8] = b"oracledW";
-const COUNTS_BYTES: usize = 32;
+/// Four are used; the rest keeps the layout for what later versions count, so that this one can tell that they are later.
+const COUNTS_BYTES: usize = 64;
 /// Schema 1 had no outbox to count.
 const COUNTS_BYTES_1: usize = 24;
 /// Magic, schema, counts, mirrored number, checksum.
@@ -64,9 +65,9 @@ impl Counts {
         let (entries, rest) = bytes.split_first_chunk()?;
         let (verdicts, rest) = rest.split_first_chunk()?;
         let (sessions, rest) = rest.split_first_chunk()?;
-        let mails = if rest.is_empty() { [0; 8] } else { rest.try_into().ok()? };
+        let mails = rest.first_chunk().unwrap_or(&[0; 8]);
         let [entries, verdicts, sessions, mails] =
-            [entries, verdicts, sessions, &mails].map(|count| u64::from_be_bytes(*count));
+            [entries, verdicts, sessions, mails].map(|count| u64::from_be_bytes(*count));
         Some(Self { entries, verdicts, sessions, mails })
     }
 }

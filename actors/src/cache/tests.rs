@@ -1,6 +1,13 @@
 use super::*;
-use crate::crosscheck::Outcome;
+use crate::crosscheck::{Judge, Outcome};
+use crate::system::System;
 use crate::testing::{GOOD, World, id, judge, logged, with_world};
+use domain::GatePath;
+use domain::divergence::DivergenceLevel;
+use domain::generation::{Generation, Settings};
+use domain::mail::MailKind;
+use domain::session::{Email, Original};
+use domain::{Label, MailId, Sha256Hex};
 
 const PEER: Peer = Peer { uid: 7, gid: 8, pid: Some(9) };
 
@@ -51,7 +58,7 @@ fn a_purged_verdict_is_gone_from_memory_and_store_and_the_log_says_by_whom() {
             system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
         assert_eq!(
             (session.original.map(|first| first.verdict_label), revision),
-            (Some(domain::Label::Green), 2),
+            (Some(Label::Green), 2),
             "as it first was"
         );
     });
@@ -106,4 +113,160 @@ fn hot_verdicts_stay_within_their_memory() {
         hot.insert(delivery.session_id.clone(), Arc::new(delivery.into()));
     }
     assert!(hot.weight() <= 64 * 1024 && hot.len() > 3, "{} in {} entries", hot.weight(), hot.len());
+}
+
+fn address() -> Option<Email> {
+    Some("a@b".to_owned().try_into().expect("an address"))
+}
+
+fn made(prompt: &str) -> Option<Made> {
+    let prompt_sha256 = Sha256Hex::of(prompt.as_bytes());
+    let settings = Settings::locked("model".into());
+    Some(Made { generation: Generation { prompt_sha256, settings }, interactions: Vec::new() })
+}
+
+fn verdict(label: Label) -> String {
+    format!(r#"{{"verdict":"{label}","summary":"A sound and simple plan."}}"#)
+}
+
+async fn judged(system: &System, message: Judge) -> Outcome {
+    system.crosscheck.ask(message).await.expect("it answers").expect("it is judged")
+}
+
+/// Has `first` delivered, if there is one, lost, and `second` made in its place.
+async fn regenerated(system: &System, first: Option<Label>, second: Label) -> Outcome {
+    if let Some(first) = first {
+        let message = judge("cs_1", &verdict(first), GatePath::Generate);
+        judged(system, Judge { customer_email: address(), made: made("prompt"), ..message }).await;
+        let purged = system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await;
+        assert!(purged.expect("it answers").expect("it is committed"));
+    }
+    let message = judge("cs_1", &verdict(second), GatePath::Regen);
+    judged(system, Judge { made: made("prompt"), ..message }).await
+}
+
+#[test]
+fn a_first_delivery_queues_its_mail_in_the_same_commit_and_a_later_one_queues_none() {
+    with_world(|World { system, .. }| async move {
+        for path in [GatePath::Submit, GatePath::Submit] {
+            let message = judge("cs_1", GOOD, path);
+            judged(&system, Judge { customer_email: address(), ..message }).await;
+            system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await.expect("it answers").ok();
+        }
+        let (mail, revision) = system
+            .store
+            .mail(&MailId::verdict(&id("cs_1")))
+            .expect("it is read")
+            .expect("it is in the outbox");
+        assert_eq!((mail.standing.kind, revision), (MailKind::Verdict, 3), "committed with the verdict");
+        assert_eq!(mail.delivery.approved.label(), Label::Green);
+        assert_eq!(
+            logged(&system.store),
+            [
+                "tmm_crosscheck",
+                "verdict_cached",
+                "mail_queued",
+                "verdict_purged",
+                "tmm_crosscheck",
+                "verdict_cached",
+                "verdict_purged"
+            ]
+        );
+    });
+}
+
+#[test]
+fn without_an_address_no_mail_is_queued() {
+    with_world(|World { system, .. }| async move {
+        judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
+        assert_eq!(logged(&system.store), ["tmm_crosscheck", "verdict_cached"]);
+    });
+}
+
+#[test]
+fn a_regenerated_verdict_is_held_against_the_first_which_stays_as_it_was() {
+    use DivergenceLevel::{Minor, None as Same, Significant};
+    for (first, second, level) in [
+        (Label::Green, Label::Green, Same),
+        (Label::Green, Label::Amber, Minor),
+        (Label::Green, Label::Red, Significant),
+        (Label::Null, Label::Green, Significant),
+    ] {
+        with_world(|World { system, .. }| async move {
+            let outcome = regenerated(&system, Some(first), second).await;
+            let Outcome::Regenerated(cached, check) = outcome else { panic!("{outcome:?}") };
+            assert_eq!(check.divergence_level, Some(level));
+            assert_eq!((check.prompt_changed, check.settings_changed), (Some(false), Some(false)));
+            let document = std::str::from_utf8(&cached.body).expect("it is JSON");
+            let said = format!(
+                r#""regen":true,"regen_reason":"cache_miss","original_verdict":"{first}","divergence_level":"{}""#,
+                level.as_str()
+            );
+            assert!(document.contains(&said), "{document}");
+            let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+            assert_eq!(session.original.map(|original| original.verdict_label), Some(first));
+            let notices = logged(&system.store).iter().filter(|event| *event == "mail_queued").count() - 1;
+            assert_eq!(notices, usize::from(level == Significant), "one mail brought the first verdict");
+            assert!(logged(&system.store).contains(&"regen_divergence_check".to_owned()));
+        });
+    }
+}
+
+#[test]
+fn where_no_original_is_known_nothing_is_compared_and_nobody_is_told() {
+    with_world(|World { system, .. }| async move {
+        register(&system, None, address()).await;
+        let outcome = regenerated(&system, None, Label::Red).await;
+        let Outcome::Regenerated(cached, check) = outcome else { panic!("{outcome:?}") };
+        assert!(check.skipped && check.divergence_level.is_none());
+        let document = std::str::from_utf8(&cached.body).expect("it is JSON");
+        assert!(document.contains(r#""divergence_level":null,"notice":"NOTE: "#), "{document}");
+        let events = logged(&system.store);
+        assert_eq!(
+            events,
+            ["session_registered", "tmm_crosscheck", "verdict_cached", "regen_divergence_check"]
+        );
+        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        assert!(session.original.is_none(), "a regenerated verdict is not the first one");
+    });
+}
+
+async fn register(system: &System, original_verdict: Option<Label>, email: Option<Email>) -> Registered {
+    let query = Query::new("Sell honey?".into());
+    let (session_id, tier, customer_email) = (id("cs_1"), Tier::Quick, email);
+    let message = Register { session_id, tier, query, customer_email, original_verdict };
+    system.cache.ask(message).await.expect("it answers").expect("it is committed")
+}
+
+#[test]
+fn a_session_is_registered_once_and_then_told_more_of() {
+    with_world(|World { system, .. }| async move {
+        assert!(matches!(register(&system, None, None).await, Registered::Created(_)));
+        assert!(matches!(register(&system, None, None).await, Registered::Updated(_)));
+        let Registered::Updated(session) = register(&system, Some(Label::Amber), address()).await else {
+            panic!("it is known")
+        };
+        assert_eq!(session.original, Some(Original::told(Label::Amber)));
+        let Registered::Updated(session) = register(&system, None, None).await else { panic!("it is known") };
+        assert_eq!(
+            (session.customer_email, session.original),
+            (address(), Some(Original::told(Label::Amber)))
+        );
+        let other = register(&system, Some(Label::Red), None).await;
+        assert!(matches!(other, Registered::Mismatch(Mismatch::OriginalVerdict)), "{other:?}");
+        assert_eq!(logged(&system.store), ["session_registered"; 2], "what changes nothing is no event");
+    });
+}
+
+#[test]
+fn a_registered_session_without_a_verdict_takes_its_first_and_mails_it() {
+    with_world(|World { system, .. }| async move {
+        register(&system, None, address()).await;
+        let outcome = judged(&system, judge("cs_1", GOOD, GatePath::Submit)).await;
+        assert!(matches!(outcome, Outcome::Delivered(_)), "{outcome:?}");
+        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        assert_eq!(session.original.map(|first| first.verdict_label), Some(Label::Green));
+        assert_eq!(session.customer_email, address());
+        assert!(logged(&system.store).contains(&"mail_queued".to_owned()));
+    });
 }

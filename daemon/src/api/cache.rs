@@ -43,6 +43,7 @@ pub async fn post(
         payload: request::payload(verdict.as_deref(), None)?,
         customer_email: None,
         path: GatePath::CacheWrite,
+        made: None,
     };
     deliver(service, judge).await
 }

@@ -33,6 +33,7 @@ pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result
         payload: request::payload(verdict.as_deref(), raw.as_deref())?,
         customer_email: None,
         path: GatePath::Check,
+        made: None,
     };
     let crosscheck = service.system.crosscheck.clone();
     let outcome = service.work(async move { Ok(crosscheck.ask(judge).await??) }).await?;

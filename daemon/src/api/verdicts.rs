@@ -47,6 +47,7 @@ pub async fn post(
         payload: request::payload(verdict.as_deref(), raw.as_deref())?,
         customer_email: request::email(customer_email)?,
         path: GatePath::Submit,
+        made: None,
     };
     deliver(service, judge).await
 }
@@ -90,7 +91,9 @@ pub(super) async fn deliver(service: Arc<Service>, judge: Judge) -> Result<Respo
         }
     });
     match outcome.await? {
-        Outcome::Delivered(cached) => Ok(document(StatusCode::CREATED, cached.body.clone())),
+        Outcome::Delivered(cached) | Outcome::Regenerated(cached, _) => {
+            Ok(document(StatusCode::CREATED, cached.body.clone()))
+        }
         Outcome::Replayed(cached) => Ok(document(StatusCode::OK, replayed(&cached))),
         Outcome::Mismatch(what) => Err(mismatch(&session_id, what)),
         Outcome::Rejected(decision) => Err(rejected(&service, &session_id, decision)),

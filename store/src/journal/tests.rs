@@ -457,7 +457,7 @@ fn a_store_that_is_short_of_entries_is_refused() {
             |db, _| {
                 remove(db, b"l\0\0\0\0\0\0\0\x13");
                 let counts = Counts { entries: 18, verdicts: 9, sessions: 9, mails: 0 };
-                db.insert("!counts", &counts.to_bytes()).expect("it is written");
+                db.insert("!counts", counts.to_bytes().as_slice()).expect("it is written");
             },
             "ends at entry 18, its high-water mark stands at 20",
         ),
@@ -470,7 +470,7 @@ fn a_store_that_is_short_of_entries_is_refused() {
             "the counts' agreement",
             |db, _| {
                 let counts = Counts { entries: 20, verdicts: 9, sessions: 10, mails: 0 };
-                db.insert("!counts", &counts.to_bytes()).expect("it is written");
+                db.insert("!counts", counts.to_bytes().as_slice()).expect("it is written");
             },
             "counts 9 verdicts",
         ),

@@ -1,0 +1,201 @@
+//! Taking an approved verdict in: one commit for the verdict, its session, its entries and the mail it causes.
+
+use super::{ATTEMPTS, Cache, CacheError, Cached, Known, known};
+use crate::clock::Clock;
+use crate::logger::{CommitError, Log};
+use actix::{Context, Handler, Message, ResponseFuture};
+use domain::delivery::Regen;
+use domain::divergence::{DivergenceLevel, OriginalLabel, Regenerated};
+use domain::mail::MailKind;
+use domain::session::{Email, Mismatch, Original};
+use domain::{
+    Approved, Delivery, DivergenceCheck, Event, GatePath, Generation, Interaction, Mail, Query, Session,
+    SessionId,
+};
+use jiff::Timestamp;
+use std::sync::Arc;
+use store::{Expect, Record, RowKey, Store, Write};
+
+/// Takes an approved verdict in: stores it with its session and their log entries, as one commit.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Admission, CacheError>")]
+pub struct Admit {
+    /// The verdict.
+    pub approved: Approved,
+    /// The judgement's log entry.
+    pub judged: Event,
+    /// Whose.
+    pub session_id: SessionId,
+    /// About what.
+    pub query: Query,
+    /// Where the verdict will be mailed to.
+    pub customer_email: Option<Email>,
+    /// On which path it came.
+    pub path: GatePath,
+    /// How it was made, if oracled had it made.
+    pub made: Option<Made>,
+}
+
+/// How a verdict was made that oracled had made.
+#[derive(Debug, Clone)]
+pub struct Made {
+    /// The prompt and the settings.
+    pub generation: Generation,
+    /// What the model was asked, as the log keeps it.
+    pub interactions: Vec<Interaction>,
+}
+
+impl Made {
+    /// The entries that tell how `made` was made.
+    pub(crate) fn entries(made: Option<&Self>) -> impl Iterator<Item = Event> {
+        made.into_iter().flat_map(|made| made.interactions.iter().cloned().map(Event::OracleInteraction))
+    }
+}
+
+/// What became of an approved verdict.
+#[derive(Debug)]
+pub enum Admission {
+    /// It was stored.
+    Stored(Arc<Cached>),
+    /// It was stored in place of one that was lost, and held against the first.
+    Regenerated(Arc<Cached>, DivergenceCheck),
+    /// Another was there already, and stays.
+    Replayed(Arc<Cached>),
+    /// The session is of another tier or query.
+    Mismatch(Mismatch),
+}
+
+/// A record on its way, and what it says.
+struct Delivered {
+    record: Record,
+    delivery: Arc<Delivery>,
+    check: Option<DivergenceCheck>,
+}
+
+async fn admit(
+    admit: Admit,
+    store: Store,
+    log: Log,
+    clock: Clock,
+    mails: bool,
+) -> Result<Admission, CacheError> {
+    let look = || {
+        let stored = || Ok(store.verdict(&admit.session_id)?.map(|(delivery, _)| Arc::new(delivery.into())));
+        known(&store, &admit.session_id, admit.approved.tier(), &admit.query, stored)
+    };
+    // whoever hands one in has asked before and been told that there is nothing; if that has changed, or a session
+    // is there, the journal refuses the record
+    let (mut there, mut session) =
+        if admit.path == GatePath::Regen { look()? } else { (Known::Nothing, None) };
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let seen = match there {
+            Known::Nothing => None,
+            // it was judged, so its entry is due, whatever becomes of it
+            Known::Cached(cached) => Some(Admission::Replayed(cached)),
+            Known::Mismatch(mismatch) => Some(Admission::Mismatch(mismatch)),
+        };
+        if let Some(seen) = seen {
+            let events = Made::entries(admit.made.as_ref()).chain([admit.judged.clone()]).collect();
+            log.commit(Record { events, ..Record::default() }).await?;
+            return Ok(seen);
+        }
+        let Delivered { record, delivery, check } = delivered(&admit, session.as_ref(), mails, clock.now());
+        match log.commit(record).await {
+            Ok(_) => {
+                let cached = Arc::new(Delivery::clone(&delivery).into());
+                return Ok(match check {
+                    Some(check) => Admission::Regenerated(cached, check),
+                    None => Admission::Stored(cached),
+                });
+            }
+            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => (there, session) = look()?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The record of a delivery: how the verdict was made and judged, the verdict, how far it is from the first one if
+/// it was regenerated, its session if that is new or had no verdict, and the mail that follows from it.
+fn delivered(admit: &Admit, session: Option<&(Session, u64)>, mails: bool, now: Timestamp) -> Delivered {
+    let Admit { approved, judged, session_id, query, path, made, .. } = admit;
+    let original = session.and_then(|(session, _)| session.original.as_ref());
+    let check = made.as_ref().filter(|_| *path == GatePath::Regen).map(|made| {
+        let (tier, label, generation) = (approved.tier(), approved.label(), &made.generation);
+        DivergenceCheck::of(original, &Regenerated { session_id, tier, label, generation }, now)
+    });
+    let delivery = Arc::new(Delivery {
+        session_id: session_id.clone(),
+        query: query.clone(),
+        approved: approved.clone(),
+        cached_at: now,
+        regen: check
+            .as_ref()
+            .map(|_| Regen { original: OriginalLabel(original.map(|original| original.verdict_label)) }),
+    });
+    let mut events: Vec<_> = Made::entries(made.as_ref()).collect();
+    events.extend([judged.clone(), cached(approved, session_id, *path, now)]);
+    events.extend(check.clone().map(Event::RegenDivergenceCheck));
+    let mut writes = vec![Write::PutVerdict(Arc::clone(&delivery))];
+    let opened = (check.is_none() && original.is_none()).then(|| opened(admit, session, now));
+    let to = opened.as_ref().or(session.map(|(session, _)| session));
+    let to = to.and_then(|session| session.customer_email.clone()).filter(|_| mails);
+    if let (Some(to), Some(kind)) = (to, causes(check.as_ref(), opened.is_some())) {
+        let mail = Mail::queued(kind, Arc::clone(&delivery), to);
+        let (mail_id, session_id) = (mail.standing.mail_id.clone(), session_id.clone());
+        events.push(Event::MailQueued { mail_id, session_id, kind, timestamp: now });
+        writes.push(Write::PutMail(Arc::new(mail)));
+    }
+    writes.extend(opened.map(Write::PutSession));
+    let expect = vec![
+        Expect { row: RowKey::Verdict(session_id.clone()), revision: None },
+        Expect { row: RowKey::Session(session_id.clone()), revision: session.map(|(_, revision)| *revision) },
+    ];
+    Delivered { record: Record { expect, events, writes }, delivery, check }
+}
+
+/// Which mail a delivery causes: a first one brings the verdict, and a regenerated one that is far from the first
+/// brings a notice.
+fn causes(check: Option<&DivergenceCheck>, first: bool) -> Option<MailKind> {
+    match check {
+        Some(check) if check.divergence_level == Some(DivergenceLevel::Significant) => {
+            Some(MailKind::DivergenceNotice)
+        }
+        None if first => Some(MailKind::Verdict),
+        _ => None,
+    }
+}
+
+fn cached(approved: &Approved, session_id: &SessionId, path: GatePath, timestamp: Timestamp) -> Event {
+    Event::VerdictCached {
+        session_id: session_id.clone(),
+        tier: approved.tier(),
+        verdict_label: approved.label(),
+        verdict_sha256: approved.sha256().clone(),
+        path,
+        timestamp,
+    }
+}
+
+/// The session as it is from its first delivery on.
+fn opened(admit: &Admit, session: Option<&(Session, u64)>, now: Timestamp) -> Session {
+    let registered = session.and_then(|(session, _)| session.customer_email.clone());
+    let generation = admit.made.as_ref().map(|made| made.generation.clone());
+    Session {
+        session_id: admit.session_id.clone(),
+        tier: admit.approved.tier(),
+        query: admit.query.clone(),
+        customer_email: admit.customer_email.clone().or(registered),
+        original: Some(Original::delivered(&admit.approved, generation, now)),
+    }
+}
+
+impl Handler<Admit> for Cache {
+    type Result = ResponseFuture<Result<Admission, CacheError>>;
+
+    fn handle(&mut self, message: Admit, _: &mut Context<Self>) -> Self::Result {
+        let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
+        Box::pin(admit(message, store, log, clock, self.mails))
+    }
+}

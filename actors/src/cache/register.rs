@@ -1,0 +1,103 @@
+//! Registering a session: what a later read will need to have its verdict made again.
+
+use super::{ATTEMPTS, Cache, CacheError};
+use crate::clock::Clock;
+use crate::logger::{CommitError, Log};
+use actix::{Context, Handler, Message, ResponseFuture};
+use domain::divergence::OriginalLabel;
+use domain::session::{Email, Mismatch, Original};
+use domain::{Event, Label, Query, Session, SessionId, Tier};
+use store::{Expect, Record, RowKey, Store, Write};
+
+/// Registers a session, or tells more of one.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Registered, CacheError>")]
+pub struct Register {
+    /// Whose.
+    pub session_id: SessionId,
+    /// Which tier was bought.
+    pub tier: Tier,
+    /// What was asked.
+    pub query: Query,
+    /// Where its mail goes; what is known stays where none is given.
+    pub customer_email: Option<Email>,
+    /// The verdict that was delivered without oracled, if one was.
+    pub original_verdict: Option<Label>,
+}
+
+/// What became of it.
+#[derive(Debug)]
+pub enum Registered {
+    /// It is new.
+    Created(Session),
+    /// It was known; now it is as it is told.
+    Updated(Session),
+    /// It was known as something else, and stays so.
+    Mismatch(Mismatch),
+}
+
+async fn register(message: Register, store: Store, log: Log, clock: Clock) -> Result<Registered, CacheError> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let known = store.session(&message.session_id)?;
+        let revision = known.as_ref().map(|(_, revision)| *revision);
+        let known = known.map(|(session, _)| session);
+        let session = match told(&message, known.as_ref()) {
+            Ok(session) => session,
+            Err(mismatch) => return Ok(Registered::Mismatch(mismatch)),
+        };
+        if known.as_ref() == Some(&session) {
+            return Ok(Registered::Updated(session));
+        }
+        let label = session.original.as_ref().map(|original| original.verdict_label);
+        let registered = Event::SessionRegistered {
+            session_id: session.session_id.clone(),
+            tier: session.tier,
+            query_preview: session.query.preview(),
+            original_verdict: OriginalLabel(label),
+            has_email: session.customer_email.is_some(),
+            timestamp: clock.now(),
+        };
+        let record = Record {
+            expect: vec![Expect { row: RowKey::Session(session.session_id.clone()), revision }],
+            events: vec![registered],
+            writes: vec![Write::PutSession(session.clone())],
+        };
+        match log.commit(record).await {
+            Ok(_) if known.is_none() => return Ok(Registered::Created(session)),
+            Ok(_) => return Ok(Registered::Updated(session)),
+            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The session as it is told, over what is `known` of it.
+fn told(message: &Register, known: Option<&Session>) -> Result<Session, Mismatch> {
+    let Register { session_id, tier, query, customer_email, original_verdict } = message;
+    let mismatch = known.and_then(|session| session.mismatch(*tier, query));
+    let first = known.and_then(|session| session.original.clone());
+    let speaks_against = |first: &Original| original_verdict.is_some_and(|told| told != first.verdict_label);
+    match mismatch {
+        Some(mismatch) => Err(mismatch),
+        None if first.as_ref().is_some_and(speaks_against) => Err(Mismatch::OriginalVerdict),
+        None => Ok(Session {
+            session_id: session_id.clone(),
+            tier: *tier,
+            query: query.clone(),
+            customer_email: customer_email
+                .clone()
+                .or_else(|| known.and_then(|session| session.customer_email.clone())),
+            original: first.or_else(|| original_verdict.map(Original::told)),
+        }),
+    }
+}
+
+impl Handler<Register> for Cache {
+    type Result = ResponseFuture<Result<Registered, CacheError>>;
+
+    fn handle(&mut self, message: Register, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(register(message, self.store.clone(), self.log.clone(), self.clock.clone()))
+    }
+}
