@@ -12,6 +12,7 @@ mod guardian;
 pub mod logger;
 pub mod metrics;
 pub mod system;
+pub mod upstream;
 mod vitals;
 
 #[cfg(test)]

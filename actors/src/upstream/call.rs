@@ -1,0 +1,332 @@
+//! One call of a model: as many attempts as may help, within a deadline, each of them accounted for.
+
+use super::failure::{Failure, Kind};
+use super::{Attempt, Heard, Miss, Model, Refusal};
+use crate::clock::{Clock, monotonic};
+use backon::{BackoffBuilder, ExponentialBuilder};
+use domain::generation::{Settings, Usage};
+use domain::interaction::{Interaction, Status};
+use domain::{GatePath, Prompt, SessionId, Sha256Hex};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+use tracing::warn;
+
+/// The pause before the first retry; each further one is twice as long (seed: `rfc-0002-ground-truth`, "Timeout
+/// Defaults").
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const PAUSE_FACTOR: f32 = 2.0;
+
+/// How long and how often a model is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallPolicy {
+    /// An attempt that takes longer is marked so in the log.
+    pub soft_timeout: Duration,
+    /// An attempt that takes longer is given up.
+    pub hard_timeout: Duration,
+    /// So long all attempts may take together, with the pauses between them.
+    pub deadline: Duration,
+    /// So many attempts may follow the first.
+    pub max_retries: u32,
+}
+
+impl Default for CallPolicy {
+    fn default() -> Self {
+        Self {
+            soft_timeout: Duration::from_secs(2),
+            hard_timeout: Duration::from_secs(20),
+            deadline: Duration::from_secs(28),
+            max_retries: 3,
+        }
+    }
+}
+
+impl CallPolicy {
+    /// The pauses before the retries, each of them longer by a random part of itself, lest all callers come back at
+    /// the same time.
+    fn pauses(&self) -> impl Iterator<Item = Duration> + use<> {
+        ExponentialBuilder::new()
+            .with_min_delay(FIRST_PAUSE)
+            .with_factor(PAUSE_FACTOR)
+            .with_jitter()
+            .without_max_delay()
+            .with_max_times(usize::try_from(self.max_retries).unwrap_or(usize::MAX))
+            .build()
+    }
+}
+
+/// What a call is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Purpose {
+    /// Whose verdict.
+    pub session_id: SessionId,
+    /// On which path.
+    pub path: GatePath,
+}
+
+/// A model's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// What it says, without a code fence around it.
+    pub text: String,
+    /// Why it stopped, in its own words.
+    pub finish_reason: Option<String>,
+    /// What it cost.
+    pub usage: Option<Usage>,
+    /// The SHA-256 of the answer's body.
+    pub response_hash: Sha256Hex,
+    /// Which version answered: as it says, else as it was asked.
+    pub oracle_version: String,
+}
+
+/// Why a call brought no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// The model could not be had.
+    #[error("the model is not available: {cause}")]
+    Unavailable {
+        /// What was wrong last.
+        cause: String,
+        /// For how long it wants to be left alone, if it says.
+        retry_after: Option<Duration>,
+    },
+    /// It did not answer in time.
+    #[error("the model did not answer in time: {cause}")]
+    Timeout {
+        /// What was waited for last.
+        cause: String,
+    },
+    /// It answered, but gave no verdict. Asking again would not help.
+    #[error("the model gave no verdict: {reason}")]
+    Refused {
+        /// How.
+        reason: Refusal,
+    },
+}
+
+/// What a call says about the model's health.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It answers, whatever it says.
+    Answered,
+    /// It does not answer as it should.
+    Failed,
+    /// Nothing: the request was wrong, or one too many.
+    Neutral,
+}
+
+/// A call that is over.
+#[derive(Debug)]
+pub struct Called {
+    /// What it brought.
+    pub outcome: Result<Answer, ModelError>,
+    /// Each attempt, for the log.
+    pub interactions: Vec<Interaction>,
+    /// Whether any attempt may have reached the model.
+    pub reached: bool,
+    /// What the last attempt says about the model's health.
+    pub health: Health,
+    /// How long the last attempt took.
+    pub latency_ms: u64,
+}
+
+/// Whoever calls a model.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    model: Arc<dyn Model>,
+    policy: CallPolicy,
+    clock: Clock,
+}
+
+/// What the attempts of one call have in common.
+#[derive(Debug, Clone, Copy)]
+struct Call<'a> {
+    purpose: &'a Purpose,
+    prompt: &'a Prompt,
+    settings: &'a Settings,
+    execution_id: &'a str,
+}
+
+impl Caller {
+    /// Whoever calls `model` within `policy`.
+    #[must_use]
+    pub const fn new(model: Arc<dyn Model>, policy: CallPolicy, clock: Clock) -> Self {
+        Self { model, policy, clock }
+    }
+
+    /// Asks the model, and again where that may help: after a pause, if `may_retry` says so when it is over. The first
+    /// attempt is the caller's own to allow.
+    ///
+    /// A wait that the model asks for is kept; where it would not end before the deadline, the call ends at once and
+    /// hands it back. An attempt that the deadline finds unanswered has timed out.
+    pub async fn call(
+        &self,
+        purpose: &Purpose,
+        prompt: &Prompt,
+        settings: &Settings,
+        mut may_retry: impl AsyncFnMut() -> bool,
+    ) -> Called {
+        let began = monotonic();
+        let Purpose { session_id, path } = purpose;
+        let execution_id = format!("{}:{session_id}:{}", path.as_str(), self.clock.now().as_microsecond());
+        let call = Call { purpose, prompt, settings, execution_id: &execution_id };
+        let mut pauses = self.policy.pauses();
+        let (mut interactions, mut reached) = (Vec::new(), false);
+        let outcome = loop {
+            let number = u32::try_from(interactions.len() + 1).unwrap_or(u32::MAX);
+            let (outcome, interaction) = self.attempt(call, number, self.left(began)).await;
+            interactions.push(interaction);
+            reached |= outcome.as_ref().err().is_none_or(Miss::reached);
+            let Err(Miss::Failed(failure)) = &outcome else { break outcome };
+            warn!(oracle_id = self.model.oracle_id(), %session_id, attempt = number, %failure, "model call failed");
+            let Some(wait) = wait(failure, pauses.next(), self.left(began)) else { break outcome };
+            sleep(wait).await;
+            if !may_retry().await {
+                break outcome;
+            }
+        };
+        Called::new(outcome, interactions, reached)
+    }
+
+    /// What is left of the time for all attempts.
+    fn left(&self, began: Instant) -> Duration {
+        self.policy.deadline.saturating_sub(monotonic().duration_since(began))
+    }
+
+    async fn attempt(
+        &self,
+        call: Call<'_>,
+        number: u32,
+        left: Duration,
+    ) -> (Result<Answer, Miss>, Interaction) {
+        let Call { purpose, prompt, settings, execution_id } = call;
+        let (began, request_timestamp) = (monotonic(), self.clock.now());
+        let attempt = self.model.attempt(prompt, settings, self.policy.hard_timeout.min(left)).await;
+        let (latency, timestamp) = (monotonic().duration_since(began), self.clock.now());
+
+        let asked = self.model.oracle_version(settings);
+        let (outcome, heard) = match attempt {
+            Attempt::Heard(heard, outcome) => {
+                (outcome.map(|text| Answer::new(text, &heard, &asked)), Some(heard))
+            }
+            Attempt::Unheard(failure) => (Err(Miss::Failed(failure)), None),
+        };
+        let interaction = Interaction {
+            execution_id: execution_id.to_owned(),
+            oracle_id: self.model.oracle_id().to_owned(),
+            oracle_version: heard.as_ref().and_then(|heard| heard.oracle_version.clone()).unwrap_or(asked),
+            request_timestamp,
+            response_timestamp: heard.as_ref().map(|_| timestamp),
+            latency_ms: u64::try_from(latency.as_millis()).unwrap_or(u64::MAX),
+            status: status(&outcome),
+            error_code: outcome.as_ref().err().map(Miss::error_code),
+            response_hash: heard.as_ref().map(|heard| heard.response_hash.clone()),
+            cache_hit: false,
+            stale_data_used: false,
+            session_id: purpose.session_id.clone(),
+            path: purpose.path,
+            attempt: number,
+            soft_timeout_exceeded: latency > self.policy.soft_timeout,
+            prompt_sha256: prompt.sha256().clone(),
+            generation: settings.clone(),
+            finish_reason: heard.as_ref().and_then(|heard| heard.finish_reason.clone()),
+            usage: heard.as_ref().and_then(|heard| heard.usage),
+            timestamp,
+        };
+        (outcome, interaction)
+    }
+}
+
+/// How long to wait before a further attempt, where one may help and there is time: at least `pause`, of which there is
+/// none when the retries are used up, and as long as the model asks for.
+fn wait(failure: &Failure, pause: Option<Duration>, left: Duration) -> Option<Duration> {
+    let wait = pause?.max(failure.retry_after.unwrap_or_default());
+    (failure.is_retryable() && wait < left).then_some(wait)
+}
+
+fn status(outcome: &Result<Answer, Miss>) -> Status {
+    match outcome {
+        Ok(_) => Status::Success,
+        Err(Miss::Failed(Failure { kind: Kind::Timeout, .. })) => Status::Timeout,
+        Err(_) => Status::Error,
+    }
+}
+
+impl Answer {
+    fn new(text: String, heard: &Heard, asked: &str) -> Self {
+        let Heard { response_hash, finish_reason, usage, oracle_version } = heard.clone();
+        let oracle_version = oracle_version.unwrap_or_else(|| asked.to_owned());
+        Self { text, finish_reason, usage, response_hash, oracle_version }
+    }
+}
+
+impl Called {
+    fn new(outcome: Result<Answer, Miss>, interactions: Vec<Interaction>, reached: bool) -> Self {
+        let health = match &outcome {
+            Ok(_) | Err(Miss::Refused(_)) => Health::Answered,
+            Err(Miss::Failed(failure)) if failure.blames_upstream() => Health::Failed,
+            Err(Miss::Failed(_)) => Health::Neutral,
+        };
+        let latency_ms = interactions.last().map_or(0, |last| last.latency_ms);
+        Self { outcome: outcome.map_err(ModelError::from), interactions, reached, health, latency_ms }
+    }
+}
+
+impl From<Miss> for ModelError {
+    fn from(miss: Miss) -> Self {
+        match miss {
+            Miss::Refused(reason) => Self::Refused { reason },
+            Miss::Failed(failure) => match failure.kind {
+                Kind::Timeout => Self::Timeout { cause: failure.detail },
+                _ => Self::Unavailable { cause: failure.to_string(), retry_after: failure.retry_after },
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(kind: Kind, retry_after_s: Option<u64>) -> Failure {
+        Failure { retry_after: retry_after_s.map(Duration::from_secs), ..Failure::new(kind, String::new()) }
+    }
+
+    #[test]
+    fn pauses_double_are_jittered_and_end() {
+        for _ in 0..100 {
+            let pauses: Vec<_> = CallPolicy::default().pauses().collect();
+            assert_eq!(pauses.len(), 3);
+            for (pause, least_ms) in pauses.iter().zip([100, 200, 400]) {
+                let least = Duration::from_millis(least_ms);
+                assert!((least..=least * 2).contains(pause), "{pause:?}");
+            }
+        }
+        let drawn: Vec<_> = (0..10).filter_map(|_| CallPolicy::default().pauses().next()).collect();
+        assert!(drawn.iter().any(|pause| Some(pause) != drawn.first()), "{drawn:?}");
+        let once = CallPolicy { max_retries: 0, ..CallPolicy::default() };
+        assert_eq!(once.pauses().count(), 0);
+    }
+
+    #[test]
+    fn a_wait_is_as_long_as_the_model_asks_and_ends_before_the_deadline() {
+        let ms = Duration::from_millis;
+        let busy = |retry_after_s| failure(Kind::Status(429), retry_after_s);
+        for (failure, pause_ms, left_ms, wait_ms) in [
+            (busy(None), Some(100), 1000, Some(100)),
+            (busy(Some(2)), Some(100), 5000, Some(2000)),
+            (busy(Some(0)), Some(100), 5000, Some(100)),
+            (busy(Some(5)), Some(100), 5000, None),
+            (busy(Some(u64::MAX)), Some(100), 5000, None),
+            (busy(None), Some(100), 100, None),
+            (busy(Some(1)), None, 5000, None),
+            (failure(Kind::Status(400), Some(1)), Some(100), 5000, None),
+        ] {
+            assert_eq!(
+                wait(&failure, pause_ms.map(ms), ms(left_ms)),
+                wait_ms.map(ms),
+                "{failure:?} {pause_ms:?} {left_ms}"
+            );
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What can go wrong with a request, what it says about the one who was asked, and whether to ask again.
+
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
+use std::fmt;
+use std::time::Duration;
+
+/// Dates as RFC 9110 writes them; a wrong weekday does not make a date another one.
+static HTTP_DATE: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
+
+/// What went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// There was no connection: the request was not sent.
+    Connect,
+    /// The whole answer was not there in time.
+    Timeout,
+    /// The answer is of this status, which is not a success.
+    Status(u16),
+    /// The connection broke before the answer was whole.
+    Broken,
+    /// The answer is longer than is read.
+    TooLarge,
+    /// The answer is a success and whole, and nothing that can be understood.
+    Unreadable,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect => f.write_str("no connection"),
+            Self::Timeout => f.write_str("no answer in time"),
+            Self::Status(status) => write!(f, "HTTP status {status}"),
+            Self::Broken => f.write_str("the connection broke"),
+            Self::TooLarge => f.write_str("the answer is too long"),
+            Self::Unreadable => f.write_str("the answer cannot be read"),
+        }
+    }
+}
+
+/// A request that did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}: {detail}")]
+pub struct Failure {
+    /// What went wrong.
+    pub kind: Kind,
+    /// For how long the one who was asked wants to be left alone.
+    pub retry_after: Option<Duration>,
+    /// More about it, for a person: short, one line, without secrets.
+    pub detail: String,
+}
+
+impl Failure {
+    pub(crate) const fn new(kind: Kind, detail: String) -> Self {
+        Self { kind, retry_after: None, detail }
+    }
+
+    /// Whether the request may have reached the one who was asked.
+    #[must_use]
+    pub const fn reached(&self) -> bool {
+        !matches!(self.kind, Kind::Connect)
+    }
+
+    /// Whether the same request may succeed another time.
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        match self.kind {
+            Kind::Connect | Kind::Timeout | Kind::Broken => true,
+            Kind::Status(status) => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
+            Kind::TooLarge | Kind::Unreadable => false,
+        }
+    }
+
+    /// Whether it speaks against the health of the one who was asked. Another client error does not: it says that
+    /// the request was wrong, or one too many.
+    #[must_use]
+    pub const fn blames_upstream(&self) -> bool {
+        match self.kind {
+            Kind::Status(status) => matches!(status, 408) || !matches!(status, 400..=499),
+            _ => true,
+        }
+    }
+
+    /// What went wrong, as one word for the log.
+    #[must_use]
+    pub fn error_code(&self) -> String {
+        match self.kind {
+            Kind::Connect => "connect".to_owned(),
+            Kind::Timeout => "timeout".to_owned(),
+            Kind::Status(status) => format!("http_{status}"),
+            Kind::Broken => "broken".to_owned(),
+            Kind::TooLarge => "too_large".to_owned(),
+            Kind::Unreadable => "unreadable".to_owned(),
+        }
+    }
+}
+
+/// The wait that a `Retry-After` header asks for, which is a number of seconds or a date. None where it is neither.
+pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
+    let header = header.trim();
+    if let Some(wait) = seconds(header) {
+        return Some(wait);
+    }
+    let date = HTTP_DATE.parse_timestamp(header).ok()?;
+    // a date that has passed asks for no wait
+    Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
+}
+
+/// A number of seconds; not every server knows that RFC 9110 wants a whole one.
+pub(crate) fn seconds(text: &str) -> Option<Duration> {
+    let numeric = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    Duration::try_from_secs_f64(text.parse().ok().filter(|_| numeric)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_succeed_another_time_is_asked_again() {
+        let retryable = |kind| Failure::new(kind, String::new()).is_retryable();
+        let statuses: Vec<u16> = (100..600).filter(|status| retryable(Kind::Status(*status))).collect();
+        assert_eq!(statuses, [408, 429, 500, 502, 503, 504]);
+        for kind in [Kind::Connect, Kind::Timeout, Kind::Broken] {
+            assert!(retryable(kind), "{kind}");
+        }
+        for kind in [Kind::TooLarge, Kind::Unreadable] {
+            assert!(!retryable(kind), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_client_error_does_not_speak_against_the_one_who_was_asked() {
+        for (status, blamed) in [(400, false), (401, false), (404, false), (429, false), (408, true)] {
+            assert_eq!(
+                Failure::new(Kind::Status(status), String::new()).blames_upstream(),
+                blamed,
+                "{status}"
+            );
+        }
+        for kind in [Kind::Connect, Kind::Timeout, Kind::Status(302), Kind::Status(503), Kind::Unreadable] {
+            assert!(Failure::new(kind, String::new()).blames_upstream(), "{kind}");
+        }
+    }
+
+    #[test]
+    fn only_a_request_without_a_connection_has_not_reached_anyone() {
+        for (kind, reached) in [(Kind::Connect, false), (Kind::Timeout, true), (Kind::Broken, true)] {
+            assert_eq!(Failure::new(kind, String::new()).reached(), reached, "{kind}");
+        }
+    }
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date_or_nothing() {
+        let now = "2026-11-20T10:00:00Z".parse().expect("a time");
+        for (header, wait_ms) in [
+            ("0", Some(0)),
+            (" 7 ", Some(7000)),
+            ("0.5", Some(500)),
+            ("Fri, 20 Nov 2026 10:00:30 GMT", Some(30_000)),
+            ("Mon, 20 Nov 2026 10:00:30 GMT", Some(30_000)),
+            ("Fri, 20 Nov 2026 09:00:00 GMT", Some(0)),
+            ("", None),
+            ("-1", None),
+            ("+1", None),
+            ("NaN", None),
+            ("inf", None),
+            ("1e9", None),
+            ("99999999999999999999999", None),
+            ("soon", None),
+        ] {
+            assert_eq!(retry_after(header, now), wait_ms.map(Duration::from_millis), "{header:?}");
+        }
+        assert!(retry_after("18446744073709", now).is_some(), "long, and no overflow");
+    }
+}

@@ -1,0 +1,217 @@
+//! Gemini's wire: `POST …/models/{model}:generateContent`.
+
+use super::wire::{self, Said};
+use super::{Attempt, BadEndpoint, BoxFuture, Endpoint, Failure, Key, Model, Refusal};
+use crate::clock::Clock;
+use domain::Prompt;
+use domain::generation::{Settings, Usage};
+use reqwest::header::HeaderName;
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The header that the key stands in.
+const KEY_HEADER: HeaderName = HeaderName::from_static("x-goog-api-key");
+
+/// A model behind Gemini's API.
+#[derive(Debug, Clone)]
+pub struct Gemini {
+    endpoint: Endpoint,
+    version: String,
+}
+
+impl Gemini {
+    /// The API of `version`, "v1beta" for instance, at `base`.
+    ///
+    /// # Errors
+    /// Where `base` is no base URL, or no header can hold `key`.
+    pub fn new(base: &str, version: String, key: SecretString, clock: Clock) -> Result<Self, BadEndpoint> {
+        let key = Key::in_header(KEY_HEADER, key)?;
+        Ok(Self { endpoint: Endpoint::new(base, Some(key), clock)?, version })
+    }
+}
+
+impl Model for Gemini {
+    fn oracle_id(&self) -> &'static str {
+        "gemini"
+    }
+
+    fn oracle_version(&self, settings: &Settings) -> String {
+        format!("{}/{}", self.version, settings.model)
+    }
+
+    fn attempt<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+        settings: &'a Settings,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Attempt> {
+        let method = format!("{}:generateContent", settings.model);
+        let request = self.endpoint.post(&[&self.version, "models", &method], &question(prompt, settings));
+        Box::pin(async move {
+            let mut attempt = wire::attempt::<Content>(&self.endpoint, request, timeout).await;
+            if let Attempt::Heard(heard, _) = &mut attempt {
+                let model = heard.oracle_version.take();
+                heard.oracle_version = model.map(|model| format!("{}/{model}", self.version));
+            }
+            attempt
+        })
+    }
+
+    fn probe<'a>(&'a self, model: &'a str, timeout: Duration) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(wire::probe(&self.endpoint, self.endpoint.get(&[&self.version, "models", model]), timeout))
+    }
+}
+
+fn question(prompt: &Prompt, settings: &Settings) -> Value {
+    json!({
+        "contents": [{"role": "user", "parts": [{"text": prompt.text()}]}],
+        "generationConfig": {
+            "temperature": settings.temperature,
+            "topP": settings.top_p,
+            "topK": settings.top_k,
+            "candidateCount": settings.candidate_count,
+            "responseMimeType": "application/json",
+            // thinking is charged against the answer's length, and can leave none of it
+            "thinkingConfig": {"thinkingBudget": 0},
+        },
+    })
+}
+
+/// An answer. Each part of it has been seen to be absent.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Content {
+    candidates: Option<Vec<Candidate>>,
+    prompt_feedback: Option<PromptFeedback>,
+    usage_metadata: Option<UsageMetadata>,
+    model_version: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    content: Option<Parts>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Parts {
+    parts: Option<Vec<Part>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Part {
+    text: Option<String>,
+    thought: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PromptFeedback {
+    block_reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct UsageMetadata {
+    prompt_token_count: Option<u64>,
+    candidates_token_count: Option<u64>,
+    total_token_count: Option<u64>,
+}
+
+impl From<Content> for Said {
+    fn from(content: Content) -> Self {
+        let blocked = content.prompt_feedback.and_then(|feedback| feedback.block_reason);
+        let candidate = content.candidates.unwrap_or_default().into_iter().next();
+        let finish_reason = candidate.as_ref().and_then(|candidate| candidate.finish_reason.clone());
+        let usage = content.usage_metadata.map(|usage| Usage {
+            prompt_tokens: usage.prompt_token_count,
+            output_tokens: usage.candidates_token_count,
+            total_tokens: usage.total_token_count,
+        });
+        let text = match (blocked, candidate) {
+            (Some(reason), _) => Err(Refusal::PromptBlocked(reason)),
+            (None, None) => Err(Refusal::Empty),
+            (None, Some(candidate)) => candidate.text(),
+        };
+        Self { text, finish_reason, usage, oracle_version: content.model_version }
+    }
+}
+
+impl Candidate {
+    fn text(self) -> Result<String, Refusal> {
+        match self.finish_reason.as_deref() {
+            Some("STOP") => {}
+            reason => return Err(Refusal::Stopped(reason.unwrap_or("no reason given").to_owned())),
+        }
+        let parts = self.content.and_then(|content| content.parts).unwrap_or_default();
+        let said = parts.into_iter().filter(|part| part.thought != Some(true));
+        Ok(said.filter_map(|part| part.text).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(answer: Value) -> Said {
+        serde_json::from_value::<Content>(answer).expect("an answer").into()
+    }
+
+    fn candidate(candidate: Value) -> Result<String, Refusal> {
+        said(json!({"candidates": [candidate]})).text
+    }
+
+    #[test]
+    fn parts_are_joined_and_thoughts_left_out() {
+        let parts = json!([
+            {"text": "I wonder", "thought": true}, {"text": "{\"a\":"}, {"inlineData": {}}, {"text": "1}", "thought": false}
+        ]);
+        let answer =
+            json!({"content": {"parts": parts, "role": "model"}, "finishReason": "STOP", "index": 0});
+        assert_eq!(candidate(answer), Ok("{\"a\":1}".to_owned()));
+    }
+
+    #[test]
+    fn what_may_be_absent_may_be_absent() {
+        for answer in [json!({}), json!({"candidates": null}), json!({"candidates": []})] {
+            assert_eq!(said(answer).text, Err(Refusal::Empty));
+        }
+        for content in
+            [json!(null), json!({}), json!({"parts": null}), json!({"parts": []}), json!({"parts": [{}]})]
+        {
+            let answer = candidate(json!({"content": content, "finishReason": "STOP"}));
+            assert_eq!(answer, Ok(String::new()), "no text, which is refused further on");
+        }
+    }
+
+    #[test]
+    fn only_an_answer_that_is_done_counts() {
+        let content = json!({"parts": [{"text": "{}"}]});
+        for reason in ["MAX_TOKENS", "SAFETY", "RECITATION", "SOMETHING_NEW", "stop"] {
+            let answer = candidate(json!({"content": content, "finishReason": reason}));
+            assert_eq!(answer, Err(Refusal::Stopped(reason.to_owned())));
+        }
+        assert_eq!(candidate(json!({"content": content})), Err(Refusal::Stopped("no reason given".into())));
+        let blocked = json!({
+            "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
+            "candidates": [{"content": content, "finishReason": "STOP"}],
+        });
+        assert_eq!(said(blocked).text, Err(Refusal::PromptBlocked("PROHIBITED_CONTENT".into())));
+    }
+
+    #[test]
+    fn what_it_cost_and_who_answered_is_kept() {
+        let said = said(json!({
+            "candidates": [{"finishReason": "STOP"}],
+            "usageMetadata": {"promptTokenCount": 3, "totalTokenCount": 5},
+            "modelVersion": "gemini-2.5-flash-001",
+        }));
+        let usage = Usage { prompt_tokens: Some(3), output_tokens: None, total_tokens: Some(5) };
+        assert_eq!(said.usage, Some(usage));
+        assert_eq!(said.oracle_version.as_deref(), Some("gemini-2.5-flash-001"));
+        assert_eq!(said.finish_reason.as_deref(), Some("STOP"));
+    }
+}

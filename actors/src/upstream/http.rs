@@ -1,0 +1,259 @@
+//! HTTP to one place outside: each request within a time, each answer within a bound of bytes, no redirects, no
+//! proxies, no retries of the client's own.
+
+use super::failure::{Failure, Kind, retry_after};
+use crate::clock::Clock;
+use bytes::{Bytes, BytesMut};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect, retry};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+use std::error::Error;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// So much of an answer is read, in bytes.
+pub const BODY_MAX_BYTES: usize = 4 << 20;
+/// So long a connection may take to be made.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Words that come from outside are cut after so many characters.
+const WORDS_MAX_CHARS: usize = 200;
+
+/// Why there can be no endpoint.
+#[derive(Debug, thiserror::Error)]
+pub enum BadEndpoint {
+    /// The base is no URL at all.
+    #[error("the base is not a URL: {0}")]
+    NotUrl(String),
+    /// The base is a URL, but not one to put a path behind.
+    #[error("a base URL begins with http:// or https:// and has no user, password, query or fragment")]
+    NotBase,
+    /// The key does not fit into a header.
+    #[error("a key is made of visible ASCII characters, and has at least one")]
+    BadKey,
+    /// The client cannot be made; the system has no certificates, say.
+    #[error("the HTTP client cannot be made: {0}")]
+    Client(String),
+}
+
+/// What proves who asks: a secret in a header.
+#[derive(Debug, Clone)]
+pub struct Key {
+    name: HeaderName,
+    value: HeaderValue,
+    secret: SecretString,
+}
+
+impl Key {
+    /// A key that stands alone in the header `name`.
+    ///
+    /// # Errors
+    /// Where no header can hold it.
+    pub fn in_header(name: HeaderName, secret: SecretString) -> Result<Self, BadEndpoint> {
+        Self::new(name, "", secret)
+    }
+
+    /// A bearer token.
+    ///
+    /// # Errors
+    /// Where no header can hold it.
+    pub fn bearer(secret: SecretString) -> Result<Self, BadEndpoint> {
+        Self::new(AUTHORIZATION, "Bearer ", secret)
+    }
+
+    fn new(name: HeaderName, scheme: &str, secret: SecretString) -> Result<Self, BadEndpoint> {
+        let key = secret.expose_secret();
+        if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(BadEndpoint::BadKey);
+        }
+        let mut value = HeaderValue::from_str(&format!("{scheme}{key}")).map_err(|_| BadEndpoint::BadKey)?;
+        value.set_sensitive(true);
+        Ok(Self { name, value, secret })
+    }
+}
+
+/// An answer that came whole, of whatever status.
+#[derive(Debug)]
+pub struct Reply {
+    /// Its status.
+    pub status: StatusCode,
+    /// The wait that its `Retry-After` asks for.
+    pub retry_after: Option<Duration>,
+    /// Its body.
+    pub body: Bytes,
+}
+
+/// One place outside: where it is, and what proves to it who asks.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    client: Client,
+    base: Url,
+    key: Option<Key>,
+    clock: Clock,
+}
+
+impl Endpoint {
+    /// The place at `base`, an http or https URL, whose path is put before every request's.
+    ///
+    /// # Errors
+    /// Where `base` is not such a URL, or there can be no client.
+    pub fn new(base: &str, key: Option<Key>, clock: Clock) -> Result<Self, BadEndpoint> {
+        let base = Url::parse(base).map_err(|error| BadEndpoint::NotUrl(error.to_string()))?;
+        let bare = base.username().is_empty()
+            && base.password().is_none()
+            && base.query().is_none()
+            && base.fragment().is_none();
+        if !(bare && base.has_host() && ["http", "https"].contains(&base.scheme())) {
+            return Err(BadEndpoint::NotBase);
+        }
+        let client =
+            client(base.scheme() == "https").map_err(|error| BadEndpoint::Client(root_cause(&error)))?;
+        Ok(Self { client, base, key, clock })
+    }
+
+    /// A request that reads what is at `path`, whose segments are escaped.
+    pub fn get(&self, path: &[&str]) -> RequestBuilder {
+        self.keyed(self.client.get(self.url(path)))
+    }
+
+    /// A request that sends `body` to `path`, whose segments are escaped.
+    pub fn post(&self, path: &[&str], body: &Value) -> RequestBuilder {
+        let request = self.client.post(self.url(path));
+        self.keyed(request.header(CONTENT_TYPE, "application/json").body(body.to_string()))
+    }
+
+    fn url(&self, path: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        // a URL with a host has a path
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        url
+    }
+
+    fn keyed(&self, request: RequestBuilder) -> RequestBuilder {
+        match &self.key {
+            Some(Key { name, value, .. }) => request.header(name.clone(), value.clone()),
+            None => request,
+        }
+    }
+
+    /// Sends `request` once and reads its answer, all of it within `limit`.
+    ///
+    /// # Errors
+    /// Where no whole answer came. One of an unwelcome status is an answer.
+    pub async fn send(&self, request: RequestBuilder, limit: Duration) -> Result<Reply, Failure> {
+        let exchange = async {
+            let response = request.send().await.map_err(|error| failure(&error))?;
+            self.read(response).await
+        };
+        let late = |_| Failure::new(Kind::Timeout, format!("waited for {} ms", limit.as_millis()));
+        timeout(limit, exchange).await.map_err(late)?
+    }
+
+    async fn read(&self, mut response: Response) -> Result<Reply, Failure> {
+        let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = header.and_then(|header| retry_after(header, self.clock.now()));
+        let mut body = BytesMut::new();
+        while let Some(piece) = response.chunk().await.map_err(|error| failure(&error))? {
+            if body.len() + piece.len() > BODY_MAX_BYTES {
+                return Err(Failure::new(Kind::TooLarge, format!("over {BODY_MAX_BYTES} bytes")));
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(Reply { status: response.status(), retry_after, body: body.freeze() })
+    }
+
+    /// Words from outside as they may be shown: one line, bounded, and without the key, which some servers quote.
+    #[must_use]
+    pub fn clean(&self, words: &str) -> String {
+        let words = match &self.key {
+            Some(key) => words.replace(key.secret.expose_secret(), "[key]"),
+            None => words.to_owned(),
+        };
+        let plain = |character: char| if character.is_control() { ' ' } else { character };
+        words.chars().take(WORDS_MAX_CHARS).map(plain).collect()
+    }
+}
+
+/// A client that does what it is told and nothing beside. Without TLS it needs no certificates of the system.
+fn client(tls: bool) -> reqwest::Result<Client> {
+    // the error is that there is a provider already, and that will do
+    drop(rustls::crypto::ring::default_provider().install_default());
+    let builder = Client::builder()
+        .user_agent(concat!("oracled/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .no_proxy();
+    if tls { builder.https_only(true).build() } else { builder.tls_certs_only([]).build() }
+}
+
+/// What an error of the client means. It holds no URL and no header.
+fn failure(error: &reqwest::Error) -> Failure {
+    let kind = if error.is_connect() { Kind::Connect } else { Kind::Broken };
+    Failure::new(kind, root_cause(error))
+}
+
+/// The innermost reason, which says what happened; the outer ones say to whom.
+fn root_cause(error: &dyn Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string().chars().take(WORDS_MAX_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint(base: &str, key: Option<Key>) -> Result<Endpoint, BadEndpoint> {
+        Endpoint::new(base, key, Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a time")))
+    }
+
+    #[test]
+    fn a_base_is_a_plain_http_url() {
+        for good in ["http://127.0.0.1:1", "https://example.org/v1", "http://[::1]/a/b/"] {
+            assert!(endpoint(good, None).is_ok(), "{good}");
+        }
+        for bad in ["", "example.org", "/v1", "::"] {
+            assert!(matches!(endpoint(bad, None), Err(BadEndpoint::NotUrl(_))), "{bad}");
+        }
+        for bad in ["ftp://a/", "data:,x", "http://u@a/", "http://u:p@a/", "http://a/?k=v", "http://a/#f"] {
+            assert!(matches!(endpoint(bad, None), Err(BadEndpoint::NotBase)), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_path_goes_behind_the_bases_and_cannot_leave_it() {
+        for (base, path, url) in [
+            ("http://a", ["v1", "models"], "http://a/v1/models"),
+            ("http://a/", ["v1", "models"], "http://a/v1/models"),
+            ("http://a/b/", ["v1", "m:generate"], "http://a/b/v1/m:generate"),
+            ("http://a/b", ["models", "x/../../y?z#é%"], "http://a/b/models/x%2F..%2F..%2Fy%3Fz%23%C3%A9%25"),
+            ("http://a/b", ["models", ".."], "http://a/b/models"),
+        ] {
+            assert_eq!(endpoint(base, None).expect("a base").url(&path).as_str(), url);
+        }
+    }
+
+    #[test]
+    fn a_key_that_no_header_can_hold_is_refused() {
+        for bad in ["", " ", "a b", "a\n", "é", "\u{7f}"] {
+            assert!(matches!(Key::bearer(bad.into()), Err(BadEndpoint::BadKey)), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_shown_nowhere() {
+        for key in [Key::bearer("s3cret".into()), Key::in_header(AUTHORIZATION, "s3cret".into())] {
+            let endpoint = endpoint("http://a", Some(key.expect("a key"))).expect("a base");
+            assert!(!format!("{endpoint:?}").contains("s3cret"), "{endpoint:?}");
+            let request = endpoint.get(&["x"]);
+            assert!(!format!("{request:?}").contains("s3cret"), "{request:?}");
+            assert_eq!(endpoint.clean("wrong key: s3cret\r\nX-Next: é"), "wrong key: [key]  X-Next: é");
+            assert_eq!(endpoint.clean(&"é".repeat(500)).chars().count(), 200);
+        }
+    }
+}

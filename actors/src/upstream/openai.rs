@@ -1,0 +1,169 @@
+//! The wire of OpenAI and of the many servers that speak it: `POST …/chat/completions`.
+
+use super::wire::{self, Said};
+use super::{Attempt, BadEndpoint, BoxFuture, Endpoint, Failure, Key, Model, Refusal};
+use crate::clock::Clock;
+use domain::Prompt;
+use domain::generation::{Settings, Usage};
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The seed of whatever a server draws although it should not draw; any number does, as long as it stays.
+const SEED: u32 = 0;
+
+/// A model behind an API like OpenAI's.
+#[derive(Debug, Clone)]
+pub struct OpenAi {
+    endpoint: Endpoint,
+    send_top_k: bool,
+}
+
+impl OpenAi {
+    /// The API at `base`, which usually ends in `/v1`; a server of one's own may want no key. `top_k` is not in
+    /// OpenAI's API, so it is sent only with `send_top_k`.
+    ///
+    /// # Errors
+    /// Where `base` is no base URL, or no header can hold `key`.
+    pub fn new(
+        base: &str,
+        key: Option<SecretString>,
+        send_top_k: bool,
+        clock: Clock,
+    ) -> Result<Self, BadEndpoint> {
+        let key = key.map(Key::bearer).transpose()?;
+        Ok(Self { endpoint: Endpoint::new(base, key, clock)?, send_top_k })
+    }
+
+    fn question(&self, prompt: &Prompt, settings: &Settings) -> Value {
+        let mut question = json!({
+            "model": settings.model,
+            "messages": [{"role": "user", "content": prompt.text()}],
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "n": settings.candidate_count,
+            "seed": SEED,
+            "response_format": {"type": "json_object"},
+        });
+        if let (true, Some(question)) = (self.send_top_k, question.as_object_mut()) {
+            question.insert("top_k".to_owned(), settings.top_k.into());
+        }
+        question
+    }
+}
+
+impl Model for OpenAi {
+    fn oracle_id(&self) -> &'static str {
+        "openai"
+    }
+
+    fn oracle_version(&self, settings: &Settings) -> String {
+        settings.model.clone()
+    }
+
+    fn attempt<'a>(
+        &'a self,
+        prompt: &'a Prompt,
+        settings: &'a Settings,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Attempt> {
+        let request = self.endpoint.post(&["chat", "completions"], &self.question(prompt, settings));
+        Box::pin(wire::attempt::<Completion>(&self.endpoint, request, timeout))
+    }
+
+    fn probe<'a>(&'a self, _: &'a str, timeout: Duration) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(wire::probe(&self.endpoint, self.endpoint.get(&["models"]), timeout))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Completion {
+    choices: Option<Vec<Choice>>,
+    usage: Option<TokenUsage>,
+    model: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Choice {
+    message: Option<Message>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Message {
+    content: Option<String>,
+    refusal: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct TokenUsage {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    total_tokens: Option<u64>,
+}
+
+impl From<Completion> for Said {
+    fn from(completion: Completion) -> Self {
+        let choice = completion.choices.unwrap_or_default().into_iter().next();
+        let finish_reason = choice.as_ref().and_then(|choice| choice.finish_reason.clone());
+        let usage = completion.usage.map(|usage| Usage {
+            prompt_tokens: usage.prompt_tokens,
+            output_tokens: usage.completion_tokens,
+            total_tokens: usage.total_tokens,
+        });
+        let text = choice.map_or(Err(Refusal::Empty), Choice::text);
+        Self { text, finish_reason, usage, oracle_version: completion.model }
+    }
+}
+
+impl Choice {
+    fn text(self) -> Result<String, Refusal> {
+        let Message { content, refusal } = self.message.unwrap_or_default();
+        if let Some(words) = refusal.filter(|words| !words.is_empty()) {
+            return Err(Refusal::Declined(words));
+        }
+        match self.finish_reason.as_deref() {
+            Some("stop") => Ok(content.unwrap_or_default()),
+            reason => Err(Refusal::Stopped(reason.unwrap_or("no reason given").to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(answer: Value) -> Said {
+        serde_json::from_value::<Completion>(answer).expect("an answer").into()
+    }
+
+    #[test]
+    fn only_an_answer_that_is_done_counts() {
+        let choice = |message: Value, reason: Value| {
+            said(json!({"choices": [{"index": 0, "message": message, "finish_reason": reason}]})).text
+        };
+        let message = json!({"role": "assistant", "content": "{}", "refusal": null});
+        assert_eq!(choice(message.clone(), json!("stop")), Ok("{}".to_owned()));
+        for reason in ["length", "content_filter", "tool_calls", "STOP"] {
+            assert_eq!(choice(message.clone(), json!(reason)), Err(Refusal::Stopped(reason.to_owned())));
+        }
+        assert_eq!(choice(message, json!(null)), Err(Refusal::Stopped("no reason given".into())));
+        let declined = json!({"content": "{}", "refusal": "I cannot judge this."});
+        assert_eq!(choice(declined, json!("stop")), Err(Refusal::Declined("I cannot judge this.".into())));
+        for message in [json!(null), json!({}), json!({"content": null})] {
+            assert_eq!(
+                choice(message, json!("stop")),
+                Ok(String::new()),
+                "no text, which is refused further on"
+            );
+        }
+    }
+
+    #[test]
+    fn an_answer_without_choices_is_empty() {
+        for answer in [json!({}), json!({"choices": null}), json!({"choices": []})] {
+            assert_eq!(said(answer).text, Err(Refusal::Empty));
+        }
+    }
+}
