@@ -1,0 +1,399 @@
+//! The health of what the daemon depends on: a model, a mail service (seed: `rfc-0002-ground-truth`, "Oracle Health
+//! Monitoring"). One state machine an upstream; time comes in as an argument.
+//!
+//! - An oracle is `healthy` at first. One failure makes it `degraded`; any success ends a row of failures; as many
+//!   successes in a row as the recovery threshold make it `healthy` again.
+//! - As many failures in a row as the failure threshold open its circuit at once: `circuit_open`, and no call is let
+//!   through until the reset time has passed. With the circuit breaker off it is `unhealthy` instead, calls go through,
+//!   and it recovers as above.
+//! - A circuit whose time has passed is half open, shown as `unhealthy` with `circuit_opened_at`: one call at a time is
+//!   let through, and it alone decides. A failure opens the circuit again; as many successes as the recovery threshold
+//!   make the oracle healthy. A call that is not reported on for 60 s makes way for another.
+//! - What was let through earlier and is reported later is counted, and changes no circuit.
+//! - A circuit that an administrator has opened stays open until it is closed. Closing makes the oracle healthy.
+//! - A clock that jumps back takes the circuit's times with it: what had passed has passed.
+
+use crate::oracle::OracleId;
+use config::seconds;
+use jiff::{SignedDuration, Timestamp};
+use latencies::Latencies;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+mod config;
+mod latencies;
+
+pub use config::HealthConfig;
+
+/// A call through a half-open circuit that was not reported on for so long makes way for another.
+const LEASE: SignedDuration = SignedDuration::from_secs(60);
+/// Whoever is turned away because of such a call may try again after so long.
+const TRIAL_PAUSE: Duration = Duration::from_secs(1);
+/// So many characters of an upstream's error are kept.
+const ERROR_MAX_CHARS: usize = 200;
+
+/// How an oracle is doing, in the seed's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It answers.
+    Healthy,
+    /// It failed lately, and not often enough to be unhealthy.
+    Degraded,
+    /// It fails; if its circuit was open, one call at a time is let through now.
+    Unhealthy,
+    /// It is not called.
+    CircuitOpen,
+}
+
+impl Status {
+    /// All of them, the best first.
+    pub const ALL: [Self; 4] = [Self::Healthy, Self::Degraded, Self::Unhealthy, Self::CircuitOpen];
+
+    /// The status' name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Unhealthy => "unhealthy",
+            Self::CircuitOpen => "circuit_open",
+        }
+    }
+}
+
+/// An oracle's health on one page: the seed's fields, and behind them what an operator needs beside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthStatus {
+    /// Which oracle.
+    pub oracle_id: OracleId,
+    /// How it is doing.
+    pub status: Status,
+    /// When it last did what it was asked to.
+    pub last_success_at: Option<Timestamp>,
+    /// When it last failed.
+    pub last_failure_at: Option<Timestamp>,
+    /// Failures since the last success.
+    pub consecutive_failures: u32,
+    /// Time to an answer, median of the last 256 successful calls, in milliseconds; 0 while there are none.
+    pub latency_p50_ms: u64,
+    /// The same, 99th percentile.
+    pub latency_p99_ms: u64,
+    /// Since when its circuit is open, or was before it became half open.
+    pub circuit_opened_at: Option<Timestamp>,
+    /// When its open circuit lets a call through; null where that is up to an administrator.
+    pub retry_at: Option<Timestamp>,
+    /// Whether an administrator holds its circuit open.
+    pub held_open: bool,
+    /// What it failed with last, cut at 200 characters.
+    pub last_error: Option<String>,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The oracle did what it was asked to.
+    Success {
+        /// How long that took, in milliseconds; nothing for a probe.
+        latency_ms: Option<u64>,
+    },
+    /// It did not, for this reason.
+    Failure(String),
+    /// It says nothing of the oracle's health: a mistake of ours (HTTP 400), a limit that was reached (429), or a call
+    /// that was never made.
+    Neutral,
+}
+
+/// A change of status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// What it was.
+    pub from: Status,
+    /// What it is now; the same where an administrator takes over an open circuit.
+    pub to: Status,
+    /// Why.
+    pub cause: String,
+    /// Failures since the last success.
+    pub consecutive_failures: u32,
+}
+
+/// The leave to make one call, to be handed back with its outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permit(u64);
+
+/// The circuit is open: no call is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// When to try again, from now; nothing where that is up to an administrator.
+    pub retry_after: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Healthy,
+    Degraded,
+    /// With the circuit breaker off.
+    Unhealthy,
+    Open {
+        since: Timestamp,
+    },
+    HalfOpen {
+        opened_at: Timestamp,
+        /// The call that is let through, and since when.
+        trial: Option<(Permit, Timestamp)>,
+    },
+    /// Opened by an administrator.
+    Held {
+        since: Timestamp,
+    },
+}
+
+/// The state machine of one oracle.
+#[derive(Debug, Clone)]
+pub struct Health {
+    oracle_id: OracleId,
+    config: HealthConfig,
+    state: State,
+    /// Permits issued so far.
+    permits: u64,
+    /// The latest time it was told.
+    seen_at: Option<Timestamp>,
+    probed_at: Option<Timestamp>,
+    last_success_at: Option<Timestamp>,
+    last_failure_at: Option<Timestamp>,
+    last_error: Option<String>,
+    consecutive_failures: u32,
+    /// Successes since the last failure, of the calls that decide something.
+    successes: u32,
+    latencies: Latencies,
+}
+
+impl Health {
+    /// A healthy oracle that was not called yet.
+    #[must_use]
+    pub fn new(oracle_id: OracleId, config: HealthConfig) -> Self {
+        Self {
+            oracle_id,
+            config,
+            state: State::Healthy,
+            permits: 0,
+            seen_at: None,
+            probed_at: None,
+            last_success_at: None,
+            last_failure_at: None,
+            last_error: None,
+            consecutive_failures: 0,
+            successes: 0,
+            latencies: Latencies::default(),
+        }
+    }
+
+    /// What time alone changes: an open circuit whose time has passed is half open. To be called before anything else
+    /// at this moment.
+    pub fn pass(&mut self, now: Timestamp) -> Option<Change> {
+        self.follow_back(now);
+        let State::Open { since: opened_at } = self.state else { return None };
+        if now.duration_since(opened_at) < self.reset() {
+            return None;
+        }
+        let cause = format!("{} s have passed", self.config.circuit_breaker_reset_seconds);
+        Some(self.enter(State::HalfOpen { opened_at, trial: None }, cause))
+    }
+
+    /// Asks for leave to make a call.
+    ///
+    /// # Errors
+    /// Where the circuit is open, or half open with a call on its way.
+    pub fn permit(&mut self, now: Timestamp) -> Result<Permit, Refused> {
+        self.follow_back(now);
+        match self.state {
+            State::Healthy | State::Degraded | State::Unhealthy => Ok(self.issue()),
+            State::Held { .. } => Err(Refused { retry_after: None }),
+            State::Open { since } => {
+                let left = self.reset() - now.duration_since(since);
+                Err(Refused { retry_after: Some(left.max(SignedDuration::ZERO).unsigned_abs()) })
+            }
+            State::HalfOpen { trial: Some((_, since)), .. } if now.duration_since(since) < LEASE => {
+                Err(Refused { retry_after: Some(TRIAL_PAUSE) })
+            }
+            State::HalfOpen { opened_at, .. } => {
+                let permit = self.issue();
+                self.state = State::HalfOpen { opened_at, trial: Some((permit, now)) };
+                Ok(permit)
+            }
+        }
+    }
+
+    /// Leave to make a probe, where one is due and a call would be let through.
+    pub fn probe(&mut self, now: Timestamp) -> Option<Permit> {
+        self.follow_back(now);
+        let interval = seconds(self.config.health_check_interval_seconds);
+        if self.probed_at.is_some_and(|at| now.duration_since(at) < interval) {
+            return None;
+        }
+        let permit = self.permit(now).ok()?;
+        self.probed_at = Some(now);
+        Some(permit)
+    }
+
+    /// Leave to make a probe because an administrator wants it, whatever the circuit says. It decides a half-open
+    /// circuit only where no other call does.
+    pub fn probe_now(&mut self, now: Timestamp) -> Permit {
+        let permit = self.permit(now).unwrap_or_else(|_| self.issue());
+        self.probed_at = Some(now);
+        permit
+    }
+
+    /// Takes in how the call with this permit ended.
+    pub fn report(&mut self, now: Timestamp, permit: Permit, outcome: Outcome) -> Option<Change> {
+        self.follow_back(now);
+        let decides = self.hand_back(permit);
+        match outcome {
+            Outcome::Neutral => None,
+            Outcome::Success { latency_ms } => {
+                self.last_success_at = Some(now);
+                self.consecutive_failures = 0;
+                if let Some(latency_ms) = latency_ms {
+                    self.latencies.add(latency_ms);
+                }
+                if decides { self.succeeded() } else { None }
+            }
+            Outcome::Failure(error) => {
+                let error: String = error.chars().take(ERROR_MAX_CHARS).collect();
+                self.last_failure_at = Some(now);
+                self.last_error = Some(error.clone());
+                self.consecutive_failures = self.consecutive_failures.saturating_add(1);
+                if decides { self.failed(now, &error) } else { None }
+            }
+        }
+    }
+
+    /// Opens the circuit until it is closed. Changes nothing where an administrator holds it open already.
+    pub fn open(&mut self, now: Timestamp) -> Option<Change> {
+        self.follow_back(now);
+        let held = matches!(self.state, State::Held { .. });
+        (!held).then(|| self.enter(State::Held { since: now }, "opened by an administrator".into()))
+    }
+
+    /// Makes the oracle healthy, whatever it was.
+    pub fn close(&mut self) -> Option<Change> {
+        if matches!(self.state, State::Healthy) {
+            return None;
+        }
+        self.consecutive_failures = 0;
+        Some(self.enter(State::Healthy, "closed by an administrator".into()))
+    }
+
+    /// The whole page.
+    #[must_use]
+    pub fn status(&self) -> HealthStatus {
+        let (circuit_opened_at, retry_at) = match self.state {
+            State::Healthy | State::Degraded | State::Unhealthy => (None, None),
+            State::Open { since } => {
+                (Some(since), Some(since.checked_add(self.reset()).unwrap_or(Timestamp::MAX)))
+            }
+            State::HalfOpen { opened_at, .. } => (Some(opened_at), None),
+            State::Held { since } => (Some(since), None),
+        };
+        HealthStatus {
+            oracle_id: self.oracle_id.clone(),
+            status: self.shown(),
+            last_success_at: self.last_success_at,
+            last_failure_at: self.last_failure_at,
+            consecutive_failures: self.consecutive_failures,
+            latency_p50_ms: self.latencies.percentile(50),
+            latency_p99_ms: self.latencies.percentile(99),
+            circuit_opened_at,
+            retry_at,
+            held_open: matches!(self.state, State::Held { .. }),
+            last_error: self.last_error.clone(),
+        }
+    }
+
+    /// Counts a success that decides something.
+    fn succeeded(&mut self) -> Option<Change> {
+        self.successes = self.successes.saturating_add(1);
+        let recovered = self.successes >= self.config.recovery_threshold.get();
+        if !recovered || matches!(self.state, State::Healthy) {
+            return None;
+        }
+        let cause = format!("{} in a row", counted(self.successes, "success", "successes"));
+        Some(self.enter(State::Healthy, cause))
+    }
+
+    /// Counts a failure that decides something.
+    fn failed(&mut self, now: Timestamp, error: &str) -> Option<Change> {
+        self.successes = 0;
+        let enough = self.consecutive_failures >= self.config.failure_threshold.get();
+        let row = counted(self.consecutive_failures, "failure", "failures");
+        match self.state {
+            State::HalfOpen { .. } => {
+                Some(self.enter(State::Open { since: now }, format!("the call let through failed: {error}")))
+            }
+            State::Healthy | State::Degraded if enough => {
+                let broken = self.config.circuit_breaker_enabled;
+                let state = if broken { State::Open { since: now } } else { State::Unhealthy };
+                Some(self.enter(state, format!("{row} in a row, the last: {error}")))
+            }
+            State::Healthy => Some(self.enter(State::Degraded, format!("a failure: {error}"))),
+            State::Degraded | State::Unhealthy | State::Open { .. } | State::Held { .. } => None,
+        }
+    }
+
+    /// Whether the call with this permit decides anything: any does while the circuit is closed, one while it is half
+    /// open, and none while it is open. From now on another may.
+    fn hand_back(&mut self, permit: Permit) -> bool {
+        match &mut self.state {
+            State::Healthy | State::Degraded | State::Unhealthy => true,
+            State::Open { .. } | State::Held { .. } => false,
+            State::HalfOpen { trial, .. } => trial.take_if(|(trial, _)| *trial == permit).is_some(),
+        }
+    }
+
+    fn enter(&mut self, state: State, cause: String) -> Change {
+        let from = self.shown();
+        self.state = state;
+        Change { from, to: self.shown(), cause, consecutive_failures: self.consecutive_failures }
+    }
+
+    const fn shown(&self) -> Status {
+        match self.state {
+            State::Healthy => Status::Healthy,
+            State::Degraded => Status::Degraded,
+            State::Unhealthy | State::HalfOpen { .. } => Status::Unhealthy,
+            State::Open { .. } | State::Held { .. } => Status::CircuitOpen,
+        }
+    }
+
+    const fn issue(&mut self) -> Permit {
+        self.permits = self.permits.wrapping_add(1);
+        Permit(self.permits)
+    }
+
+    /// Where the clock has jumped back, the times from which something is counted go with it.
+    fn follow_back(&mut self, now: Timestamp) {
+        let jump = self.seen_at.map_or(SignedDuration::ZERO, |seen_at| seen_at.duration_since(now));
+        self.seen_at = Some(now);
+        if !jump.is_positive() {
+            return;
+        }
+        let counted_from = match &mut self.state {
+            State::Open { since } | State::HalfOpen { trial: Some((_, since)), .. } => Some(since),
+            _ => None,
+        };
+        for at in counted_from.into_iter().chain(&mut self.probed_at) {
+            *at = at.checked_sub(jump).unwrap_or(Timestamp::MIN);
+        }
+    }
+
+    fn reset(&self) -> SignedDuration {
+        seconds(self.config.circuit_breaker_reset_seconds)
+    }
+}
+
+fn counted(count: u32, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests;

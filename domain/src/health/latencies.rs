@@ -1,0 +1,47 @@
+//! How long an oracle takes to answer.
+
+use std::collections::VecDeque;
+
+/// So many latencies are remembered.
+const REMEMBERED: usize = 256;
+
+/// The latencies of the last successful calls, in milliseconds.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Latencies(VecDeque<u64>);
+
+impl Latencies {
+    pub(super) fn add(&mut self, latency_ms: u64) {
+        if self.0.len() == REMEMBERED {
+            self.0.pop_front();
+        }
+        self.0.push_back(latency_ms);
+    }
+
+    /// The percentile by nearest rank: the smallest latency that so many in a hundred do not exceed. 0 where there is
+    /// none.
+    pub(super) fn percentile(&self, percent: usize) -> u64 {
+        let mut sorted: Vec<_> = self.0.iter().copied().collect();
+        sorted.sort_unstable();
+        let rank = (sorted.len() * percent).div_ceil(100);
+        rank.checked_sub(1).and_then(|place| sorted.get(place)).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_the_nearest_rank_of_the_last_256() {
+        let mut latencies = Latencies::default();
+        assert_eq!((latencies.percentile(50), latencies.percentile(99)), (0, 0));
+        latencies.add(7);
+        assert_eq!((latencies.percentile(50), latencies.percentile(99)), (7, 7));
+        latencies.add(3);
+        assert_eq!((latencies.percentile(50), latencies.percentile(99)), (3, 7));
+        // 1 to 300, of which 45 to 300 are remembered
+        let mut latencies = Latencies::default();
+        (1..=300).for_each(|latency_ms| latencies.add(latency_ms));
+        assert_eq!((latencies.percentile(50), latencies.percentile(99)), (44 + 128, 44 + 254));
+    }
+}

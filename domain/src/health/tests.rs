@@ -1,0 +1,496 @@
+use super::*;
+use proptest::prelude::*;
+use std::num::NonZeroU32;
+
+const RESET_S: i64 = 30;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).expect("a time")
+}
+
+fn number(value: u32) -> NonZeroU32 {
+    NonZeroU32::new(value).expect("not 0")
+}
+
+fn health(config: HealthConfig) -> Health {
+    Health::new("model".parse().expect("an id"), config)
+}
+
+fn fresh() -> Health {
+    health(HealthConfig::default())
+}
+
+fn without_breaker() -> HealthConfig {
+    HealthConfig { circuit_breaker_enabled: false, ..HealthConfig::default() }
+}
+
+const SUCCESS: Outcome = Outcome::Success { latency_ms: Some(5) };
+
+fn failure() -> Outcome {
+    Outcome::Failure("status 500".into())
+}
+
+/// One call that is let through.
+fn call(health: &mut Health, second: i64, outcome: Outcome) -> Option<Change> {
+    let permit = health.permit(at(second)).expect("it is let through");
+    health.report(at(second), permit, outcome)
+}
+
+/// From what to what.
+fn turn(change: Option<Change>) -> Option<(Status, Status)> {
+    change.map(|change| (change.from, change.to))
+}
+
+/// One whose circuit opened at second 0.
+fn opened() -> Health {
+    let mut health = fresh();
+    (0..3).for_each(|_| drop(call(&mut health, 0, failure())));
+    assert_eq!(health.status().status, Status::CircuitOpen);
+    health
+}
+
+/// One whose circuit is half open from second 30 on.
+fn half_open() -> Health {
+    let mut health = opened();
+    let passed = health.pass(at(RESET_S));
+    assert_eq!(turn(passed), Some((Status::CircuitOpen, Status::Unhealthy)));
+    health
+}
+
+#[test]
+fn one_failure_degrades_and_two_successes_in_a_row_recover() {
+    let mut health = fresh();
+    let change = call(&mut health, 1, failure()).expect("a change");
+    assert_eq!((change.from, change.to), (Status::Healthy, Status::Degraded));
+    assert_eq!((change.cause.as_str(), change.consecutive_failures), ("a failure: status 500", 1));
+    assert_eq!(call(&mut health, 2, SUCCESS), None);
+    assert_eq!(call(&mut health, 3, failure()), None, "and the row begins anew");
+    assert_eq!(call(&mut health, 4, SUCCESS), None);
+    let change = call(&mut health, 5, SUCCESS).expect("a change");
+    assert_eq!((change.from, change.to), (Status::Degraded, Status::Healthy));
+    assert_eq!((change.cause.as_str(), change.consecutive_failures), ("2 successes in a row", 0));
+    let status = health.status();
+    assert_eq!((status.last_success_at, status.last_failure_at), (Some(at(5)), Some(at(3))));
+    assert_eq!(status.last_error.as_deref(), Some("status 500"));
+}
+
+#[test]
+fn a_success_ends_a_row_of_failures() {
+    let mut health = fresh();
+    for second in 0..20 {
+        call(&mut health, second, if second % 3 == 2 { SUCCESS } else { failure() });
+        assert_eq!(health.status().status, Status::Degraded);
+    }
+}
+
+#[test]
+fn three_failures_in_a_row_open_the_circuit_for_thirty_seconds() {
+    let mut health = fresh();
+    assert_eq!(turn(call(&mut health, 0, failure())), Some((Status::Healthy, Status::Degraded)));
+    assert_eq!(call(&mut health, 1, failure()), None);
+    let change = call(&mut health, 2, failure()).expect("a change");
+    assert_eq!((change.from, change.to), (Status::Degraded, Status::CircuitOpen));
+    assert_eq!(change.cause, "3 failures in a row, the last: status 500");
+    let status = health.status();
+    assert_eq!((status.circuit_opened_at, status.retry_at), (Some(at(2)), Some(at(2 + RESET_S))));
+    assert!(!status.held_open);
+
+    for second in 2..2 + RESET_S {
+        assert_eq!(health.pass(at(second)), None);
+        let left = u64::try_from(2 + RESET_S - second).expect("it lies ahead");
+        let refused = Refused { retry_after: Some(Duration::from_secs(left)) };
+        assert_eq!(health.permit(at(second)), Err(refused));
+    }
+    let change = health.pass(at(2 + RESET_S)).expect("a change");
+    assert_eq!((change.from, change.to), (Status::CircuitOpen, Status::Unhealthy));
+    assert_eq!(change.cause, "30 s have passed");
+    assert_eq!(health.status().circuit_opened_at, Some(at(2)));
+    assert_eq!(health.status().retry_at, None);
+}
+
+#[test]
+fn a_threshold_of_one_opens_at_the_first_failure() {
+    let mut health = health(HealthConfig { failure_threshold: number(1), ..HealthConfig::default() });
+    let change = call(&mut health, 0, failure()).expect("a change");
+    assert_eq!((change.from, change.to), (Status::Healthy, Status::CircuitOpen));
+    assert_eq!(change.cause, "1 failure in a row, the last: status 500");
+}
+
+#[test]
+fn a_half_open_circuit_lets_one_call_at_a_time_through() {
+    let mut health = half_open();
+    let trial = health.permit(at(30)).expect("one");
+    assert_eq!(health.permit(at(31)), Err(Refused { retry_after: Some(TRIAL_PAUSE) }));
+    assert_eq!(health.report(at(32), trial, SUCCESS), None);
+    let trial = health.permit(at(32)).expect("the next");
+    health.permit(at(33)).expect_err("one at a time");
+    let healed = health.report(at(33), trial, SUCCESS);
+    assert_eq!(turn(healed), Some((Status::Unhealthy, Status::Healthy)));
+    assert_eq!(health.status().circuit_opened_at, None);
+}
+
+#[test]
+fn a_failure_in_a_half_open_circuit_opens_it_again() {
+    let mut health = half_open();
+    assert_eq!(call(&mut health, 30, SUCCESS), None);
+    let change = call(&mut health, 31, failure()).expect("a change");
+    assert_eq!((change.from, change.to), (Status::Unhealthy, Status::CircuitOpen));
+    assert_eq!(change.cause, "the call let through failed: status 500");
+    assert_eq!(health.status().retry_at, Some(at(31 + RESET_S)));
+    assert_eq!(turn(health.pass(at(61))), Some((Status::CircuitOpen, Status::Unhealthy)));
+    assert_eq!(call(&mut health, 61, SUCCESS), None, "what succeeded before it opened does not count");
+}
+
+#[test]
+fn a_call_that_is_not_reported_on_makes_way_for_another_after_a_minute() {
+    let mut health = half_open();
+    let lost = health.permit(at(30)).expect("one");
+    health.permit(at(89)).expect_err("it may still come");
+    let next = health.permit(at(90)).expect("the next");
+    assert_eq!(health.report(at(91), lost, failure()), None, "it had its time");
+    health.permit(at(92)).expect_err("the next is on its way");
+    assert_eq!(turn(health.report(at(93), next, failure())), Some((Status::Unhealthy, Status::CircuitOpen)));
+}
+
+#[test]
+fn what_was_let_through_earlier_is_counted_and_changes_no_circuit() {
+    let mut health = fresh();
+    let late: Vec<_> = (0..5).map(|_| health.permit(at(0)).expect("it is healthy")).collect();
+    (0..3).for_each(|_| drop(call(&mut health, 0, failure())));
+    assert_eq!(health.report(at(9), late[0], failure()), None);
+    assert_eq!(health.status().consecutive_failures, 4);
+    assert_eq!(health.status().retry_at, Some(at(RESET_S)), "nor does it put it off");
+    assert_eq!(health.report(at(9), late[1], SUCCESS), None);
+    assert_eq!(health.status().consecutive_failures, 0);
+    health.pass(at(RESET_S)).expect("it is half open");
+    let trial = health.permit(at(30)).expect("one");
+    for (permit, outcome) in [(late[2], SUCCESS), (late[3], failure()), (late[4], Outcome::Neutral)] {
+        assert_eq!(health.report(at(31), permit, outcome), None);
+        health.permit(at(31)).expect_err("the trial is on its way");
+    }
+    assert_eq!(health.report(at(32), trial, SUCCESS), None, "the first of two");
+}
+
+#[test]
+fn what_is_not_the_upstreams_fault_lets_the_next_through_and_changes_nothing() {
+    let mut health = half_open();
+    let before = health.status();
+    for _ in 0..10 {
+        assert_eq!(call(&mut health, 31, Outcome::Neutral), None);
+    }
+    assert_eq!(health.status(), before);
+    let mut health = fresh();
+    call(&mut health, 0, failure());
+    call(&mut health, 0, SUCCESS);
+    call(&mut health, 0, Outcome::Neutral);
+    assert_eq!(turn(call(&mut health, 0, SUCCESS)), Some((Status::Degraded, Status::Healthy)));
+}
+
+#[test]
+fn without_a_circuit_breaker_an_unhealthy_oracle_is_still_called() {
+    let mut health = health(without_breaker());
+    (0..2).for_each(|_| drop(call(&mut health, 0, failure())));
+    assert_eq!(turn(call(&mut health, 0, failure())), Some((Status::Degraded, Status::Unhealthy)));
+    for _ in 0..10 {
+        assert_eq!(call(&mut health, 1, failure()), None);
+    }
+    assert_eq!((health.status().circuit_opened_at, health.status().consecutive_failures), (None, 13));
+    assert_eq!(call(&mut health, 2, SUCCESS), None);
+    assert_eq!(turn(call(&mut health, 2, SUCCESS)), Some((Status::Unhealthy, Status::Healthy)));
+}
+
+#[test]
+fn what_an_administrator_opens_stays_open_until_it_is_closed() {
+    let mut health = fresh();
+    let change = health.open(at(0)).expect("a change");
+    assert_eq!((change.from, change.to), (Status::Healthy, Status::CircuitOpen));
+    assert_eq!(change.cause, "opened by an administrator");
+    assert_eq!(health.open(at(1)), None);
+    assert_eq!(health.pass(at(1_000_000)), None);
+    assert_eq!(health.permit(at(1_000_000)), Err(Refused { retry_after: None }));
+    assert_eq!(health.probe(at(1_000_000)), None);
+    let status = health.status();
+    assert_eq!((status.held_open, status.retry_at, status.circuit_opened_at), (true, None, Some(at(0))));
+    for outcome in [SUCCESS, SUCCESS, failure()] {
+        let permit = health.probe_now(at(2_000_000));
+        assert_eq!(health.report(at(2_000_000), permit, outcome), None);
+    }
+    let change = health.close().expect("a change");
+    assert_eq!((change.from, change.to), (Status::CircuitOpen, Status::Healthy));
+    assert_eq!((change.cause.as_str(), change.consecutive_failures), ("closed by an administrator", 0));
+    assert_eq!(health.close(), None);
+    health.permit(at(2_000_000)).expect("it is called again");
+}
+
+#[test]
+fn an_administrator_takes_over_a_circuit_that_opened_by_itself() {
+    let mut health = opened();
+    assert_eq!(turn(health.open(at(5))), Some((Status::CircuitOpen, Status::CircuitOpen)));
+    assert_eq!(health.pass(at(RESET_S)), None);
+    assert!(health.status().held_open);
+}
+
+#[test]
+fn a_probe_is_due_at_once_and_then_at_its_interval_where_a_call_would_be_let_through() {
+    let mut health = fresh();
+    let permit = health.probe(at(0)).expect("it is due");
+    assert_eq!(health.probe(at(59)), None);
+    health.report(at(1), permit, Outcome::Success { latency_ms: None });
+    assert_eq!((health.status().last_success_at, health.status().latency_p50_ms), (Some(at(1)), 0));
+    health.probe(at(60)).expect("it is due again");
+    (0..3).for_each(|_| drop(call(&mut health, 119, failure())));
+    assert_eq!(health.probe(at(120)), None, "an upstream whose circuit is open is left alone");
+    health.pass(at(149)).expect("it is half open");
+    health.probe(at(149)).expect("it is still due");
+    health.permit(at(149)).expect_err("a probe is the one call");
+    health.probe_now(at(150));
+    assert_eq!(health.probe(at(209)), None, "the interval begins with the last probe, whoever asked for it");
+}
+
+#[test]
+fn a_clock_that_jumps_back_puts_nothing_off() {
+    let mut health = opened();
+    assert_eq!(health.pass(at(20)), None);
+    assert_eq!(health.pass(at(-100_000)), None, "twenty seconds have passed");
+    assert_eq!(health.status().retry_at, Some(at(-100_000 + 10)));
+    let refused = health.permit(at(-100_000 + 4)).expect_err("it is open");
+    assert_eq!(refused.retry_after, Some(Duration::from_secs(6)));
+    health.pass(at(-100_000 + 10)).expect("it is half open");
+
+    let lost = health.permit(at(-100_000 + 10)).expect("one");
+    health.permit(at(-200_000)).expect_err("one at a time");
+    let next = health.permit(at(-200_000 + 60)).expect("the first had its time");
+    assert_ne!(lost, next);
+
+    let mut health = fresh();
+    health.probe(at(0)).expect("it is due");
+    assert_eq!(health.probe(at(-1000)), None);
+    health.probe(at(-940)).expect("it is due after as long as ever");
+}
+
+#[test]
+fn an_error_is_cut() {
+    let mut health = fresh();
+    let change = call(&mut health, 0, Outcome::Failure("é".repeat(1000))).expect("a change");
+    let kept = "é".repeat(ERROR_MAX_CHARS);
+    assert_eq!(health.status().last_error, Some(kept.clone()));
+    assert_eq!(change.cause, format!("a failure: {kept}"));
+}
+
+#[test]
+fn a_status_has_the_seeds_fields_under_the_seeds_names() {
+    let mut health = fresh();
+    call(&mut health, 0, Outcome::Success { latency_ms: Some(120) });
+    let page = health.status();
+    let text = serde_json::to_string(&page).expect("it serializes");
+    assert_eq!(
+        text,
+        concat!(
+            r#"{"oracle_id":"model","status":"healthy","last_success_at":"2027-01-15T08:00:00Z","#,
+            r#""last_failure_at":null,"consecutive_failures":0,"latency_p50_ms":120,"latency_p99_ms":120,"#,
+            r#""circuit_opened_at":null,"retry_at":null,"held_open":false,"last_error":null}"#,
+        )
+    );
+    assert_eq!(serde_json::from_str::<HealthStatus>(&text).expect("it reads back"), page);
+    for status in Status::ALL {
+        assert_eq!(serde_json::to_value(status).expect("it serializes"), status.as_str());
+    }
+}
+
+/// Something that happens to an oracle.
+#[derive(Debug, Clone)]
+enum Step {
+    /// The clock goes on, or jumps back; in seconds.
+    Wait(i64),
+    Permit,
+    /// The outcome of one of the calls that are on their way.
+    Report(prop::sample::Index, Outcome),
+    Probe,
+    ProbeNow,
+    Open,
+    Close,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let outcome = prop_oneof![
+        2 => Just(SUCCESS),
+        3 => Just(failure()),
+        1 => Just(Outcome::Neutral),
+    ];
+    prop_oneof![
+        6 => prop_oneof![4 => 0..40_i64, 1 => -10_000..0_i64].prop_map(Step::Wait),
+        8 => Just(Step::Permit),
+        8 => (any::<prop::sample::Index>(), outcome).prop_map(|(index, outcome)| Step::Report(index, outcome)),
+        1 => Just(Step::Probe),
+        1 => Just(Step::ProbeNow),
+        1 => Just(Step::Open),
+        2 => Just(Step::Close),
+    ]
+}
+
+fn config() -> impl Strategy<Value = HealthConfig> {
+    (1..5_u32, 1..4_u32, any::<bool>()).prop_map(|(failures, successes, circuit_breaker_enabled)| {
+        HealthConfig {
+            failure_threshold: number(failures),
+            recovery_threshold: number(successes),
+            circuit_breaker_enabled,
+            ..HealthConfig::default()
+        }
+    })
+}
+
+/// A machine, and what a plain observer knows of it. The observer's own clock never jumps back.
+struct Observed {
+    health: Health,
+    now: Timestamp,
+    passed_s: i64,
+    /// When the circuit opened by itself, while it is open.
+    opened_s: Option<i64>,
+    /// The call let through a half-open circuit, and when.
+    trial: Option<(Permit, i64)>,
+    on_their_way: Vec<Permit>,
+}
+
+impl Observed {
+    fn new(config: HealthConfig) -> Self {
+        let (opened_s, trial, on_their_way) = (None, None, Vec::new());
+        Self { health: health(config), now: at(0), passed_s: 0, opened_s, trial, on_their_way }
+    }
+
+    fn half_open(&self) -> bool {
+        let status = self.health.status();
+        status.status == Status::Unhealthy && status.circuit_opened_at.is_some()
+    }
+
+    fn let_through(&mut self, permit: Permit) {
+        assert!(!self.on_their_way.contains(&permit), "no permit is issued twice");
+        assert_eq!(self.opened_s, None, "an open circuit lets nothing through");
+        if self.half_open() {
+            let had_its_time = |(_, since): (Permit, i64)| self.passed_s - since >= 60;
+            assert!(self.trial.is_none_or(had_its_time), "one call at a time");
+            self.trial = Some((permit, self.passed_s));
+        }
+        self.on_their_way.push(permit);
+    }
+
+    fn changed(&mut self, before: &HealthStatus, change: Option<&Change>) {
+        let after = self.health.status();
+        let Some(change) = change else {
+            assert_eq!(before.status, after.status, "no change goes unsaid");
+            return;
+        };
+        assert_eq!((change.from, change.to), (before.status, after.status), "a change says what it was");
+        let by_itself = after.status == Status::CircuitOpen && !after.held_open;
+        self.opened_s = by_itself.then_some(self.passed_s);
+        self.trial = None;
+    }
+
+    fn step(&mut self, step: Step) {
+        if let Step::Wait(seconds) = step {
+            self.now += SignedDuration::from_secs(seconds);
+            self.passed_s += seconds.max(0);
+        }
+        let before = self.health.status();
+        let passed = self.health.pass(self.now);
+        let due = self.opened_s.is_some_and(|opened_s| self.passed_s - opened_s >= RESET_S);
+        assert_eq!(passed.is_some(), due, "it is open for the reset time, and no longer");
+        self.changed(&before, passed.as_ref());
+
+        let before = self.health.status();
+        let mut change = None;
+        match step {
+            Step::Wait(_) => {}
+            Step::Permit => {
+                if let Ok(permit) = self.health.permit(self.now) {
+                    self.let_through(permit);
+                }
+            }
+            Step::Probe => {
+                if let Some(permit) = self.health.probe(self.now) {
+                    self.let_through(permit);
+                }
+            }
+            Step::ProbeNow => {
+                let free =
+                    self.half_open() && self.trial.is_none_or(|(_, since)| self.passed_s - since >= 60);
+                let permit = self.health.probe_now(self.now);
+                if free {
+                    self.trial = Some((permit, self.passed_s));
+                }
+                self.on_their_way.push(permit);
+            }
+            Step::Report(index, outcome) if !self.on_their_way.is_empty() => {
+                let permit = self.on_their_way.swap_remove(index.index(self.on_their_way.len()));
+                change = self.health.report(self.now, permit, outcome);
+                if self.trial.is_some_and(|(trial, _)| trial == permit) {
+                    self.trial = None;
+                }
+            }
+            Step::Report(..) => {}
+            Step::Open => change = self.health.open(self.now),
+            Step::Close => change = self.health.close(),
+        }
+        self.changed(&before, change.as_ref());
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_open_circuit_lets_nothing_through_and_a_half_open_one_a_call_at_a_time(
+        config in config(), steps in prop::collection::vec(step(), 1..200),
+    ) {
+        let mut observed = Observed::new(config);
+        steps.into_iter().for_each(|step| observed.step(step));
+    }
+
+    #[test]
+    fn after_enough_successes_an_oracle_is_healthy_whatever_came_before(
+        config in config(), steps in prop::collection::vec(step(), 1..100),
+    ) {
+        let mut observed = Observed::new(config);
+        steps.into_iter().for_each(|step| observed.step(step));
+        let Observed { mut health, now, .. } = observed;
+        if health.status().held_open {
+            health.close();
+        }
+        // the circuit's time has passed, and so has that of a call that was lost
+        let now = now + SignedDuration::from_secs(60);
+        health.pass(now);
+        for _ in 0..config.recovery_threshold.get() {
+            let permit = health.permit(now).expect("it is let through");
+            health.report(now, permit, SUCCESS);
+        }
+        prop_assert_eq!(health.status().status, Status::Healthy);
+        prop_assert_eq!(health.status().consecutive_failures, 0);
+    }
+
+    #[test]
+    fn no_order_of_times_breaks_anything(
+        config in config(),
+        reset_s in 1..=u32::MAX,
+        steps in prop::collection::vec((step(), Timestamp::MIN.as_second()..=Timestamp::MAX.as_second()), 1..200),
+    ) {
+        let mut health = health(HealthConfig { circuit_breaker_reset_seconds: number(reset_s), ..config });
+        let mut on_their_way = Vec::new();
+        for (step, second) in steps {
+            let now = Timestamp::from_second(second).expect("a time");
+            health.pass(now);
+            match step {
+                Step::Wait(_) => {}
+                Step::Permit => on_their_way.extend(health.permit(now)),
+                Step::Probe => on_their_way.extend(health.probe(now)),
+                Step::ProbeNow => on_their_way.push(health.probe_now(now)),
+                Step::Report(_, outcome) => {
+                    if let Some(permit) = on_their_way.pop() {
+                        health.report(now, permit, outcome);
+                    }
+                }
+                Step::Open => drop(health.open(now)),
+                Step::Close => drop(health.close()),
+            }
+            let status = health.status();
+            let left = status.retry_at.map(|retry_at| retry_at.duration_since(now));
+            prop_assert!(left.is_none_or(|left| left <= SignedDuration::from_secs(reset_s.into())));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Oracles: what the daemon asks outside, by name.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The longest oracle id, in characters.
+pub const ORACLE_ID_MAX_CHARS: usize = 64;
+
+/// Why a text is not an oracle id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("an oracle id has 1 to {ORACLE_ID_MAX_CHARS} of `A-Z a-z 0-9 _ . : -`")]
+pub struct BadOracleId;
+
+/// The id of an oracle: 1 to 64 of `A-Z a-z 0-9 _ . : -`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OracleId(String);
+
+impl OracleId {
+    /// The id.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for OracleId {
+    type Error = BadOracleId;
+
+    fn try_from(text: String) -> Result<Self, BadOracleId> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte);
+        let fits = (1..=ORACLE_ID_MAX_CHARS).contains(&text.len()) && text.bytes().all(allowed);
+        if fits { Ok(Self(text)) } else { Err(BadOracleId) }
+    }
+}
+
+impl std::str::FromStr for OracleId {
+    type Err = BadOracleId;
+
+    fn from_str(text: &str) -> Result<Self, BadOracleId> {
+        text.to_owned().try_into()
+    }
+}
+
+impl From<OracleId> for String {
+    fn from(id: OracleId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for OracleId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_oracle_id_is_a_short_plain_word() {
+        let longest = "x".repeat(ORACLE_ID_MAX_CHARS);
+        for id in ["gemini", "mail", "facts:fda-2.v_1", &longest] {
+            assert_eq!(id.parse::<OracleId>().map(String::from).as_deref(), Ok(id));
+        }
+        for text in ["", "a b", "a/b", "a\"b", "é", &format!("{longest}x")] {
+            assert_eq!(text.parse::<OracleId>(), Err(BadOracleId), "{text}");
+        }
+    }
+}
