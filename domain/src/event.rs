@@ -11,8 +11,10 @@ use crate::crosscheck::Judgement;
 use crate::digest::Sha256Hex;
 use crate::divergence::{DivergenceCheck, OriginalLabel, Variance};
 use crate::generation::Generation;
+use crate::health::Status;
 use crate::interaction::Interaction;
 use crate::mail::{MailId, MailKind};
+use crate::oracle::OracleId;
 use crate::session::{Query, SessionId};
 use crate::verdict::{Label, Tier};
 use jiff::Timestamp;
@@ -191,6 +193,23 @@ pub enum Event {
         /// When.
         timestamp: Timestamp,
     },
+    /// An oracle is doing better or worse, or an administrator opened or closed its circuit.
+    OracleHealthChanged {
+        /// Which one.
+        oracle_id: OracleId,
+        /// How it was doing.
+        from: Status,
+        /// How it is doing now.
+        to: Status,
+        /// Why.
+        cause: String,
+        /// Failures since its last success.
+        consecutive_failures: u32,
+        /// By whom; null where it came of calls or of time.
+        peer: Option<Peer>,
+        /// When.
+        timestamp: Timestamp,
+    },
     /// The journal takes entries again after a time in which it could not.
     StorageRecovered {
         /// What had failed.
@@ -228,7 +247,7 @@ pub enum Severity {
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 18] = [
+    pub const KINDS: [&'static str; 19] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "verdict_cached",
@@ -244,6 +263,7 @@ impl Event {
         "mail_requeued",
         "mail_dropped",
         "control_action",
+        "oracle_health_changed",
         "storage_recovered",
         "service_started",
         "service_stopped",
@@ -280,6 +300,7 @@ impl Event {
             Self::MailRequeued { .. } => "mail_requeued",
             Self::MailDropped { .. } => "mail_dropped",
             Self::ControlAction { .. } => "control_action",
+            Self::OracleHealthChanged { .. } => "oracle_health_changed",
             Self::StorageRecovered { .. } => "storage_recovered",
             Self::ServiceStarted { .. } => "service_started",
             Self::ServiceStopped { .. } => "service_stopped",
@@ -305,6 +326,7 @@ impl Event {
             | Self::MailDropped { session_id, .. } => Some(session_id),
             Self::InfrastructureVariance { .. }
             | Self::ControlAction { .. }
+            | Self::OracleHealthChanged { .. }
             | Self::StorageRecovered { .. }
             | Self::ServiceStarted { .. }
             | Self::ServiceStopped { .. } => None,
@@ -312,7 +334,7 @@ impl Event {
     }
 
     /// Whether it has happened even where it cannot be committed: a verdict was judged whatever becomes of its entry,
-    /// but it is not cached unless the entry that says so is durable.
+    /// but it is not cached unless the entry that says so is durable, and no circuit is opened or closed by hand.
     #[must_use]
     pub const fn holds_uncommitted(&self) -> bool {
         !matches!(
@@ -325,6 +347,7 @@ impl Event {
                 | Self::MailQueued { .. }
                 | Self::MailRequeued { .. }
                 | Self::MailDropped { .. }
+                | Self::OracleHealthChanged { peer: Some(_), .. }
         )
     }
 
@@ -347,6 +370,7 @@ impl Event {
             | Self::MailRequeued { timestamp, .. }
             | Self::MailDropped { timestamp, .. }
             | Self::ControlAction { timestamp, .. }
+            | Self::OracleHealthChanged { timestamp, .. }
             | Self::StorageRecovered { timestamp, .. }
             | Self::ServiceStarted { timestamp, .. }
             | Self::ServiceStopped { timestamp } => *timestamp,

@@ -2,7 +2,7 @@ use super::*;
 use crate::crosscheck::judge;
 use crate::divergence::Regenerated;
 use crate::generation::{Settings, Usage};
-use crate::interaction::Status;
+use crate::interaction;
 use crate::payload::Payload;
 
 fn entry(verdict: &str) -> Event {
@@ -42,7 +42,7 @@ fn interaction(session_id: &SessionId, at: Timestamp) -> Event {
         request_timestamp: at,
         response_timestamp: Some(at),
         latency_ms: 812,
-        status: Status::Success,
+        status: interaction::Status::Success,
         error_code: None,
         response_hash: Some(Sha256Hex::of(b"{}")),
         cache_hit: false,
@@ -81,6 +81,29 @@ fn about_a_mail(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> [Ev
         },
         Event::MailRequeued { mail_id: mail_id.clone(), session_id: session_id.clone(), peer, timestamp },
         Event::MailDropped { mail_id, session_id, peer, timestamp },
+    ]
+}
+
+fn of_the_daemon(timestamp: Timestamp) -> [Event; 5] {
+    [
+        Event::ControlAction { action: "drain".into(), detail: String::new(), peer: None, timestamp },
+        Event::OracleHealthChanged {
+            oracle_id: "model".parse().expect("an id"),
+            from: Status::Degraded,
+            to: Status::CircuitOpen,
+            cause: "3 failures in a row".into(),
+            consecutive_failures: 3,
+            peer: None,
+            timestamp,
+        },
+        Event::StorageRecovered {
+            cause: "full".into(),
+            failed_at: timestamp,
+            fallback_entries: 7,
+            timestamp,
+        },
+        Event::ServiceStarted { version: "1".into(), timestamp },
+        Event::ServiceStopped { timestamp },
     ]
 }
 
@@ -131,19 +154,10 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
             level: Severity::Escalation,
             timestamp,
         },
-        Event::ControlAction { action: "drain".into(), detail: String::new(), peer: None, timestamp },
-        Event::StorageRecovered {
-            cause: "full".into(),
-            failed_at: timestamp,
-            fallback_entries: 7,
-            timestamp,
-        },
-        Event::ServiceStarted { version: "1".into(), timestamp },
-        Event::ServiceStopped { timestamp },
     ];
     let mut events = events.to_vec();
-    let behind = events.iter().position(|event| event.kind() == "control_action").expect("it is there");
-    events.splice(behind..behind, about_a_mail(&session_id, peer, timestamp));
+    events.extend(about_a_mail(&session_id, peer, timestamp));
+    events.extend(of_the_daemon(timestamp));
     let kinds: Vec<_> = events.iter().map(Event::kind).collect();
     assert_eq!(kinds, Event::KINDS);
     for event in events {
@@ -152,4 +166,19 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
         assert!(line.starts_with(&format!("{{\"event\":\"{}\"", event.kind())), "{line}");
         assert!(line.contains("\"timestamp\":\"2026-11-20T10:00:00Z\""), "{line}");
     }
+}
+
+#[test]
+fn what_an_administrator_does_to_a_circuit_has_not_happened_without_its_entry() {
+    let changed = |peer| Event::OracleHealthChanged {
+        oracle_id: "model".parse().expect("an id"),
+        from: Status::Healthy,
+        to: Status::CircuitOpen,
+        cause: String::new(),
+        consecutive_failures: 0,
+        peer,
+        timestamp: "2026-11-20T10:00:00Z".parse().expect("a time"),
+    };
+    assert!(changed(None).holds_uncommitted());
+    assert!(!changed(Some(Peer { uid: 1, gid: 2, pid: None })).holds_uncommitted());
 }
