@@ -25,6 +25,12 @@ impl Clock {
         Self(Arc::new(move || at))
     }
 
+    /// A clock that shows what `at` holds, for tests.
+    #[cfg(test)]
+    pub(crate) fn movable(at: Arc<std::sync::Mutex<Timestamp>>) -> Self {
+        Self(Arc::new(move || *at.lock().expect("nobody panics holding it")))
+    }
+
     /// The time of day.
     #[must_use]
     pub fn now(&self) -> Timestamp {

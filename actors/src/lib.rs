@@ -11,6 +11,7 @@ pub mod fallback;
 mod guardian;
 pub mod logger;
 pub mod metrics;
+pub mod oracle_health;
 pub mod system;
 pub mod upstream;
 mod vitals;

@@ -8,6 +8,7 @@ use crate::fallback::Fallback;
 use crate::guardian::{self, Supervision};
 use crate::logger::{JournalReport, Log, Logger};
 use crate::metrics::Metrics;
+use crate::oracle_health::{Oracle, OracleHealth};
 use crate::vitals::{ActorReport, Vitals};
 use actix_rt::{Arbiter, ArbiterHandle};
 use std::sync::Arc;
@@ -27,7 +28,9 @@ pub struct Parts {
     pub fallback: Fallback,
     /// When a guardian gives up.
     pub supervision: Supervision,
-    /// The most messages that may wait for the crosscheck, and as many for the cache.
+    /// What is asked outside, and watched over.
+    pub oracles: Vec<Oracle>,
+    /// The most messages that may wait for each actor but the logger.
     pub queue: usize,
     /// The memory for hot verdicts, in bytes.
     pub hot_bytes: u64,
@@ -42,6 +45,8 @@ pub struct System {
     pub crosscheck: Door<Crosscheck>,
     /// The cache.
     pub cache: Door<Cache>,
+    /// The oracles' health, and their circuits.
+    pub oracle_health: Door<OracleHealth>,
     /// The way into the log.
     pub log: Log,
     /// The tables, for reading.
@@ -60,7 +65,7 @@ impl System {
     /// Where no actix system runs on the calling thread.
     #[must_use]
     pub fn start(parts: Parts) -> Self {
-        let Parts { journal, store, clock, fallback, supervision, queue, hot_bytes, mails } = parts;
+        let Parts { journal, store, clock, fallback, supervision, oracles, queue, hot_bytes, mails } = parts;
         let metrics = Metrics::default();
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
@@ -74,6 +79,11 @@ impl System {
         let door = hire.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
         let log = Log::new(door, reports, fallback, fallback_entries, metrics.clone());
 
+        let oracle_health = {
+            let (log, clock) = (log.clone(), clock.clone());
+            hire.start("oracle_health", &here, queue, move || OracleHealth::new(oracles, log, clock))
+        };
+
         let cache = {
             let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
             hire.start("cache", &here, queue, move || {
@@ -86,7 +96,7 @@ impl System {
             hire.start("crosscheck", &here, queue, move || Crosscheck::new(cache, log, clock, metrics))
         };
 
-        Self { crosscheck, cache, log, store, metrics, clock, abandoned }
+        Self { crosscheck, cache, oracle_health, log, store, metrics, clock, abandoned }
     }
 
     /// How every actor is doing, the gate first.

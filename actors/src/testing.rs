@@ -2,6 +2,7 @@
 
 use crate::crosscheck::Judge;
 use crate::fallback::Fallback;
+use crate::oracle_health::Oracle;
 use crate::system::{Parts, System};
 use crate::{Clock, Supervision};
 use domain::{GatePath, Payload, Query, SessionId, Tier};
@@ -20,6 +21,15 @@ pub(crate) struct World {
 
 /// Runs `test` with a system that was just started.
 pub(crate) fn with_world<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) {
+    with_oracles(Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a time")), Vec::new(), test);
+}
+
+/// The same, with oracles and a clock.
+pub(crate) fn with_oracles<F: Future<Output = ()>>(
+    clock: Clock,
+    oracles: Vec<Oracle>,
+    test: impl FnOnce(World) -> F,
+) {
     actix_rt::System::new().block_on(async {
         let dir = tempfile::tempdir().expect("a directory");
         let options = Options { dir: dir.path().to_owned(), cache_bytes: 1 << 20 };
@@ -29,7 +39,7 @@ pub(crate) fn with_world<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) 
         let system = System::start(Parts {
             journal,
             store,
-            clock: Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a time")),
+            clock,
             fallback: Fallback::new(move |line| {
                 lines.lock().expect("nobody panics here").push(line.to_owned());
             }),
@@ -38,6 +48,7 @@ pub(crate) fn with_world<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) 
                 window: Duration::from_secs(60),
                 max_pause: Duration::from_millis(1),
             },
+            oracles,
             queue: 100,
             hot_bytes: 1 << 20,
             mails: true,

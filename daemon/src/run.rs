@@ -106,6 +106,7 @@ impl Daemon {
             clock: Clock::system(),
             fallback: Fallback::stderr(),
             supervision,
+            oracles: Vec::new(),
             queue: config.limits.in_flight.saturating_add(config.limits.connections),
             hot_bytes: config.storage.hot_bytes,
             mails: false,
