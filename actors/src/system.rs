@@ -102,7 +102,12 @@ impl System {
     /// How every actor is doing, the gate first.
     #[must_use]
     pub fn reports(&self) -> Vec<ActorReport> {
-        vec![self.crosscheck.report(), self.cache.report(), self.log.door().report()]
+        vec![
+            self.crosscheck.report(),
+            self.cache.report(),
+            self.oracle_health.report(),
+            self.log.door().report(),
+        ]
     }
 
     /// Waits until a guardian gives up, and hands back why. The process is to end then.

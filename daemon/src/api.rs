@@ -6,6 +6,7 @@ pub mod front;
 pub mod health;
 pub mod metrics;
 pub mod openapi;
+pub mod oracles;
 pub mod request;
 pub mod verdicts;
 
@@ -21,6 +22,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/crosscheck", post(crosscheck::post))
         .route("/v1/verdicts/{session_id}", get(verdicts::get).post(verdicts::post))
         .route("/cache/{session_id}", get(cache::get).post(cache::post))
+        .route("/v1/health/oracles", get(oracles::get))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::get))

@@ -5,6 +5,7 @@
 
 pub mod actors;
 pub mod drain;
+pub mod health;
 #[cfg(debug_assertions)]
 pub mod inject_panic;
 pub mod log;
@@ -13,6 +14,7 @@ pub mod purge;
 pub mod reload;
 pub mod status;
 
+use crate::api::oracles;
 use crate::problem::Problem;
 use crate::service::Service;
 use ::actors::logger::CommitError;
@@ -26,6 +28,8 @@ pub fn router(service: Arc<Service>) -> Router {
     let router = Router::new()
         .route("/v1/status", get(status::get))
         .route("/v1/actors", get(actors::get))
+        .route("/v1/health/oracles", get(oracles::get))
+        .route("/v1/health/oracles/{oracle_id}", post(health::post))
         .route("/v1/log", get(log::get))
         .route("/v1/log/follow", get(log::follow))
         .route("/v1/log-level", get(log_level::get).put(log_level::put))

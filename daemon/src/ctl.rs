@@ -5,6 +5,7 @@ pub mod calibrate;
 pub mod crosscheck;
 pub mod drain;
 pub mod get;
+pub mod health;
 pub mod log;
 pub mod log_level;
 mod output;
@@ -28,7 +29,8 @@ use std::process::ExitCode;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; for crosscheck: the verdict is approved
-  1  refused: the verdict is not approved, the session is not known, the request is not allowed
+  1  refused: the verdict is not approved, the session is not known, the request is not allowed,
+     the probe failed
   2  the command line is not understood
   3  the daemon does not answer
   4  the daemon answers that it cannot for now
@@ -70,6 +72,7 @@ enum Verb {
     Submit(submit::Submit),
     /// Shows the delivered verdict of a session
     Get(get::Get),
+    Health(health::Health),
     /// Shows the audit log
     Log(log::Log),
     /// Removes the cached verdict of a session
@@ -111,6 +114,9 @@ pub enum CtlError {
     /// The verdict is not approved. It was printed.
     #[error("the verdict is not approved")]
     NotApproved,
+    /// A probe failed. How was printed.
+    #[error("the probe failed")]
+    ProbeFailed,
     /// A file cannot be read.
     #[error("cannot read {file}: {cause}")]
     Read {
@@ -130,7 +136,7 @@ pub enum CtlError {
 impl CtlError {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::NotApproved => 1,
+            Self::NotApproved | Self::ProbeFailed => 1,
             Self::Problem { status, .. } if *status < 500 => 1,
             Self::Client(_) => 3,
             Self::Problem { .. } => 4,
@@ -160,7 +166,7 @@ pub fn main() -> ExitCode {
             if let (true, CtlError::Problem { document, .. }) = (json, &error) {
                 drop(writeln!(io::stdout(), "{}", output::harmless(&document.to_string())));
             }
-            if !matches!(error, CtlError::NotApproved) {
+            if !matches!(error, CtlError::NotApproved | CtlError::ProbeFailed) {
                 drop(writeln!(io::stderr(), "oraclectl: {}", output::on_one_line(&error.to_string())));
             }
             ExitCode::from(error.exit_code())
@@ -175,6 +181,7 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::Crosscheck(verb) => ask(verb.run(options, out)),
         Verb::Submit(verb) => ask(verb.run(options, out)),
         Verb::Get(verb) => ask(verb.run(options, out)),
+        Verb::Health(verb) => ask(verb.run(options, out)),
         Verb::Log(verb) => ask(verb.run(options, out)),
         Verb::Purge(verb) => ask(verb.run(options, out)),
         Verb::Drain(verb) => ask(verb.run(options, out)),

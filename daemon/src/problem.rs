@@ -4,6 +4,7 @@ use actors::NoAnswer;
 use actors::cache::CacheError;
 use actors::crosscheck::GateError;
 use actors::logger::CommitError;
+use actors::oracle_health::SteerError;
 use axum::response::{IntoResponse, Response};
 use domain::Decision;
 use domain::session::Mismatch;
@@ -82,6 +83,9 @@ pub enum Problem {
     /// No verdict is cached for the session.
     #[error("no verdict is cached for session {0}")]
     VerdictNotCached(String),
+    /// There is no such oracle.
+    #[error("{0}")]
+    OracleUnknown(String),
     /// The session is known with another tier or query.
     #[error("session {session_id} is known with another {what}")]
     SessionMismatch {
@@ -163,6 +167,7 @@ impl Problem {
             Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::VerdictNotCached(_) => (StatusCode::NOT_FOUND, "verdict_not_cached"),
+            Self::OracleUnknown(_) => (StatusCode::NOT_FOUND, "oracle_unknown"),
             Self::SessionMismatch { .. } => (StatusCode::CONFLICT, "session_mismatch"),
             Self::CrosscheckRejected { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "crosscheck_rejected"),
             Self::Overloaded(_) => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
@@ -257,6 +262,18 @@ impl From<CacheError> for Problem {
         match error {
             CacheError::Store(error) => error.into(),
             CacheError::Commit(error) => error.into(),
+        }
+    }
+}
+
+impl From<SteerError> for Problem {
+    fn from(error: SteerError) -> Self {
+        match error {
+            SteerError::Unknown(_) => Self::OracleUnknown(error.to_string()),
+            SteerError::NoProbe(_) => Self::InvalidRequest(error.to_string()),
+            SteerError::Probing(_) => Self::Overloaded(error.to_string()),
+            SteerError::Commit(error) => error.into(),
+            SteerError::NoAnswer(error) => error.into(),
         }
     }
 }

@@ -12,9 +12,11 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 8] = [
+const PATHS: [(&str, &[&str]); 10] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
+    ("/v1/health/oracles", &["GET"]),
+    ("/v1/health/oracles/model", &["POST"]),
     ("/v1/log", &["GET"]),
     ("/v1/log/follow", &["GET"]),
     ("/v1/log-level", &["GET", "PUT"]),
@@ -71,9 +73,10 @@ async fn actors_report_what_they_did() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+    assert_eq!(get(control, "/v1/health/oracles").await.status, 200);
     let reports = document(&get(control, "/v1/actors").await);
     let names: Vec<_> = reports.as_array().unwrap().iter().map(|report| &report["name"]).collect();
-    assert_eq!(names, ["crosscheck", "cache", "logger"]);
+    assert_eq!(names, ["crosscheck", "cache", "oracle_health", "logger"]);
     for report in reports.as_array().unwrap() {
         assert!(report["handled"].as_u64().unwrap() > 0, "{report}");
         assert_eq!((&report["restarts"], &report["last_panic"]), (&json!(0), &json!(null)), "{report}");
@@ -327,7 +330,10 @@ async fn each_path_is_for_its_methods_and_there_is_no_other_path() {
     let source = include_str!("../../daemon/src/control.rs");
     let routes: Vec<_> =
         source.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-    let mut known: Vec<_> = PATHS.iter().map(|(path, _)| path.replace("cs_1", "{session_id}")).collect();
+    let mut known: Vec<_> = PATHS
+        .iter()
+        .map(|(path, _)| path.replace("cs_1", "{session_id}").replace("oracles/model", "oracles/{oracle_id}"))
+        .collect();
     known.push("/v1/inject-panic/{actor}".into());
     assert_eq!(routes, known, "whatever is added must be thought about here");
 

@@ -286,6 +286,8 @@ async fn without_a_daemon_each_verb_says_so_in_one_line_without_a_backtrace() {
         &["purge", "cs_1"],
         &["drain"],
         &["reload"],
+        &["health"],
+        &["health", "open", "model"],
         &["log-level"],
     ];
     // never been there, and gone without saying goodbye
@@ -358,7 +360,7 @@ fn completions_and_the_man_page_are_printed() {
     }
     let man = printed(&world.ctl(&["man"]), 0);
     assert!(man.contains(".TH oraclectl") && man.contains(".SH EXIT STATUS"), "{man}");
-    for verb in ["STATUS", "SUBMIT", "LOG-LEVEL", "CALIBRATE"] {
+    for verb in ["STATUS", "HEALTH", "SUBMIT", "LOG-LEVEL", "CALIBRATE"] {
         assert!(man.contains(&format!(".SH {verb}\n")), "{verb}");
     }
     assert!(man.contains("--customer-email"), "with each verb's own options: {man}");

@@ -112,13 +112,27 @@ async fn what_happens_is_counted_and_told_as_openmetrics_text() {
         samples.get(&format!("oracled_cache_reads_total{{result=\"{hit}\"}}")).copied().unwrap_or(0.0)
     });
     assert_eq!(hits.iter().sum::<f64>(), 2.0, "{hits:?}");
-    for actor in ["crosscheck", "cache", "logger"] {
+    for actor in ["crosscheck", "cache", "oracle_health", "logger"] {
         for family in ["queue_depth", "latency_p50_microseconds", "latency_p99_microseconds"] {
             assert!(
                 samples.contains_key(&format!("oracled_actor_{family}{{actor=\"{actor}\"}}")),
                 "{family}"
             );
         }
+    }
+}
+
+#[tokio::test]
+async fn the_oracles_families_are_there_before_there_is_an_oracle() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let answer = get(&mut daemon.routes().await, "/metrics").await;
+    let text = str::from_utf8(&answer.body).unwrap();
+    parsed(text);
+    for family in
+        ["circuit_state", "consecutive_failures", "latency_p50_milliseconds", "latency_p99_milliseconds"]
+    {
+        assert!(text.contains(&format!("# TYPE oracled_oracle_{family} gauge\n")), "{family} in {text}");
     }
 }
 

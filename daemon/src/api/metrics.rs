@@ -3,8 +3,10 @@
 use crate::problem::Problem;
 use crate::service::Service;
 use actors::ActorReport;
+use actors::oracle_health::Statuses;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use domain::health::{HealthStatus, Status};
 use hyper::header::CONTENT_TYPE;
 use prometheus_client::encoding::text;
 use std::fmt::{self, Write};
@@ -20,11 +22,16 @@ const END: &str = "# EOF\n";
 /// `Internal` where it cannot be written.
 #[utoipa::path(get, path = "/metrics", responses((status = 200, description = "OpenMetrics text", body = String)))]
 pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Problem> {
+    let oracles = service.system.oracle_health.ask(Statuses).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the oracles' health");
+        Vec::new()
+    });
     let mut body = String::new();
     let written = text::encode(&mut body, &service.registry).and_then(|()| {
         let counted = body.strip_suffix(END).map_or(body.len(), str::len);
         body.truncate(counted);
         gauges(&mut body, &service)?;
+        oracle_gauges(&mut body, &oracles)?;
         body.write_str(END)
     });
     written.map_err(|error| Problem::Internal(error.to_string()))?;
@@ -73,6 +80,35 @@ fn actors(body: &mut String, reports: &[ActorReport]) -> fmt::Result {
         write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} {kind}\n")?;
         for report in reports {
             writeln!(body, "oracled_{name}{suffix}{{actor=\"{}\"}} {}", report.name, read(report))?;
+        }
+    }
+    Ok(())
+}
+
+fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
+    let family = |body: &mut String, name: &str, help: &str| {
+        write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")
+    };
+    family(body, "oracle_circuit_state", "how an oracle is doing: one of its statuses is 1")?;
+    for oracle in oracles {
+        for status in Status::ALL {
+            let (id, value) = (&oracle.oracle_id, u64::from(status == oracle.status));
+            let status = status.as_str();
+            writeln!(body, "oracled_oracle_circuit_state{{oracle=\"{id}\",status=\"{status}\"}} {value}")?;
+        }
+    }
+    type Read = fn(&HealthStatus) -> u64;
+    let families: [(&str, &str, Read); 3] = [
+        ("oracle_consecutive_failures", "failures since the last success", |oracle| {
+            oracle.consecutive_failures.into()
+        }),
+        ("oracle_latency_p50_milliseconds", "median time to an answer", |oracle| oracle.latency_p50_ms),
+        ("oracle_latency_p99_milliseconds", "99th percentile of it", |oracle| oracle.latency_p99_ms),
+    ];
+    for (name, help, read) in families {
+        family(body, name, help)?;
+        for oracle in oracles {
+            writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {}", oracle.oracle_id, read(oracle))?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! `/openapi.json`: the routes' socket described.
 
-use super::{cache, crosscheck, health, metrics, verdicts};
+use super::{cache, crosscheck, health, metrics, oracles, verdicts};
 use axum::Json;
 use utoipa::OpenApi;
 
@@ -17,6 +17,7 @@ use utoipa::OpenApi;
         verdicts::get,
         cache::post,
         cache::get,
+        oracles::get,
         health::alive,
         health::ready,
         metrics::get,

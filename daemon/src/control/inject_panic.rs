@@ -20,6 +20,7 @@ pub async fn post(
     match actor.as_str() {
         "crosscheck" => system.crosscheck.ask(InjectPanic).await,
         "cache" => system.cache.ask(InjectPanic).await,
+        "oracle_health" => system.oracle_health.ask(InjectPanic).await,
         "logger" => system.log.door().ask(InjectPanic).await,
         _ => return Err(Problem::NotFound),
     }

@@ -1,0 +1,72 @@
+//! `POST /v1/health/oracles/{oracle_id}`: opens or closes an oracle's circuit, or probes it now.
+
+use super::act;
+use crate::api::request::JsonBody;
+use crate::problem::Problem;
+use crate::service::Service;
+use actors::oracle_health::{self, Action, Steer};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use domain::health::HealthStatus;
+use domain::{OracleId, Peer};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What to do.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// `open`, `close` or `probe`.
+    pub action: Action,
+}
+
+/// What it came to.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Steered {
+    /// How the oracle is doing now.
+    pub oracle: HealthStatus,
+    /// How the probe ended; null where none was ordered.
+    pub probe: Option<Probed>,
+}
+
+/// How a probe ended.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Probed {
+    /// Whether it succeeded.
+    pub succeeded: bool,
+    /// Why not.
+    pub error: Option<String>,
+}
+
+impl From<oracle_health::Steered> for Steered {
+    fn from(steered: oracle_health::Steered) -> Self {
+        let probe = steered.probe.map(|ended| Probed { succeeded: ended.is_ok(), error: ended.err() });
+        Self { oracle: steered.status, probe }
+    }
+}
+
+/// Does it, once its entry is durable.
+///
+/// # Errors
+/// `OracleUnknown`; `Overloaded` where the oracle is being probed already; where the audit entry cannot be committed,
+/// and then nothing changes.
+pub async fn post(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    oracle_id: Result<Path<String>, PathRejection>,
+    body: JsonBody,
+) -> Result<Json<Steered>, Problem> {
+    // escapes that are no UTF-8
+    let Path(oracle_id) = oracle_id.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    let oracle_id =
+        OracleId::try_from(oracle_id).map_err(|error| Problem::InvalidRequest(error.to_string()))?;
+    let Order { action } = body.parse()?;
+    act(async move {
+        // a probe takes its time, and changes nothing that another order could cross
+        let _turn = if action == Action::Probe { None } else { Some(service.control_turn().await) };
+        let steered = service.system.oracle_health.ask(Steer { oracle_id, action, peer }).await??;
+        Ok(Json(steered.into()))
+    })
+    .await
+}
