@@ -12,6 +12,8 @@ mod guardian;
 pub mod logger;
 pub mod metrics;
 pub mod oracle_health;
+pub mod rate_limiter;
+pub mod regen;
 pub mod system;
 pub mod upstream;
 mod vitals;

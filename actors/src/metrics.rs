@@ -1,6 +1,11 @@
 //! What the actors count for Prometheus.
 
+mod making;
+
+use making::Making;
+
 use domain::crosscheck::Reason;
+use domain::tmm::OMEGA;
 use domain::{GatePath, Tier};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -50,6 +55,8 @@ pub(crate) const MISS: FoundIn = FoundIn { result: Word("miss") };
 #[derive(Debug, Clone)]
 pub struct Metrics {
     pub(crate) judged: Family<JudgedAs, Counter>,
+    pub(crate) coherence: Histogram,
+    pub(crate) making: Making,
     pub(crate) cache_reads: Family<FoundIn, Counter>,
     pub(crate) committed_records: Counter,
     pub(crate) commit_seconds: Histogram,
@@ -61,6 +68,8 @@ impl Default for Metrics {
     fn default() -> Self {
         Self {
             judged: Family::default(),
+            coherence: Histogram::new([-1.0, 0.0, 0.25, 0.5, 0.75, 0.9, OMEGA, 0.99, 1.0]),
+            making: Making::default(),
             cache_reads: Family::default(),
             committed_records: Counter::default(),
             commit_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
@@ -78,6 +87,8 @@ impl Metrics {
             "verdicts judged, by tier, path and reason",
             self.judged.clone(),
         );
+        registry.register("coherence", "coherence of the verdicts judged", self.coherence.clone());
+        self.making.register(registry);
         registry.register(
             "cache_reads",
             "reads of cached verdicts, by where they were found",

@@ -9,6 +9,8 @@ use crate::guardian::{self, Supervision};
 use crate::logger::{JournalReport, Log, Logger};
 use crate::metrics::Metrics;
 use crate::oracle_health::{Oracle, OracleHealth};
+use crate::rate_limiter::{CallLimits, RateLimiter};
+use crate::regen::{AskedModel, Doors, Regen};
 use crate::vitals::{ActorReport, Vitals};
 use actix_rt::{Arbiter, ArbiterHandle};
 use std::sync::Arc;
@@ -30,6 +32,10 @@ pub struct Parts {
     pub supervision: Supervision,
     /// What is asked outside, and watched over.
     pub oracles: Vec<Oracle>,
+    /// Who makes verdicts, if anyone does; it is one of the oracles.
+    pub model: Option<AskedModel>,
+    /// How much it may be called.
+    pub calls: CallLimits,
     /// The most messages that may wait for each actor but the logger.
     pub queue: usize,
     /// The memory for hot verdicts, in bytes.
@@ -43,8 +49,12 @@ pub struct Parts {
 pub struct System {
     /// The gate.
     pub crosscheck: Door<Crosscheck>,
+    /// Whoever has verdicts made.
+    pub regen: Door<Regen>,
     /// The cache.
     pub cache: Door<Cache>,
+    /// How often the model may be called.
+    pub rate_limiter: Door<RateLimiter>,
     /// The oracles' health, and their circuits.
     pub oracle_health: Door<OracleHealth>,
     /// The way into the log.
@@ -65,7 +75,8 @@ impl System {
     /// Where no actix system runs on the calling thread.
     #[must_use]
     pub fn start(parts: Parts) -> Self {
-        let Parts { journal, store, clock, fallback, supervision, oracles, queue, hot_bytes, mails } = parts;
+        let Parts { journal, store, clock, fallback, supervision, .. } = parts;
+        let Parts { oracles, model, calls, queue, hot_bytes, mails, .. } = parts;
         let metrics = Metrics::default();
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
@@ -84,6 +95,11 @@ impl System {
             hire.start("oracle_health", &here, queue, move || OracleHealth::new(oracles, log, clock))
         };
 
+        let rate_limiter = {
+            let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
+            hire.start("rate_limiter", &here, queue, move || RateLimiter::new(calls, store, log, clock))
+        };
+
         let cache = {
             let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
             hire.start("cache", &here, queue, move || {
@@ -96,15 +112,29 @@ impl System {
             hire.start("crosscheck", &here, queue, move || Crosscheck::new(cache, log, clock, metrics))
         };
 
-        Self { crosscheck, cache, oracle_health, log, store, metrics, clock, abandoned }
+        let regen = {
+            let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
+            let doors = Doors {
+                rate_limiter: rate_limiter.clone(),
+                oracle_health: oracle_health.clone(),
+                crosscheck: crosscheck.clone(),
+                cache: cache.clone(),
+                log: log.clone(),
+            };
+            hire.start("regen", &here, queue, move || Regen::new(model, doors, store, clock, metrics))
+        };
+
+        Self { crosscheck, regen, cache, rate_limiter, oracle_health, log, store, metrics, clock, abandoned }
     }
 
     /// How every actor is doing, the gate first.
     #[must_use]
     pub fn reports(&self) -> Vec<ActorReport> {
         vec![
+            self.regen.report(),
             self.crosscheck.report(),
             self.cache.report(),
+            self.rate_limiter.report(),
             self.oracle_health.report(),
             self.log.door().report(),
         ]

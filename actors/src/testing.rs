@@ -3,59 +3,105 @@
 use crate::crosscheck::Judge;
 use crate::fallback::Fallback;
 use crate::oracle_health::Oracle;
+use crate::rate_limiter::CallLimits;
+use crate::regen::AskedModel;
 use crate::system::{Parts, System};
 use crate::{Clock, Supervision};
 use domain::{GatePath, Payload, Query, SessionId, Tier};
-use std::path::PathBuf;
+use jiff::{SignedDuration, Timestamp};
+use std::fs;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::{Journal, LogQuery, Options, Store};
 
 pub(crate) const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
+/// A clock in a test's hand.
+#[derive(Clone)]
+pub(crate) struct Hand(Arc<Mutex<Timestamp>>);
+
+impl Hand {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new("2026-11-20T10:00:00Z".parse().expect("a time"))))
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        Clock::movable(Arc::clone(&self.0))
+    }
+
+    pub(crate) fn turn(&self, seconds: i64) {
+        *self.0.lock().expect("nobody panics holding it") += SignedDuration::from_secs(seconds);
+    }
+}
+
 pub(crate) struct World {
     pub(crate) dir: PathBuf,
     pub(crate) system: System,
+    pub(crate) time: Hand,
     pub(crate) fallback_lines: Arc<Mutex<Vec<String>>>,
+}
+
+/// What a system has outside.
+#[derive(Default)]
+pub(crate) struct Outside {
+    pub(crate) oracles: Vec<Oracle>,
+    pub(crate) model: Option<AskedModel>,
 }
 
 /// Runs `test` with a system that was just started.
 pub(crate) fn with_world<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) {
-    with_oracles(Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a time")), Vec::new(), test);
+    with_outside(Hand::new(), Outside::default(), test);
 }
 
 /// The same, with oracles and a clock.
 pub(crate) fn with_oracles<F: Future<Output = ()>>(
-    clock: Clock,
+    time: Hand,
     oracles: Vec<Oracle>,
+    test: impl FnOnce(World) -> F,
+) {
+    with_outside(time, Outside { oracles, ..Outside::default() }, test);
+}
+
+/// The same, with all that there may be outside.
+pub(crate) fn with_outside<F: Future<Output = ()>>(
+    time: Hand,
+    outside: Outside,
     test: impl FnOnce(World) -> F,
 ) {
     actix_rt::System::new().block_on(async {
         let dir = tempfile::tempdir().expect("a directory");
-        let options = Options { dir: dir.path().to_owned(), cache_bytes: 1 << 20 };
-        let (journal, store) = Journal::open(options).expect("the store opens");
         let fallback_lines: Arc<Mutex<Vec<String>>> = Arc::default();
-        let lines = Arc::clone(&fallback_lines);
-        let system = System::start(Parts {
-            journal,
-            store,
-            clock,
-            fallback: Fallback::new(move |line| {
-                lines.lock().expect("nobody panics here").push(line.to_owned());
-            }),
-            supervision: Supervision {
-                max_panics: 10,
-                window: Duration::from_secs(60),
-                max_pause: Duration::from_millis(1),
-            },
-            oracles,
-            queue: 100,
-            hot_bytes: 1 << 20,
-            mails: true,
-        });
-        test(World { dir: dir.path().to_owned(), system, fallback_lines }).await;
+        let system = start(dir.path(), &time, outside, Arc::clone(&fallback_lines));
+        test(World { dir: dir.path().to_owned(), system, time, fallback_lines }).await;
         drop(dir);
     });
+}
+
+/// Starts a system on what is in `dir`.
+pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<Vec<String>>>) -> System {
+    let options = Options { dir: dir.to_owned(), cache_bytes: 1 << 20 };
+    let (journal, store) = Journal::open(options).expect("the store opens");
+    System::start(Parts {
+        journal,
+        store,
+        clock: time.clock(),
+        fallback: Fallback::new(move |line| {
+            lines.lock().expect("nobody panics here").push(line.to_owned());
+        }),
+        supervision: Supervision {
+            max_panics: 10,
+            window: Duration::from_secs(60),
+            max_pause: Duration::from_millis(1),
+        },
+        oracles: outside.oracles,
+        model: outside.model,
+        calls: CallLimits { per_minute: NonZeroU32::new(1000).expect("not zero"), at_once: 4 },
+        queue: 2000,
+        hot_bytes: 1 << 20,
+        mails: true,
+    })
 }
 
 pub(crate) fn id(text: &str) -> SessionId {
@@ -84,12 +130,29 @@ pub(crate) fn logged(store: &Store) -> Vec<String> {
 }
 
 impl World {
+    /// Ends the log, and starts another system on a copy of what is on the disk: the first one's readers have the
+    /// store open.
+    pub(crate) async fn restarted(self, outside: Outside) -> Self {
+        self.system.log.close().await;
+        let again = self.dir.join("again");
+        for dir in ["", "store", "store/blobs"] {
+            let (from, to) = (self.dir.join(dir), again.join(dir));
+            fs::create_dir_all(&to).expect("it is made");
+            let entries = fs::read_dir(from).into_iter().flatten().map(|entry| entry.expect("an entry"));
+            for entry in entries.filter(|entry| entry.path().is_file()) {
+                fs::copy(entry.path(), to.join(entry.file_name())).expect("it is copied");
+            }
+        }
+        let system = start(&again, &self.time, outside, Arc::clone(&self.fallback_lines));
+        Self { dir: again, system, ..self }
+    }
+
     /// Makes every write to the store fail until it is mended.
     pub(crate) fn break_store(&self) {
-        std::fs::rename(self.dir.join("store/db"), self.dir.join("store/gone")).expect("it is moved");
+        fs::rename(self.dir.join("store/db"), self.dir.join("store/gone")).expect("it is moved");
     }
 
     pub(crate) fn mend_store(&self) {
-        std::fs::rename(self.dir.join("store/gone"), self.dir.join("store/db")).expect("it is moved");
+        fs::rename(self.dir.join("store/gone"), self.dir.join("store/db")).expect("it is moved");
     }
 }

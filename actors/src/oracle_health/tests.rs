@@ -1,34 +1,14 @@
 use super::*;
 use crate::clock::monotonic;
-use crate::testing::{World, logged, with_oracles, with_world};
+use crate::testing::{Hand, World, logged, with_oracles, with_world};
 use domain::health::Status;
-use jiff::SignedDuration;
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use store::{LogQuery, Store};
 
 const PEER: Peer = Peer { uid: 1, gid: 2, pid: Some(3) };
 const SUCCESS: Outcome = Outcome::Success { latency_ms: Some(7) };
-
-/// A clock in a test's hand.
-#[derive(Clone)]
-struct Hand(Arc<Mutex<Timestamp>>);
-
-impl Hand {
-    fn new() -> Self {
-        Self(Arc::new(Mutex::new("2026-11-20T10:00:00Z".parse().expect("a time"))))
-    }
-
-    fn clock(&self) -> Clock {
-        Clock::movable(Arc::clone(&self.0))
-    }
-
-    fn turn(&self, seconds: i64) {
-        *self.0.lock().expect("nobody panics holding it") += SignedDuration::from_secs(seconds);
-    }
-}
 
 /// A probe that does what a test says, and counts.
 #[derive(Debug, Default)]
@@ -122,7 +102,7 @@ fn turns(entries: &[Value]) -> Vec<(&str, &str)> {
 #[test]
 fn failures_open_the_circuit_and_successes_close_it_and_each_change_is_logged() {
     let hand = Hand::new();
-    with_oracles(hand.clock(), vec![oracle("model", None)], |world| async move {
+    with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
         world.open_circuit().await;
         hand.turn(10);
         let refused = world.permit().await.expect_err("it is open");
@@ -162,7 +142,7 @@ fn failures_open_the_circuit_and_successes_close_it_and_each_change_is_logged() 
 #[test]
 fn a_half_open_circuit_lets_one_of_many_callers_through() {
     let hand = Hand::new();
-    with_oracles(hand.clock(), vec![oracle("model", None)], |world| async move {
+    with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
         world.open_circuit().await;
         hand.turn(30);
         let mut leases = Vec::new();
@@ -179,7 +159,7 @@ fn a_half_open_circuit_lets_one_of_many_callers_through() {
 #[test]
 fn a_lease_whose_asker_has_gone_makes_way_for_the_next() {
     let hand = Hand::new();
-    with_oracles(hand.clock(), vec![oracle("model", None)], |world| async move {
+    with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
         world.open_circuit().await;
         hand.turn(30);
         let asked = world.system.oracle_health.addr().send(Permit(id("model")));
@@ -197,7 +177,7 @@ fn an_oracle_that_there_is_not_is_refused_with_those_there_are() {
         assert_eq!(refused.to_string(), "there is no oracle `model`; known: none");
     });
     let oracles = vec![oracle("mail", None), oracle("gemini", None)];
-    with_oracles(Hand::new().clock(), oracles, |world| async move {
+    with_oracles(Hand::new(), oracles, |world| async move {
         let refused = world.permit().await.expect_err("there is none of this name");
         assert_eq!(refused.to_string(), "there is no oracle `model`; known: gemini, mail");
         for action in [Action::Open, Action::Close, Action::Probe] {
@@ -221,7 +201,7 @@ fn entries_stand_in_the_order_of_the_changes() {
         ..HealthConfig::default()
     };
     let oracle = Oracle { config, ..oracle("model", None) };
-    with_oracles(Hand::new().clock(), vec![oracle], |world| async move {
+    with_oracles(Hand::new(), vec![oracle], |world| async move {
         for _ in 0..100 {
             world.call(failure()).await;
             world.call(SUCCESS).await;
@@ -236,7 +216,7 @@ fn entries_stand_in_the_order_of_the_changes() {
 #[test]
 fn an_oracle_is_probed_at_its_interval_and_a_failing_one_is_left_alone_while_its_circuit_is_open() {
     let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
-    with_oracles(hand.clock(), vec![oracle("model", Some(&probe))], |world| async move {
+    with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
         let begun = || probe.begun.load(Ordering::Relaxed);
         eventually("the first probe", async || world.status().await.last_success_at.is_some()).await;
         assert_eq!((begun(), world.status().await.latency_p50_ms), (1, 0), "a probe has no latency");
@@ -265,7 +245,7 @@ fn an_oracle_is_probed_at_its_interval_and_a_failing_one_is_left_alone_while_its
 fn a_probe_that_hangs_holds_nothing_up_and_has_failed_after_five_seconds() {
     let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
     probe.hangs.store(true, Ordering::Relaxed);
-    with_oracles(hand.clock(), vec![oracle("model", Some(&probe))], |world| async move {
+    with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
         eventually("the first probe", async || probe.begun.load(Ordering::Relaxed) == 1).await;
         let began = monotonic();
         hand.turn(600);
@@ -284,7 +264,7 @@ fn a_probe_that_hangs_holds_nothing_up_and_has_failed_after_five_seconds() {
 fn a_probe_that_panics_is_forgotten() {
     let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
     probe.panics.store(true, Ordering::Relaxed);
-    with_oracles(hand.clock(), vec![oracle("model", Some(&probe))], |world| async move {
+    with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
         eventually("the first probe", async || probe.begun.load(Ordering::Relaxed) == 1).await;
         probe.panics.store(false, Ordering::Relaxed);
         probe.at_once.store(0, Ordering::Relaxed);
@@ -296,7 +276,7 @@ fn a_probe_that_panics_is_forgotten() {
 #[test]
 fn an_administrator_opens_and_closes_a_circuit_and_the_log_says_who() {
     let hand = Hand::new();
-    with_oracles(hand.clock(), vec![oracle("model", None)], |world| async move {
+    with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
         for _ in 0..2 {
             let steered = world.steer(Action::Open).await.expect("it is done");
             assert!(steered.status.held_open && steered.probe.is_none(), "{steered:?}");
@@ -320,7 +300,7 @@ fn an_administrator_opens_and_closes_a_circuit_and_the_log_says_who() {
 #[test]
 fn an_ordered_probe_is_made_whatever_the_circuit_says_and_answers_how_it_ended() {
     let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
-    with_oracles(hand.clock(), vec![oracle("model", Some(&probe))], |world| async move {
+    with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
         world.steer(Action::Open).await.expect("it is done");
         let steered = world.steer(Action::Probe).await.expect("it is done");
         assert_eq!((steered.probe, steered.status.status), (Some(Ok(())), Status::CircuitOpen));
@@ -335,7 +315,7 @@ fn an_ordered_probe_is_made_whatever_the_circuit_says_and_answers_how_it_ended()
             assert_eq!((&entry["action"], &entry["detail"]), (&json!("probe_oracle"), &json!("model")));
         }
     });
-    with_oracles(Hand::new().clock(), vec![oracle("model", None)], |world| async move {
+    with_oracles(Hand::new(), vec![oracle("model", None)], |world| async move {
         let refused = world.steer(Action::Probe).await.expect_err("it has none");
         assert_eq!(refused, SteerError::NoProbe(id("model")));
         assert_eq!(logged(&world.system.store), [""; 0]);
@@ -345,7 +325,7 @@ fn an_ordered_probe_is_made_whatever_the_circuit_says_and_answers_how_it_ended()
 #[test]
 fn nothing_is_steered_where_the_log_does_not_take_the_entry() {
     let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
-    with_oracles(hand.clock(), vec![oracle("model", Some(&probe))], |world| async move {
+    with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
         eventually("the first probe", async || world.status().await.last_success_at.is_some()).await;
         world.open_circuit().await;
         entries(&world.system.store, 2).await;
@@ -374,7 +354,7 @@ fn nothing_is_steered_where_the_log_does_not_take_the_entry() {
 #[test]
 fn what_is_known_of_the_oracles_survives_a_panic_and_probes_go_on() {
     let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
-    with_oracles(hand.clock(), vec![oracle("model", Some(&probe))], |world| async move {
+    with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
         eventually("the first probe", async || world.status().await.last_success_at.is_some()).await;
         world.call(failure()).await;
         let lease = world.permit().await.expect("it is let through");

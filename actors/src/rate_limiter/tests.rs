@@ -1,0 +1,79 @@
+use super::*;
+use crate::testing::{World, id, logged, with_world};
+use domain::Sha256Hex;
+use domain::generation::Settings;
+
+fn take(session_id: &str) -> Take {
+    let prompt_sha256 = Sha256Hex::of(b"prompt");
+    let generation = Generation { prompt_sha256, settings: Settings::locked("model".into()) };
+    Take { session_id: id(session_id), tier: Tier::Quick, generation }
+}
+
+#[test]
+fn an_attempt_is_durable_before_it_is_made_and_the_next_is_told_exactly_when() {
+    with_world(|World { system, time, .. }| async move {
+        let limiter = &system.rate_limiter;
+        limiter.ask(take("cs_1")).await.expect("it answers").expect("it is the first");
+        assert_eq!(logged(&system.store), ["regen_attempted"]);
+        time.turn(1);
+        let limited = limiter.ask(take("cs_1")).await.expect("it answers");
+        let Err(TakeError::Limited(Limited::Session { wait })) = limited else { panic!("{limited:?}") };
+        assert_eq!(wait, Duration::from_secs(299));
+        limiter.ask(take("cs_2")).await.expect("it answers").expect("it is another session");
+        time.turn(299);
+        limiter.ask(take("cs_1")).await.expect("it answers").expect("five minutes have passed");
+        assert_eq!(logged(&system.store).len(), 3, "a refusal is no event");
+    });
+}
+
+#[test]
+fn of_simultaneous_attempts_one_is_let_through() {
+    with_world(|World { system, .. }| async move {
+        let asked: Vec<_> = (0..20)
+            .map(|_| {
+                let door = system.rate_limiter.clone();
+                actix_rt::spawn(async move { door.ask(take("cs_1")).await.expect("it answers").is_ok() })
+            })
+            .collect();
+        let mut let_through = 0;
+        for asked in asked {
+            let_through += usize::from(asked.await.expect("the asker lives"));
+        }
+        assert_eq!((let_through, logged(&system.store).len()), (1, 1));
+    });
+}
+
+#[test]
+fn what_did_not_reach_the_model_is_given_back() {
+    with_world(|World { system, .. }| async move {
+        let taken = system.rate_limiter.ask(take("cs_1")).await.expect("it answers");
+        let (taken, _place) = taken.expect("it is the first");
+        let mut record = Record::from(Event::ServiceStopped { timestamp: system.clock.now() });
+        taken.give_back(&mut record);
+        system.log.commit(record).await.expect("it is committed");
+        system.rate_limiter.ask(take("cs_1")).await.expect("it answers").expect("it counts for nothing");
+    });
+}
+
+#[test]
+fn all_calls_together_stay_within_the_budget() {
+    let per_minute = NonZeroU32::new(3).expect("not zero");
+    let calls = Calls::new(CallLimits { per_minute, at_once: 100 });
+    for _ in 0..3 {
+        assert_eq!(calls.take(), Ok(()));
+    }
+    let Err(Limited::Budget { wait, .. }) = calls.take() else { panic!("a fourth call") };
+    assert!((Duration::from_secs(15)..=Duration::from_secs(20)).contains(&wait), "{wait:?}");
+}
+
+#[test]
+fn so_many_calls_are_under_way_at_once_and_no_more() {
+    let per_minute = NonZeroU32::new(1000).expect("not zero");
+    let calls = Calls::new(CallLimits { per_minute, at_once: 2 });
+    let (first, second) = (calls.take_place(), calls.take_place());
+    assert!(first.is_ok() && second.is_ok());
+    assert!(matches!(calls.take_place(), Err(Limited::Places { calls_at_once: 2, .. })));
+    assert_eq!(calls.take(), Ok(()), "a retry has its place");
+    drop(first);
+    assert!(calls.take_place().is_ok());
+}

@@ -1,0 +1,345 @@
+//! One verdict on its way: leave, model, gate.
+
+use super::{AskedModel, Deliver, Doors};
+use crate::cache::{CacheError, Cached, Find, Known, Made};
+use crate::clock::Clock;
+use crate::crosscheck::{GateError, Judge, Outcome};
+use crate::door::NoAnswer;
+use crate::logger::CommitError;
+use crate::metrics::Metrics;
+use crate::oracle_health::{Lease, Permit, PermitError};
+use crate::rate_limiter::{Limited, Place, Take, TakeError, TakeFirst, TakeRetry, Taken};
+use crate::upstream::{Called, Health, ModelError, Purpose};
+use domain::generation::Settings;
+use domain::health;
+use domain::session::{Email, Mismatch};
+use domain::{
+    Decision, DivergenceCheck, GatePath, Generation, Interaction, Payload, Prompt, Query, SessionId, Tier,
+    build_verdict_prompt,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Record, Store, StoreError};
+
+/// What a flight ended as, for everyone who waits for it.
+pub type Landed = Result<Landing, Arc<Failed>>;
+
+/// How a flight ended that came to an end of its own.
+#[derive(Debug, Clone)]
+pub enum Landing {
+    /// A first verdict passed and was delivered.
+    Delivered(Arc<Cached>),
+    /// A lost one was made anew, passed, and was held against the first.
+    Regenerated(Arc<Cached>, DivergenceCheck),
+    /// There is a verdict already.
+    Replayed(Arc<Cached>),
+    /// It was made and did not pass.
+    Rejected(Decision),
+    /// The session is of another tier or query.
+    Mismatch(Mismatch),
+}
+
+/// Why there is no verdict. Nothing was delivered, and nothing of it is cached.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// Nobody knows what the session asked.
+    #[error("the session is not known")]
+    SessionUnknown,
+    /// The session's first verdict was delivered; only reading it makes it anew.
+    #[error("the session's verdict was delivered already")]
+    DeliveredAlready,
+    /// There is no model.
+    #[error("no model is configured")]
+    NoModel,
+    /// Not now.
+    #[error(transparent)]
+    Limited(Limited),
+    /// The model's circuit is open.
+    #[error("{error}")]
+    CircuitOpen {
+        /// Which one.
+        error: PermitError,
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The model gave no answer that can be judged.
+    #[error("{error}")]
+    Model {
+        /// What it did instead.
+        error: ModelError,
+        /// When it makes sense to try again.
+        retry_after: Option<Duration>,
+    },
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The attempt could not be noted.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The cache could not be asked.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// The gate could not judge it, or not log it.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    /// An actor did not answer.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+    /// The flight itself panicked.
+    #[error("having the verdict made failed")]
+    Crashed,
+}
+
+impl Landing {
+    /// How it ended, in a word for the metrics.
+    const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Delivered(_) => "delivered",
+            Self::Regenerated(..) => "regenerated",
+            Self::Replayed(_) => "replayed",
+            Self::Rejected(_) => "rejected",
+            Self::Mismatch(_) => "session_mismatch",
+        }
+    }
+}
+
+impl Failed {
+    /// Why, in a word for the metrics.
+    const fn as_str(&self) -> &'static str {
+        match self {
+            Self::SessionUnknown => "session_unknown",
+            Self::DeliveredAlready => "delivered_already",
+            Self::NoModel => "no_model",
+            Self::Limited(Limited::Session { .. }) => "rate_limited",
+            Self::Limited(Limited::Places { .. } | Limited::Budget { .. }) => "model_busy",
+            Self::CircuitOpen { .. } => "circuit_open",
+            Self::Model { error, .. } => match error {
+                ModelError::Unavailable { .. } => "model_unavailable",
+                ModelError::Timeout { .. } => "model_timeout",
+                ModelError::Refused { .. } => "model_refused",
+            },
+            Self::Store(_) | Self::Commit(_) | Self::Cache(_) => "storage_failed",
+            Self::Gate(_) | Self::NoAnswer(_) | Self::Crashed => "failed",
+        }
+    }
+}
+
+impl From<TakeError> for Failed {
+    fn from(error: TakeError) -> Self {
+        match error {
+            TakeError::Limited(limited) => Self::Limited(limited),
+            TakeError::Store(error) => Self::Store(error),
+            TakeError::Commit(error) => Self::Commit(error),
+        }
+    }
+}
+
+/// Where a circuit that an administrator holds open, or a model that says nothing of it, is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// Whoever flies. Its flights share it.
+#[derive(Debug)]
+pub(super) struct Pilot {
+    pub(super) model: Option<AskedModel>,
+    pub(super) doors: Doors,
+    pub(super) store: Store,
+    pub(super) clock: Clock,
+    pub(super) metrics: Metrics,
+}
+
+/// What is to be made, for whom, and how.
+struct Order {
+    session_id: SessionId,
+    tier: Tier,
+    query: Query,
+    customer_email: Option<Email>,
+    path: GatePath,
+    prompt: Prompt,
+    settings: Settings,
+}
+
+/// The leave to call the model.
+struct Leave {
+    lease: Lease,
+    /// The place among those that are on their way, held to the flight's end.
+    _place: Place,
+    /// The note of a regeneration.
+    taken: Option<Taken>,
+}
+
+impl Pilot {
+    /// Has the lost verdict of a session made anew.
+    pub(super) async fn regenerate(&self, session_id: SessionId) -> Landed {
+        self.ended(GatePath::Regen, self.try_regenerate(session_id).await)
+    }
+
+    /// Has a first verdict made.
+    pub(super) async fn generate(&self, deliver: Deliver) -> Landed {
+        self.ended(GatePath::Generate, self.try_generate(deliver).await)
+    }
+
+    fn ended(&self, path: GatePath, landed: Result<Landing, Failed>) -> Landed {
+        let outcome = landed.as_ref().map_or_else(Failed::as_str, Landing::as_str);
+        self.metrics.making.ended(path, outcome);
+        Ok(landed?)
+    }
+
+    async fn try_regenerate(&self, session_id: SessionId) -> Result<Landing, Failed> {
+        // another flight may have brought it since the reader missed it
+        if let Some((delivery, _)) = self.store.verdict(&session_id)? {
+            return Ok(Landing::Replayed(Arc::new(delivery.into())));
+        }
+        let (session, _) = self.store.session(&session_id)?.ok_or(Failed::SessionUnknown)?;
+        let model = self.model()?;
+        let order = Order {
+            session_id,
+            tier: session.tier,
+            prompt: build_verdict_prompt(session.tier, &session.query),
+            query: session.query,
+            customer_email: None,
+            path: GatePath::Regen,
+            settings: model.regen().clone(),
+        };
+        let lease = self.lease(model).await?;
+        let (session_id, tier) = (order.session_id.clone(), order.tier);
+        let take = Take { session_id, tier, generation: order.generation() };
+        let (taken, place) = self.doors.rate_limiter.ask(take).await??;
+        self.fly(model, order, Leave { lease, _place: place, taken: Some(taken) }).await
+    }
+
+    async fn try_generate(&self, deliver: Deliver) -> Result<Landing, Failed> {
+        let Deliver { session_id, tier, query, customer_email } = deliver;
+        let find = Find { session_id: session_id.clone(), tier, query: query.clone() };
+        match self.doors.cache.ask(find).await?? {
+            Known::Cached(cached) => return Ok(Landing::Replayed(cached)),
+            Known::Mismatch(mismatch) => return Ok(Landing::Mismatch(mismatch)),
+            Known::Nothing => {}
+        }
+        let session = self.store.session(&session_id)?;
+        if session.is_some_and(|(session, _)| session.original.is_some()) {
+            return Err(Failed::DeliveredAlready);
+        }
+        let model = self.model()?;
+        let prompt = build_verdict_prompt(tier, &query);
+        let (path, settings) = (GatePath::Generate, model.original.clone());
+        let order = Order { session_id, tier, query, customer_email, path, prompt, settings };
+        let lease = self.lease(model).await?;
+        let place = self.doors.rate_limiter.ask(TakeFirst).await?.map_err(Failed::Limited)?;
+        self.fly(model, order, Leave { lease, _place: place, taken: None }).await
+    }
+
+    fn model(&self) -> Result<&AskedModel, Failed> {
+        self.model.as_ref().ok_or(Failed::NoModel)
+    }
+
+    async fn lease(&self, model: &AskedModel) -> Result<Lease, Failed> {
+        let permit = self.doors.oracle_health.ask(Permit(model.oracle_id.clone())).await?;
+        permit.map_err(|error| {
+            let retry_after = match &error {
+                PermitError::CircuitOpen { retry_after, .. } => retry_after.unwrap_or(RETRY_AFTER),
+                PermitError::Unknown(_) => RETRY_AFTER,
+            };
+            Failed::CircuitOpen { error, retry_after }
+        })
+    }
+
+    /// Calls the model and brings its answer to the gate.
+    async fn fly(&self, model: &AskedModel, order: Order, leave: Leave) -> Result<Landing, Failed> {
+        let Leave { lease, _place, taken } = leave;
+        let purpose = Purpose { session_id: order.session_id.clone(), path: order.path };
+        let may_retry = async || {
+            let leave = self.doors.rate_limiter.ask(TakeRetry).await;
+            matches!(leave, Ok(Ok(())))
+        };
+        let called = model.caller.call(&purpose, &order.prompt, &order.settings, may_retry).await;
+        self.metrics.making.called(&called.interactions);
+        lease.report(outcome(&called));
+        let Called { outcome, interactions, reached, .. } = called;
+        match outcome {
+            Ok(answer) => self.judged(order, answer.text, interactions).await,
+            Err(error) => {
+                let wait = self.gave_nothing(&order, interactions, taken.filter(|_| !reached)).await;
+                let retry_after = match &error {
+                    ModelError::Unavailable { retry_after, .. } => {
+                        Some(wait.max(retry_after.unwrap_or(RETRY_AFTER)))
+                    }
+                    ModelError::Timeout { .. } => Some(wait.max(RETRY_AFTER)),
+                    ModelError::Refused { .. } => None,
+                };
+                Err(Failed::Model { error, retry_after })
+            }
+        }
+    }
+
+    /// Logs what a call was that gave nothing to judge, and takes back the note of an attempt that did not reach the
+    /// model. Hands back how long the session has to wait.
+    async fn gave_nothing(
+        &self,
+        order: &Order,
+        interactions: Vec<Interaction>,
+        unreached: Option<Taken>,
+    ) -> Duration {
+        let made = Made { generation: order.generation(), interactions };
+        let mut record = Record { events: Made::entries(Some(&made)).collect(), ..Record::default() };
+        if let Some(taken) = unreached {
+            taken.give_back(&mut record);
+        }
+        // an entry that cannot be committed goes to the service log, and there is no verdict either way
+        if let Err(error) = self.doors.log.commit(record).await {
+            tracing::warn!(%error, "a call of the model is not in the log");
+        }
+        let noted = self.store.regen_attempt(&order.session_id).ok().flatten();
+        let wait = noted.and_then(|(attempt, _)| attempt.wait(self.clock.now()));
+        wait.map(|wait| wait.unsigned_abs()).unwrap_or_default()
+    }
+
+    async fn judged(
+        &self,
+        order: Order,
+        text: String,
+        interactions: Vec<Interaction>,
+    ) -> Result<Landing, Failed> {
+        let made = Made { generation: order.generation(), interactions };
+        let Order { session_id, tier, query, customer_email, path, .. } = order;
+        let payload = Payload::raw(&text);
+        let unheard = made.clone();
+        let judge = Judge { session_id, tier, query, payload, customer_email, path, made: Some(made) };
+        let outcome = match self.doors.crosscheck.ask(judge).await {
+            Ok(outcome) => outcome?,
+            Err(error) => {
+                // the gate would have logged it
+                let events = Made::entries(Some(&unheard)).collect();
+                self.doors.log.commit(Record { events, ..Record::default() }).await?;
+                return Err(error.into());
+            }
+        };
+        Ok(match outcome {
+            Outcome::Delivered(cached) => Landing::Delivered(cached),
+            Outcome::Regenerated(cached, check) => {
+                self.metrics.making.compared(&check);
+                Landing::Regenerated(cached, check)
+            }
+            Outcome::Replayed(cached) => Landing::Replayed(cached),
+            Outcome::Mismatch(mismatch) => Landing::Mismatch(mismatch),
+            Outcome::Rejected(decision) | Outcome::Checked(decision) => Landing::Rejected(decision),
+        })
+    }
+}
+
+impl Order {
+    fn generation(&self) -> Generation {
+        Generation { prompt_sha256: self.prompt.sha256().clone(), settings: self.settings.clone() }
+    }
+}
+
+/// What a call says about the model's health.
+fn outcome(called: &Called) -> health::Outcome {
+    match called.health {
+        Health::Answered => health::Outcome::Success { latency_ms: Some(called.latency_ms) },
+        Health::Neutral => health::Outcome::Neutral,
+        Health::Failed => {
+            let why = called.outcome.as_ref().err().map(ToString::to_string);
+            health::Outcome::Failure(why.unwrap_or_default())
+        }
+    }
+}
