@@ -10,7 +10,7 @@ use crate::logger::{CommitError, Log};
 use actix::{
     Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
 };
-use domain::health::{self, Change, Health, HealthConfig, HealthStatus, Outcome, Refused};
+use domain::health::{self, Change, ERROR_MAX_CHARS, Health, HealthConfig, HealthStatus, Outcome, Refused};
 use domain::{Event, OracleId, Peer};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 
 /// Finds out whether an oracle could do what it is for, without having it done.
 pub trait Probe: fmt::Debug + Send + Sync {
-    /// Asks it once; the reason if it could not. It is dropped after five seconds.
+    /// Asks it once; the reason if it could not, of which 200 characters are kept. It is dropped after five seconds.
     fn probe(&self) -> BoxFuture<'_, Result<(), String>>;
 }
 
@@ -150,7 +150,7 @@ struct Report {
     outcome: Outcome,
 }
 
-/// Puts in force what was committed, and answers how the oracle is doing.
+/// Puts in force what was committed, whatever the oracle has come to by itself meanwhile, and answers how it is doing.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<HealthStatus, UnknownOracle>")]
 struct Settle {
@@ -297,6 +297,7 @@ fn tell(log: &Log, oracle_id: &OracleId, change: Option<Change>, now: Timestamp)
 async fn probed(probe: Arc<dyn Probe>, lease: Lease, turn: OwnedSemaphorePermit) -> Result<(), String> {
     let ended = timeout(PROBE_MAX, probe.probe()).await;
     let ended = ended.unwrap_or_else(|_| Err(format!("the probe took longer than {PROBE_MAX:?}")));
+    let ended = ended.map_err(|error| error.chars().take(ERROR_MAX_CHARS).collect::<String>());
     lease.report(match &ended {
         Ok(()) => Outcome::Success { latency_ms: None },
         Err(error) => Outcome::Failure(error.clone()),

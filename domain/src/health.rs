@@ -30,7 +30,7 @@ const LEASE: SignedDuration = SignedDuration::from_secs(60);
 /// Whoever is turned away because of such a call may try again after so long.
 const TRIAL_PAUSE: Duration = Duration::from_secs(1);
 /// So many characters of an upstream's error are kept.
-const ERROR_MAX_CHARS: usize = 200;
+pub const ERROR_MAX_CHARS: usize = 200;
 
 /// How an oracle is doing, in the seed's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ pub struct HealthStatus {
     pub retry_at: Option<Timestamp>,
     /// Whether an administrator holds its circuit open.
     pub held_open: bool,
-    /// What it failed with last, cut at 200 characters.
+    /// What it failed with last, cut at [`ERROR_MAX_CHARS`].
     pub last_error: Option<String>,
 }
 

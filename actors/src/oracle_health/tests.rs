@@ -30,7 +30,7 @@ impl Probe for MadeUp {
                 std::future::pending::<()>().await;
             }
             self.at_once.fetch_sub(1, Ordering::Relaxed);
-            if self.fails.load(Ordering::Relaxed) { Err("status 500".into()) } else { Ok(()) }
+            if self.fails.load(Ordering::Relaxed) { Err("status 500 ".repeat(100)) } else { Ok(()) }
         })
     }
 }
@@ -307,7 +307,9 @@ fn an_ordered_probe_is_made_whatever_the_circuit_says_and_answers_how_it_ended()
         assert_eq!(steered.status.last_success_at, Some(world.system.clock.now()), "it counts");
         probe.fails.store(true, Ordering::Relaxed);
         let steered = world.steer(Action::Probe).await.expect("it is done");
-        assert_eq!(steered.probe, Some(Err("status 500".into())));
+        let error = steered.probe.and_then(Result::err).expect("it failed");
+        assert!(error.starts_with("status 500") && error.len() == ERROR_MAX_CHARS, "{error}");
+        assert_eq!(steered.status.last_error, Some(error));
         assert_eq!(steered.status.consecutive_failures, 1);
         let entries = entries(&world.system.store, 3).await;
         for entry in &entries[1..] {

@@ -113,3 +113,34 @@ fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::health::{Health, HealthConfig, Outcome};
+
+    #[test]
+    fn of_an_oracles_statuses_one_is_1() {
+        let at = "2026-11-20T10:00:00Z".parse().expect("a time");
+        let mut model = Health::new("model".parse().expect("an id"), HealthConfig::default());
+        for outcome in [Outcome::Success { latency_ms: Some(120) }, Outcome::Failure("status 500".into())] {
+            let permit = model.permit(at).expect("it is let through");
+            model.report(at, permit, outcome);
+        }
+        let mut body = String::new();
+        oracle_gauges(&mut body, &[model.status()]).expect("it is text");
+        let samples: Vec<_> = body.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            samples,
+            [
+                r#"oracled_oracle_circuit_state{oracle="model",status="healthy"} 0"#,
+                r#"oracled_oracle_circuit_state{oracle="model",status="degraded"} 1"#,
+                r#"oracled_oracle_circuit_state{oracle="model",status="unhealthy"} 0"#,
+                r#"oracled_oracle_circuit_state{oracle="model",status="circuit_open"} 0"#,
+                r#"oracled_oracle_consecutive_failures{oracle="model"} 1"#,
+                r#"oracled_oracle_latency_p50_milliseconds{oracle="model"} 120"#,
+                r#"oracled_oracle_latency_p99_milliseconds{oracle="model"} 120"#,
+            ]
+        );
+    }
+}

@@ -146,6 +146,11 @@ pub(crate) fn for_people(entry: &Value) -> String {
         "verdict_cached" => format!("{} {} {}", text("path"), text("tier"), text("verdict_label")),
         "verdict_purged" => format!("by {}", by(entry)),
         "control_action" => format!("{} {} by {}", text("action"), text("detail"), by(entry)),
+        "oracle_health_changed" => {
+            let (oracle_id, from, to, cause) = (text("oracle_id"), text("from"), text("to"), text("cause"));
+            let by = if text("peer").is_empty() { String::new() } else { format!(": {}", by(entry)) };
+            format!("{oracle_id} {from} → {to}: {cause}{by}")
+        }
         "crosscheck_error" => format!("{} {}", text("path"), text("cause")),
         "storage_recovered" => {
             format!(
@@ -165,4 +170,30 @@ pub(crate) fn for_people(entry: &Value) -> String {
         text("session_id")
     );
     on_one_line(&line.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_change_of_an_oracles_health_is_told_on_one_line_with_its_cause() {
+        let mut entry = json!({
+            "seq": 7,
+            "event": "oracle_health_changed",
+            "oracle_id": "model",
+            "from": "healthy",
+            "to": "degraded",
+            "cause": "a failure: status\n500",
+            "consecutive_failures": 1,
+            "peer": null,
+            "timestamp": "2026-11-20T10:00:00Z",
+        });
+        let line =
+            "7 2026-11-20T10:00:00Z oracle_health_changed model healthy → degraded: a failure: status 500";
+        assert_eq!(for_people(&entry), line);
+        entry["peer"] = json!({"uid": 1, "gid": 2, "pid": 3});
+        assert_eq!(for_people(&entry), format!("{line}: uid 1 gid 2 pid 3"));
+    }
 }
