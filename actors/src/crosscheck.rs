@@ -171,7 +171,7 @@ impl Handler<Judge> for Crosscheck {
             }
         };
         let reason = judgement.decision.crosscheck_reason;
-        self.metrics.coherence.observe(judgement.decision.coherence_score);
+        self.metrics.coherence.observe(judgement.decision.coherence_score.max(0.0));
         self.metrics.judged.get_or_create(&JudgedAs::new(message.tier, message.path, reason)).inc();
         let entry = Event::judged(&judgement, message.session_id.clone(), &message.query, message.path, now);
         Box::pin(deliver(judgement, entry, message, self.cache.clone(), log))

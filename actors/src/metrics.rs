@@ -68,7 +68,7 @@ impl Default for Metrics {
     fn default() -> Self {
         Self {
             judged: Family::default(),
-            coherence: Histogram::new([-1.0, 0.0, 0.25, 0.5, 0.75, 0.9, OMEGA, 0.99, 1.0]),
+            coherence: Histogram::new([0.0, 0.25, 0.5, 0.75, 0.9, OMEGA, 0.99, 1.0]),
             making: Making::default(),
             cache_reads: Family::default(),
             committed_records: Counter::default(),
@@ -87,7 +87,11 @@ impl Metrics {
             "verdicts judged, by tier, path and reason",
             self.judged.clone(),
         );
-        registry.register("coherence", "coherence of the verdicts judged", self.coherence.clone());
+        registry.register(
+            "coherence",
+            "coherence of the verdicts judged, a negative one as 0",
+            self.coherence.clone(),
+        );
         self.making.register(registry);
         registry.register(
             "cache_reads",

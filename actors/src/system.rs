@@ -13,6 +13,7 @@ use crate::rate_limiter::{CallLimits, RateLimiter};
 use crate::regen::{AskedModel, Doors, Regen};
 use crate::vitals::{ActorReport, Vitals};
 use actix_rt::{Arbiter, ArbiterHandle};
+use domain::OracleId;
 use std::sync::Arc;
 use store::{Journal, Store};
 use tokio::sync::{Semaphore, watch};
@@ -49,6 +50,8 @@ pub struct Parts {
 pub struct System {
     /// The gate.
     pub crosscheck: Door<Crosscheck>,
+    /// Which oracle makes verdicts, if any does.
+    pub model: Option<OracleId>,
     /// Whoever has verdicts made.
     pub regen: Door<Regen>,
     /// The cache.
@@ -112,6 +115,7 @@ impl System {
             hire.start("crosscheck", &here, queue, move || Crosscheck::new(cache, log, clock, metrics))
         };
 
+        let made_by = model.as_ref().map(|model| model.oracle_id.clone());
         let regen = {
             let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
             let doors = Doors {
@@ -124,7 +128,20 @@ impl System {
             hire.start("regen", &here, queue, move || Regen::new(model, doors, store, clock, metrics))
         };
 
-        Self { crosscheck, regen, cache, rate_limiter, oracle_health, log, store, metrics, clock, abandoned }
+        let model = made_by;
+        Self {
+            crosscheck,
+            model,
+            regen,
+            cache,
+            rate_limiter,
+            oracle_health,
+            log,
+            store,
+            metrics,
+            clock,
+            abandoned,
+        }
     }
 
     /// How every actor is doing, the gate first.

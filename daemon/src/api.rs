@@ -8,12 +8,13 @@ pub mod metrics;
 pub mod openapi;
 pub mod oracles;
 pub mod request;
+pub mod sessions;
 pub mod verdicts;
 
 use crate::problem::Problem;
 use crate::service::Service;
 use axum::Router;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use std::sync::Arc;
 
 /// Every path of the routes' socket.
@@ -21,6 +22,7 @@ pub fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/v1/crosscheck", post(crosscheck::post))
         .route("/v1/verdicts/{session_id}", get(verdicts::get).post(verdicts::post))
+        .route("/v1/sessions/{session_id}", put(sessions::put))
         .route("/cache/{session_id}", get(cache::get).post(cache::post))
         .route("/v1/health/oracles", get(oracles::get))
         .route("/healthz", get(health::alive))

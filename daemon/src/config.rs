@@ -3,8 +3,13 @@
 //! What is not known, not of the right type or out of range is an error that names the key and what is allowed;
 //! nothing is ignored. TMM's constants are not here, and cannot be.
 
+mod model;
+
+pub use model::{Model, Provider};
+
 use crate::telemetry::{self, LogFormat};
 use ::config::{Environment, File, FileFormat};
+use domain::health::HealthConfig;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::env;
@@ -38,7 +43,7 @@ pub enum ConfigError {
 }
 
 /// The whole configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Where the store and `oracle_log.jsonl` are kept.
@@ -67,6 +72,10 @@ pub struct Config {
     pub storage: Storage,
     /// When a panicking actor is given up.
     pub supervision: Supervision,
+    /// The model, and how it is asked.
+    pub model: Model,
+    /// When what is asked outside counts as failing, and is left alone.
+    pub health: HealthConfig,
 }
 
 /// What is bounded, each with its own error when it is reached.
@@ -171,6 +180,8 @@ impl Default for Config {
             },
             storage: Storage { cache_bytes: 16 * 1024 * 1024, hot_bytes: 32 * 1024 * 1024 },
             supervision: Supervision { max_panics: 10, window_s: 60, max_pause_ms: 1000 },
+            model: Model::default(),
+            health: HealthConfig::default(),
         }
     }
 }
@@ -250,6 +261,7 @@ impl Config {
         within("supervision.max_panics", self.supervision.max_panics, 0..=1_000_000)?;
         within("supervision.window_s", self.supervision.window_s, 1..=86_400)?;
         within("supervision.max_pause_ms", self.supervision.max_pause_ms, 0..=60_000)?;
+        self.model.check(request_s)?;
         if self.state_dir.as_os_str().is_empty() {
             return Err(not_allowed("state_dir", "empty", "the path of a directory"));
         }

@@ -12,5 +12,7 @@ pub mod dev;
 pub mod listen;
 pub mod problem;
 pub mod run;
+pub mod secret;
 pub mod service;
 pub mod telemetry;
+pub mod upstreams;

@@ -5,12 +5,16 @@ use actors::cache::CacheError;
 use actors::crosscheck::GateError;
 use actors::logger::CommitError;
 use actors::oracle_health::SteerError;
+use actors::rate_limiter::Limited;
+use actors::regen::Failed;
+use actors::upstream::ModelError;
 use axum::response::{IntoResponse, Response};
-use domain::Decision;
 use domain::session::Mismatch;
+use domain::{Decision, SessionId};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use serde::Serialize;
+use std::time::Duration;
 use store::StoreError;
 
 /// The media type of an error.
@@ -94,6 +98,52 @@ pub enum Problem {
         /// What differs.
         what: Mismatch,
     },
+    /// Nobody knows what the session asked, so its verdict cannot be made again.
+    #[error(
+        "session {0} has no verdict here and is not known; \
+         register it by PUT /v1/sessions/{0} with `tier` and `query`, then read again"
+    )]
+    SessionUnknown(String),
+    /// The session's first verdict was delivered; another is only made when it is read.
+    #[error("the verdict of session {0} was delivered already; read it by GET /v1/verdicts/{0}")]
+    DeliveredAlready(String),
+    /// The session's verdict was made again a short while ago.
+    #[error("the verdict of session {session_id} may be made again in {} s: {limited}", .retry_after.as_secs_f64().ceil())]
+    RegenRateLimited {
+        /// Whose.
+        session_id: String,
+        /// The limit.
+        limited: Limited,
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The model is called as much as it may be.
+    #[error("{limited}; try again in {} s", .retry_after.as_secs_f64().ceil())]
+    ModelBusy {
+        /// The limit.
+        limited: Limited,
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The model cannot be had.
+    #[error("{cause}")]
+    ModelUnavailable {
+        /// Why.
+        cause: String,
+        /// When to try again.
+        retry_after: Option<Duration>,
+    },
+    /// The model did not answer in time.
+    #[error("{cause}")]
+    ModelTimeout {
+        /// What was waited for.
+        cause: String,
+        /// When to try again.
+        retry_after: Option<Duration>,
+    },
+    /// The model answered, and gave no verdict.
+    #[error("{0}")]
+    ModelRefused(String),
     /// The verdict did not pass the crosscheck.
     #[error("the verdict did not pass the crosscheck; ask {contact} about session {session_id}")]
     CrosscheckRejected {
@@ -169,6 +219,13 @@ impl Problem {
             Self::VerdictNotCached(_) => (StatusCode::NOT_FOUND, "verdict_not_cached"),
             Self::OracleUnknown(_) => (StatusCode::NOT_FOUND, "oracle_unknown"),
             Self::SessionMismatch { .. } => (StatusCode::CONFLICT, "session_mismatch"),
+            Self::SessionUnknown(_) => (StatusCode::NOT_FOUND, "session_unknown"),
+            Self::DeliveredAlready(_) => (StatusCode::CONFLICT, "delivered_already"),
+            Self::RegenRateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "regen_rate_limited"),
+            Self::ModelBusy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "model_busy"),
+            Self::ModelUnavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, "model_unavailable"),
+            Self::ModelTimeout { .. } => (StatusCode::GATEWAY_TIMEOUT, "model_timeout"),
+            Self::ModelRefused(_) => (StatusCode::BAD_GATEWAY, "model_refused"),
             Self::CrosscheckRejected { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "crosscheck_rejected"),
             Self::Overloaded(_) => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
             Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
@@ -178,10 +235,18 @@ impl Problem {
     }
 
     /// When to try again, in seconds, where that makes sense.
-    const fn retry_after_s(&self) -> Option<u16> {
+    fn retry_after_s(&self) -> Option<u64> {
+        // a wait of 0.2 s is over in 1 s, not in 0
+        let whole = |wait: &Duration| wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         match self {
             Self::Overloaded(_) => Some(1),
             Self::StorageUnavailable(_) | Self::Draining => Some(5),
+            Self::RegenRateLimited { retry_after, .. } | Self::ModelBusy { retry_after, .. } => {
+                Some(whole(retry_after))
+            }
+            Self::ModelUnavailable { retry_after, .. } | Self::ModelTimeout { retry_after, .. } => {
+                retry_after.as_ref().map(whole)
+            }
             _ => None,
         }
     }
@@ -234,8 +299,46 @@ impl From<NoAnswer> for Problem {
     }
 }
 
-impl From<StoreError> for Problem {
-    fn from(error: StoreError) -> Self {
+impl Problem {
+    /// Why the verdict of `session_id` was not made.
+    #[must_use]
+    pub fn not_made(session_id: &SessionId, failed: &Failed) -> Self {
+        let session_id = session_id.to_string();
+        match failed {
+            Failed::SessionUnknown => Self::SessionUnknown(session_id),
+            Failed::DeliveredAlready => Self::DeliveredAlready(session_id),
+            Failed::NoModel => Self::ModelUnavailable { cause: failed.to_string(), retry_after: None },
+            Failed::Limited(limited) => match *limited {
+                Limited::Session { wait } => {
+                    Self::RegenRateLimited { session_id, limited: *limited, retry_after: wait }
+                }
+                Limited::Places { wait, .. } | Limited::Budget { wait, .. } => {
+                    Self::ModelBusy { limited: *limited, retry_after: wait }
+                }
+            },
+            Failed::CircuitOpen { retry_after, .. } => {
+                Self::ModelUnavailable { cause: failed.to_string(), retry_after: Some(*retry_after) }
+            }
+            Failed::Model { error, retry_after } => {
+                let (cause, retry_after) = (error.to_string(), *retry_after);
+                match error {
+                    ModelError::Unavailable { .. } => Self::ModelUnavailable { cause, retry_after },
+                    ModelError::Timeout { .. } => Self::ModelTimeout { cause, retry_after },
+                    ModelError::Refused { .. } => Self::ModelRefused(cause),
+                }
+            }
+            Failed::Store(error) => error.into(),
+            Failed::Commit(error) => error.into(),
+            Failed::Cache(error) => error.into(),
+            Failed::Gate(error) => error.into(),
+            Failed::NoAnswer(error) => (*error).into(),
+            Failed::Crashed => Self::Internal(failed.to_string()),
+        }
+    }
+}
+
+impl From<&StoreError> for Problem {
+    fn from(error: &StoreError) -> Self {
         match error {
             StoreError::Unavailable { .. } | StoreError::Io { .. } => {
                 Self::StorageUnavailable(error.to_string())
@@ -248,8 +351,8 @@ impl From<StoreError> for Problem {
     }
 }
 
-impl From<CommitError> for Problem {
-    fn from(error: CommitError) -> Self {
+impl From<&CommitError> for Problem {
+    fn from(error: &CommitError) -> Self {
         match error {
             CommitError::Unavailable(_) => Self::StorageUnavailable(error.to_string()),
             CommitError::Stale(_) => Self::Overloaded(error.to_string()),
@@ -257,8 +360,8 @@ impl From<CommitError> for Problem {
     }
 }
 
-impl From<CacheError> for Problem {
-    fn from(error: CacheError) -> Self {
+impl From<&CacheError> for Problem {
+    fn from(error: &CacheError) -> Self {
         match error {
             CacheError::Store(error) => error.into(),
             CacheError::Commit(error) => error.into(),
@@ -278,13 +381,25 @@ impl From<SteerError> for Problem {
     }
 }
 
-impl From<GateError> for Problem {
-    fn from(error: GateError) -> Self {
+impl From<&GateError> for Problem {
+    fn from(error: &GateError) -> Self {
         match error {
             GateError::Judging(_) => Self::Internal(error.to_string()),
             GateError::Commit(error) => error.into(),
             GateError::Cache(error) => error.into(),
-            GateError::NoAnswer(error) => error.into(),
+            GateError::NoAnswer(error) => (*error).into(),
         }
     }
 }
+
+/// `?` hands errors over by value.
+macro_rules! by_value {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Problem {
+            fn from(error: $error) -> Self {
+                (&error).into()
+            }
+        }
+    )*};
+}
+by_value!(StoreError, CommitError, CacheError, GateError);

@@ -2,12 +2,13 @@
 
 use crate::api;
 use crate::api::front::Front;
-use crate::config::{Config, Flags, Limits};
+use crate::config::{Config, Flags, Limits, Provider};
 use crate::control;
 use crate::control::reload::reload;
 use crate::listen::{self, Bound, Bounds, Sockets};
 use crate::service::Service;
 use crate::telemetry::LogLevel;
+use crate::upstreams::Upstreams;
 use actors::fallback::Fallback;
 use actors::system::Parts;
 use actors::{Clock, Supervision, System};
@@ -92,6 +93,8 @@ impl Daemon {
         let signals = Signals::listen()?;
         let files = raise_file_limit(config.limits.connections + config.limits.control_connections);
         let options = Options { dir: config.state_dir.clone(), cache_bytes: config.storage.cache_bytes };
+        let clock = Clock::system();
+        let upstreams = Upstreams::of(&config, &clock)?;
         let (journal, store) = Journal::open(options)?;
         // behind the store: a second daemon on the same one must not take the first one's sockets
         let sockets = Sockets::open(&config)?;
@@ -103,10 +106,12 @@ impl Daemon {
         let system = System::start(Parts {
             journal,
             store,
-            clock: Clock::system(),
+            clock,
             fallback: Fallback::stderr(),
             supervision,
-            oracles: Vec::new(),
+            oracles: upstreams.oracles,
+            model: upstreams.model,
+            calls: upstreams.calls,
             queue: config.limits.in_flight.saturating_add(config.limits.connections),
             hot_bytes: config.storage.hot_bytes,
             mails: false,
@@ -121,6 +126,11 @@ impl Daemon {
         let connections = connections_within(files, &service.config.limits);
         let servers = start_servers(&service, &flags, sockets, connections);
         let damaged = watch_for_damage(Arc::clone(&service));
+        if service.config.model.provider != Provider::None && service.system.model.is_none() {
+            tracing::warn!(
+                "there is no key for the model, so no verdicts are made; see `model.api_key_file`"
+            );
+        }
         tracing::info!(
             socket = %service.config.socket.display(),
             control_socket = %service.config.control_socket.display(),

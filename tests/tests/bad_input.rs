@@ -118,7 +118,7 @@ async fn a_session_id_in_a_path_is_bounded_in_length_and_alphabet_whatever_it_is
         problem(&answer, 400, "invalid_session_id");
     }
     for good in ["x", &"x".repeat(255), "A-Z_a.z:0-9", "%41", ".", ".."] {
-        problem(&get(routes, &format!("/v1/verdicts/{good}")).await, 404, "verdict_not_cached");
+        problem(&get(routes, &format!("/v1/verdicts/{good}")).await, 404, "session_unknown");
     }
     for path in ["/v1/verdicts/", "/v1/verdicts", "/cache/", "/v1/verdicts/a/b"] {
         problem(&get(routes, path).await, 404, "not_found");

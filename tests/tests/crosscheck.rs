@@ -45,7 +45,7 @@ async fn a_check_is_logged_as_one_and_caches_nothing() {
     for entry in &entries {
         assert_eq!((&entry["path"], &entry["query_preview"]), (&json!("check"), &json!("Sell honey?")));
     }
-    problem(&get(routes, "/v1/verdicts/cs_1").await, 404, "verdict_not_cached");
+    problem(&get(routes, "/v1/verdicts/cs_1").await, 404, "session_unknown");
     let status = document(&get(control, "/v1/status").await);
     assert_eq!((&status["verdicts"], &status["sessions"]), (&json!(0), &json!(0)), "{status}");
 }

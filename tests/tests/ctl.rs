@@ -131,7 +131,7 @@ async fn submit_delivers_get_shows_and_what_is_refused_says_why() {
     let mismatch = world.ctl(&["submit", "cs_1", &good, "--tier", "full", "--query", "Sell honey?"]);
     assert!(complaint(&mismatch, 1).contains("(session_mismatch)"));
     let missing = world.ctl(&["get", "cs_9"]);
-    assert!(complaint(&missing, 1).contains("(verdict_not_cached)"));
+    assert!(complaint(&missing, 1).contains("(session_unknown)"));
     // what is no session id stays within its segment of the path
     for odd in ["a/b", "../status", "a b", "%", "?x=1", "ä", "#"] {
         assert!(complaint(&world.ctl(&["get", odd]), 1).contains("(invalid_session_id)"), "{odd}");

@@ -278,7 +278,7 @@ fn check_config_and_serve_refuse_what_is_not_understood_and_name_it() {
 #[test]
 fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
     let mut world = World::with_config(
-        "state_dir = \"/file\"\ncontact = \"file@b\"\nlog_format = \"json\"\n[limits]\nidle_s = 5\nrequest_s = 5",
+        "state_dir = \"/file\"\ncontact = \"file@b\"\nlog_format = \"json\"\n[limits]\nidle_s = 5\nrequest_s = 35",
     );
     world.variables = [
         ("ORACLED_STATE_DIR", "/variable"),
@@ -297,7 +297,7 @@ fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
     let limits = |config: &Value| (config["limits"]["idle_s"].clone(), config["limits"]["request_s"].clone());
     let config = printed(&["--state-dir", "/flag", "--log-format", "text"]);
     assert_eq!((&config["state_dir"], &config["log_format"]), (&json!("/flag"), &json!("text")));
-    assert_eq!((&config["contact"], limits(&config)), (&json!("variable@b"), (json!(6), json!(5))));
+    assert_eq!((&config["contact"], limits(&config)), (&json!("variable@b"), (json!(6), json!(35))));
     let config = printed(&[]);
     assert_eq!((&config["state_dir"], &config["log_format"]), (&json!("/variable"), &json!("json")));
 

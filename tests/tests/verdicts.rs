@@ -97,7 +97,7 @@ async fn a_refused_verdict_gets_the_decision_and_the_contact_and_nothing_of_it_i
     assert_eq!(decision["flags"], json!(["short_summary", "unexpected_field:note"]));
     assert_eq!(decision["verdict_label"], "GREEN");
 
-    problem(&get(routes, "/v1/verdicts/cs_1").await, 404, "verdict_not_cached");
+    problem(&get(routes, "/v1/verdicts/cs_1").await, 404, "session_unknown");
     let entries = log(&mut daemon.control().await, "session=cs_1").await;
     assert_eq!(entries.len(), 1, "{entries:?}");
     for field in ["approved", "crosscheck_reason", "coherence_score", "flags", "threshold", "verdict_label"] {
@@ -125,12 +125,12 @@ async fn a_session_without_a_verdict_is_not_cached() {
     let world = World::default();
     let daemon = world.serve().await;
     let missing =
-        problem(&get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await, 404, "verdict_not_cached");
+        problem(&get(&mut daemon.routes().await, "/v1/verdicts/cs_1").await, 404, "session_unknown");
     assert!(missing["detail"].as_str().unwrap().contains("cs_1"), "{missing}");
 }
 
 #[tokio::test]
-async fn a_verdict_is_taken_as_a_value_or_as_text_and_not_as_both_or_neither() {
+async fn a_verdict_is_taken_as_a_value_or_as_text_and_not_as_both_and_without_either_there_must_be_a_model() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -143,14 +143,12 @@ async fn a_verdict_is_taken_as_a_value_or_as_text_and_not_as_both_or_neither() {
         let answer = post(routes, &format!("/v1/verdicts/{session}"), &body).await;
         assert_eq!((answer.status.as_u16(), &document(&answer)["verdict"]), (201, &value), "{session}");
     }
-    for body in [
-        json!({"tier": tier, "query": query}),
-        json!({"tier": tier, "query": query, "verdict": value, "raw": GOOD}),
-    ] {
-        let refused = problem(&post(routes, "/v1/verdicts/cs_1", &body).await, 400, "invalid_request");
-        let detail = refused["detail"].as_str().unwrap();
-        assert!(detail.contains("`verdict`") && detail.contains("`raw`"), "{detail}");
-    }
+    let both = json!({"tier": tier, "query": query, "verdict": value, "raw": GOOD});
+    let refused = problem(&post(routes, "/v1/verdicts/cs_1", &both).await, 400, "invalid_request");
+    let detail = refused["detail"].as_str().unwrap();
+    assert!(detail.contains("`verdict`") && detail.contains("`raw`"), "{detail}");
+    let neither = json!({"tier": tier, "query": query});
+    problem(&post(routes, "/v1/verdicts/cs_1", &neither).await, 503, "model_unavailable");
 }
 
 #[tokio::test]

@@ -2,13 +2,15 @@
 //! here passes the gate like everything else.
 
 use super::request::{self, CacheRequest, JsonBody, SessionInPath};
-use super::verdicts::{self, deliver};
+use super::verdicts::{deliver, document};
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
+use actors::cache::Read;
 use actors::crosscheck::Judge;
 use axum::extract::State;
 use axum::response::Response;
 use domain::GatePath;
+use hyper::StatusCode;
 use std::sync::Arc;
 
 /// Writes a verdict to the cache, if it passes.
@@ -48,7 +50,7 @@ pub async fn post(
     deliver(service, judge).await
 }
 
-/// Reads a cached verdict.
+/// Reads a cached verdict. One that is lost stays so here.
 ///
 /// # Errors
 /// A [`Problem`], `verdict_not_cached` above all.
@@ -62,6 +64,12 @@ pub async fn post(
         (status = "5XX", description = "It cannot be read for now", body = ProblemDocument),
     ),
 )]
-pub async fn get(state: State<Arc<Service>>, session_id: SessionInPath) -> Result<Response, Problem> {
-    verdicts::get(state, session_id).await
+pub async fn get(
+    State(service): State<Arc<Service>>,
+    SessionInPath(session_id): SessionInPath,
+) -> Result<Response, Problem> {
+    match service.system.cache.ask(Read(session_id.clone())).await?? {
+        Some(cached) => Ok(document(StatusCode::OK, cached.body.clone())),
+        None => Err(Problem::VerdictNotCached(session_id.to_string())),
+    }
 }

@@ -1,6 +1,6 @@
 //! `/openapi.json`: the routes' socket described.
 
-use super::{cache, crosscheck, health, metrics, oracles, verdicts};
+use super::{cache, crosscheck, health, metrics, oracles, sessions, verdicts};
 use axum::Json;
 use utoipa::OpenApi;
 
@@ -15,6 +15,7 @@ use utoipa::OpenApi;
         crosscheck::post,
         verdicts::post,
         verdicts::get,
+        sessions::put,
         cache::post,
         cache::get,
         oracles::get,

@@ -6,7 +6,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use bytes::Bytes;
 use domain::session::{Email, Query};
-use domain::{Payload, SessionId, Tier};
+use domain::{Label, Payload, SessionId, Tier};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
 use hyper::header::CONTENT_TYPE;
@@ -151,7 +151,7 @@ pub struct CheckRequest {
     pub raw: Option<String>,
 }
 
-/// `POST /v1/verdicts/{session_id}`.
+/// `POST /v1/verdicts/{session_id}`: with `verdict` or `raw` it is handed in, without either the model is asked.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubmitRequest {
@@ -161,12 +161,26 @@ pub struct SubmitRequest {
     pub query: String,
     /// Where the verdict will be mailed to.
     pub customer_email: Option<String>,
-    /// The verdict as a JSON value; either this or `raw`.
+    /// The verdict as a JSON value; either this or `raw`, or neither.
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<Object>)]
     pub verdict: Option<Box<RawValue>>,
-    /// The model's text; either this or `verdict`.
+    /// The model's text; either this or `verdict`, or neither.
     pub raw: Option<String>,
+}
+
+/// `PUT /v1/sessions/{session_id}`.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RegisterRequest {
+    /// `quick`, `full` or `strategy`.
+    pub tier: String,
+    /// What the customer asked.
+    pub query: String,
+    /// Where mail to the customer goes.
+    pub customer_email: Option<String>,
+    /// The verdict that was delivered without oracled: `GREEN`, `AMBER`, `RED` or `NULL`.
+    pub original_verdict: Option<String>,
 }
 
 /// `POST /cache/{session_id}`, as the service that oracled replaces takes it.
@@ -230,6 +244,19 @@ pub fn tier(word: &str) -> Result<Tier, Problem> {
 pub fn query(text: String, limits: &Limits) -> Result<Query, Problem> {
     let (bytes, max_bytes) = (text.len(), limits.query_bytes);
     if bytes > max_bytes { Err(Problem::QueryTooLong { bytes, max_bytes }) } else { Ok(Query::new(text)) }
+}
+
+/// The verdict called `word`.
+///
+/// # Errors
+/// `InvalidRequest`.
+pub fn label(word: Option<String>) -> Result<Option<Label>, Problem> {
+    let unknown = |word: &str| {
+        let given: String = word.chars().take(40).collect();
+        let allowed = Label::ALL.map(Label::as_str).join(", ");
+        Problem::InvalidRequest(format!("`original_verdict`: `{given}` is not a verdict; allowed: {allowed}"))
+    };
+    word.map(|word| Label::exactly(&word).ok_or_else(|| unknown(&word))).transpose()
 }
 
 /// The e-mail address `text`.

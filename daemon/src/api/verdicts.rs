@@ -5,6 +5,7 @@ use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
 use actors::cache::{Cached, Find, Known, Read};
 use actors::crosscheck::{Judge, Outcome};
+use actors::regen::{self, Failed, Landed, Landing};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -12,10 +13,13 @@ use bytes::Bytes;
 use domain::session::Mismatch;
 use domain::{Decision, GatePath, SessionId};
 use hyper::StatusCode;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use std::sync::Arc;
 
-/// Judges a verdict and, if it passes, delivers it.
+/// Says whether a verdict that was read lay in the cache.
+const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
+
+/// Judges a verdict and, if it passes, delivers it. Without one, the model is asked for it first.
 ///
 /// # Errors
 /// A [`Problem`] where nothing was delivered.
@@ -27,8 +31,10 @@ use std::sync::Arc;
     responses(
         (status = 201, description = "It passed, is durable, and may be delivered", body = Object),
         (status = 200, description = "The session has a verdict already: that one, with `replayed`", body = Object),
-        (status = 409, description = "`session_mismatch`: another tier or query", body = ProblemDocument),
+        (status = 409, description = "`session_mismatch`: another tier or query; `delivered_already`", body = ProblemDocument),
         (status = 422, description = "`crosscheck_rejected`, with the decision", body = ProblemDocument),
+        (status = 502, description = "`model_refused`", body = ProblemDocument),
+        (status = 504, description = "`model_timeout`", body = ProblemDocument),
         (status = "4XX", description = "The request is refused", body = ProblemDocument),
         (status = "5XX", description = "Nothing is delivered for now", body = ProblemDocument),
     ),
@@ -40,29 +46,41 @@ pub async fn post(
 ) -> Result<Response, Problem> {
     let SubmitRequest { tier, query, customer_email, verdict, raw } = body.parse()?;
     let limits = &service.config.limits;
-    let judge = Judge {
-        session_id,
-        tier: request::tier(&tier)?,
-        query: request::query(query, limits)?,
-        payload: request::payload(verdict.as_deref(), raw.as_deref())?,
-        customer_email: request::email(customer_email)?,
-        path: GatePath::Submit,
-        made: None,
-    };
-    deliver(service, judge).await
+    let (tier, query) = (request::tier(&tier)?, request::query(query, limits)?);
+    let customer_email = request::email(customer_email)?;
+    if verdict.is_none() && raw.is_none() {
+        return generate(service, regen::Deliver { session_id, tier, query, customer_email }).await;
+    }
+    let payload = request::payload(verdict.as_deref(), raw.as_deref())?;
+    let (path, made) = (GatePath::Submit, None);
+    deliver(service, Judge { session_id, tier, query, payload, customer_email, path, made }).await
 }
 
-/// Reads the cached verdict of a session.
+async fn generate(service: Arc<Service>, order: regen::Deliver) -> Result<Response, Problem> {
+    let (session_id, regen) = (order.session_id.clone(), service.system.regen.clone());
+    let landed = service.work(async move { Ok(regen.ask(order).await?) }).await?;
+    match landed {
+        Ok(Landing::Delivered(cached)) => Ok(document(StatusCode::CREATED, cached.body.clone())),
+        landed => Ok(document(StatusCode::OK, replayed(&*landing(&service, &session_id, landed)?))),
+    }
+}
+
+/// Reads the verdict of a session: from the cache, or made anew where it is lost and the session is known.
 ///
 /// # Errors
-/// A [`Problem`], `verdict_not_cached` above all.
+/// A [`Problem`], `session_unknown` above all.
 #[utoipa::path(
     get,
     path = "/v1/verdicts/{session_id}",
     params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
     responses(
-        (status = 200, description = "The verdict as it was delivered", body = Object),
-        (status = 404, description = "`verdict_not_cached`", body = ProblemDocument),
+        (status = 200, description = "The verdict: `X-Cache: HIT` as it was delivered, `MISS` made anew, with `divergence_level`", body = Object),
+        (status = 404, description = "`session_unknown`; `verdict_not_cached` where there is no model", body = ProblemDocument),
+        (status = 422, description = "`crosscheck_rejected`, with the decision", body = ProblemDocument),
+        (status = 429, description = "`regen_rate_limited`, with `Retry-After`", body = ProblemDocument),
+        (status = 502, description = "`model_refused`", body = ProblemDocument),
+        (status = 503, description = "`model_unavailable`, `model_busy`, each with `Retry-After`", body = ProblemDocument),
+        (status = 504, description = "`model_timeout`", body = ProblemDocument),
         (status = "5XX", description = "It cannot be read for now", body = ProblemDocument),
     ),
 )]
@@ -70,9 +88,34 @@ pub async fn get(
     State(service): State<Arc<Service>>,
     SessionInPath(session_id): SessionInPath,
 ) -> Result<Response, Problem> {
-    match service.system.cache.ask(Read(session_id.clone())).await?? {
-        Some(cached) => Ok(document(StatusCode::OK, cached.body.clone())),
-        None => Err(Problem::VerdictNotCached(session_id.to_string())),
+    let found = service.system.cache.ask(Read(session_id.clone())).await??;
+    let (cached, came_from) = match found {
+        Some(cached) => (cached, "HIT"),
+        None if service.draining() => return Err(Problem::Draining),
+        None => {
+            let landed = service.system.regen.ask(regen::Read(session_id.clone())).await?;
+            if matches!(&landed, Err(failed) if matches!(**failed, Failed::NoModel)) {
+                return Err(Problem::VerdictNotCached(session_id.to_string()));
+            }
+            // another flight may have landed a moment ago
+            let came_from = if matches!(landed, Ok(Landing::Replayed(_))) { "HIT" } else { "MISS" };
+            (landing(&service, &session_id, landed)?, came_from)
+        }
+    };
+    let mut response = document(StatusCode::OK, cached.body.clone());
+    response.headers_mut().insert(X_CACHE, HeaderValue::from_static(came_from));
+    Ok(response)
+}
+
+/// The verdict that a flight has brought.
+fn landing(service: &Service, session_id: &SessionId, landed: Landed) -> Result<Arc<Cached>, Problem> {
+    match landed {
+        Ok(Landing::Delivered(cached) | Landing::Regenerated(cached, _) | Landing::Replayed(cached)) => {
+            Ok(cached)
+        }
+        Ok(Landing::Rejected(decision)) => Err(rejected(service, session_id, decision)),
+        Ok(Landing::Mismatch(what)) => Err(mismatch(session_id, what)),
+        Err(failed) => Err(Problem::not_made(session_id, &failed)),
     }
 }
 
@@ -101,7 +144,7 @@ pub(super) async fn deliver(service: Arc<Service>, judge: Judge) -> Result<Respo
     }
 }
 
-fn mismatch(session_id: &SessionId, what: Mismatch) -> Problem {
+pub(super) fn mismatch(session_id: &SessionId, what: Mismatch) -> Problem {
     Problem::SessionMismatch { session_id: session_id.to_string(), what }
 }
 

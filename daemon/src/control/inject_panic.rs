@@ -19,6 +19,8 @@ pub async fn post(
     // every one of them fails: that is the point
     match actor.as_str() {
         "crosscheck" => system.crosscheck.ask(InjectPanic).await,
+        "regen" => system.regen.ask(InjectPanic).await,
+        "rate_limiter" => system.rate_limiter.ask(InjectPanic).await,
         "cache" => system.cache.ask(InjectPanic).await,
         "oracle_health" => system.oracle_health.ask(InjectPanic).await,
         "logger" => system.log.door().ask(InjectPanic).await,

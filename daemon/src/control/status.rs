@@ -1,8 +1,11 @@
 //! `GET /v1/status`: how the daemon is doing, on one page.
 
+use crate::problem::Problem;
 use crate::service::Service;
+use ::actors::regen::AskVariance;
 use axum::Json;
 use axum::extract::State;
+use domain::divergence::Variance;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::process;
@@ -38,6 +41,10 @@ pub struct Status {
     pub fallback_entries: u64,
     /// Why `oracle_log.jsonl` lags behind the log.
     pub mirror_lag: Option<String>,
+    /// Who makes verdicts, and the model's name; nothing where they are only handed in.
+    pub model: Option<String>,
+    /// How often regenerated verdicts differ from what was delivered.
+    pub variance: Variance,
     /// Verdicts being judged.
     pub in_flight: usize,
     /// Connections to the routes' socket.
@@ -47,10 +54,15 @@ pub struct Status {
 }
 
 /// The page.
-pub async fn get(State(service): State<Arc<Service>>) -> Json<Status> {
+///
+/// # Errors
+/// Where an actor that is asked does not answer.
+pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<Status>, Problem> {
     let journal = service.journal();
     let reasons = service.unready();
-    Json(Status {
+    let variance = service.system.regen.ask(AskVariance).await?;
+    let model = service.system.model.as_ref();
+    Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION").into(),
         pid: process::id(),
         started_at: service.started_at,
@@ -64,8 +76,10 @@ pub async fn get(State(service): State<Arc<Service>>) -> Json<Status> {
         journal_failure: journal.failure.map(|(cause, _)| cause),
         fallback_entries: journal.fallback_entries,
         mirror_lag: journal.mirror_lag,
+        model: model.map(|oracle| format!("{oracle}, {}", service.config.model.name)),
+        variance,
         in_flight: service.in_flight(),
         connections: service.connections.load(Ordering::Relaxed),
         control_connections: service.control_connections.load(Ordering::Relaxed),
-    })
+    }))
 }

@@ -3,6 +3,7 @@
 use super::output::{json, pairs};
 use super::{CtlError, Options};
 use crate::control::status::Status;
+use domain::divergence::Variance;
 use hyper::Method;
 use std::io::Write;
 
@@ -20,6 +21,8 @@ pub(super) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), Ct
         ("state", status.state_dir),
         ("log", format!("{} entries", status.entries)),
         ("store", format!("{} verdicts, {} sessions", status.verdicts, status.sessions)),
+        ("model", status.model.unwrap_or_else(|| "none: verdicts are only handed in".into())),
+        ("divergence", diverged(&status.variance)),
         ("in flight", status.in_flight.to_string()),
         (
             "connections",
@@ -36,4 +39,10 @@ pub(super) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), Ct
         shown.push(("oracle_log.jsonl", format!("lags behind the log: {lag}")));
     }
     Ok(out.write_all(pairs(&shown).as_bytes())?)
+}
+
+fn diverged(variance: &Variance) -> String {
+    let Variance { regens, diverged, rate, escalated } = variance;
+    let alarm = if *escalated { ": INFRASTRUCTURE VARIANCE" } else { "" };
+    format!("{diverged} of the last {regens} regenerated verdicts ({:.1} %){alarm}", rate * 100.0)
 }

@@ -105,7 +105,7 @@ fn steps(before: u64) -> Vec<Step> {
         )
         .expecting(refused("degenerate_manifold")),
         Step::get("nothing of a refused verdict is kept", &session("truncated"), missing)
-            .expecting(vec![("/code", json!("verdict_not_cached"))]),
+            .expecting(vec![("/code", json!("session_unknown"))]),
         Step::get("the delivered one is read from the cache", &session("good"), StatusCode::OK)
             .expecting(vec![("/verdict", good)]),
     ]

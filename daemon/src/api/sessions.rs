@@ -1,0 +1,84 @@
+//! `/v1/sessions/{session_id}`: tells of a session what a later read will need to have its verdict made again.
+
+use super::request::{self, JsonBody, RegisterRequest, SessionInPath};
+use super::verdicts::mismatch;
+use crate::problem::{Problem, ProblemDocument};
+use crate::service::Service;
+use actors::cache::{Register, Registered};
+use axum::Json;
+use axum::extract::State;
+use domain::divergence::OriginalLabel;
+use domain::{Session, SessionId, Tier};
+use hyper::StatusCode;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What is known of a session.
+#[derive(Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct KnownSession {
+    /// Whose.
+    #[schema(value_type = String)]
+    pub session_id: SessionId,
+    /// Of which tier.
+    #[schema(value_type = String)]
+    pub tier: Tier,
+    /// What was asked.
+    pub query: String,
+    /// Where its mail goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub customer_email: Option<String>,
+    /// The verdict that was delivered first; `UNKNOWN` while there is none, or none that is known.
+    #[schema(value_type = String)]
+    pub original_verdict: OriginalLabel,
+}
+
+impl From<Session> for KnownSession {
+    fn from(session: Session) -> Self {
+        let Session { session_id, tier, query, customer_email, original } = session;
+        Self {
+            session_id,
+            tier,
+            query: query.as_str().to_owned(),
+            customer_email: customer_email.map(String::from),
+            original_verdict: OriginalLabel(original.map(|original| original.verdict_label)),
+        }
+    }
+}
+
+/// Registers a session, or tells more of one.
+///
+/// # Errors
+/// A [`Problem`]; `session_mismatch` where the session is known as something else.
+#[utoipa::path(
+    put,
+    path = "/v1/sessions/{session_id}",
+    params(("session_id" = String, Path, description = "1 to 255 of `A-Z a-z 0-9 _ . : -`")),
+    request_body = RegisterRequest,
+    responses(
+        (status = 201, description = "It is new, and durable", body = KnownSession),
+        (status = 200, description = "It was known, and is as it is told now", body = KnownSession),
+        (status = 409, description = "`session_mismatch`: another tier, query or original verdict", body = ProblemDocument),
+        (status = "4XX", description = "The request is refused", body = ProblemDocument),
+        (status = "5XX", description = "Nothing is registered for now", body = ProblemDocument),
+    ),
+)]
+pub async fn put(
+    State(service): State<Arc<Service>>,
+    SessionInPath(session_id): SessionInPath,
+    body: JsonBody,
+) -> Result<(StatusCode, Json<KnownSession>), Problem> {
+    let RegisterRequest { tier, query, customer_email, original_verdict } = body.parse()?;
+    let register = Register {
+        session_id: session_id.clone(),
+        tier: request::tier(&tier)?,
+        query: request::query(query, &service.config.limits)?,
+        customer_email: request::email(customer_email)?,
+        original_verdict: request::label(original_verdict)?,
+    };
+    let cache = service.system.cache.clone();
+    match service.work(async move { Ok(cache.ask(register).await??) }).await? {
+        Registered::Created(session) => Ok((StatusCode::CREATED, Json(session.into()))),
+        Registered::Updated(session) => Ok((StatusCode::OK, Json(session.into()))),
+        Registered::Mismatch(what) => Err(mismatch(&session_id, what)),
+    }
+}

@@ -1,0 +1,35 @@
+//! Secrets: a key, a password. They come from systemd's credentials, from a file, or from a variable, and go nowhere
+//! else: not into the configuration that is printed, nor into a log or an error.
+
+use crate::config::ConfigError;
+use secrecy::SecretString;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// Where systemd puts what `LoadCredential=oracled:…` names.
+const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
+
+/// The secret that systemd has as `credential`, else the one in `file`, else the one in the variable called `variable`.
+///
+/// # Errors
+/// Where a file that is named, or there, is empty or cannot be read.
+pub fn secret(
+    credential: &str,
+    file: Option<&Path>,
+    variable: &str,
+) -> Result<Option<SecretString>, ConfigError> {
+    let credentials = env::var_os(CREDENTIALS_VARIABLE).map(PathBuf::from);
+    let credential = credentials.map(|dir| dir.join(format!("oracled_{credential}")));
+    let credential = credential.filter(|file| file.exists());
+    if let Some(file) = credential.as_deref().or(file) {
+        return read(file).map(Some);
+    }
+    Ok(env::var(variable).ok().filter(|text| !text.is_empty()).map(SecretString::from))
+}
+
+fn read(file: &Path) -> Result<SecretString, ConfigError> {
+    let unusable = |why: &str| ConfigError::NotUnderstood(format!("the secret in {}: {why}", file.display()));
+    let text = fs::read_to_string(file).map_err(|error| unusable(&error.to_string()))?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    if text.is_empty() { Err(unusable("the file is empty")) } else { Ok(text.into()) }
+}

@@ -1,0 +1,102 @@
+//! What is asked outside, as the configuration has it.
+
+use crate::config::{Config, ConfigError, Model as ModelConfig, Provider};
+use crate::secret::secret;
+use actors::Clock;
+use actors::oracle_health::{BoxFuture, Oracle, Probe};
+use actors::rate_limiter::CallLimits;
+use actors::regen::AskedModel;
+use actors::upstream::{BadEndpoint, CallPolicy, Caller, Gemini, Model, OpenAi};
+use domain::OracleId;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where Google has its API.
+const GEMINI_BASE: &str = "https://generativelanguage.googleapis.com";
+/// Where OpenAI has its own.
+const OPENAI_BASE: &str = "https://api.openai.com/v1";
+/// A probe's time; oracle_health gives up after as long.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is asked outside.
+#[derive(Debug)]
+pub struct Upstreams {
+    /// Who makes verdicts.
+    pub model: Option<AskedModel>,
+    /// How much it may be called.
+    pub calls: CallLimits,
+    /// All that are watched over.
+    pub oracles: Vec<Oracle>,
+}
+
+impl Upstreams {
+    /// Those that `config` names. Nothing is connected to yet.
+    ///
+    /// # Errors
+    /// Where an address, a key or a file cannot be used.
+    pub fn of(config: &Config, clock: &Clock) -> Result<Self, ConfigError> {
+        let per_minute = NonZeroU32::new(config.model.calls_per_minute).unwrap_or(NonZeroU32::MIN);
+        let calls = CallLimits { per_minute, at_once: config.model.calls_at_once };
+        let model = model(&config.model, clock)?;
+        let mut oracles = Vec::new();
+        let asked = model.map(|model| {
+            let name = config.model.name.clone();
+            let oracle_id: OracleId = model.oracle_id().parse().expect("a wire's name is an oracle's");
+            let probe: Arc<dyn Probe> = Arc::new(OfModel { model: Arc::clone(&model), name: name.clone() });
+            oracles.push(Oracle { id: oracle_id.clone(), config: config.health, probe: Some(probe) });
+            let caller = Caller::new(model, policy(&config.model), clock.clone());
+            AskedModel::new(oracle_id, caller, name, config.model.original_settings())
+        });
+        Ok(Self { model: asked, calls, oracles })
+    }
+}
+
+fn policy(config: &ModelConfig) -> CallPolicy {
+    CallPolicy {
+        soft_timeout: Duration::from_millis(config.soft_timeout_ms),
+        hard_timeout: Duration::from_millis(config.hard_timeout_ms),
+        deadline: Duration::from_millis(config.deadline_ms),
+        max_retries: config.max_retries,
+    }
+}
+
+/// The model, if there is one: Google's wants a key, and without it there is none.
+fn model(config: &ModelConfig, clock: &Clock) -> Result<Option<Arc<dyn Model>>, ConfigError> {
+    let key = |credential, variable| secret(credential, config.api_key_file.as_deref(), variable);
+    let base = |default| config.base_url.as_deref().unwrap_or(default);
+    let model: Arc<dyn Model> = match config.provider {
+        Provider::None => return Ok(None),
+        Provider::Gemini => {
+            let Some(key) = key("gemini-api-key", "GEMINI_API_KEY")? else { return Ok(None) };
+            let version = config.version.clone();
+            Arc::new(Gemini::new(base(GEMINI_BASE), version, key, clock.clone()).map_err(unusable)?)
+        }
+        Provider::OpenAi => {
+            let key = key("openai-api-key", "OPENAI_API_KEY")?;
+            let base = base(OPENAI_BASE);
+            Arc::new(OpenAi::new(base, key, config.send_top_k, clock.clone()).map_err(unusable)?)
+        }
+    };
+    Ok(Some(model))
+}
+
+fn unusable(error: BadEndpoint) -> ConfigError {
+    let key = if matches!(error, BadEndpoint::BadKey) { "model.api_key_file" } else { "model.base_url" };
+    ConfigError::NotUnderstood(format!("`{key}`: {error}"))
+}
+
+/// Asks whether a model would answer.
+#[derive(Debug)]
+struct OfModel {
+    model: Arc<dyn Model>,
+    name: String,
+}
+
+impl Probe for OfModel {
+    fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async {
+            self.model.probe(&self.name, PROBE_TIMEOUT).await.map_err(|failure| failure.to_string())
+        })
+    }
+}
