@@ -13,7 +13,11 @@ test:
 
 # the heavy tests, one at a time: each wants the machine to itself
 torture:
-    cargo test -p oracled-tests -- --ignored --test-threads 1
+    cargo test -p oracled-tests -- --ignored --test-threads 1 --skip llmock
+
+# the model client under a server that nobody here wrote, which grades it (needs Python and PyPI)
+llmock:
+    tests/llmock.sh
 
 # the daemon in a throw-away directory, with a walk through its main path
 dev:

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
+use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
@@ -106,8 +107,18 @@ pub(crate) fn retry_after(header: &str, now: Timestamp) -> Option<Duration> {
     Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
 }
 
+/// The wait that a Google error asks for in its details, "3.5s" for instance.
+pub(crate) fn retry_info(body: &Value) -> Option<Duration> {
+    let details = body.pointer("/error/details")?.as_array()?;
+    let named = |detail: &&Value| {
+        detail.get("@type").and_then(Value::as_str) == Some("type.googleapis.com/google.rpc.RetryInfo")
+    };
+    let delay = details.iter().find(named)?.get("retryDelay")?.as_str()?;
+    seconds(delay.strip_suffix('s')?)
+}
+
 /// A number of seconds; not every server knows that RFC 9110 wants a whole one.
-pub(crate) fn seconds(text: &str) -> Option<Duration> {
+fn seconds(text: &str) -> Option<Duration> {
     let numeric = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     Duration::try_from_secs_f64(text.parse().ok().filter(|_| numeric)?).ok()
 }
@@ -115,6 +126,7 @@ pub(crate) fn seconds(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn only_what_may_succeed_another_time_is_asked_again() {
@@ -172,5 +184,22 @@ mod tests {
             assert_eq!(retry_after(header, now), wait_ms.map(Duration::from_millis), "{header:?}");
         }
         assert!(retry_after("18446744073709", now).is_some(), "long, and no overflow");
+    }
+
+    #[test]
+    fn retry_info_is_read_where_it_is_sound() {
+        let info = |delay: Value| {
+            let help = json!({"@type": "type.googleapis.com/google.rpc.Help"});
+            let info = json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay});
+            retry_info(&json!({"error": {"details": [help, info]}}))
+        };
+        assert_eq!(info(json!("3.5s")), Some(Duration::from_millis(3500)));
+        assert_eq!(info(json!("59s")), Some(Duration::from_secs(59)));
+        for unsound in [json!("3.5"), json!("-1s"), json!(3), json!(null), json!("s"), json!("é")] {
+            assert_eq!(info(unsound.clone()), None, "{unsound}");
+        }
+        for body in [json!(null), json!({"error": {"details": {}}}), json!({"error": {"details": [1]}})] {
+            assert_eq!(retry_info(&body), None, "{body}");
+        }
     }
 }

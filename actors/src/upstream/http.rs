@@ -1,7 +1,7 @@
 //! HTTP to one place outside: each request within a time, each answer within a bound of bytes, no redirects, no
 //! proxies, no retries of the client's own.
 
-use super::failure::{Failure, Kind, retry_after};
+use super::failure::{Failure, Kind, retry_after, retry_info};
 use crate::clock::Clock;
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
@@ -162,6 +162,27 @@ impl Endpoint {
             body.extend_from_slice(&piece);
         }
         Ok(Reply { status: response.status(), retry_after, body: body.freeze() })
+    }
+
+    /// Whether `reply` is of a success' status.
+    ///
+    /// # Errors
+    /// Where it is not: what its body says about that, if it is an error as model APIs write them. It is never taken
+    /// for anything else.
+    pub fn check(&self, reply: &Reply) -> Result<(), Failure> {
+        if reply.status.is_success() {
+            return Ok(());
+        }
+        // it may be no JSON at all; then the status has to say it
+        let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+        let word = |place: &str| body.pointer(place).and_then(Value::as_str);
+        let words = [word("/error/status").or_else(|| word("/error/type")), word("/error/message")];
+        let said = words.into_iter().flatten().collect::<Vec<_>>().join(": ");
+        Err(Failure {
+            kind: Kind::Status(reply.status.as_u16()),
+            retry_after: reply.retry_after.max(retry_info(&body)),
+            detail: self.clean(if said.is_empty() { reply.status.as_str() } else { &said }),
+        })
     }
 
     /// Words from outside as they may be shown: one line, bounded, and without the key, which some servers quote.
