@@ -4,6 +4,7 @@
 //! done. Nothing here regenerates a verdict, changes a constant or approves anything.
 
 pub mod actors;
+pub mod divergence;
 pub mod drain;
 pub mod health;
 #[cfg(debug_assertions)]
@@ -34,6 +35,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/log/follow", get(log::follow))
         .route("/v1/log-level", get(log_level::get).put(log_level::put))
         .route("/v1/verdicts/{session_id}", delete(purge::delete))
+        .route("/v1/divergence", get(divergence::get))
         .route("/v1/drain", post(drain::post))
         .route("/v1/reload", post(reload::post));
     #[cfg(debug_assertions)]

@@ -3,6 +3,7 @@
 pub mod actors;
 pub mod calibrate;
 pub mod crosscheck;
+pub mod divergence;
 pub mod drain;
 pub mod get;
 pub mod health;
@@ -10,6 +11,7 @@ pub mod log;
 pub mod log_level;
 mod output;
 pub mod purge;
+pub mod register;
 pub mod reload;
 pub mod status;
 pub mod submit;
@@ -68,13 +70,17 @@ enum Verb {
     Actors,
     /// Judges a verdict through the daemon; it is logged, and not delivered
     Crosscheck(crosscheck::Crosscheck),
-    /// Hands a verdict in for delivery
+    /// Hands a verdict in for delivery, or has the model make it
     Submit(submit::Submit),
-    /// Shows the delivered verdict of a session
+    /// Tells of a session what a later read will need to have its verdict made again
+    Register(register::Register),
+    /// Shows the delivered verdict of a session; one that is lost is made anew
     Get(get::Get),
     Health(health::Health),
     /// Shows the audit log
     Log(log::Log),
+    /// How often which verdict was regenerated as which
+    Divergence(divergence::Divergence),
     /// Removes the cached verdict of a session
     Purge(purge::Purge),
     /// Turns new verdicts away before a stop
@@ -180,6 +186,8 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::Actors => ask(actors::run(options, out)),
         Verb::Crosscheck(verb) => ask(verb.run(options, out)),
         Verb::Submit(verb) => ask(verb.run(options, out)),
+        Verb::Register(verb) => ask(verb.run(options, out)),
+        Verb::Divergence(verb) => ask(verb.run(options, out)),
         Verb::Get(verb) => ask(verb.run(options, out)),
         Verb::Health(verb) => ask(verb.run(options, out)),
         Verb::Log(verb) => ask(verb.run(options, out)),

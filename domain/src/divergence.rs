@@ -1,5 +1,9 @@
 //! Whether a regenerated verdict says what the delivered one said (seed: `regen-consistency`, invariants 4 and 5).
 
+mod table;
+
+pub use table::{Cell, DivergenceTable};
+
 use crate::digest::Sha256Hex;
 use crate::session::{Original, SessionId};
 use crate::verdict::{Label, Tier};

@@ -198,7 +198,7 @@ fn the_readme_draws_the_arrows_that_the_code_has() {
 
 /// Everyone who reads of a key, a flag or a code finds it explained.
 #[test]
-fn the_readme_names_every_configuration_key_and_every_problem_code() {
+fn the_readme_names_every_configuration_key_every_event_and_every_problem_code() {
     let readme = read(&root().join("README.md"));
     let config = serde_json::to_value(oracled::config::Config::default()).expect("it is plain data");
     for (key, value) in config.as_object().expect("it has keys") {
@@ -207,6 +207,9 @@ fn the_readme_names_every_configuration_key_and_every_problem_code() {
         for key in if below.is_empty() { vec![key.clone()] } else { below } {
             assert!(readme.contains(&format!("`{key}`")), "the README does not name the key {key}");
         }
+    }
+    for event in domain::Event::KINDS {
+        assert!(readme.contains(&format!("`{event}`")), "the README does not name the event {event}");
     }
     let problems = read(&root().join("daemon/src/problem.rs"));
     let codes = problems.split("(StatusCode::").skip(1).filter_map(|rest| rest.split('"').nth(1));

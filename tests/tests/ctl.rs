@@ -1,5 +1,6 @@
 //! `oraclectl`, verb by verb: what people see, what programs see, and the exit codes that its help promises.
 
+use harness::model::{ModelServer, Reply};
 use harness::{Daemon, GOOD, PATIENCE, World, document, get, lines, log, post, submission};
 use serde_json::{Value, json};
 use std::fs;
@@ -392,4 +393,54 @@ async fn whoever_has_read_enough_may_go_away() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.is_empty(), "{arguments:?}: {:?} {said}", output.status);
     }
+}
+
+/// The model's server must go on while `oraclectl` is waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_verdict_is_made_lost_made_again_and_the_difference_is_told() {
+    let model = ModelServer::start().await;
+    let saying = |label: &str| Reply::saying(&GOOD.replace("GREEN", label));
+    model.next([saying("GREEN"), saying("RED"), saying("AMBER")]);
+    let url = model.openai_url();
+    let config = format!("[model]\nprovider = \"openai\"\nname = \"made-up\"\nbase_url = \"{url}\"");
+    let world = World::with_config(&config);
+    let _daemon = world.serve().await;
+
+    let bought = ["--tier", "quick", "--query", "Sell honey?"];
+    let shown = printed(&world.ctl(&[&["submit", "cs_1"], &bought[..]].concat()), 0);
+    assert!(shown.contains("cs_1 is delivered"), "{shown}");
+    printed(&world.ctl(&["purge", "cs_1"]), 0);
+    let shown = printed(&world.ctl(&["get", "cs_1"]), 0);
+    assert!(shown.contains("this verdict was made again") && shown.contains("\nNOTE: "), "{shown}");
+    assert!(shown.contains("GREEN; divergence: significant"), "{shown}");
+
+    let register = [&["register", "cs_2"], &bought[..]].concat();
+    let shown = printed(&world.ctl(&register), 0);
+    assert!(shown.contains("cs_2 is registered") && shown.contains("UNKNOWN"), "{shown}");
+    let known = [&register[..], &["--original-verdict", "RED", "--json"]].concat();
+    assert_eq!(json_of(&world.ctl(&known), 0)["original_verdict"], "RED");
+    let wrong = [&register[..], &["--original-verdict", "purple"]].concat();
+    assert!(complaint(&world.ctl(&wrong), 1).contains("GREEN, AMBER, RED, NULL"));
+    printed(&world.ctl(&["get", "cs_2"]), 0);
+
+    let shown = printed(&world.ctl(&["divergence"]), 0);
+    let row = |name: &str| {
+        let row = shown.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
+        row.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!((row("GREEN"), row("RED")), ("GREEN 0 0 1 0".into(), "RED 0 1 0 0".into()), "{shown}");
+    assert!(row("minor").ends_with('1') && row("significant").ends_with('1'), "{shown}");
+    let document = json_of(&world.ctl(&["divergence", "--since", "1h", "--json"]), 0);
+    let counts = document["table"]["cells"].as_array().unwrap().iter().map(|cell| &cell["count"]);
+    assert_eq!(counts.filter(|count| **count == 1).count(), 2, "{document}");
+    assert_eq!(document["variance"]["diverged"], 2);
+    let none = json_of(&world.ctl(&["divergence", "--since", "2099-01-01T00:00:00Z", "--json"]), 0);
+    assert!(none["table"]["cells"].as_array().unwrap().iter().all(|cell| cell["count"] == 0), "{none}");
+
+    let shown = printed(&world.ctl(&["log", "--session", "cs_1"]), 0);
+    for said in ["attempt 1 success", "GREEN -> RED significant", "regen_attempted"] {
+        assert!(shown.contains(said), "{said} in {shown}");
+    }
+    let shown = printed(&world.ctl(&["status"]), 0);
+    assert!(shown.contains("openai, made-up") && shown.contains("2 of the last 2"), "{shown}");
 }

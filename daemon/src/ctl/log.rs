@@ -37,7 +37,7 @@ pub struct Log {
 
 /// A time, or how long ago it was.
 #[derive(Debug, Clone, Copy)]
-enum Since {
+pub(super) enum Since {
     At(Timestamp),
     Ago(SignedDuration),
 }
@@ -57,7 +57,7 @@ impl FromStr for Since {
 }
 
 impl Since {
-    fn timestamp(self) -> Timestamp {
+    pub(super) fn timestamp(self) -> Timestamp {
         match self {
             Self::At(at) => at,
             Self::Ago(ago) => actors::Clock::system().now().saturating_sub(ago).unwrap_or(Timestamp::MIN),
@@ -123,13 +123,38 @@ fn by(entry: &Value) -> String {
     format!("uid {} gid {} pid {}", id("uid"), id("gid"), id("pid"))
 }
 
-/// One line: number, time, event, session, and what else is worth knowing at a glance.
-pub(crate) fn for_people(entry: &Value) -> String {
-    let text = |name: &str| match entry.get(name) {
+fn text_of(entry: &Value, name: &str) -> String {
+    match entry.get(name) {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
+    }
+}
+
+/// How a request to the model went.
+fn interaction(entry: &Value) -> String {
+    let text = |name: &str| text_of(entry, name);
+    let (path, attempt, status) = (text("path"), text("attempt"), text("status"));
+    let why = [text("error_code"), text("finish_reason")].join(" ");
+    format!("{path} {} attempt {attempt} {status} {why} {} ms", text("oracle_version"), text("latency_ms"))
+}
+
+/// What became of a mail.
+fn mail(entry: &Value) -> String {
+    let text = |name: &str| text_of(entry, name);
+    let next = match (text("event").as_str(), text("next_attempt_at").as_str()) {
+        ("mail_failed", "") => "dead letter".to_owned(),
+        ("mail_failed", at) => format!("next at {at}"),
+        _ => String::new(),
     };
+    let attempt = Some(text("attempt")).filter(|attempt| !attempt.is_empty());
+    let attempt = attempt.map(|attempt| format!("attempt {attempt}")).unwrap_or_default();
+    format!("{} {} {attempt} {} {next}", text("mail_id"), text("kind"), text("cause"))
+}
+
+/// One line: number, time, event, session, and what else is worth knowing at a glance.
+pub(crate) fn for_people(entry: &Value) -> String {
+    let text = |name: &str| text_of(entry, name);
     let what = match text("event").as_str() {
         "tmm_crosscheck" => {
             let flags = entry.get("flags").and_then(Value::as_array).into_iter().flatten();
@@ -144,6 +169,19 @@ pub(crate) fn for_people(entry: &Value) -> String {
             )
         }
         "verdict_cached" => format!("{} {} {}", text("path"), text("tier"), text("verdict_label")),
+        "session_registered" => format!("{} original {}", text("tier"), text("original_verdict")),
+        "regen_attempted" => text("tier"),
+        "oracle_interaction" => interaction(entry),
+        "regen_divergence_check" => {
+            let level = text("divergence_level");
+            let level = if level.is_empty() { "not compared" } else { &level };
+            format!("{} -> {} {level}", text("original_verdict"), text("regen_verdict"))
+        }
+        "infrastructure_variance" => {
+            format!("{} of {} regenerated verdicts differ", text("diverged"), text("regens"))
+        }
+        "mail_queued" | "mail_sent" | "mail_failed" => mail(entry),
+        "mail_requeued" | "mail_dropped" => format!("{} by {}", text("mail_id"), by(entry)),
         "verdict_purged" => format!("by {}", by(entry)),
         "control_action" => format!("{} {} by {}", text("action"), text("detail"), by(entry)),
         "oracle_health_changed" => {

@@ -41,7 +41,7 @@ pub(super) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), Ct
     Ok(out.write_all(pairs(&shown).as_bytes())?)
 }
 
-fn diverged(variance: &Variance) -> String {
+pub(super) fn diverged(variance: &Variance) -> String {
     let Variance { regens, diverged, rate, escalated } = variance;
     let alarm = if *escalated { ": INFRASTRUCTURE VARIANCE" } else { "" };
     format!("{diverged} of the last {regens} regenerated verdicts ({:.1} %){alarm}", rate * 100.0)

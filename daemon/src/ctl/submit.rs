@@ -1,6 +1,6 @@
 //! `oraclectl submit`.
 
-use super::output::{decision, harmless, pairs};
+use super::output::{decision, harmless, on_one_line, pairs};
 use super::{CtlError, Options, read_text, segment};
 use crate::client::Answer;
 use domain::Tier;
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Hands a verdict in for delivery.
+/// Hands a verdict in for delivery; without FILE the model is asked for it.
 #[derive(Debug, clap::Args)]
 pub struct Submit {
     /// Whose verdict
     session_id: String,
-    /// The model's text; `-` reads standard input
+    /// The model's text; `-` reads standard input. Without it the daemon asks the model
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    file: Option<PathBuf>,
     /// Which tier was bought: quick, full or strategy
     #[arg(long)]
     tier: Tier,
@@ -32,10 +32,12 @@ pub struct Submit {
 
 impl Submit {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-        let raw = read_text(&self.file)?;
-        let mut body = json!({"tier": self.tier, "query": self.query, "raw": raw});
-        if let (Some(email), Some(members)) = (&self.customer_email, body.as_object_mut()) {
-            members.insert("customer_email".into(), email.clone().into());
+        let raw = self.file.as_deref().map(read_text).transpose()?;
+        let mut body = json!({"tier": self.tier, "query": self.query});
+        for (name, value) in [("raw", raw), ("customer_email", self.customer_email.clone())] {
+            if let (Some(value), Some(members)) = (value, body.as_object_mut()) {
+                members.insert(name.into(), value.into());
+            }
         }
         let path = format!("/v1/verdicts/{}", segment(&self.session_id));
         let answer = options.on_routes(Method::POST, &path, Some(body.to_string().into())).await;
@@ -57,6 +59,11 @@ struct Delivered {
     cached_at: String,
     #[serde(default)]
     replayed: bool,
+    regen: bool,
+    original_verdict: Option<String>,
+    divergence_level: Option<String>,
+    disclaimer: Option<String>,
+    notice: Option<String>,
     decision: Value,
     verdict: Box<RawValue>,
 }
@@ -66,15 +73,25 @@ pub(super) fn show(answer: &Answer, options: &Options, out: &mut dyn Write) -> R
     if options.json {
         return Ok(writeln!(out, "{}", harmless(&String::from_utf8_lossy(&answer.body)))?);
     }
-    let Delivered { session_id, tier, query, cached_at, replayed, decision: decided, verdict } =
-        answer.json()?;
-    let how = if replayed { "was delivered before; this is that verdict" } else { "is delivered" };
-    let head = [
-        ("session", format!("{session_id} {how}")),
-        ("tier", tier),
-        ("query", query),
-        ("cached at", cached_at),
+    let delivered: Delivered = answer.json()?;
+    let how = match (delivered.replayed, delivered.regen) {
+        (true, _) => "was delivered before; this is that verdict",
+        (false, true) => "was delivered before and lost; this verdict was made again",
+        (false, false) => "is delivered",
+    };
+    let mut head = vec![
+        ("session", format!("{} {how}", delivered.session_id)),
+        ("tier", delivered.tier),
+        ("query", delivered.query),
+        ("cached at", delivered.cached_at),
     ];
-    write!(out, "{}{}", pairs(&head), decision(&decided))?;
-    Ok(writeln!(out, "{}", harmless(verdict.get()))?)
+    if let Some(original) = delivered.original_verdict {
+        let level = delivered.divergence_level.unwrap_or_else(|| "not compared".into());
+        head.push(("first verdict", format!("{original}; divergence: {level}")));
+    }
+    write!(out, "{}{}", pairs(&head), decision(&delivered.decision))?;
+    for told in [delivered.disclaimer, delivered.notice].into_iter().flatten() {
+        writeln!(out, "{}", on_one_line(&told))?;
+    }
+    Ok(writeln!(out, "{}", harmless(delivered.verdict.get()))?)
 }

@@ -106,3 +106,28 @@ fn the_first_few_say_nothing() {
     }
     assert!(watch.note(Some(DivergenceLevel::Significant)).is_some());
 }
+
+#[test]
+fn the_table_counts_each_pair_of_verdicts() {
+    let mut table = DivergenceTable::default();
+    assert_eq!(table.cells.len(), 20);
+    let (green, amber) = (original(Label::Green, None), original(Label::Amber, None));
+    for (first, label) in [
+        (Some(&green), Label::Green),
+        (Some(&green), Label::Red),
+        (Some(&green), Label::Red),
+        (Some(&amber), Label::Red),
+        (None, Label::Null),
+    ] {
+        table.count(&check(first, label));
+    }
+    let counted: Vec<_> = table.cells.iter().filter(|cell| cell.count > 0).collect();
+    let pairs: Vec<_> =
+        counted.iter().map(|c| (c.original_verdict.as_str(), c.regen_verdict.as_str(), c.count)).collect();
+    assert_eq!(
+        pairs,
+        [("GREEN", "GREEN", 1), ("GREEN", "RED", 2), ("AMBER", "RED", 1), ("UNKNOWN", "NULL", 1)]
+    );
+    use DivergenceLevel::{Minor, None as Same, Significant};
+    assert_eq!([Some(Same), Some(Minor), Some(Significant), None].map(|level| table.at(level)), [1, 1, 2, 1]);
+}
