@@ -52,6 +52,7 @@ install:
     for unit in oracled.service oracled.socket oracled-control.socket; do
         put 0644 "systemd/$unit" "/etc/systemd/system/$unit"
     done
+    put 0644 systemd/oracled.service.d/upstreams.conf /etc/systemd/system/oracled.service.d/upstreams.conf
     put 0644 systemd/oracled.sysusers.conf /etc/sysusers.d/oracled.conf
     put 0644 systemd/oracled.tmpfiles.conf /etc/tmpfiles.d/oracled.conf
     put 0644 "$made/oraclectl.1" /usr/local/share/man/man1/oraclectl.1
@@ -91,6 +92,7 @@ uninstall:
     for path in \
         /usr/local/bin/{oracled,oraclectl} \
         "${units[@]/#//etc/systemd/system/}" \
+        /etc/systemd/system/oracled.service.d/upstreams.conf \
         /etc/{sysusers,tmpfiles}.d/oracled.conf \
         /usr/local/share/man/man1/oraclectl.1 \
         /usr/local/share/bash-completion/completions/oraclectl \
@@ -99,5 +101,8 @@ uninstall:
     do
         "${as_root[@]}" rm -f "$dest$path"
     done
+    if [[ -d "$dest/etc/systemd/system/oracled.service.d" ]]; then
+        "${as_root[@]}" rmdir --ignore-fail-on-non-empty "$dest/etc/systemd/system/oracled.service.d"
+    fi
     if $live; then "${as_root[@]}" systemctl daemon-reload; fi
     echo "kept $dest/etc/oracled, $dest/var/lib/oracled and the accounts oracled and oracled-admin"
