@@ -7,12 +7,13 @@ use bytes::{Bytes, BytesMut};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect, retry};
 use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
 use serde_json::Value;
 use std::error::Error;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// So much of an answer is read, in bytes.
+/// So much of an answer is read without being told otherwise, in bytes.
 pub const BODY_MAX_BYTES: usize = 4 << 20;
 /// So long a connection may take to be made.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -90,6 +91,7 @@ pub struct Endpoint {
     base: Url,
     key: Option<Key>,
     clock: Clock,
+    body_max_bytes: usize,
 }
 
 impl Endpoint {
@@ -108,7 +110,14 @@ impl Endpoint {
         }
         let client =
             client(base.scheme() == "https").map_err(|error| BadEndpoint::Client(root_cause(&error)))?;
-        Ok(Self { client, base, key, clock })
+        Ok(Self { client, base, key, clock, body_max_bytes: BODY_MAX_BYTES })
+    }
+
+    /// The same place, of whose answers at most so many bytes are read.
+    #[must_use]
+    pub const fn reading_at_most(mut self, body_max_bytes: usize) -> Self {
+        self.body_max_bytes = body_max_bytes;
+        self
     }
 
     /// A request that reads what is at `path`, whose segments are escaped.
@@ -117,9 +126,10 @@ impl Endpoint {
     }
 
     /// A request that sends `body` to `path`, whose segments are escaped.
-    pub fn post(&self, path: &[&str], body: &Value) -> RequestBuilder {
+    pub fn post(&self, path: &[&str], body: &impl Serialize) -> RequestBuilder {
+        let body = serde_json::to_string(body).expect("what is sent is plain data with string keys");
         let request = self.client.post(self.url(path));
-        self.keyed(request.header(CONTENT_TYPE, "application/json").body(body.to_string()))
+        self.keyed(request.header(CONTENT_TYPE, "application/json").body(body))
     }
 
     fn url(&self, path: &[&str]) -> Url {
@@ -156,8 +166,8 @@ impl Endpoint {
         let retry_after = header.and_then(|header| retry_after(header, self.clock.now()));
         let mut body = BytesMut::new();
         while let Some(piece) = response.chunk().await.map_err(|error| failure(&error))? {
-            if body.len() + piece.len() > BODY_MAX_BYTES {
-                return Err(Failure::new(Kind::TooLarge, format!("over {BODY_MAX_BYTES} bytes")));
+            if body.len() + piece.len() > self.body_max_bytes {
+                return Err(Failure::new(Kind::TooLarge, format!("over {} bytes", self.body_max_bytes)));
             }
             body.extend_from_slice(&piece);
         }
