@@ -7,7 +7,10 @@ use crate::rate_limiter::CallLimits;
 use crate::regen::AskedModel;
 use crate::system::{Parts, System};
 use crate::{Clock, Supervision};
-use domain::{GatePath, Payload, Query, SessionId, Tier};
+use domain::delivery::Regen;
+use domain::divergence::OriginalLabel;
+use domain::mail::MailKind;
+use domain::{Delivery, GatePath, Label, Mail, Payload, Query, SessionId, Tier};
 use jiff::{SignedDuration, Timestamp};
 use std::fs;
 use std::num::NonZeroU32;
@@ -102,6 +105,23 @@ pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<
         hot_bytes: 1 << 20,
         mails: true,
     })
+}
+
+/// A mail of `kind` about this verdict.
+pub(crate) fn mail_of(kind: MailKind, tier: Tier, verdict: &str, regen: Option<Regen>) -> Mail {
+    let delivery = Delivery {
+        session_id: id("cs_1"),
+        query: Query::new("Sell honey?".into()),
+        approved: domain::judge(tier, Payload::raw(verdict)).outcome.expect("it is coherent"),
+        cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
+        regen,
+    };
+    Mail::queued(kind, Arc::new(delivery), "a@example.org".to_owned().try_into().expect("an address"))
+}
+
+/// What is told of a regenerated verdict whose original was this.
+pub(crate) fn regenerated(original: Label) -> Option<Regen> {
+    Some(Regen { original: OriginalLabel(Some(original)) })
 }
 
 pub(crate) fn id(text: &str) -> SessionId {

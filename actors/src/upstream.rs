@@ -8,6 +8,7 @@ pub mod failure;
 mod fence;
 pub mod gemini;
 pub mod http;
+pub mod mail;
 pub mod openai;
 mod wire;
 

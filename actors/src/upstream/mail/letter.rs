@@ -1,0 +1,142 @@
+//! A mail in words: plain text, since what a model writes must not be read as anything else.
+
+use domain::mail::MailKind;
+use domain::{Dimension, Mail, Tier};
+use serde_json::Value;
+
+/// The text of a mail.
+pub(super) fn letter(mail: &Mail) -> String {
+    let Mail { standing, delivery } = mail;
+    let verdict: Value = serde_json::from_str(delivery.approved.verdict().get()).unwrap_or_default();
+    let mut text = Text(String::new());
+    match (standing.kind, delivery.disclaimer()) {
+        (MailKind::DivergenceNotice, Some(disclaimer)) => {
+            text.paragraph(disclaimer);
+            let original = delivery.regen.map_or("UNKNOWN", |regen| regen.original.as_str());
+            text.line("Received by email", original);
+            text.line("On your results page", delivery.approved.label().as_str());
+        }
+        _ => text.line("Verdict", delivery.approved.label().as_str()),
+    }
+    text.gap();
+    text.paragraph(words(&verdict, "summary"));
+    // nothing beyond the tier: what was not bought was not judged either
+    let tier = delivery.approved.tier();
+    breakdown(&mut text, verdict.get("breakdown").filter(|_| tier >= Tier::Full));
+    strategy(&mut text, verdict.get("strategy").filter(|_| tier == Tier::Strategy));
+    text.paragraph("Your question:");
+    text.paragraph(delivery.query.as_str());
+    text.line("Session", standing.session_id.as_str());
+    text.0
+}
+
+fn breakdown(text: &mut Text, breakdown: Option<&Value>) {
+    let Some(breakdown) = breakdown.filter(|value| value.is_object()) else { return };
+    text.heading("Breakdown");
+    for dimension in Dimension::ALL {
+        let Some(judged) = breakdown.get(dimension.as_str()) else { continue };
+        text.line(
+            dimension.as_str(),
+            &format!("{}. {}", words(judged, "verdict"), words(judged, "analysis")),
+        );
+    }
+    text.gap();
+}
+
+fn strategy(text: &mut Text, strategy: Option<&Value>) {
+    let Some(strategy) = strategy.filter(|value| value.is_object()) else { return };
+    text.heading("Strategy");
+    text.line("Next step", words(strategy, "next_step"));
+    text.line("Alternative", words(strategy, "alternative"));
+    for test in strategy.get("tests").and_then(Value::as_array).into_iter().flatten() {
+        text.line("Test", &test_in_words(test));
+    }
+    text.gap();
+}
+
+fn words<'v>(value: &'v Value, name: &str) -> &'v str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A test is a text, or an object of whatever a model finds worth saying of it.
+fn test_in_words(test: &Value) -> String {
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match test.as_object() {
+        Some(members) => {
+            let members: Vec<_> =
+                members.iter().map(|(name, value)| format!("{name}: {}", plain(value))).collect();
+            members.join("; ")
+        }
+        None => plain(test),
+    }
+}
+
+/// Text in the making.
+struct Text(String);
+
+impl Text {
+    fn line(&mut self, name: &str, value: &str) {
+        self.push(&format!("{name}: {}", value.trim()));
+    }
+
+    fn heading(&mut self, heading: &str) {
+        self.push(heading);
+    }
+
+    fn paragraph(&mut self, paragraph: &str) {
+        self.push(paragraph.trim());
+        self.gap();
+    }
+
+    fn gap(&mut self) {
+        self.0.push('\n');
+    }
+
+    /// One line more, or several. Of the characters that steer, only the ends of lines stay.
+    fn push(&mut self, line: &str) {
+        let line = line.replace("\r\n", "\n");
+        self.0.extend(line.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }));
+        self.0.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{mail_of, regenerated};
+    use domain::Label;
+
+    const STRATEGY: &str = r#"{"verdict":"AMBER","summary":"Sound, but <b>thin</b>.\r\nBcc: x@y\u001b[2J","breakdown":{
+        "Stability":{"verdict":"GREEN","analysis":"It holds."},"Turbulence":{"verdict":"AMBER","analysis":"Some."},
+        "Change Rate":{"verdict":"AMBER","analysis":"Slow."},"Completion":{"verdict":"GREEN","analysis":"Nearly."},
+        "Curvature":{"verdict":"AMBER","analysis":"Bends."}},"strategy":{"next_step":"Ask ten people.",
+        "alternative":"Sell jam.","tests":["A stall.",{"what":"A price","days":3}]}}"#;
+
+    #[test]
+    fn a_verdict_is_told_in_plain_words() {
+        let text = letter(&mail_of(MailKind::Verdict, Tier::Strategy, STRATEGY, None));
+        assert_eq!(
+            text,
+            "Verdict: AMBER\n\nSound, but <b>thin</b>.\nBcc: x@y [2J\n\nBreakdown\nStability: GREEN. It holds.\n\
+             Turbulence: AMBER. Some.\nChange Rate: AMBER. Slow.\nCompletion: GREEN. Nearly.\n\
+             Curvature: AMBER. Bends.\n\nStrategy\nNext step: Ask ten people.\nAlternative: Sell jam.\n\
+             Test: A stall.\nTest: days: 3; what: A price\n\nYour question:\n\nSell honey?\n\nSession: cs_1\n"
+        );
+    }
+
+    #[test]
+    fn nothing_beyond_the_tier_is_told() {
+        let text = letter(&mail_of(MailKind::Verdict, Tier::Quick, STRATEGY, None));
+        assert!(!text.contains("Breakdown") && !text.contains("Strategy"), "{text}");
+        let text = letter(&mail_of(MailKind::Verdict, Tier::Full, STRATEGY, None));
+        assert!(text.contains("Breakdown") && !text.contains("Strategy"), "{text}");
+    }
+
+    #[test]
+    fn a_notice_begins_with_the_disclaimer_and_names_both_verdicts() {
+        let regen = regenerated(Label::Red);
+        let text = letter(&mail_of(MailKind::DivergenceNotice, Tier::Quick, crate::testing::GOOD, regen));
+        let both = "\n\nReceived by email: RED\nOn your results page: GREEN\n\nA sound and simple plan.\n";
+        assert!(text.starts_with(&format!("{}{both}", domain::divergence::DISCLAIMER)), "{text}");
+    }
+}

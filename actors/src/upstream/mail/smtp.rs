@@ -1,0 +1,199 @@
+//! Mail by SMTP, one connection a mail: they are few, and a kept connection is one more thing that can have gone stale.
+
+use super::MailService;
+use super::letter::letter;
+use crate::oracle_health::Probe;
+use crate::upstream::BoxFuture;
+use domain::mail::{SendFailure, Standing};
+use domain::{Mail, MailId, Sha256Hex};
+use lettre::message::Mailbox;
+use lettre::message::header::ContentType;
+use lettre::transport::smtp::Error;
+use lettre::transport::smtp::authentication::Credentials;
+use lettre::transport::smtp::client::{Tls, TlsParameters};
+use lettre::{Address, AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
+use secrecy::{ExposeSecret, SecretString};
+use std::fmt;
+use std::time::{Duration, SystemTime};
+use tokio::time::timeout;
+
+/// Replies that refuse the one who asks, and not the mail: authentication is required, too weak, failed, unencrypted.
+const NOT_THE_MAILS_FAULT: [u16; 4] = [530, 534, 535, 538];
+
+/// How a connection is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SmtpTls {
+    /// From the start, as with `smtps://`.
+    Implicit,
+    /// By STARTTLS before anything else, or not used.
+    Starttls,
+    /// Not at all.
+    None,
+}
+
+/// How mail is sent.
+#[derive(Debug)]
+pub struct SmtpSettings {
+    /// The server's name, which its certificate has to bear.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// How the connection to it is protected.
+    pub tls: SmtpTls,
+    /// User and password, where it wants them.
+    pub login: Option<(String, SecretString)>,
+    /// From whom a mail is: `name@domain`, or `Name <name@domain>`.
+    pub from: String,
+    /// Its subject.
+    pub subject: String,
+    /// For how long a mail may take to be handed over.
+    pub hard_timeout: Duration,
+}
+
+/// Why mail cannot be sent like this.
+#[derive(Debug, thiserror::Error)]
+pub enum BadSmtp {
+    /// The sender is not one.
+    #[error("`{from}` is no sender: {reason}")]
+    From {
+        /// What was given.
+        from: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The subject cannot be one.
+    #[error("a subject is one line")]
+    Subject,
+    /// TLS cannot be used; the system has no certificates, say.
+    #[error("TLS cannot be used: {0}")]
+    Tls(String),
+}
+
+/// A mail server.
+pub struct Smtp {
+    transport: AsyncSmtpTransport<Tokio1Executor>,
+    from: Mailbox,
+    subject: String,
+    hard_timeout: Duration,
+}
+
+impl fmt::Debug for Smtp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Smtp").field("from", &self.from).finish_non_exhaustive()
+    }
+}
+
+impl SmtpSettings {
+    /// Whether `from` and `subject` can be a sender and a subject.
+    ///
+    /// # Errors
+    /// Which of them cannot.
+    pub fn check(from: &str, subject: &str) -> Result<(), BadSmtp> {
+        sender(from, subject).map(drop)
+    }
+}
+
+fn sender(from: &str, subject: &str) -> Result<Mailbox, BadSmtp> {
+    if subject.chars().any(char::is_control) {
+        return Err(BadSmtp::Subject);
+    }
+    let bad = |reason: String| BadSmtp::From { from: from.to_owned(), reason };
+    if from.chars().any(char::is_control) {
+        return Err(bad("it is more than one line".into()));
+    }
+    from.parse().map_err(|error: lettre::address::AddressError| bad(error.to_string()))
+}
+
+impl Smtp {
+    /// A mail server that is used as `settings` say. It is not connected to yet.
+    ///
+    /// # Errors
+    /// Where it cannot be used like that.
+    pub fn new(settings: SmtpSettings) -> Result<Self, BadSmtp> {
+        let SmtpSettings { host, port, tls, login, from, subject, hard_timeout } = settings;
+        let from = sender(&from, &subject)?;
+        let parameters = || TlsParameters::new(host.clone()).map_err(|error| BadSmtp::Tls(error.to_string()));
+        let tls = match tls {
+            SmtpTls::Implicit => Tls::Wrapper(parameters()?),
+            SmtpTls::Starttls => Tls::Required(parameters()?),
+            SmtpTls::None => Tls::None,
+        };
+        // dangerous, says lettre, since it has no TLS of its own; here it has
+        let server = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(host);
+        let mut server = server.port(port).tls(tls).timeout(Some(hard_timeout));
+        if let Some((user, password)) = login {
+            server = server.credentials(Credentials::new(user, password.expose_secret().to_owned()));
+        }
+        Ok(Self { transport: server.build(), from, subject, hard_timeout })
+    }
+
+    async fn hand_over(&self, mail: &Mail) -> Result<(), SendFailure> {
+        let message = self.message(mail)?;
+        let ascii = message.envelope().to().iter().all(|to| AsRef::<str>::as_ref(to).is_ascii());
+        match timeout(self.hard_timeout, self.transport.send(message)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(refused(&error, ascii)),
+            Err(_) => Err(failure(format!("no answer within {} ms", self.hard_timeout.as_millis()), false)),
+        }
+    }
+
+    /// The mail as it goes over the wire: the same at every attempt.
+    fn message(&self, mail: &Mail) -> Result<Message, SendFailure> {
+        let Standing { mail_id, to, queued_at, .. } = &mail.standing;
+        let unusable = |error: &dyn fmt::Display| failure(format!("it cannot be written: {error}"), true);
+        let to: Address = String::from(to.clone())
+            .parse()
+            .map_err(|error| unusable(&error as &lettre::address::AddressError))?;
+        Message::builder()
+            .from(self.from.clone())
+            .to(Mailbox::new(None, to))
+            .subject(self.subject.clone())
+            .date(SystemTime::from(*queued_at))
+            .message_id(Some(message_id(mail_id, self.from.email.domain())))
+            .header(ContentType::TEXT_PLAIN)
+            .body(letter(mail))
+            .map_err(|error| unusable(&error))
+    }
+
+    async fn look(&self) -> Result<(), String> {
+        match timeout(self.hard_timeout, self.transport.test_connection()).await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => Err("the server does not answer NOOP".into()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no answer within {} ms", self.hard_timeout.as_millis())),
+        }
+    }
+}
+
+/// The `Message-ID` of a mail: its own id, in characters that a header takes anywhere.
+fn message_id(mail_id: &MailId, domain: &str) -> String {
+    format!("<{}@{domain}>", Sha256Hex::of(mail_id.as_str().as_bytes()))
+}
+
+/// What an error of the exchange means for the mail. One to an address of more than ASCII, which the server does not
+/// take, is found out by the client.
+fn refused(error: &Error, ascii: bool) -> SendFailure {
+    let status = error.status().map(u16::from);
+    let the_mails_fault = error.is_permanent() && !status.is_some_and(|s| NOT_THE_MAILS_FAULT.contains(&s));
+    failure(error.to_string(), the_mails_fault || (error.is_client() && !ascii))
+}
+
+fn failure(cause: String, permanent: bool) -> SendFailure {
+    let cause = cause.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    SendFailure { cause, permanent, retry_after: None }
+}
+
+impl Probe for Smtp {
+    fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(self.look())
+    }
+}
+
+impl MailService for Smtp {
+    fn send<'a>(&'a self, mail: &'a Mail) -> BoxFuture<'a, Result<(), SendFailure>> {
+        Box::pin(self.hand_over(mail))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+use super::*;
+use crate::testing::{GOOD, mail_of};
+use domain::Tier;
+use domain::mail::MailKind;
+
+fn settings() -> SmtpSettings {
+    SmtpSettings {
+        host: "127.0.0.1".into(),
+        port: 1,
+        tls: SmtpTls::None,
+        login: Some(("oracle".into(), "s3cret".into())),
+        from: "The Oracle <oracle@example.org>".into(),
+        subject: "Your verdict: ünïcode".into(),
+        hard_timeout: Duration::from_secs(5),
+    }
+}
+
+fn written(mail: &Mail) -> String {
+    let message = Smtp::new(settings()).expect("it can be used").message(mail).expect("it is written");
+    String::from_utf8(message.formatted()).expect("it is ASCII")
+}
+
+#[test]
+fn a_mail_is_the_same_at_every_attempt_and_bears_an_id_of_its_own() {
+    let mail = mail_of(MailKind::Verdict, Tier::Quick, GOOD, None);
+    let first = written(&mail);
+    let mut later = mail.clone();
+    later.standing.attempts = 3;
+    assert_eq!(written(&later), first);
+    let id = Sha256Hex::of(b"verdict:cs_1");
+    for line in [
+        "From: \"The Oracle\" <oracle@example.org>",
+        "To: a@example.org",
+        &format!("Message-ID: <{id}@example.org>"),
+        "Date: Fri, 20 Nov 2026 10:00:00 +0000",
+        "Content-Type: text/plain; charset=utf-8",
+        "Verdict: GREEN",
+        "A sound and simple plan.",
+    ] {
+        assert!(first.lines().any(|written| written == line), "{line} in {first}");
+    }
+    assert!(first.contains("Subject: Your verdict: =?utf-8?"), "{first}");
+}
+
+#[test]
+fn nothing_adds_a_header_or_ends_the_mail() {
+    let verdict = r#"{"verdict":"GREEN","summary":"Sound.\r\n.\r\nMAIL FROM:<x@y>\r\nBcc: x@y"}"#;
+    let text = written(&mail_of(MailKind::Verdict, Tier::Quick, verdict, None));
+    let (head, body) = text.split_once("\r\n\r\n").expect("a mail has a head");
+    assert!(!head.contains("Bcc") && body.contains("Bcc: x@y"), "{text}");
+    for (from, subject) in
+        [("a@b.org\r\nBcc: x@y.org", "s"), ("a@b.org", "s\r\nBcc: x@y.org"), ("a b", "s"), ("", "s")]
+    {
+        SmtpSettings::check(from, subject).expect_err("it would be two headers, or none");
+    }
+}
+
+#[test]
+fn an_address_that_is_none_for_mail_is_a_failure_for_good() {
+    let mut mail = mail_of(MailKind::Verdict, Tier::Quick, GOOD, None);
+    mail.standing.to = "a..b@-".to_owned().try_into().expect("it has the shape");
+    let failed = Smtp::new(settings()).expect("it can be used").message(&mail).expect_err("no such address");
+    assert!(failed.permanent, "{failed:?}");
+}
+
+#[test]
+fn the_password_is_shown_nowhere() {
+    let shown = format!("{:?} {:?}", settings(), Smtp::new(settings()).expect("it can be used"));
+    assert!(!shown.contains("s3cret"), "{shown}");
+}
