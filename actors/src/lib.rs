@@ -11,6 +11,7 @@ pub mod fallback;
 mod guardian;
 pub mod logger;
 pub mod metrics;
+pub mod notifier;
 pub mod oracle_health;
 pub mod rate_limiter;
 pub mod regen;

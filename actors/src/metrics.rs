@@ -1,8 +1,12 @@
 //! What the actors count for Prometheus.
 
 mod making;
+mod sending;
+
+pub(crate) use sending::MailOutcome;
 
 use making::Making;
+use sending::Sending;
 
 use domain::crosscheck::Reason;
 use domain::tmm::OMEGA;
@@ -57,6 +61,7 @@ pub struct Metrics {
     pub(crate) judged: Family<JudgedAs, Counter>,
     pub(crate) coherence: Histogram,
     pub(crate) making: Making,
+    pub(crate) sending: Sending,
     pub(crate) cache_reads: Family<FoundIn, Counter>,
     pub(crate) committed_records: Counter,
     pub(crate) commit_seconds: Histogram,
@@ -70,6 +75,7 @@ impl Default for Metrics {
             judged: Family::default(),
             coherence: Histogram::new([0.0, 0.25, 0.5, 0.75, 0.9, OMEGA, 0.99, 1.0]),
             making: Making::default(),
+            sending: Sending::default(),
             cache_reads: Family::default(),
             committed_records: Counter::default(),
             commit_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
@@ -93,6 +99,7 @@ impl Metrics {
             self.coherence.clone(),
         );
         self.making.register(registry);
+        self.sending.register(registry);
         registry.register(
             "cache_reads",
             "reads of cached verdicts, by where they were found",

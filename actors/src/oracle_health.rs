@@ -165,12 +165,20 @@ pub struct Lease {
     oracle_id: OracleId,
     permit: health::Permit,
     outcome: Outcome,
+    trial: bool,
     oracle_health: Addr<OracleHealth>,
 }
 
 impl Lease {
     fn new(oracle_id: OracleId, permit: health::Permit, oracle_health: Addr<OracleHealth>) -> Self {
-        Self { oracle_id, permit, outcome: Outcome::Neutral, oracle_health }
+        Self { oracle_id, permit, outcome: Outcome::Neutral, trial: false, oracle_health }
+    }
+
+    /// Whether the call is the one that decides a half-open circuit. Who cannot afford a call that fails may probe the
+    /// oracle instead, and report that.
+    #[must_use]
+    pub const fn is_trial(&self) -> bool {
+        self.trial
     }
 
     /// Says how the call ended.
@@ -321,8 +329,14 @@ impl Handler<Permit> for OracleHealth {
 
     fn handle(&mut self, Permit(oracle_id): Permit, ctx: &mut Context<Self>) -> Self::Result {
         let now = self.clock.now();
-        match self.at(&oracle_id, now)?.health.permit(now) {
-            Ok(permit) => Ok(Lease::new(oracle_id, permit, ctx.address())),
+        let health = &mut self.at(&oracle_id, now)?.health;
+        match health.permit(now) {
+            Ok(permit) => {
+                let trial = health.is_trial(permit);
+                let mut lease = Lease::new(oracle_id, permit, ctx.address());
+                lease.trial = trial;
+                Ok(lease)
+            }
             Err(Refused { retry_after }) => Err(PermitError::CircuitOpen { oracle_id, retry_after }),
         }
     }

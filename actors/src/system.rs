@@ -8,6 +8,7 @@ use crate::fallback::Fallback;
 use crate::guardian::{self, Supervision};
 use crate::logger::{JournalReport, Log, Logger};
 use crate::metrics::Metrics;
+use crate::notifier::{Mailing, Notifier};
 use crate::oracle_health::{Oracle, OracleHealth};
 use crate::rate_limiter::{CallLimits, RateLimiter};
 use crate::regen::{AskedModel, Doors, Regen};
@@ -41,8 +42,8 @@ pub struct Parts {
     pub queue: usize,
     /// The memory for hot verdicts, in bytes.
     pub hot_bytes: u64,
-    /// Whether there is anybody who sends mail.
-    pub mails: bool,
+    /// How mail is sent.
+    pub mailing: Mailing,
 }
 
 /// The running actors.
@@ -58,6 +59,8 @@ pub struct System {
     pub cache: Door<Cache>,
     /// How often the model may be called.
     pub rate_limiter: Door<RateLimiter>,
+    /// The outbox's keeper.
+    pub notifier: Door<Notifier>,
     /// The oracles' health, and their circuits.
     pub oracle_health: Door<OracleHealth>,
     /// The way into the log.
@@ -79,7 +82,7 @@ impl System {
     #[must_use]
     pub fn start(parts: Parts) -> Self {
         let Parts { journal, store, clock, fallback, supervision, .. } = parts;
-        let Parts { oracles, model, calls, queue, hot_bytes, mails, .. } = parts;
+        let Parts { oracles, model, calls, mailing, queue, hot_bytes, .. } = parts;
         let metrics = Metrics::default();
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
@@ -101,6 +104,15 @@ impl System {
         let rate_limiter = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
             hire.start("rate_limiter", &here, queue, move || RateLimiter::new(calls, store, log, clock))
+        };
+
+        let mails = mailing.service.is_some();
+        let notifier = {
+            let (oracle_health, store, log) = (oracle_health.clone(), store.clone(), log.clone());
+            let (clock, metrics) = (clock.clone(), metrics.clone());
+            hire.start("notifier", &here, queue, move || {
+                Notifier::new(mailing, oracle_health, store, log, clock, metrics)
+            })
         };
 
         let cache = {
@@ -135,6 +147,7 @@ impl System {
             regen,
             cache,
             rate_limiter,
+            notifier,
             oracle_health,
             log,
             store,
@@ -152,6 +165,7 @@ impl System {
             self.crosscheck.report(),
             self.cache.report(),
             self.rate_limiter.report(),
+            self.notifier.report(),
             self.oracle_health.report(),
             self.log.door().report(),
         ]

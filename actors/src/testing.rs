@@ -2,14 +2,16 @@
 
 use crate::crosscheck::Judge;
 use crate::fallback::Fallback;
-use crate::oracle_health::Oracle;
+use crate::notifier::Mailing;
+use crate::oracle_health::{BoxFuture, Oracle, Probe};
 use crate::rate_limiter::CallLimits;
 use crate::regen::AskedModel;
 use crate::system::{Parts, System};
+use crate::upstream::mail::MailService;
 use crate::{Clock, Supervision};
 use domain::delivery::Regen;
 use domain::divergence::OriginalLabel;
-use domain::mail::MailKind;
+use domain::mail::{MailKind, SendFailure};
 use domain::{Delivery, GatePath, Label, Mail, Payload, Query, SessionId, Tier};
 use jiff::{SignedDuration, Timestamp};
 use std::fs;
@@ -51,6 +53,8 @@ pub(crate) struct World {
 pub(crate) struct Outside {
     pub(crate) oracles: Vec<Oracle>,
     pub(crate) model: Option<AskedModel>,
+    /// Without it a mail service is configured, and may not be asked.
+    pub(crate) mailing: Option<Mailing>,
 }
 
 /// Runs `test` with a system that was just started.
@@ -103,8 +107,25 @@ pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<
         calls: CallLimits { per_minute: NonZeroU32::new(1000).expect("not zero"), at_once: 4 },
         queue: 2000,
         hot_bytes: 1 << 20,
-        mails: true,
+        mailing: outside.mailing.unwrap_or_else(nobody),
     })
+}
+
+/// A mail service that is configured, and that nobody may ask: it is none of the oracles.
+fn nobody() -> Mailing {
+    #[derive(Debug)]
+    struct Nobody;
+    impl Probe for Nobody {
+        fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
+            Box::pin(async { Err("nobody is there".into()) })
+        }
+    }
+    impl MailService for Nobody {
+        fn send<'a>(&'a self, _: &'a Mail) -> BoxFuture<'a, Result<(), SendFailure>> {
+            Box::pin(async { panic!("nobody may be asked") })
+        }
+    }
+    Mailing { service: Some(Arc::new(Nobody)), max_age: SignedDuration::from_hours(72) }
 }
 
 /// A mail of `kind` about this verdict.

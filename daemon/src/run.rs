@@ -10,11 +10,13 @@ use crate::service::Service;
 use crate::telemetry::LogLevel;
 use crate::upstreams::Upstreams;
 use actors::fallback::Fallback;
+use actors::notifier::Mailing;
 use actors::system::Parts;
 use actors::{Clock, Supervision, System};
 use anyhow::{Context, bail};
 use axum::Extension;
 use domain::Event;
+use jiff::SignedDuration;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use sd_notify::NotifyState;
@@ -114,7 +116,7 @@ impl Daemon {
             calls: upstreams.calls,
             queue: config.limits.in_flight.saturating_add(config.limits.connections),
             hot_bytes: config.storage.hot_bytes,
-            mails: false,
+            mailing: Mailing { service: None, max_age: SignedDuration::from_hours(72) },
         });
         let service = Service::new(system, config, log_level);
         let version = env!("CARGO_PKG_VERSION").to_owned();

@@ -224,6 +224,12 @@ impl Health {
         }
     }
 
+    /// Whether a call with this permit is the one that decides a half-open circuit.
+    #[must_use]
+    pub fn is_trial(&self, permit: Permit) -> bool {
+        matches!(self.state, State::HalfOpen { trial: Some((trial, _)), .. } if trial == permit)
+    }
+
     /// Leave to make a probe, where one is due and a call would be let through.
     pub fn probe(&mut self, now: Timestamp) -> Option<Permit> {
         self.follow_back(now);

@@ -143,13 +143,14 @@ fn failures_open_the_circuit_and_successes_close_it_and_each_change_is_logged() 
 fn a_half_open_circuit_lets_one_of_many_callers_through() {
     let hand = Hand::new();
     with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
+        assert!(!world.permit().await.expect("it is closed").is_trial());
         world.open_circuit().await;
         hand.turn(30);
         let mut leases = Vec::new();
         for _ in 0..50 {
             leases.extend(world.permit().await.ok());
         }
-        assert_eq!(leases.len(), 1);
+        assert!(leases.len() == 1 && leases.iter().all(Lease::is_trial), "{leases:?}");
         drop(leases);
         world.permit().await.expect("a lease that is dropped makes way for the next").report(failure());
         assert_eq!(world.status().await.status, Status::CircuitOpen);

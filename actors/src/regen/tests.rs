@@ -89,7 +89,11 @@ fn outside(model: &Arc<MadeUp>, time: &Hand) -> Outside {
     let oracle_id: domain::OracleId = "gemini".parse().expect("an id");
     let oracles = vec![Oracle { id: oracle_id.clone(), config: HealthConfig::default(), probe: None }];
     let original = Settings { temperature: 0.7, ..Settings::locked(LOCKED_MODEL.into()) };
-    Outside { oracles, model: Some(AskedModel::new(oracle_id, caller, LOCKED_MODEL.into(), original)) }
+    Outside {
+        oracles,
+        model: Some(AskedModel::new(oracle_id, caller, LOCKED_MODEL.into(), original)),
+        ..Outside::default()
+    }
 }
 
 fn with_model<F: Future<Output = ()>>(model: Arc<MadeUp>, test: impl FnOnce(World, Arc<MadeUp>) -> F) {

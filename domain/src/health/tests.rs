@@ -120,6 +120,7 @@ fn a_threshold_of_one_opens_at_the_first_failure() {
 fn a_half_open_circuit_lets_one_call_at_a_time_through() {
     let mut health = half_open();
     let trial = health.permit(at(30)).expect("one");
+    assert!(health.is_trial(trial));
     assert_eq!(health.permit(at(31)), Err(Refused { retry_after: Some(TRIAL_PAUSE) }));
     assert_eq!(health.report(at(32), trial, SUCCESS), None);
     let trial = health.permit(at(32)).expect("the next");
@@ -127,6 +128,8 @@ fn a_half_open_circuit_lets_one_call_at_a_time_through() {
     let healed = health.report(at(33), trial, SUCCESS);
     assert_eq!(turn(healed), Some((Status::Unhealthy, Status::Healthy)));
     assert_eq!(health.status().circuit_opened_at, None);
+    let call = health.permit(at(34)).expect("it is closed");
+    assert!(!health.is_trial(call) && !health.is_trial(trial));
 }
 
 #[test]

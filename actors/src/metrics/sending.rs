@@ -1,0 +1,76 @@
+//! What is counted of mail.
+
+use super::Word;
+use domain::mail::MailKind;
+use jiff::SignedDuration;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+/// What became of an attempt to send a mail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MailOutcome {
+    /// The mail service has taken it.
+    Sent,
+    /// It will be tried again.
+    Failed,
+    /// It will not.
+    Dead,
+}
+
+/// The labels of an attempt to send a mail.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct MailedAs {
+    kind: Word,
+    outcome: Word,
+}
+
+/// What a mail in the outbox waits for: to be sent, or an administrator.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct InState {
+    state: Word,
+}
+
+/// All of them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sending {
+    mails: Family<MailedAs, Counter>,
+    depth: Family<InState, Gauge>,
+    oldest_age: Gauge,
+}
+
+impl Sending {
+    /// Counts an attempt to send a mail of `kind`.
+    pub(crate) fn ended(&self, kind: MailKind, outcome: MailOutcome) {
+        let outcome = match outcome {
+            MailOutcome::Sent => "sent",
+            MailOutcome::Failed => "failed",
+            MailOutcome::Dead => "dead",
+        };
+        let (kind, outcome) = (Word(kind.as_str()), Word(outcome));
+        self.mails.get_or_create(&MailedAs { kind, outcome }).inc();
+    }
+
+    /// Shows how many mails wait to be sent and how many are dead letters, and for how long the oldest waits.
+    pub(crate) fn show(&self, queued: u64, dead: u64, oldest_age: SignedDuration) {
+        for (state, mails) in [("queued", queued), ("dead", dead)] {
+            let state = InState { state: Word(state) };
+            self.depth.get_or_create(&state).set(i64::try_from(mails).unwrap_or(i64::MAX));
+        }
+        self.oldest_age.set(oldest_age.as_secs().max(0));
+    }
+
+    /// Adds them to `registry`.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register("mails", "attempts to send a mail, by kind and outcome", self.mails.clone());
+        registry.register("outbox_depth", "mails to be sent, and dead letters", self.depth.clone());
+        registry.register_with_unit(
+            "outbox_oldest_age",
+            "how long the oldest mail waits to be sent, as of a minute ago at the most",
+            Unit::Seconds,
+            self.oldest_age.clone(),
+        );
+    }
+}

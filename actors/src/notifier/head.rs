@@ -1,0 +1,133 @@
+//! The outbox's head: the mails that are due first, as many as memory is meant to hold.
+
+use domain::MailId;
+use jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The mails that are due first, each with its time. What is due later than its horizon is on disk alone.
+#[derive(Debug)]
+pub(super) struct Head {
+    bound: usize,
+    by_due: BTreeSet<(Timestamp, MailId)>,
+    due: BTreeMap<MailId, Timestamp>,
+    /// Up to here the head holds all there is; without it, all of the outbox.
+    horizon: Option<Timestamp>,
+}
+
+impl Head {
+    /// An empty one for at most `bound` mails.
+    pub(super) const fn new(bound: usize) -> Self {
+        Self { bound, by_due: BTreeSet::new(), due: BTreeMap::new(), horizon: None }
+    }
+
+    /// Takes a mail in, in place of what it knows of it, unless it is due behind the horizon.
+    pub(super) fn put(&mut self, mail_id: MailId, due: Timestamp) {
+        self.remove(&mail_id);
+        if self.horizon.is_some_and(|horizon| due > horizon) {
+            return;
+        }
+        self.by_due.insert((due, mail_id.clone()));
+        self.due.insert(mail_id, due);
+        if self.due.len() > self.bound
+            && let Some((latest, mail_id)) = self.by_due.pop_last()
+        {
+            self.due.remove(&mail_id);
+            self.horizon = Some(latest);
+        }
+    }
+
+    /// Lets go of a mail.
+    pub(super) fn remove(&mut self, mail_id: &MailId) {
+        if let Some((mail_id, due)) = self.due.remove_entry(mail_id) {
+            self.by_due.remove(&(due, mail_id));
+        }
+    }
+
+    /// Hands out the mail that has been due the longest at `now`, and lets go of it.
+    pub(super) fn take_due(&mut self, now: Timestamp) -> Option<MailId> {
+        let (due, _) = self.by_due.first()?;
+        if *due > now {
+            return None;
+        }
+        let (_, mail_id) = self.by_due.pop_first()?;
+        self.due.remove(&mail_id);
+        Some(mail_id)
+    }
+
+    /// Takes in what `older` knows beside it.
+    pub(super) fn keep(&mut self, older: Self) {
+        for (mail_id, due) in older.due {
+            if !self.due.contains_key(&mail_id) {
+                self.put(mail_id, due);
+            }
+        }
+    }
+
+    /// Whether there is more on disk, and room for it.
+    pub(super) fn runs_low(&self) -> bool {
+        self.horizon.is_some() && self.due.len() <= self.bound / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).expect("a time")
+    }
+
+    fn id(n: i64) -> MailId {
+        format!("mail:{n:05}").parse().expect("an id")
+    }
+
+    #[test]
+    fn the_first_due_is_handed_out_first_and_none_before_its_time() {
+        let mut head = Head::new(10);
+        for n in [3, 1, 2] {
+            head.put(id(n), at(n));
+        }
+        head.put(id(1), at(5));
+        let mut taken = |second| head.take_due(at(second));
+        assert_eq!((taken(1), taken(2), taken(2)), (None, Some(id(2)), None));
+        assert_eq!((taken(9), taken(9), taken(9)), (Some(id(3)), Some(id(1)), None));
+    }
+
+    #[test]
+    fn it_holds_the_earliest_and_leaves_the_rest_to_the_disk() {
+        let mut head = Head::new(10);
+        for n in (0..12).rev() {
+            head.put(id(n), at(n));
+        }
+        assert_eq!(head.due.len(), 10);
+        // 10 and 11 are on disk alone: what is due with them or later must not overtake them
+        head.put(id(50), at(11));
+        assert!(!head.due.contains_key(&id(50)) && !head.runs_low());
+        for n in 0..5 {
+            assert_eq!(head.take_due(at(99)), Some(id(n)));
+        }
+        assert!(head.runs_low());
+        head.put(id(60), at(0));
+        assert_eq!((head.take_due(at(99)), head.by_due.len()), (Some(id(60)), head.due.len()));
+    }
+
+    #[test]
+    fn what_was_put_during_a_survey_is_kept_behind_what_the_survey_has_seen() {
+        let (mut older, mut survey) = (Head::new(10), Head::new(10));
+        older.put(id(1), at(1));
+        older.put(id(2), at(2));
+        survey.put(id(2), at(7));
+        survey.keep(older);
+        assert_eq!((survey.take_due(at(3)), survey.take_due(at(3))), (Some(id(1)), None));
+        assert_eq!(survey.take_due(at(7)), Some(id(2)));
+    }
+
+    #[test]
+    fn what_is_removed_is_not_handed_out() {
+        let mut head = Head::new(10);
+        head.put(id(1), at(1));
+        head.remove(&id(1));
+        head.remove(&id(2));
+        assert_eq!((head.take_due(at(9)), head.runs_low()), (None, false));
+    }
+}

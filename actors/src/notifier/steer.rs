@@ -1,0 +1,199 @@
+//! What administrators ask of the outbox and do to a mail: the change and its entry are one commit.
+
+use super::attempt::End;
+use super::in_flight::Taken;
+use super::{Ended, Notifier};
+use crate::clock::Clock;
+use crate::logger::{CommitError, Log};
+use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
+use domain::mail::Standing;
+use domain::{Event, Mail, MailId, Peer};
+use jiff::Timestamp;
+use std::future::ready;
+use std::sync::Arc;
+use store::{Expect, Record, RowKey, Store, StoreError, Write};
+use tokio::task::spawn_blocking;
+
+/// A mail that is replaced while it is decided about is read anew so many times.
+const ATTEMPTS: usize = 8;
+
+/// Why an administrator did not get what was asked for. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OutboxError {
+    /// There is no such mail.
+    #[error("no mail {0} is in the outbox")]
+    Unknown(MailId),
+    /// Somebody has it in hand.
+    #[error("mail {0} is being sent right now, or changed by somebody else")]
+    InFlight(MailId),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The change could not be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// Reading failed inside.
+    #[error("the outbox could not be read: {0}")]
+    Reading(String),
+}
+
+/// Asks for mails in the order of their ids.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Vec<Standing>, OutboxError>")]
+pub struct List {
+    /// Only those behind this one.
+    pub after: Option<MailId>,
+    /// How many at the most.
+    pub limit: usize,
+    /// Only dead letters.
+    pub dead_only: bool,
+}
+
+/// Has a mail tried anew, as if it had just been queued. Answers where it stands.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Standing, OutboxError>")]
+pub struct Requeue {
+    /// Which.
+    pub mail_id: MailId,
+    /// By order of whom.
+    pub peer: Peer,
+}
+
+/// Takes a mail out unsent. Answers where it stood.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Standing, OutboxError>")]
+pub struct DropMail {
+    /// Which.
+    pub mail_id: MailId,
+    /// By order of whom.
+    pub peer: Peer,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    /// Try it anew, as if it had just been queued.
+    Requeue,
+    /// Take it out unsent.
+    Drop,
+}
+
+impl Order {
+    /// Does it to the mail that was taken in hand. Hands back where the mail stands now, or stood last, and what that
+    /// means for the outbox.
+    async fn carry_out(
+        self,
+        taken: &Taken,
+        peer: Peer,
+        (store, log, clock): (Store, Log, Clock),
+    ) -> Result<(Standing, End), OutboxError> {
+        let mail_id = &taken.mail_id;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let found = store.mail(mail_id)?;
+            let (mail, revision) = found.ok_or_else(|| OutboxError::Unknown(mail_id.clone()))?;
+            let (was_dead, now) = (mail.standing.is_dead(), clock.now());
+            let (event, write, standing) = self.change(mail, peer, now);
+            let record = Record {
+                expect: vec![Expect { row: RowKey::Mail(mail_id.clone()), revision: Some(revision) }],
+                events: vec![event],
+                writes: vec![write],
+            };
+            match log.commit(record).await {
+                Ok(_) => return Ok((standing, self.end(was_dead, now))),
+                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn change(self, mail: Mail, peer: Peer, now: Timestamp) -> (Event, Write, Standing) {
+        let Standing { mail_id, session_id, .. } = mail.standing.clone();
+        match self {
+            Self::Requeue => {
+                let standing = mail.standing.requeued(now);
+                let event = Event::MailRequeued { mail_id, session_id, peer, timestamp: now };
+                let mail = Mail { standing: standing.clone(), ..mail };
+                (event, Write::PutMail(Arc::new(mail)), standing)
+            }
+            Self::Drop => {
+                let write = Write::RemoveMail(mail_id.clone());
+                (Event::MailDropped { mail_id, session_id, peer, timestamp: now }, write, mail.standing)
+            }
+        }
+    }
+
+    const fn end(self, was_dead: bool, now: Timestamp) -> End {
+        match (self, was_dead) {
+            (Self::Requeue, true) => End::Revived(now),
+            (Self::Requeue, false) => End::Due(now),
+            (Self::Drop, true) => End::Buried,
+            (Self::Drop, false) => End::Gone,
+        }
+    }
+}
+
+impl Notifier {
+    /// Does to a mail what an administrator orders.
+    fn steer(
+        &self,
+        order: Order,
+        mail_id: MailId,
+        peer: Peer,
+        me: Addr<Self>,
+    ) -> ResponseFuture<Result<Standing, OutboxError>> {
+        let Some(taken) = self.in_flight.take(mail_id.clone()) else {
+            return Box::pin(ready(Err(OutboxError::InFlight(mail_id))));
+        };
+        let parts = (self.store.clone(), self.log.clone(), self.clock.clone());
+        Box::pin(async move {
+            let (standing, end) = order.carry_out(&taken, peer, parts).await?;
+            drop(taken);
+            me.do_send(Ended { mail_id, end });
+            Ok(standing)
+        })
+    }
+}
+
+/// The mails that are listed. It blocks on the disk.
+fn list(store: &Store, asked: &List) -> Result<Vec<Standing>, StoreError> {
+    let mut mails = Vec::new();
+    if asked.limit > 0 {
+        store.visit_mails(asked.after.as_ref(), |standing| {
+            if standing.is_dead() || !asked.dead_only {
+                mails.push(standing);
+            }
+            mails.len() < asked.limit
+        })?;
+    }
+    Ok(mails)
+}
+
+impl Handler<List> for Notifier {
+    type Result = ResponseFuture<Result<Vec<Standing>, OutboxError>>;
+
+    fn handle(&mut self, asked: List, _: &mut Context<Self>) -> Self::Result {
+        let store = self.store.clone();
+        Box::pin(async move {
+            let listed = spawn_blocking(move || list(&store, &asked)).await;
+            Ok(listed.map_err(|panic| OutboxError::Reading(panic.to_string()))??)
+        })
+    }
+}
+
+impl Handler<Requeue> for Notifier {
+    type Result = ResponseFuture<Result<Standing, OutboxError>>;
+
+    fn handle(&mut self, Requeue { mail_id, peer }: Requeue, ctx: &mut Context<Self>) -> Self::Result {
+        self.steer(Order::Requeue, mail_id, peer, ctx.address())
+    }
+}
+
+impl Handler<DropMail> for Notifier {
+    type Result = ResponseFuture<Result<Standing, OutboxError>>;
+
+    fn handle(&mut self, DropMail { mail_id, peer }: DropMail, ctx: &mut Context<Self>) -> Self::Result {
+        self.steer(Order::Drop, mail_id, peer, ctx.address())
+    }
+}
