@@ -3,8 +3,10 @@
 //! What is not known, not of the right type or out of range is an error that names the key and what is allowed;
 //! nothing is ignored. TMM's constants are not here, and cannot be.
 
+mod mail;
 mod model;
 
+pub use mail::{Mail, Tls as MailTls, Transport as MailTransport};
 pub use model::{Model, Provider};
 
 use crate::telemetry::{self, LogFormat};
@@ -74,6 +76,8 @@ pub struct Config {
     pub supervision: Supervision,
     /// The model, and how it is asked.
     pub model: Model,
+    /// Mail to customers, and how it is sent.
+    pub mail: Mail,
     /// When what is asked outside counts as failing, and is left alone.
     pub health: HealthConfig,
 }
@@ -181,6 +185,7 @@ impl Default for Config {
             storage: Storage { cache_bytes: 16 * 1024 * 1024, hot_bytes: 32 * 1024 * 1024 },
             supervision: Supervision { max_panics: 10, window_s: 60, max_pause_ms: 1000 },
             model: Model::default(),
+            mail: Mail::default(),
             health: HealthConfig::default(),
         }
     }
@@ -262,6 +267,7 @@ impl Config {
         within("supervision.window_s", self.supervision.window_s, 1..=86_400)?;
         within("supervision.max_pause_ms", self.supervision.max_pause_ms, 0..=60_000)?;
         self.model.check(request_s)?;
+        self.mail.check()?;
         if self.state_dir.as_os_str().is_empty() {
             return Err(not_allowed("state_dir", "empty", "the path of a directory"));
         }

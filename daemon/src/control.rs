@@ -11,6 +11,7 @@ pub mod health;
 pub mod inject_panic;
 pub mod log;
 pub mod log_level;
+pub mod outbox;
 pub mod purge;
 pub mod reload;
 pub mod status;
@@ -36,6 +37,8 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/log-level", get(log_level::get).put(log_level::put))
         .route("/v1/verdicts/{session_id}", delete(purge::delete))
         .route("/v1/divergence", get(divergence::get))
+        .route("/v1/outbox", get(outbox::get))
+        .route("/v1/outbox/{mail_id}", post(outbox::post).delete(outbox::delete))
         .route("/v1/drain", post(drain::post))
         .route("/v1/reload", post(reload::post));
     #[cfg(debug_assertions)]

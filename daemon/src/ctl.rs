@@ -9,6 +9,7 @@ pub mod get;
 pub mod health;
 pub mod log;
 pub mod log_level;
+pub mod outbox;
 mod output;
 pub mod purge;
 pub mod register;
@@ -77,6 +78,7 @@ enum Verb {
     /// Shows the delivered verdict of a session; one that is lost is made anew
     Get(get::Get),
     Health(health::Health),
+    Outbox(outbox::Outbox),
     /// Shows the audit log
     Log(log::Log),
     /// How often which verdict was regenerated as which
@@ -190,6 +192,7 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::Divergence(verb) => ask(verb.run(options, out)),
         Verb::Get(verb) => ask(verb.run(options, out)),
         Verb::Health(verb) => ask(verb.run(options, out)),
+        Verb::Outbox(verb) => ask(verb.run(options, out)),
         Verb::Log(verb) => ask(verb.run(options, out)),
         Verb::Purge(verb) => ask(verb.run(options, out)),
         Verb::Drain(verb) => ask(verb.run(options, out)),

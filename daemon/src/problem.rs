@@ -4,6 +4,7 @@ use actors::NoAnswer;
 use actors::cache::CacheError;
 use actors::crosscheck::GateError;
 use actors::logger::CommitError;
+use actors::notifier::OutboxError;
 use actors::oracle_health::SteerError;
 use actors::rate_limiter::Limited;
 use actors::regen::Failed;
@@ -90,6 +91,12 @@ pub enum Problem {
     /// There is no such oracle.
     #[error("{0}")]
     OracleUnknown(String),
+    /// There is no such mail.
+    #[error("no mail {0} is in the outbox")]
+    MailUnknown(String),
+    /// Somebody has the mail in hand.
+    #[error("mail {0} is being sent right now, or changed by somebody else; try again")]
+    MailInFlight(String),
     /// The session is known with another tier or query.
     #[error("session {session_id} is known with another {what}")]
     SessionMismatch {
@@ -218,6 +225,8 @@ impl Problem {
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::VerdictNotCached(_) => (StatusCode::NOT_FOUND, "verdict_not_cached"),
             Self::OracleUnknown(_) => (StatusCode::NOT_FOUND, "oracle_unknown"),
+            Self::MailUnknown(_) => (StatusCode::NOT_FOUND, "mail_unknown"),
+            Self::MailInFlight(_) => (StatusCode::CONFLICT, "mail_in_flight"),
             Self::SessionMismatch { .. } => (StatusCode::CONFLICT, "session_mismatch"),
             Self::SessionUnknown(_) => (StatusCode::NOT_FOUND, "session_unknown"),
             Self::DeliveredAlready(_) => (StatusCode::CONFLICT, "delivered_already"),
@@ -388,6 +397,18 @@ impl From<&GateError> for Problem {
             GateError::Commit(error) => error.into(),
             GateError::Cache(error) => error.into(),
             GateError::NoAnswer(error) => (*error).into(),
+        }
+    }
+}
+
+impl From<OutboxError> for Problem {
+    fn from(error: OutboxError) -> Self {
+        match error {
+            OutboxError::Unknown(mail_id) => Self::MailUnknown(mail_id.into()),
+            OutboxError::InFlight(mail_id) => Self::MailInFlight(mail_id.into()),
+            OutboxError::Store(error) => error.into(),
+            OutboxError::Commit(error) => error.into(),
+            OutboxError::Reading(_) => Self::Internal(error.to_string()),
         }
     }
 }

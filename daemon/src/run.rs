@@ -10,13 +10,12 @@ use crate::service::Service;
 use crate::telemetry::LogLevel;
 use crate::upstreams::Upstreams;
 use actors::fallback::Fallback;
-use actors::notifier::Mailing;
+use actors::notifier::Rest;
 use actors::system::Parts;
 use actors::{Clock, Supervision, System};
 use anyhow::{Context, bail};
 use axum::Extension;
 use domain::Event;
-use jiff::SignedDuration;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use sd_notify::NotifyState;
@@ -116,7 +115,7 @@ impl Daemon {
             calls: upstreams.calls,
             queue: config.limits.in_flight.saturating_add(config.limits.connections),
             hot_bytes: config.storage.hot_bytes,
-            mailing: Mailing { service: None, max_age: SignedDuration::from_hours(72) },
+            mailing: upstreams.mailing,
         });
         let service = Service::new(system, config, log_level);
         let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -187,8 +186,14 @@ impl Daemon {
         }
         service.stop();
         let finished = timeout(bound_s, async {
-            drop(routes.await);
-            service.settled().await;
+            let rest = service.system.notifier.ask(Rest);
+            let (rested, ()) = tokio::join!(rest, async {
+                drop(routes.await);
+                service.settled().await;
+            });
+            if let Err(error) = rested {
+                tracing::warn!(%error, "mails may be sent again by the next start");
+            }
         });
         if finished.await.is_err() {
             let (connections, in_flight) = (service.connections.load(Ordering::Relaxed), service.in_flight());

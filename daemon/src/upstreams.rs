@@ -1,13 +1,17 @@
 //! What is asked outside, as the configuration has it.
 
+mod mail;
+
 use crate::config::{Config, ConfigError, Model as ModelConfig, Provider};
 use crate::secret::secret;
 use actors::Clock;
+use actors::notifier::Mailing;
 use actors::oracle_health::{BoxFuture, Oracle, Probe};
 use actors::rate_limiter::CallLimits;
 use actors::regen::AskedModel;
 use actors::upstream::{BadEndpoint, CallPolicy, Caller, Gemini, Model, OpenAi};
 use domain::OracleId;
+use jiff::SignedDuration;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +30,8 @@ pub struct Upstreams {
     pub model: Option<AskedModel>,
     /// How much it may be called.
     pub calls: CallLimits,
+    /// Who sends mail.
+    pub mailing: Mailing,
     /// All that are watched over.
     pub oracles: Vec<Oracle>,
 }
@@ -48,7 +54,14 @@ impl Upstreams {
             let caller = Caller::new(model, policy(&config.model), clock.clone());
             AskedModel::new(oracle_id, caller, name, config.model.original_settings())
         });
-        Ok(Self { model: asked, calls, oracles })
+        let service = mail::service(&config.mail, clock)?;
+        oracles.extend(service.as_ref().map(|service| Oracle {
+            id: service.oracle_id(),
+            config: config.health,
+            probe: Some(Arc::clone(service) as Arc<dyn Probe>),
+        }));
+        let mailing = Mailing { service, max_age: SignedDuration::from_secs(config.mail.max_age_s.into()) };
+        Ok(Self { model: asked, calls, mailing, oracles })
     }
 }
 

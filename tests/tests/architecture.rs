@@ -148,11 +148,12 @@ fn files_are_short() {
 }
 
 /// Every actor with its type, in an order in which nobody asks one before it.
-const ACTORS: [(&str, &str); 6] = [
+const ACTORS: [(&str, &str); 7] = [
     ("regen", "Regen"),
     ("crosscheck", "Crosscheck"),
     ("cache", "Cache"),
     ("rate_limiter", "RateLimiter"),
+    ("notifier", "Notifier"),
     ("oracle_health", "OracleHealth"),
     ("logger", "Logger"),
 ];

@@ -87,7 +87,10 @@ async fn actors_report_what_they_did() {
     })
     .await;
     let names: Vec<_> = reports.as_array().unwrap().iter().map(|report| &report["name"]).collect();
-    assert_eq!(names, ["regen", "crosscheck", "cache", "rate_limiter", "oracle_health", "logger"]);
+    assert_eq!(
+        names,
+        ["regen", "crosscheck", "cache", "rate_limiter", "notifier", "oracle_health", "logger"]
+    );
     for report in reports.as_array().unwrap() {
         assert!(report["handled"].as_u64().unwrap() > 0, "{report}");
         assert_eq!((&report["restarts"], &report["last_panic"]), (&json!(0), &json!(null)), "{report}");

@@ -112,7 +112,7 @@ async fn what_happens_is_counted_and_told_as_openmetrics_text() {
         samples.get(&format!("oracled_cache_reads_total{{result=\"{hit}\"}}")).copied().unwrap_or(0.0)
     });
     assert_eq!(hits.iter().sum::<f64>(), 2.0, "{hits:?}");
-    for actor in ["crosscheck", "cache", "oracle_health", "logger"] {
+    for actor in ["regen", "crosscheck", "cache", "rate_limiter", "notifier", "oracle_health", "logger"] {
         for family in ["queue_depth", "latency_p50_microseconds", "latency_p99_microseconds"] {
             assert!(
                 samples.contains_key(&format!("oracled_actor_{family}{{actor=\"{actor}\"}}")),

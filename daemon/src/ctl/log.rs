@@ -189,6 +189,14 @@ pub(crate) fn for_people(entry: &Value) -> String {
             let by = if text("peer").is_empty() { String::new() } else { format!(": {}", by(entry)) };
             format!("{oracle_id} {from} → {to}: {cause}{by}")
         }
+        "mail_queued" => text("kind"),
+        "mail_sent" => format!("{} at attempt {}", text("kind"), text("attempt")),
+        "mail_failed" => {
+            let (kind, attempt, next) = (text("kind"), text("attempt"), text("next_attempt_at"));
+            let next = if next.is_empty() { "dead".to_owned() } else { format!("again at {next}") };
+            format!("{kind} at attempt {attempt}: {}; {next}", text("cause"))
+        }
+        "mail_requeued" | "mail_dropped" => format!("{} by {}", text("mail_id"), by(entry)),
         "crosscheck_error" => format!("{} {}", text("path"), text("cause")),
         "storage_recovered" => {
             format!(

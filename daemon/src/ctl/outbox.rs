@@ -1,0 +1,137 @@
+//! `oraclectl outbox`.
+
+use super::output::{json, table};
+use super::{CtlError, Options, segment};
+use crate::control::outbox::{Action, LIMIT_MAX, Order, Page};
+use domain::MailId;
+use domain::mail::Standing;
+use hyper::Method;
+use jiff::Timestamp;
+use std::io::Write;
+
+/// Shows the mails that are to be sent and dead letters, or steers one.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Outbox {
+    /// Only dead letters
+    #[arg(long)]
+    dead: bool,
+    /// Only mails behind this one
+    #[arg(long, value_name = "ID")]
+    after: Option<MailId>,
+    /// How many at the most: 100, or up to 1000
+    #[arg(short = 'n', long, value_name = "N")]
+    limit: Option<usize>,
+    #[command(subcommand)]
+    steering: Option<Steering>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Steering {
+    /// Has a mail tried anew, as if it had just been queued
+    Requeue {
+        /// Which mail
+        #[arg(required_unless_present = "all_dead", conflicts_with = "all_dead")]
+        mail_id: Option<MailId>,
+        /// Every dead letter
+        #[arg(long)]
+        all_dead: bool,
+    },
+    /// Takes a mail out unsent
+    Drop {
+        /// Which mail
+        mail_id: MailId,
+    },
+}
+
+impl Outbox {
+    pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        match &self.steering {
+            None => self.list(options, out).await,
+            Some(Steering::Requeue { mail_id: Some(mail_id), .. }) => {
+                let standing = requeue(options, mail_id).await?;
+                say(options, out, &standing, "is tried anew")
+            }
+            Some(Steering::Requeue { mail_id: None, .. }) => requeue_all_dead(options, out).await,
+            Some(Steering::Drop { mail_id }) => {
+                let dropped = options.on_control(Method::DELETE, &path(mail_id), None).await?.json()?;
+                say(options, out, &dropped, "is taken out unsent")
+            }
+        }
+    }
+
+    async fn list(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let page = page(options, self.after.as_ref(), self.limit, self.dead).await?;
+        if options.json {
+            return json(out, &page);
+        }
+        writeln!(out, "{}", shown(&page.mails, actors::Clock::system().now()))?;
+        if let Some(next) = page.next {
+            writeln!(out, "there are more: --after {next}")?;
+        }
+        Ok(())
+    }
+}
+
+async fn page(
+    options: &Options,
+    after: Option<&MailId>,
+    limit: Option<usize>,
+    dead: bool,
+) -> Result<Page, CtlError> {
+    let after = after.map(|after| format!("&after={}", segment(after.as_str()))).unwrap_or_default();
+    let limit = limit.map(|limit| format!("&limit={limit}")).unwrap_or_default();
+    let path = format!("/v1/outbox?dead={dead}{after}{limit}");
+    Ok(options.on_control(Method::GET, &path, None).await?.json()?)
+}
+
+fn path(mail_id: &MailId) -> String {
+    format!("/v1/outbox/{}", segment(mail_id.as_str()))
+}
+
+async fn requeue(options: &Options, mail_id: &MailId) -> Result<Standing, CtlError> {
+    let body = serde_json::to_vec(&Order { action: Action::Requeue }).map_err(std::io::Error::from)?;
+    Ok(options.on_control(Method::POST, &path(mail_id), Some(body.into())).await?.json()?)
+}
+
+async fn requeue_all_dead(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+    let (mut requeued, mut after) = (Vec::new(), None);
+    loop {
+        let page = page(options, after.as_ref(), Some(LIMIT_MAX), true).await?;
+        for mail in &page.mails {
+            match requeue(options, &mail.mail_id).await {
+                Ok(standing) => requeued.push(standing),
+                // somebody else was faster
+                Err(CtlError::Problem { status: 404 | 409, .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    if options.json {
+        return json(out, &requeued);
+    }
+    Ok(writeln!(out, "{} dead letters are tried anew", requeued.len())?)
+}
+
+fn say(options: &Options, out: &mut dyn Write, mail: &Standing, what: &str) -> Result<(), CtlError> {
+    if options.json { json(out, mail) } else { Ok(writeln!(out, "mail {} {what}", mail.mail_id)?) }
+}
+
+fn shown(mails: &[Standing], now: Timestamp) -> String {
+    let rows = mails.iter().map(|mail| {
+        [
+            mail.mail_id.to_string(),
+            mail.kind.as_str().to_owned(),
+            mail.to.clone().into(),
+            format!("{} s", now.duration_since(mail.queued_at).as_secs().max(0)),
+            mail.attempts.to_string(),
+            mail.next_attempt_at.map_or_else(|| "dead".into(), |at| at.to_string()),
+            mail.last_error.clone().unwrap_or_else(|| "none".into()),
+        ]
+    });
+    table(["id", "kind", "to", "age", "attempts", "next attempt", "last error"], rows.collect())
+}

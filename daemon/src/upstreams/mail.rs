@@ -1,0 +1,58 @@
+//! The mail service, as the configuration has it.
+
+use crate::config::{ConfigError, Mail, MailTransport};
+use crate::secret::secret;
+use actors::Clock;
+use actors::upstream::BadEndpoint;
+use actors::upstream::mail::{BadSmtp, HttpMail, MailService, Smtp, SmtpSettings};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The mail service that `config` names, if it names one. Nothing is connected to yet.
+///
+/// # Errors
+/// Where an address, a password or a file cannot be used.
+pub(super) fn service(config: &Mail, clock: &Clock) -> Result<Option<Arc<dyn MailService>>, ConfigError> {
+    let hard_timeout = Duration::from_millis(config.hard_timeout_ms);
+    match config.transport {
+        MailTransport::None => Ok(None),
+        MailTransport::Http => {
+            let service = HttpMail::new(&config.base_url, hard_timeout, clock.clone());
+            Ok(Some(Arc::new(service.map_err(bad_url)?)))
+        }
+        MailTransport::Smtp => {
+            let host = config.smtp_host.clone().unwrap_or_default();
+            let settings = SmtpSettings {
+                tls: config.tls(&host),
+                host,
+                port: config.smtp_port,
+                login: login(config)?,
+                from: config.from.clone().unwrap_or_default(),
+                subject: config.subject.clone(),
+                hard_timeout,
+            };
+            Ok(Some(Arc::new(Smtp::new(settings).map_err(bad_smtp)?)))
+        }
+    }
+}
+
+/// User and password, where the server wants them.
+fn login(config: &Mail) -> Result<Option<(String, secrecy::SecretString)>, ConfigError> {
+    let Some(user) = config.smtp_user.clone() else { return Ok(None) };
+    match secret("smtp-password", config.password_file.as_deref(), "SMTP_PASSWORD")? {
+        Some(password) => Ok(Some((user, password))),
+        None => Err(ConfigError::NotUnderstood(
+            "`mail.smtp_user` is set, and there is no password: neither systemd's credential oracled_smtp-password, \
+             nor `mail.password_file`, nor the variable SMTP_PASSWORD"
+                .into(),
+        )),
+    }
+}
+
+fn bad_url(error: BadEndpoint) -> ConfigError {
+    ConfigError::NotUnderstood(format!("`mail.base_url`: {error}"))
+}
+
+fn bad_smtp(error: BadSmtp) -> ConfigError {
+    ConfigError::NotUnderstood(format!("`mail`: {error}"))
+}
