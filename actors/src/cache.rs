@@ -10,8 +10,10 @@ pub use admit::{Admission, Admit, Made};
 pub use register::{Register, Registered};
 
 use crate::clock::Clock;
+use crate::door::Door;
 use crate::logger::{CommitError, Log};
 use crate::metrics::{FoundIn, HIT_MEMORY, HIT_STORE, MISS, Metrics};
+use crate::notifier::Notifier;
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use bytes::Bytes;
 use domain::session::Mismatch;
@@ -103,8 +105,8 @@ pub struct Cache {
     log: Log,
     clock: Clock,
     metrics: Metrics,
-    /// Whether there is anybody who sends mail.
-    mails: bool,
+    /// Whoever is told of a mail that was queued; nobody where none is sent, and then none is queued.
+    notifier: Option<Door<Notifier>>,
     hot_bytes: u64,
     hot: HotCache<SessionId, Arc<Cached>, ByBytes>,
 }
@@ -124,10 +126,10 @@ impl Cache {
         log: Log,
         clock: Clock,
         metrics: Metrics,
-        mails: bool,
+        notifier: Option<Door<Notifier>>,
         hot_bytes: u64,
     ) -> Self {
-        Self { store, log, clock, metrics, mails, hot_bytes, hot: empty(hot_bytes) }
+        Self { store, log, clock, metrics, notifier, hot_bytes, hot: empty(hot_bytes) }
     }
 
     fn read(&mut self, session_id: &SessionId) -> Result<Option<Arc<Cached>>, CacheError> {

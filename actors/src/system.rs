@@ -117,8 +117,9 @@ impl System {
 
         let cache = {
             let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
+            let notifier = mails.then(|| notifier.clone());
             hire.start("cache", &here, queue, move || {
-                Cache::new(store, log, clock, metrics, mails, hot_bytes)
+                Cache::new(store, log, clock, metrics, notifier, hot_bytes)
             })
         };
 

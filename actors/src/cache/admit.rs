@@ -2,15 +2,17 @@
 
 use super::{ATTEMPTS, Cache, CacheError, Cached, Known, known};
 use crate::clock::Clock;
+use crate::door::Door;
 use crate::logger::{CommitError, Log};
+use crate::notifier::{Notifier, Wake};
 use actix::{Context, Handler, Message, ResponseFuture};
 use domain::delivery::Regen;
 use domain::divergence::{DivergenceLevel, OriginalLabel, Regenerated};
 use domain::mail::MailKind;
 use domain::session::{Email, Mismatch, Original};
 use domain::{
-    Approved, Delivery, DivergenceCheck, Event, GatePath, Generation, Interaction, Mail, Query, Session,
-    SessionId,
+    Approved, Delivery, DivergenceCheck, Event, GatePath, Generation, Interaction, Mail, MailId, Query,
+    Session, SessionId,
 };
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -70,6 +72,8 @@ struct Delivered {
     record: Record,
     delivery: Arc<Delivery>,
     check: Option<DivergenceCheck>,
+    /// The mail that was queued.
+    mail_id: Option<MailId>,
 }
 
 async fn admit(
@@ -77,7 +81,7 @@ async fn admit(
     store: Store,
     log: Log,
     clock: Clock,
-    mails: bool,
+    notifier: Option<Door<Notifier>>,
 ) -> Result<Admission, CacheError> {
     let look = || {
         let stored = || Ok(store.verdict(&admit.session_id)?.map(|(delivery, _)| Arc::new(delivery.into())));
@@ -101,9 +105,19 @@ async fn admit(
             log.commit(Record { events, ..Record::default() }).await?;
             return Ok(seen);
         }
-        let Delivered { record, delivery, check } = delivered(&admit, session.as_ref(), mails, clock.now());
+        let mails = notifier.is_some();
+        let Delivered { record, delivery, check, mail_id } =
+            delivered(&admit, session.as_ref(), mails, clock.now());
         match log.commit(record).await {
             Ok(_) => {
+                if let (Some(notifier), Some(mail_id)) = (notifier, mail_id) {
+                    // nothing waits for the mail
+                    actix_rt::spawn(async move {
+                        if let Err(error) = notifier.ask(Wake(mail_id)).await {
+                            tracing::debug!(%error, "the notifier finds a mail that it is not told of");
+                        }
+                    });
+                }
                 let cached = Arc::new(Delivery::clone(&delivery).into());
                 return Ok(match check {
                     Some(check) => Admission::Regenerated(cached, check),
@@ -141,9 +155,11 @@ fn delivered(admit: &Admit, session: Option<&(Session, u64)>, mails: bool, now: 
     let opened = (check.is_none() && original.is_none()).then(|| opened(admit, session, now));
     let to = opened.as_ref().or(session.map(|(session, _)| session));
     let to = to.and_then(|session| session.customer_email.clone()).filter(|_| mails);
+    let mut queued = None;
     if let (Some(to), Some(kind)) = (to, causes(check.as_ref(), opened.is_some())) {
         let mail = Mail::queued(kind, Arc::clone(&delivery), to);
         let (mail_id, session_id) = (mail.standing.mail_id.clone(), session_id.clone());
+        queued = Some(mail_id.clone());
         events.push(Event::MailQueued { mail_id, session_id, kind, timestamp: now });
         writes.push(Write::PutMail(Arc::new(mail)));
     }
@@ -152,7 +168,7 @@ fn delivered(admit: &Admit, session: Option<&(Session, u64)>, mails: bool, now: 
         Expect { row: RowKey::Verdict(session_id.clone()), revision: None },
         Expect { row: RowKey::Session(session_id.clone()), revision: session.map(|(_, revision)| *revision) },
     ];
-    Delivered { record: Record { expect, events, writes }, delivery, check }
+    Delivered { record: Record { expect, events, writes }, delivery, check, mail_id: queued }
 }
 
 /// Which mail a delivery causes: a first one brings the verdict, and a regenerated one that is far from the first
@@ -196,6 +212,6 @@ impl Handler<Admit> for Cache {
 
     fn handle(&mut self, message: Admit, _: &mut Context<Self>) -> Self::Result {
         let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
-        Box::pin(admit(message, store, log, clock, self.mails))
+        Box::pin(admit(message, store, log, clock, self.notifier.clone()))
     }
 }

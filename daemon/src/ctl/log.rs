@@ -139,19 +139,6 @@ fn interaction(entry: &Value) -> String {
     format!("{path} {} attempt {attempt} {status} {why} {} ms", text("oracle_version"), text("latency_ms"))
 }
 
-/// What became of a mail.
-fn mail(entry: &Value) -> String {
-    let text = |name: &str| text_of(entry, name);
-    let next = match (text("event").as_str(), text("next_attempt_at").as_str()) {
-        ("mail_failed", "") => "dead letter".to_owned(),
-        ("mail_failed", at) => format!("next at {at}"),
-        _ => String::new(),
-    };
-    let attempt = Some(text("attempt")).filter(|attempt| !attempt.is_empty());
-    let attempt = attempt.map(|attempt| format!("attempt {attempt}")).unwrap_or_default();
-    format!("{} {} {attempt} {} {next}", text("mail_id"), text("kind"), text("cause"))
-}
-
 /// One line: number, time, event, session, and what else is worth knowing at a glance.
 pub(crate) fn for_people(entry: &Value) -> String {
     let text = |name: &str| text_of(entry, name);
@@ -180,8 +167,6 @@ pub(crate) fn for_people(entry: &Value) -> String {
         "infrastructure_variance" => {
             format!("{} of {} regenerated verdicts differ", text("diverged"), text("regens"))
         }
-        "mail_queued" | "mail_sent" | "mail_failed" => mail(entry),
-        "mail_requeued" | "mail_dropped" => format!("{} by {}", text("mail_id"), by(entry)),
         "verdict_purged" => format!("by {}", by(entry)),
         "control_action" => format!("{} {} by {}", text("action"), text("detail"), by(entry)),
         "oracle_health_changed" => {
