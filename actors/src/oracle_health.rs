@@ -4,6 +4,10 @@
 //! through it how the call ended; beside that every oracle is probed at its interval. A change of status is an audit
 //! event that nothing waits for; what an administrator steers is committed before it takes effect.
 
+mod lease;
+
+pub use lease::Lease;
+
 use crate::clock::Clock;
 use crate::door::NoAnswer;
 use crate::logger::{CommitError, Log};
@@ -158,44 +162,6 @@ struct Settle {
     action: Action,
 }
 
-/// The leave to make one call. Dropped without a report it says that nothing was learned.
-#[derive(Debug)]
-#[must_use = "a lease is for one call, and its outcome is to be reported"]
-pub struct Lease {
-    oracle_id: OracleId,
-    permit: health::Permit,
-    outcome: Outcome,
-    trial: bool,
-    oracle_health: Addr<OracleHealth>,
-}
-
-impl Lease {
-    fn new(oracle_id: OracleId, permit: health::Permit, oracle_health: Addr<OracleHealth>) -> Self {
-        Self { oracle_id, permit, outcome: Outcome::Neutral, trial: false, oracle_health }
-    }
-
-    /// Whether the call is the one that decides a half-open circuit. Who cannot afford a call that fails may probe the
-    /// oracle instead, and report that.
-    #[must_use]
-    pub const fn is_trial(&self) -> bool {
-        self.trial
-    }
-
-    /// Says how the call ended.
-    pub fn report(mut self, outcome: Outcome) {
-        self.outcome = outcome;
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let (oracle_id, permit) = (self.oracle_id.clone(), self.permit);
-        let outcome = std::mem::replace(&mut self.outcome, Outcome::Neutral);
-        // one for each call that was let through; the rare one that a panic costs is made up for by the lease's end
-        self.oracle_health.do_send(Report { oracle_id, permit, outcome });
-    }
-}
-
 #[derive(Debug)]
 struct Watched {
     health: Health,
@@ -242,7 +208,7 @@ impl OracleHealth {
             let Some(probe) = watched.probe.clone() else { continue };
             let Ok(turn) = Arc::clone(&watched.turn).try_acquire_owned() else { continue };
             let Some(permit) = watched.health.probe(now) else { continue };
-            let lease = Lease::new(oracle_id.clone(), permit, me.clone());
+            let lease = Lease::new(oracle_id.clone(), permit, false, me.clone());
             actix_rt::spawn(probed(probe, lease, turn));
         }
     }
@@ -275,7 +241,7 @@ impl OracleHealth {
         let turn = Arc::clone(&watched.turn).try_acquire_owned();
         let turn = turn.map_err(|_| SteerError::Probing(oracle_id.clone()))?;
         let permit = watched.health.probe_now(now);
-        Ok((probe, Lease::new(oracle_id.clone(), permit, me), turn))
+        Ok((probe, Lease::new(oracle_id.clone(), permit, false, me), turn))
     }
 }
 
@@ -333,9 +299,7 @@ impl Handler<Permit> for OracleHealth {
         match health.permit(now) {
             Ok(permit) => {
                 let trial = health.is_trial(permit);
-                let mut lease = Lease::new(oracle_id, permit, ctx.address());
-                lease.trial = trial;
-                Ok(lease)
+                Ok(Lease::new(oracle_id, permit, trial, ctx.address()))
             }
             Err(Refused { retry_after }) => Err(PermitError::CircuitOpen { oracle_id, retry_after }),
         }
