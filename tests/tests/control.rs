@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 10] = [
+const PATHS: [(&str, &[&str]); 13] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
@@ -21,6 +21,9 @@ const PATHS: [(&str, &[&str]); 10] = [
     ("/v1/log/follow", &["GET"]),
     ("/v1/log-level", &["GET", "PUT"]),
     ("/v1/verdicts/cs_1", &["DELETE"]),
+    ("/v1/divergence", &["GET"]),
+    ("/v1/outbox", &["GET"]),
+    ("/v1/outbox/verdict:cs_1", &["POST", "DELETE"]),
     ("/v1/drain", &["POST"]),
     ("/v1/reload", &["POST"]),
 ];
@@ -79,6 +82,7 @@ async fn actors_report_what_they_did() {
     assert_eq!(send(control, Method::DELETE, "/v1/verdicts/cs_1", None).await.status, 200);
     problem(&get(routes, "/v1/verdicts/cs_1").await, 503, "model_unavailable");
     assert_eq!(get(control, "/v1/health/oracles").await.status, 200);
+    assert_eq!(get(control, "/v1/outbox").await.status, 200);
     let mut reports = json!(null);
     // the oracle's new status is logged beside the answer
     eventually("nothing waits", async || {
@@ -345,7 +349,11 @@ async fn each_path_is_for_its_methods_and_there_is_no_other_path() {
         source.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
     let mut known: Vec<_> = PATHS
         .iter()
-        .map(|(path, _)| path.replace("cs_1", "{session_id}").replace("oracles/model", "oracles/{oracle_id}"))
+        .map(|(path, _)| {
+            path.replace("verdict:cs_1", "{mail_id}")
+                .replace("cs_1", "{session_id}")
+                .replace("oracles/model", "oracles/{oracle_id}")
+        })
         .collect();
     known.push("/v1/inject-panic/{actor}".into());
     assert_eq!(routes, known, "whatever is added must be thought about here");

@@ -86,6 +86,22 @@ fn a_value_of_the_wrong_type_or_out_of_range_is_refused_by_its_key() {
         ("socket_mode = '1'", "`socket_mode` is `1`"),
         ("socket = '/x'\ncontrol_socket = '/x'", "`control_socket` is /x; allowed: another path"),
         ("state_dir = [1]", "state_dir"),
+        ("mail.transport = 'pigeon'", "`pigeon` is no transport; allowed: none, http, smtp"),
+        ("mail.smtp_tls = 'maybe'", "`maybe` is no protection; allowed: auto, starttls, implicit, none"),
+        (
+            "mail.base_url = 'example.org'",
+            "`mail.base_url` is `example.org`; allowed: a URL that begins with",
+        ),
+        ("mail.smtp_port = 0", "`mail.smtp_port` is 0; allowed: 1 to 65535"),
+        ("mail.hard_timeout_ms = 1", "`mail.hard_timeout_ms` is 1; allowed: 100 to 60000"),
+        ("mail.max_age_s = 1", "`mail.max_age_s` is 1; allowed: 60 to 2592000"),
+        ("mail.transport = 'smtp'", "`mail.smtp_host` is not set; allowed: the name of a mail server"),
+        ("mail = {transport = 'smtp', smtp_host = 'h'}", "`mail.from` is not set; allowed: `name@domain`"),
+        ("mail = {transport = 'smtp', smtp_host = 'h', from = 'me'}", "`mail.from` is `me` is no sender"),
+        (
+            "mail = {transport = 'smtp', smtp_host = 'h', from = 'a@b.org', subject = \"a\\nb\"}",
+            "`mail.subject` is \"a\\nb\"; allowed: one line",
+        ),
         ("= nonsense", "oracled.toml"),
     ] {
         let error = refused(file, &[]);
@@ -102,4 +118,23 @@ fn a_named_file_that_is_not_there_is_an_error() {
     let flags = Flags { config: Some("/no/such/file.toml".into()), ..Flags::default() };
     let error = Config::from_sources(&flags, HashMap::new()).expect_err("it is not there").to_string();
     assert!(error.contains("there is no file /no/such/file.toml"), "{error}");
+}
+
+#[test]
+fn mail_to_another_machine_is_protected_unless_that_is_turned_off() {
+    use actors::upstream::mail::SmtpTls;
+    for (configured, host, used) in [
+        (MailTls::Auto, "mail.example.org", SmtpTls::Starttls),
+        (MailTls::Auto, "10.0.0.1", SmtpTls::Starttls),
+        (MailTls::Auto, "localhost.example.org", SmtpTls::Starttls),
+        (MailTls::Auto, "localhost", SmtpTls::None),
+        (MailTls::Auto, "127.0.0.1", SmtpTls::None),
+        (MailTls::Auto, "::1", SmtpTls::None),
+        (MailTls::Starttls, "127.0.0.1", SmtpTls::Starttls),
+        (MailTls::Implicit, "127.0.0.1", SmtpTls::Implicit),
+        (MailTls::None, "mail.example.org", SmtpTls::None),
+    ] {
+        let mail = Mail { smtp_tls: configured, ..Mail::default() };
+        assert_eq!(mail.tls(host), used, "{configured:?} {host}");
+    }
 }

@@ -1,0 +1,360 @@
+//! Mail to customers: by HTTP and by SMTP over real sockets, and from a delivery to the outbox and out of it.
+
+use actors::Clock;
+use actors::oracle_health::Probe;
+use actors::upstream::mail::{HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
+use domain::delivery::Regen;
+use domain::divergence::{DISCLAIMER, OriginalLabel};
+use domain::mail::{MailKind, SendFailure};
+use domain::{Delivery, Label, Mail, Payload, Query, Tier, judge};
+use harness::model::{ModelServer, Reply};
+use harness::{Daemon, GOOD, World, document, eventually, get, log, post, problem, submission};
+use hyper::Method;
+use serde_json::{Value, json};
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn mail_to(to: &str, kind: MailKind) -> Mail {
+    let original = OriginalLabel(Some(Label::Red));
+    let delivery = Delivery {
+        session_id: "cs_1".parse().expect("an id"),
+        query: Query::new("Sell \"honey\"?\r\nBcc: x@y.org".into()),
+        approved: judge(Tier::Quick, Payload::raw(GOOD)).outcome.expect("it is coherent"),
+        cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
+        regen: (kind == MailKind::DivergenceNotice).then_some(Regen { original }),
+    };
+    Mail::queued(kind, Arc::new(delivery), to.to_owned().try_into().expect("an address"))
+}
+
+fn mail(kind: MailKind) -> Mail {
+    mail_to("a@example.org", kind)
+}
+
+fn by_http(base: &str, hard_timeout: Duration) -> HttpMail {
+    HttpMail::new(base, hard_timeout, Clock::system()).expect("a service")
+}
+
+#[tokio::test]
+async fn a_mail_is_posted_with_all_it_needs_and_its_id_as_the_idempotency_key() {
+    let server = ModelServer::start().await;
+    let service = by_http(&format!("{}/base/", server.url()), PATIENCE);
+    assert_eq!(service.oracle_id().as_str(), "mail");
+    for kind in [MailKind::Verdict, MailKind::DivergenceNotice] {
+        service.send(&mail(kind)).await.expect("it is taken");
+    }
+    let [verdict, notice] = &server.requests()[..] else { panic!("two mails") };
+    for (seen, mail_id) in [(verdict, "verdict:cs_1"), (notice, "divergence:cs_1:1795168800000000")] {
+        assert_eq!((seen.method.as_str(), seen.path.as_str()), ("POST", "/base/send-verdict-email"));
+        assert_eq!(seen.header("idempotency-key"), Some(mail_id));
+        assert_eq!(seen.header("content-type"), Some("application/json"));
+    }
+    let mut body = json!({
+        "to": "a@example.org",
+        "session_id": "cs_1",
+        "tier": "quick",
+        "query": "Sell \"honey\"?\r\nBcc: x@y.org",
+        "verdict": {"verdict": "GREEN", "summary": "A sound and simple plan."},
+        "kind": "verdict",
+        "mail_id": "verdict:cs_1",
+    });
+    assert_eq!(verdict.body, body);
+    body["kind"] = json!("divergence_notice");
+    body["mail_id"] = json!("divergence:cs_1:1795168800000000");
+    body["disclaimer"] = json!(DISCLAIMER);
+    body["original_verdict"] = json!("RED");
+    assert_eq!(notice.body, body);
+}
+
+#[tokio::test]
+async fn a_status_says_whether_the_mail_was_taken_is_to_be_tried_again_or_never() {
+    let server = ModelServer::start().await;
+    let service = by_http(&server.url(), PATIENCE);
+    for status in [200, 201, 202, 204] {
+        server.next([Reply::bytes(status, if status == 204 { "" } else { "ok" })]);
+        assert_eq!(service.send(&mail(MailKind::Verdict)).await, Ok(()), "{status}");
+    }
+    for (status, permanent) in [
+        (301, true),
+        (400, true),
+        (404, true),
+        (422, true),
+        (408, false),
+        (429, false),
+        (500, false),
+        (502, false),
+        (503, false),
+        (504, false),
+    ] {
+        server.next([Reply::bytes(status, "no\u{7} such\nuser").header("location", "http://127.0.0.1:9/")]);
+        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is not taken");
+        let cause = format!("HTTP status {status}: no  such user");
+        assert_eq!(failed, SendFailure { cause, permanent, retry_after: None });
+    }
+    assert_eq!(server.asked(), 14, "the client tries nothing again by itself, and follows nothing");
+    for (header, wait_s) in [("7", Some(7)), ("999999999", Some(3600)), ("soon", None)] {
+        server.next([Reply::bytes(503, "").header("retry-after", header)]);
+        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is not taken");
+        assert_eq!(failed.retry_after.map(|wait| wait.as_secs()), wait_s, "{header}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_there_breaks_off_or_says_nothing_is_tried_again() {
+    let server = ModelServer::start().await;
+    let service = by_http(&server.url(), Duration::from_millis(500));
+    for (reply, cause) in [
+        (Reply::hang_up(), "the connection broke"),
+        (Reply::silence(), "no answer in time: waited for 500 ms"),
+        (Reply::bytes(200, vec![b'x'; 64 * 1024 + 1]), "the answer is too long: over 65536 bytes"),
+    ] {
+        server.next([reply]);
+        let began = Instant::now();
+        let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is not taken");
+        assert!(failed.cause.starts_with(cause), "{failed:?}");
+        assert!(!failed.permanent && began.elapsed() < PATIENCE, "{failed:?}");
+    }
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let nobody = by_http(&format!("http://{free}"), PATIENCE);
+    let failed = nobody.send(&mail(MailKind::Verdict)).await.expect_err("nobody is there");
+    assert!(failed.cause.starts_with("no connection") && !failed.permanent, "{failed:?}");
+    nobody.probe().await.expect_err("nobody is there");
+}
+
+#[tokio::test]
+async fn whoever_answers_below_500_is_alive() {
+    let server = ModelServer::start().await;
+    let service = by_http(&server.url(), Duration::from_millis(500));
+    for (reply, alive) in [
+        (Reply::bytes(200, "hello"), true),
+        (Reply::bytes(404, ""), true),
+        (Reply::bytes(405, vec![b'x'; 70_000]), true),
+        (Reply::bytes(500, ""), false),
+        (Reply::bytes(503, ""), false),
+        (Reply::silence(), false),
+    ] {
+        server.when_probed(reply);
+        let probed = service.probe().await;
+        assert_eq!(probed.is_ok(), alive, "{probed:?}");
+    }
+    assert!(server.probes().iter().all(|seen| seen.method == "GET" && seen.path == "/"));
+    assert_eq!(server.asked(), 0, "no mail is spent on it");
+}
+
+fn config(base_url: &str) -> String {
+    format!("[mail]\ntransport = \"http\"\nbase_url = \"{base_url}\"\n")
+}
+
+/// Delivers a verdict to a session that has an address.
+async fn deliver(daemon: &Daemon<'_>, session: &str) {
+    let mut body = submission(GOOD);
+    body["customer_email"] = json!("a@example.org");
+    let answer = post(&mut daemon.routes().await, &format!("/v1/verdicts/{session}"), &body).await;
+    assert_eq!(answer.status, 201, "{}", document(&answer));
+}
+
+async fn outbox(daemon: &Daemon<'_>, question: &str) -> Value {
+    let answer = get(&mut daemon.control().await, &format!("/v1/outbox?{question}")).await;
+    assert_eq!(answer.status, 200, "{}", document(&answer));
+    document(&answer)
+}
+
+#[tokio::test]
+async fn the_mail_of_a_delivery_outlives_the_daemon_and_is_sent_once() {
+    let server = ModelServer::start().await;
+    let mut world = World::with_config(&config("http://127.0.0.1:9"));
+    let daemon = world.serve().await;
+    for _ in 0..2 {
+        let mut body = submission(GOOD);
+        body["customer_email"] = json!("a@example.org");
+        post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &body).await;
+    }
+    let mails = outbox(&daemon, "").await["mails"].clone();
+    assert_eq!(mails.as_array().map(Vec::len), Some(1), "{mails}");
+    assert_eq!((&mails[0]["mail_id"], &mails[0]["to"]), (&json!("verdict:cs_1"), &json!("a@example.org")));
+    daemon.kill();
+
+    world.config = config(&server.url());
+    let daemon = world.serve().await;
+    eventually("it is sent", async || outbox(&daemon, "").await["mails"] == json!([])).await;
+    assert_eq!(server.asked(), 1);
+    assert_eq!(server.requests()[0].header("idempotency-key"), Some("verdict:cs_1"));
+    let control = &mut daemon.control().await;
+    eventually("the log tells", async || log(control, "event=mail_sent").await.len() == 1).await;
+    assert_eq!(log(control, "event=mail_queued").await.len(), 1);
+    let oracles = document(&get(control, "/v1/health/oracles").await);
+    assert!(oracles.as_array().unwrap().iter().any(|oracle| oracle["oracle_id"] == "mail"), "{oracles}");
+    let metrics = get(&mut daemon.routes().await, "/metrics").await;
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    for line in [
+        "oracled_mails_total{kind=\"verdict\",outcome=\"sent\"} 1\n",
+        "oracled_outbox_depth{state=\"dead\"} 0\n",
+        "oracled_outbox_oldest_age_seconds 0\n",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    assert!(daemon.stop().success());
+}
+
+/// What was printed, by a run that ended with this exit code.
+fn printed(output: &Output, code: i32) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    format!("{}{said}", String::from_utf8_lossy(&output.stdout))
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_tried_anew_and_dropped_by_administrators() {
+    let server = ModelServer::start().await;
+    server.otherwise(Reply::bytes(422, "no such \u{1b}[2Juser"));
+    let world = World::with_config(&config(&server.url()));
+    let daemon = world.serve().await;
+    for session in ["cs_1", "cs_2", "cs_3"] {
+        deliver(&daemon, session).await;
+    }
+    assert!(daemon.stop().success());
+    let daemon = world.serve().await;
+    let dead = async || outbox(&daemon, "dead=true").await["mails"].as_array().map(Vec::len);
+    eventually("all are dead", async || dead().await == Some(3)).await;
+
+    let shown = printed(&world.ctl(&["outbox", "--dead"]), 0);
+    for told in ["verdict:cs_1", "a@example.org", "dead", "422", "\\u001b[2J"] {
+        assert!(shown.replace('\n', "").contains(told) || told.starts_with('\\'), "{told} in {shown}");
+    }
+    assert!(!shown.contains('\u{1b}'), "{shown}");
+    let page = printed(&world.ctl(&["outbox", "-n", "2", "--json"]), 0);
+    let page: Value = serde_json::from_str(&page).expect("it is JSON");
+    assert_eq!((page["mails"].as_array().unwrap().len(), &page["next"]), (2, &json!("verdict:cs_2")));
+    let shown = printed(&world.ctl(&["outbox", "--after", "verdict:cs_2"]), 0);
+    assert!(shown.contains("cs_3") && !shown.contains("cs_1"), "{shown}");
+
+    assert!(printed(&world.ctl(&["outbox", "drop", "verdict:cs_2"]), 0).contains("taken out unsent"));
+    assert!(printed(&world.ctl(&["outbox", "drop", "verdict:cs_2"]), 1).contains("(mail_unknown)"));
+    assert!(printed(&world.ctl(&["outbox", "requeue", "a b"]), 2).contains("visible ASCII"));
+    printed(&world.ctl(&["outbox", "requeue"]), 2);
+    assert!(printed(&world.ctl(&["outbox", "requeue", "verdict:cs_9"]), 1).contains("(mail_unknown)"));
+    printed(&world.ctl(&["outbox", "requeue", "verdict:cs_1"]), 0);
+    eventually("it is dead again", async || server.asked() == 4 && dead().await == Some(2)).await;
+
+    server.otherwise(Reply::bytes(200, ""));
+    assert!(printed(&world.ctl(&["outbox", "requeue", "--all-dead"]), 0).contains("2 dead letters"));
+    eventually("they are sent", async || outbox(&daemon, "").await["mails"] == json!([])).await;
+    let control = &mut daemon.control().await;
+    for (event, times) in [("mail_requeued", 3), ("mail_dropped", 1)] {
+        let entries = log(control, &format!("event={event}")).await;
+        assert_eq!(entries.len(), times, "{entries:?}");
+        assert!(entries.iter().all(|entry| entry["peer"]["uid"].is_u64()), "{entries:?}");
+    }
+    assert!(printed(&world.ctl(&["log", "--event", "mail_failed"]), 0).contains("dead"));
+}
+
+#[tokio::test]
+async fn what_is_not_understood_of_the_outbox_is_refused() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    for question in ["limit=0", "limit=1001", "limit=x", "dead=maybe", "after=%20", "x=1"] {
+        problem(&get(control, &format!("/v1/outbox?{question}")).await, 400, "invalid_request");
+    }
+    problem(&post(control, "/v1/outbox/a%20b", &json!({"action": "requeue"})).await, 400, "invalid_request");
+    problem(&post(control, "/v1/outbox/m", &json!({"action": "send"})).await, 400, "invalid_request");
+    problem(&post(control, "/v1/outbox/m", &json!({"action": "requeue"})).await, 404, "mail_unknown");
+    let answer = control.call(Method::DELETE, "/v1/outbox/m", None).await.expect("it answers");
+    problem(&answer, 404, "mail_unknown");
+    // without a transport nothing is queued
+    deliver(&daemon, "cs_1").await;
+    assert_eq!(outbox(&daemon, "").await, json!({"mails": [], "next": null}));
+}
+
+#[tokio::test]
+async fn a_password_that_is_missing_or_empty_is_an_error_that_names_its_place() {
+    let config =
+        "[mail]\ntransport = 'smtp'\nsmtp_host = 'localhost'\nsmtp_user = 'u'\nfrom = 'a@example.org'\n";
+    let mut world = World::with_config(config);
+    let said = harness::complaint(world.command());
+    assert!(said.contains("SMTP_PASSWORD") && said.contains("mail.password_file"), "{said}");
+    let file = world.path("password");
+    world.config = format!("{config}password_file = '{}'\n", file.display());
+    assert!(harness::complaint(world.command()).contains(&file.display().to_string()));
+    fs::write(&file, "\n").expect("it is written");
+    assert!(harness::complaint(world.command()).contains("is empty"));
+    fs::write(&file, "s3cret\n").expect("it is written");
+    let daemon = world.serve().await;
+    let checked = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output().unwrap();
+    let checked = printed(&checked, 0);
+    assert!(checked.contains("smtp_user") && !checked.contains("s3cret"), "{checked}");
+    assert!(!world.service_log().contains("s3cret"));
+    drop(daemon);
+}
+
+fn by_smtp(port: u16, tls: SmtpTls, login: Option<(&str, &str)>) -> Smtp {
+    Smtp::new(SmtpSettings {
+        host: "127.0.0.1".into(),
+        port,
+        tls,
+        login: login.map(|(user, password)| (user.into(), password.into())),
+        from: "The Oracle <oracle@example.org>".into(),
+        subject: "Your verdict: ünïcode".into(),
+        hard_timeout: PATIENCE,
+    })
+    .expect("a server")
+}
+
+/// The mails that the server has taken, by the number of their arrival.
+fn taken(dir: &Path) -> Vec<String> {
+    let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.iter().map(|file| fs::read_to_string(file).expect("it is read")).collect()
+}
+
+/// A mail server that nobody here wrote: `tests/aiosmtpd.sh` starts it.
+#[tokio::test]
+#[ignore = "wants a running aiosmtpd: run tests/aiosmtpd.sh"]
+async fn aiosmtpd_takes_what_is_sent_and_its_refusals_are_understood() {
+    let port = |name: &str| env::var(name).expect("tests/aiosmtpd.sh sets it").parse().expect("a port");
+    let (plain, tls) = (port("ORACLED_TEST_SMTP_PORT"), port("ORACLED_TEST_SMTPS_PORT"));
+    let dir = env::var("ORACLED_TEST_SMTP_DIR").expect("tests/aiosmtpd.sh sets it");
+    let login = Some(("oracle", "s3cret"));
+    let server = by_smtp(plain, SmtpTls::None, login);
+    server.probe().await.expect("it is there");
+    for _ in 0..2 {
+        server.send(&mail(MailKind::Verdict)).await.expect("it is taken");
+    }
+    server.send(&mail(MailKind::DivergenceNotice)).await.expect("it is taken");
+    let [first, again, notice] = &taken(dir.as_ref())[..] else { panic!("three mails") };
+    assert_eq!(first, again, "an attempt is like the other, its Message-ID too");
+    let (head, body) = first.split_once("\n\n").expect("a mail has a head");
+    for part in ["From: \"The Oracle\" <oracle@example.org>", "To: a@example.org", "@example.org>"] {
+        assert!(head.contains(part), "{part} in {head}");
+    }
+    assert!(!head.contains("Bcc") && body.contains("Bcc: x@y.org"), "{first}");
+    assert!(body.contains("Verdict: GREEN") && body.contains("A sound and simple plan."), "{body}");
+    assert!(notice.contains("NOTE: ") && notice.contains("Received by email: RED"), "{notice}");
+
+    let send = async |server: &Smtp, to: &str| server.send(&mail_to(to, MailKind::Verdict)).await;
+    let failed = send(&server, "refused@example.org").await.expect_err("550");
+    assert!(failed.permanent && failed.cause.contains("550"), "{failed:?}");
+    let failed = send(&server, "busy@example.org").await.expect_err("451");
+    assert!(!failed.permanent && failed.cause.contains("451"), "{failed:?}");
+    let failed = send(&by_smtp(plain, SmtpTls::None, Some(("oracle", "wrong"))), "a@b.org").await;
+    let failed = failed.expect_err("535");
+    assert!(!failed.permanent, "not the mail's fault: {failed:?}");
+    assert!(failed.cause.contains("535") && !failed.cause.contains("wrong"), "{failed:?}");
+    // it offers no STARTTLS, and where it speaks TLS nobody vouches for its certificate
+    for (server, cause) in [
+        (by_smtp(plain, SmtpTls::Starttls, login), "STARTTLS"),
+        (by_smtp(tls, SmtpTls::Implicit, login), "certificate"),
+    ] {
+        let failed = send(&server, "a@b.org").await.expect_err("it is not safe");
+        assert!(!failed.permanent && failed.cause.contains(cause), "{failed:?}");
+        let failed = server.probe().await.expect_err("it is not safe");
+        assert!(failed.contains(cause), "{failed}");
+    }
+    assert_eq!(taken(dir.as_ref()).len(), 3);
+}
