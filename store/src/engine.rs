@@ -3,9 +3,10 @@
 use crate::disk::{Room, sync_dir};
 use crate::error::StoreError;
 use crate::panics::caught;
-use crate::rows::Table;
+use crate::rows::{Row, Table};
 use crate::watermark::Counts;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,6 +60,11 @@ impl Store {
         *self.engine.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The newest form of a row that is durable, where `row` is what the database holds.
+    pub(crate) fn durable(&self, table: Table, name: &[u8], row: Row) -> Option<Row> {
+        self.engine.durable(table, name, row)
+    }
+
     /// Runs `read` on the open database and the last durable number.
     pub(crate) fn read<T>(
         &self,
@@ -74,6 +80,8 @@ pub(crate) struct Engine {
     options: Options,
     db: RwLock<Option<sled::Db>>,
     durable_seq: AtomicU64,
+    /// Rows as they were, while what is to replace them is not durable yet.
+    before: Mutex<HashMap<(Table, Vec<u8>), Row>>,
     opened: Mutex<Opened>,
     room: Mutex<Room>,
 }
@@ -105,6 +113,7 @@ impl Engine {
             options,
             db: RwLock::new(Some(db)),
             durable_seq: AtomicU64::new(0),
+            before: Mutex::default(),
             opened: Mutex::default(),
             room: Mutex::default(),
         })
@@ -183,6 +192,23 @@ impl Engine {
     /// Lets readers see everything up to `seq`.
     pub(crate) fn set_durable_seq(&self, seq: u64) {
         self.durable_seq.store(seq, Ordering::Release);
+        // only now: whoever finds nothing here looks at the number again
+        self.keep_before(HashMap::new());
+    }
+
+    /// Keeps rows at hand that are about to be replaced.
+    pub(crate) fn keep_before(&self, rows: HashMap<(Table, Vec<u8>), Row>) {
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = rows;
+    }
+
+    /// The newest form of a row that is durable, where `row` is what the database holds.
+    pub(crate) fn durable(&self, table: Table, name: &[u8], row: Row) -> Option<Row> {
+        if row.revision <= self.durable_seq() {
+            return Some(row);
+        }
+        let before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = before.get(&(table, name.to_vec())).cloned();
+        before.or_else(|| (row.revision <= self.durable_seq()).then_some(row))
     }
 
     /// Makes sure that a write of so many bytes finds room on the disk, so that sled is never the one to find it

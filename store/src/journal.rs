@@ -116,7 +116,7 @@ impl Journal {
             return Ok(outcomes);
         }
         let first_seq = self.mark.counts.entries + 1;
-        let Staged { mut batch, counts, tip, lines, replaced, row_bytes, .. } = staged;
+        let Staged { mut batch, counts, tip, lines, replaced, before, row_bytes, .. } = staged;
         meta::put_counts(&mut batch, counts);
         let bytes = (lines.len() + row_bytes) as u64;
         if let Err(error) = engine.make_room(bytes) {
@@ -125,6 +125,7 @@ impl Journal {
             return Err(if fits_others { error } else { self.fail(error, Mend::Room) });
         }
         engine.note_replaced(&replaced);
+        engine.keep_before(before);
         engine.apply(batch).map_err(|error| self.fail(error, Mend::Reopening))?;
         self.tip = tip;
         self.mark.counts = counts;

@@ -51,11 +51,11 @@ impl Store {
             // a name is followed by a 0 byte: this is behind all of its chunks
             |behind| key(Table::Outbox, &[behind.as_bytes(), &[1]]),
         );
-        self.read(|db, durable_seq| {
+        self.read(|db, _| {
             let mut names = Vec::new();
             for head in rows::heads(db, self.dir(), from..vec![Table::Outbox as u8 + 1]) {
-                let (key, revision) = head?;
-                if let Some(name) = rows::name(&key).filter(|_| revision <= durable_seq) {
+                let (key, _) = head?;
+                if let Some(name) = rows::name(&key) {
                     names.push(String::from_utf8_lossy(name).into_owned());
                 }
                 if names.len() == AT_ONCE {

@@ -20,7 +20,7 @@ const READ_ATTEMPTS: usize = 100;
 const HEAD_BYTES: usize = 10;
 
 /// The tables, by the first byte of their keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Table {
     Meta = b'!',
@@ -49,6 +49,7 @@ fn chunk_key(table: Table, name: &[u8], chunk: u16) -> Vec<u8> {
 }
 
 /// A row as it is read.
+#[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) revision: u64,
     pub(crate) value: Vec<u8>,

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::{self, Tip};
 use crate::record::{Receipt, Record, Refused, RowKey, Write};
-use crate::rows::{self, Table};
+use crate::rows::{self, Row, Table};
 use crate::watermark::Counts;
 use std::collections::HashMap;
 
@@ -21,6 +21,8 @@ pub(crate) struct Staged<'a> {
     rows: HashMap<RowKey, Option<(u64, u16)>>,
     /// Rows that were there before the group and will not be as they were: their tables and revisions.
     pub(crate) replaced: Vec<(Table, u64)>,
+    /// Those of them that will be there in another form, as they were.
+    pub(crate) before: HashMap<(Table, Vec<u8>), Row>,
 }
 
 impl<'a> Staged<'a> {
@@ -34,6 +36,7 @@ impl<'a> Staged<'a> {
             row_bytes: 0,
             rows: HashMap::new(),
             replaced: Vec::new(),
+            before: HashMap::new(),
         }
     }
 
@@ -63,6 +66,7 @@ impl<'a> Staged<'a> {
         let (table, name) = place(&row);
         if let Some((revision, _)) = before {
             self.replaced.push((table, revision));
+            self.keep(&row, revision, write)?;
         }
         let chunks_before = before.map_or(0, |(_, chunks)| chunks);
         let after = match write {
@@ -79,6 +83,18 @@ impl<'a> Staged<'a> {
             *count = *count + u64::from(after.is_some()) - u64::from(before.is_some());
         }
         self.rows.insert(row, after);
+        Ok(())
+    }
+
+    /// Keeps a row at hand that is about to be replaced, unless the group has written it itself.
+    fn keep(&mut self, row: &RowKey, revision: u64, write: &Write) -> Result<(), StoreError> {
+        let removed = matches!(write, Write::RemoveVerdict(_) | Write::RemoveRegen(_) | Write::RemoveMail(_));
+        if removed || revision > self.engine.durable_seq() {
+            return Ok(());
+        }
+        let (table, name) = place(row);
+        let old = self.engine.with(|db| rows::get(db, self.engine.dir(), table, name))?;
+        self.before.extend(old.map(|old| ((table, name.to_vec()), old)));
         Ok(())
     }
 

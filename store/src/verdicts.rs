@@ -17,9 +17,11 @@ impl Store {
         table: Table,
         name: &str,
     ) -> Result<Option<(T, u64)>, StoreError> {
-        self.read(|db, durable_seq| {
+        self.read(|db, _| {
             let row = rows::get(db, self.dir(), table, name.as_bytes())?;
-            let Some(row) = row.filter(|row| row.revision <= durable_seq) else { return Ok(None) };
+            let Some(row) = row.and_then(|row| self.durable(table, name.as_bytes(), row)) else {
+                return Ok(None);
+            };
             let value = serde_json::from_slice(&row.value).map_err(|error| StoreError::Corrupt {
                 dir: self.dir().to_owned(),
                 detail: format!("the row {name} in table {table:?}: {error}"),

@@ -831,3 +831,29 @@ fn a_store_that_was_found_damaged_is_looked_at_whole_before_it_is_served_again()
         assert!(error.to_string().contains("should hold 10 verdicts"), "{error}");
     }
 }
+
+#[test]
+fn a_row_that_is_being_replaced_is_read_as_it_was_until_it_is_replaced() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..1);
+    let (session, _) = store.session(&id(0)).expect("it is read").expect("it is there");
+    let done = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut reads, mut newest) = (0, 0);
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let (_, revision) = store.session(&id(0)).expect("it is read").expect("it is there");
+                assert!(revision >= newest, "never an older one behind a newer one");
+                (reads, newest) = (reads + 1, revision);
+            }
+            assert!(reads > 300, "there was something to read: {reads}");
+        });
+        for _ in 0..300 {
+            let writes = vec![Write::PutSession(session.clone()), Write::PutSession(session.clone())];
+            let record = Record { writes, ..Record::from(Event::ServiceStopped { timestamp: at(0) }) };
+            journal.commit(&[record]).expect("the disk takes it");
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
