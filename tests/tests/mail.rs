@@ -153,7 +153,8 @@ fn config(base_url: &str) -> String {
 
 /// Delivers a verdict to a session that has an address.
 async fn deliver(daemon: &Daemon<'_>, session: &str) {
-    let body = json!({"tier": "quick", "query": "Sell honey?", "raw": GOOD, "customer_email": "a@example.org"});
+    let body =
+        json!({"tier": "quick", "query": "Sell honey?", "raw": GOOD, "customer_email": "a@example.org"});
     let answer = post(&mut daemon.routes().await, &format!("/v1/verdicts/{session}"), &body).await;
     assert_eq!(answer.status, 201, "{}", document(&answer));
 }
@@ -307,7 +308,8 @@ fn by_smtp(port: u16, tls: SmtpTls, login: Option<(&str, &str)>) -> Smtp {
 
 /// The mails that the server has taken, by the number of their arrival.
 fn taken(dir: &Path) -> Vec<String> {
-    let mut files: Vec<_> = fs::read_dir(dir).expect("it is read").map(|entry| entry.expect("an entry").path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(dir).expect("it is read").map(|entry| entry.expect("an entry").path()).collect();
     files.sort();
     files.iter().map(|file| fs::read_to_string(file).expect("it is read")).collect()
 }

@@ -1,0 +1,168 @@
+//! `kill -9` between noting a regeneration, asking the model, the gate, the commit and the mail: within the limit the
+//! model is asked once, no mail is lost, and no verdict is there without its entries.
+
+use harness::model::{ModelServer, Reply, Seen};
+use harness::{GOOD, World, document, eventually, get, whole_log};
+use hyper::Method;
+use oracled::client::Client;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// So many sessions are read for the first time in each round.
+const SESSIONS: usize = 40;
+/// Those of a round are done after so long, if nobody is killed.
+const ROUND_MS: u64 = 60;
+
+fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Tells of a session whose verdict was GREEN, and whose customer has an address.
+async fn register(routes: &mut Client, session: &str) {
+    let body = json!({
+        "tier": "quick",
+        "query": format!("the question of {session}."),
+        "customer_email": "a@example.org",
+        "original_verdict": "GREEN",
+    });
+    let path = format!("/v1/sessions/{session}");
+    let answer = routes.call(Method::PUT, &path, Some(body.to_string().into())).await.expect("it answers");
+    assert_eq!(answer.status, 201, "{}", document(&answer));
+}
+
+/// Reads a session's verdict, and hands back what came, if anything did.
+async fn read(socket: PathBuf, session: String) -> Option<(u16, String)> {
+    let mut client = Client::connect(&socket).await.ok()?;
+    let answer = client.call(Method::GET, &format!("/v1/verdicts/{session}"), None).await.ok()?;
+    Some((answer.status.as_u16(), session))
+}
+
+/// Reads these sessions at once, and hands back what was answered.
+async fn read_all(socket: PathBuf, sessions: Vec<String>) -> Vec<(u16, String)> {
+    let reads: Vec<_> =
+        sessions.into_iter().map(|session| tokio::spawn(read(socket.clone(), session))).collect();
+    let mut answered = Vec::new();
+    for read in reads {
+        answered.extend(read.await.expect("a reader does not panic"));
+    }
+    answered
+}
+
+/// The sessions that each request names in what `of` finds in it, and how often.
+fn counted<'r>(requests: &'r [Seen], of: impl Fn(&'r Seen) -> String) -> BTreeMap<String, usize> {
+    let mut counted = BTreeMap::new();
+    for request in requests {
+        *counted.entry(of(request)).or_default() += 1;
+    }
+    counted
+}
+
+/// The session whose question a prompt holds.
+fn asked_about(request: &Seen) -> String {
+    let prompt = request.body.to_string();
+    let session = prompt.split("the question of ").nth(1).and_then(|rest| rest.split('.').next());
+    session.expect("the prompt holds the query").to_owned()
+}
+
+/// The session of which a notice speaks, by the key that is the same at each attempt.
+fn told_about(request: &Seen) -> String {
+    let key = request.header("idempotency-key").expect("each mail has its key");
+    let session = key.strip_prefix("divergence:").and_then(|rest| rest.split(':').next());
+    session.expect("it is a notice's").to_owned()
+}
+
+/// The sessions that have an event of this name: one each.
+fn with_event(log: &[Value], event: &str) -> BTreeSet<String> {
+    let entries = log.iter().filter(|entry| text(entry, "event") == event);
+    let sessions: Vec<_> = entries.map(|entry| text(entry, "session_id").to_owned()).collect();
+    let set: BTreeSet<_> = sessions.iter().cloned().collect();
+    assert_eq!(set.len(), sessions.len(), "one {event} a session: {sessions:?}");
+    set
+}
+
+async fn kill_amid_deliveries(rounds: usize) {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
+    model.otherwise(Reply::saying(&GOOD.replace("GREEN", "RED")).after(Duration::from_millis(3)));
+    mailbox.otherwise(Reply::bytes(200, "{}").after(Duration::from_millis(1)));
+    let world = World::with_config(&format!(
+        "[model]\nprovider = \"openai\"\nname = \"made-up\"\nbase_url = \"{}\"\ncalls_per_minute = 1000000\ncalls_at_once = 1000\n\
+         [mail]\ntransport = \"http\"\nbase_url = \"{}\"",
+        model.openai_url(),
+        mailbox.url(),
+    ));
+    let mut acknowledged = BTreeSet::new();
+    for round in 0..rounds {
+        let daemon = world.serve().await;
+        let sessions: Vec<_> = (0..SESSIONS).map(|number| format!("cs_{round}_{number}")).collect();
+        for session in &sessions {
+            register(&mut daemon.routes().await, session).await;
+        }
+        let reads = tokio::spawn(read_all(world.socket(), sessions));
+        tokio::time::sleep(Duration::from_micros(rng.u64(0..ROUND_MS * 1000))).await;
+        daemon.kill();
+        let answered = reads.await.expect("the readers do not panic");
+        acknowledged.extend(answered.into_iter().filter(|(status, _)| *status == 200).map(|(_, id)| id));
+    }
+
+    let daemon = world.serve().await;
+    let all: Vec<_> = (0..rounds)
+        .flat_map(|round| (0..SESSIONS).map(move |number| format!("cs_{round}_{number}")))
+        .collect();
+    let mut there = BTreeSet::new();
+    for (status, session) in read_all(world.socket(), all.clone()).await {
+        // 429: the attempt was noted, and cut short by the kill
+        assert!([200, 429].contains(&status), "{session}: {status}");
+        if status == 200 {
+            there.insert(session);
+        }
+    }
+    assert!(acknowledged.is_subset(&there), "what was answered is there");
+    println!("{} acknowledged amid kills, {} there in the end", acknowledged.len(), there.len());
+
+    let asked = counted(&model.requests(), asked_about);
+    assert!(asked.values().all(|times| *times == 1), "the model is asked once: {asked:?}");
+    eventually("the outbox is empty", async || {
+        let outbox = document(&get(&mut daemon.control().await, "/v1/outbox").await);
+        outbox.get("mails") == Some(&json!([]))
+    })
+    .await;
+    check(&whole_log(&mut daemon.control().await).await, &there, &asked, &mailbox.requests(), rounds);
+}
+
+/// Holds the log against what is there, who was asked, and who was told.
+fn check(
+    log: &[Value],
+    there: &BTreeSet<String>,
+    asked: &BTreeMap<String, usize>,
+    mails: &[Seen],
+    kills: usize,
+) {
+    for event in ["tmm_crosscheck", "verdict_cached", "regen_divergence_check", "mail_queued", "mail_sent"] {
+        assert_eq!(with_event(log, event), *there, "{event}");
+    }
+    let (attempted, heard) = (with_event(log, "regen_attempted"), with_event(log, "oracle_interaction"));
+    assert!(there.is_subset(&heard) && heard.is_subset(&attempted), "each call was noted before it was made");
+    assert!(asked.keys().all(|session| attempted.contains(session)), "nobody was asked for without a note");
+    let told = counted(mails, told_about);
+    assert_eq!(told.keys().cloned().collect::<BTreeSet<_>>(), *there, "no notice was lost");
+    let doubled = told.values().map(|times| times - 1).sum::<usize>();
+    println!("{} notices, {doubled} of them sent again after a kill", told.len());
+    // what was under way when the daemon was killed: four at once
+    assert!(doubled <= 4 * kills, "{told:?}");
+}
+
+#[tokio::test]
+async fn kills_amid_deliveries_cost_no_second_call_no_mail_and_no_entry() {
+    kill_amid_deliveries(4).await;
+}
+
+#[tokio::test]
+#[ignore = "60 kills take minutes; `just torture`"]
+async fn sixty_kills_amid_deliveries_cost_no_second_call_no_mail_and_no_entry() {
+    kill_amid_deliveries(60).await;
+}
