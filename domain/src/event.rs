@@ -5,11 +5,12 @@
 
 mod crosscheck;
 
-pub use crosscheck::{CrosscheckEntry, GatePath};
+pub use crosscheck::CrosscheckEntry;
 
 use crate::crosscheck::Judgement;
 use crate::digest::Sha256Hex;
 use crate::divergence::{DivergenceCheck, OriginalLabel, Variance};
+use crate::gate_path::GatePath;
 use crate::generation::Generation;
 use crate::health::Status;
 use crate::interaction::Interaction;

@@ -2,7 +2,7 @@
 //! Oracle Logging").
 
 use crate::digest::Sha256Hex;
-use crate::event::GatePath;
+use crate::gate_path::GatePath;
 use crate::generation::{Settings, Usage};
 use crate::session::SessionId;
 use jiff::Timestamp;

@@ -3,41 +3,12 @@
 use crate::crosscheck::{Judgement, Reason};
 use crate::digest::Sha256Hex;
 use crate::flag::Flag;
+use crate::gate_path::GatePath;
 use crate::session::{Query, SessionId};
 use crate::tmm::{OMEGA, PHI};
 use crate::verdict::{Label, Tier};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-
-/// The path on which a verdict came to the gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GatePath {
-    /// Handed in for delivery.
-    Submit,
-    /// Written to the cache by the routes of the service that oracled replaces.
-    CacheWrite,
-    /// Generated at a route's request, for its first delivery.
-    Generate,
-    /// Regenerated, since it was lost from the cache.
-    Regen,
-    /// Judged only.
-    Check,
-}
-
-impl GatePath {
-    /// The path's name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Submit => "submit",
-            Self::CacheWrite => "cache_write",
-            Self::Generate => "generate",
-            Self::Regen => "regen",
-            Self::Check => "check",
-        }
-    }
-}
 
 /// The seed's "Log Entry", and beside it the mapping's variables, the path and the verdict's digest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
