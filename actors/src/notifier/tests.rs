@@ -239,10 +239,11 @@ fn regen_gap_04_a_notice_is_tried_once_more_after_60_s_and_then_dead_in_the_log(
 #[test]
 fn a_verdict_mail_is_tried_ever_more_seldom_until_it_is_taken() {
     with_service(Mood::Fails, |world, hand, service| async move {
-        world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        let mail_id = world.queue_and_wake(MailKind::Verdict, "cs_1").await;
         eventually("the first attempt fails", async || world.told().len() == 2).await;
+        world.system.notifier.ask(Wake(mail_id)).await.expect("it answers");
         world.pass(&hand, 1).await;
-        assert_eq!(service.attempts(), 1);
+        assert_eq!(service.attempts(), 1, "who is waked too early looks, and waits");
         world.pass(&hand, 1).await;
         eventually("the second attempt fails", async || world.told().len() == 3).await;
         service.set(Mood::Takes);
