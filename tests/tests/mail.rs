@@ -190,14 +190,17 @@ async fn the_mail_of_a_delivery_outlives_the_daemon_and_is_sent_once() {
     assert_eq!(log(control, "event=mail_queued").await.len(), 1);
     let oracles = document(&get(control, "/v1/health/oracles").await);
     assert!(oracles.as_array().unwrap().iter().any(|oracle| oracle["oracle_id"] == "mail"), "{oracles}");
-    let metrics = get(&mut daemon.routes().await, "/metrics").await;
-    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
     for line in [
         "oracled_mails_total{kind=\"verdict\",outcome=\"sent\"} 1\n",
+        "oracled_outbox_depth{state=\"queued\"} 0\n",
         "oracled_outbox_depth{state=\"dead\"} 0\n",
         "oracled_outbox_oldest_age_seconds 0\n",
     ] {
-        assert!(metrics.contains(line), "{line} in {metrics}");
+        eventually(line, async || {
+            let metrics = get(&mut daemon.routes().await, "/metrics").await;
+            String::from_utf8_lossy(&metrics.body).contains(line)
+        })
+        .await;
     }
     assert!(daemon.stop().success());
 }
@@ -218,14 +221,12 @@ async fn dead_letters_are_listed_tried_anew_and_dropped_by_administrators() {
     for session in ["cs_1", "cs_2", "cs_3"] {
         deliver(&daemon, session).await;
     }
-    assert!(daemon.stop().success());
-    let daemon = world.serve().await;
     let dead = async || outbox(&daemon, "dead=true").await["mails"].as_array().map(Vec::len);
     eventually("all are dead", async || dead().await == Some(3)).await;
 
     let shown = printed(&world.ctl(&["outbox", "--dead"]), 0);
-    for told in ["verdict:cs_1", "a@example.org", "dead", "422", "\\u001b[2J"] {
-        assert!(shown.replace('\n', "").contains(told) || told.starts_with('\\'), "{told} in {shown}");
+    for told in ["verdict:cs_1", "a@example.org", "dead", "422"] {
+        assert!(shown.contains(told), "{told} in {shown}");
     }
     assert!(!shown.contains('\u{1b}'), "{shown}");
     let page = printed(&world.ctl(&["outbox", "-n", "2", "--json"]), 0);
