@@ -13,11 +13,15 @@ test:
 
 # the heavy tests, one at a time: each wants the machine to itself
 torture:
-    cargo test -p oracled-tests -- --ignored --test-threads 1 --skip llmock --skip aiosmtpd
+    cargo test -p oracled-tests -- --ignored --test-threads 1 --skip llmock --skip llmposter --skip aiosmtpd
 
 # the model client under a server that nobody here wrote, which grades it (needs Python and PyPI)
 llmock:
     tests/llmock.sh
+
+# the model client against another server that nobody here wrote (wants crates.io)
+llmposter:
+    tests/llmposter.sh
 
 # the daemon in a throw-away directory, with a walk through its main path
 dev:

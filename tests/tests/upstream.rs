@@ -526,3 +526,35 @@ async fn llmock_finds_nothing_wrong() {
         }
     }
 }
+
+/// Another server that nobody here wrote, on both wires: `tests/llmposter.sh` starts it with the answers expected here.
+#[tokio::test]
+#[ignore = "wants a running llmposter: run tests/llmposter.sh"]
+async fn llmposter_is_understood_on_both_wires() {
+    let url =
+        std::env::var("ORACLED_TEST_LLMPOSTER").expect("tests/llmposter.sh sets ORACLED_TEST_LLMPOSTER");
+    let policy = CallPolicy { hard_timeout: Duration::from_millis(500), ..CallPolicy::default() };
+    let mut expected = vec![
+        ("a good question".to_owned(), 1, Ok(())),
+        ("one that passes".to_owned(), 2, Ok(())),
+        ("a slow one".to_owned(), 4, Err("timeout".to_owned())),
+        ("a garbled one".to_owned(), 1, Err("unreadable".to_owned())),
+        ("a cut one".to_owned(), 1, Err("finish_reason".to_owned())),
+    ];
+    // its 429 asks for a minute, which is more than there is
+    for (status, attempts) in [(400, 1), (401, 1), (403, 1), (404, 1), (429, 1), (500, 4), (502, 4), (503, 4)]
+    {
+        expected.push((format!("one of status {status}"), attempts, Err(format!("http_{status}"))));
+    }
+    for model in [gemini_at(&url), openai_at(&format!("{url}/v1"))] {
+        for (query, attempts, outcome) in &expected {
+            let caller = Caller::new(Arc::clone(&model), policy, clock());
+            let called = caller.call(&purpose(), &prompt(query), &settings(), async || true).await;
+            let code = codes(&called).last().and_then(|code| code.split(':').next()).map(str::to_owned);
+            let got = called.outcome.as_ref().map(drop).map_err(|_| code.unwrap_or_default());
+            let name = format!("{query} by {}", model.oracle_id());
+            assert_eq!((called.interactions.len(), &got), (*attempts, outcome), "{name}: {called:?}");
+        }
+        println!("{}: {} questions answered as expected", model.oracle_id(), expected.len());
+    }
+}

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Holds the model client against llmposter, a server on both wires that nobody here wrote. It is run as a program of its
+# own and linked to nothing: its licence is not one that oracled's own tree may have.
+#
+# Needs crates.io; builds for a few minutes, and leaves nothing behind. The server listens on the loopback only.
+#
+#   tests/llmposter.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+dir=$(mktemp -d)
+server=
+clean_up() {
+    if [[ -n $server ]]; then kill "$server" && wait "$server" || true; fi
+    rm -rf "$dir"
+}
+trap clean_up EXIT
+
+CARGO_TARGET_DIR="$dir/target" cargo install --quiet --locked --no-default-features --root "$dir" --version 0.5.0 llmposter
+cat >"$dir/fixtures.yaml" <<'YAML'
+fixtures:
+  - match: {user_message: "a good question"}
+    response: {content: '{"verdict":"GREEN","summary":"A sound and simple plan."}'}
+  - match: {user_message: "one that passes"}
+    scenario: {name: passes, required_state: "", set_state: once}
+    error: {status: 503, message: "made up"}
+  - match: {user_message: "one that passes"}
+    scenario: {name: passes, required_state: once, set_state: ""}
+    response: {content: '{"verdict":"GREEN","summary":"A sound and simple plan."}'}
+  - match: {user_message: "a slow one"}
+    response: {content: "late"}
+    failure: {latency_ms: 3000}
+  - match: {user_message: "a garbled one"}
+    response: {content: "x"}
+    failure: {corrupt_body: true}
+  - match: {user_message: "a cut one"}
+    response: {content: '{"verdict":"GR', finish_reason: "length"}
+YAML
+for status in 400 401 403 404 429 500 502 503; do
+    cat >>"$dir/fixtures.yaml" <<YAML
+  - match: {user_message: "one of status $status"}
+    error: {status: $status, message: "made up"}
+YAML
+done
+
+# built first, so that the server does not wait for the compiler
+cargo test --package oracled-tests --test upstream --no-run
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$dir/bin/llmposter" --fixtures "$dir/fixtures.yaml" --port "$port" &
+server=$!
+for _ in {1..100}; do
+    if python3 -c "import urllib.request as u; u.urlopen('http://127.0.0.1:$port/health')" 2>/dev/null; then break; fi
+    kill -0 "$server"
+    sleep 0.2
+done
+
+ORACLED_TEST_LLMPOSTER="http://127.0.0.1:$port" \
+    cargo test --package oracled-tests --test upstream -- --ignored --nocapture llmposter
