@@ -1,6 +1,8 @@
 //! A daemon of one's own: a real process with its state, sockets and logs in a directory that goes with it.
 
+pub mod disk;
 pub mod load;
+pub mod making;
 pub mod model;
 pub mod strategies;
 pub mod wire;
@@ -208,6 +210,13 @@ impl World {
     pub fn ctl(&self, arguments: &[&str]) -> Output {
         self.ctl_command(arguments).output().expect("oraclectl starts")
     }
+
+    /// The same, while what the test itself serves goes on: the daemon may have to ask it.
+    pub async fn ctl_meanwhile(&self, arguments: &[&str]) -> Output {
+        let mut command = self.ctl_command(arguments);
+        let output = tokio::task::spawn_blocking(move || command.output()).await;
+        output.expect("it does not panic").expect("oraclectl starts")
+    }
 }
 
 /// Runs a daemon that is expected to end by itself, soon; it is killed if it does not.
@@ -310,11 +319,23 @@ impl Daemon<'_> {
     /// # Errors
     /// Where the system does not tell.
     pub fn resident_bytes(&self) -> io::Result<u64> {
+        self.memory_bytes("VmRSS:")
+    }
+
+    /// The most resident memory that it has had, in bytes.
+    ///
+    /// # Errors
+    /// Where the system does not tell.
+    pub fn most_resident_bytes(&self) -> io::Result<u64> {
+        self.memory_bytes("VmHWM:")
+    }
+
+    fn memory_bytes(&self, name: &str) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
         let kib = status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
-        kib.map(|kib: u64| kib * 1024).ok_or_else(|| io::Error::other("no VmRSS"))
+            .find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB")?.trim().parse().ok());
+        kib.map(|kib: u64| kib * 1024).ok_or_else(|| io::Error::other(format!("no {name}")))
     }
 }
 

@@ -1,0 +1,341 @@
+//! What may go wrong with regenerated verdicts (seed: `regen-consistency`, "Failure modes" and "Gaps"), and what
+//! becomes of it.
+
+use domain::divergence::UNKNOWN_NOTICE;
+use domain::event::Severity;
+use domain::generation::{LOCKED_MODEL, Settings};
+use domain::session::Original;
+use domain::{Event, Generation, Label, Query, Session, Sha256Hex, Tier};
+use harness::load::field;
+use harness::making::{
+    QUERY, cached, came_from, lose, ordered, read, registered, retry_after_s, sample, saying, told_of,
+};
+use harness::model::{ModelServer, Reply};
+use harness::{World, at, complaint, disk, eventually, get, lines, log, problem};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+use store::{Journal, Options, Record, Write};
+
+fn reply(label: Label) -> Reply {
+    Reply::saying(&saying(Tier::Quick, label))
+}
+
+/// The entries that went to the service log, by their events.
+fn fallen_back(world: &World) -> Vec<String> {
+    let log = world.service_log();
+    let marked = log.lines().filter(|line| line.contains("log_fallback"));
+    let entries = marked.flat_map(|line| lines(line.as_bytes()));
+    entries.map(|entry| field(&entry, "event").as_str().expect("a word").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn failure_mode_temperature_not_enforced_nothing_configured_reaches_a_regeneration() {
+    let model = ModelServer::start().await;
+    let mut world = model.asked_by("original_temperature = 1.5\noriginal_top_k = 64");
+    world.variables.push(("ORACLED_MODEL__ORIGINAL_TOP_P".into(), "0.5".into()));
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for n in 0..10 {
+        registered(routes, &format!("cs_{n}"), Some(Label::Green)).await;
+        assert_eq!(read(routes, &format!("cs_{n}")).await.status, 200);
+    }
+    ordered(routes, "mine").await;
+    lose(control, "mine").await;
+    read(routes, "mine").await;
+    let mut requests = model.requests();
+    let original = requests.remove(10).body["generationConfig"].clone();
+    assert_eq!(
+        (&original["temperature"], &original["topP"], &original["topK"]),
+        (&json!(1.5), &json!(0.5), &json!(64))
+    );
+    for regen in requests {
+        let config = &regen.body["generationConfig"];
+        assert_eq!((&config["temperature"], &config["topK"]), (&json!(0.0), &json!(1)), "{config}");
+        assert_eq!((&config["topP"], &config["candidateCount"]), (&json!(1.0), &json!(1)), "{config}");
+    }
+    let checks = log(control, "event=regen_divergence_check&session=mine").await;
+    assert_eq!((checks.len(), &checks[0]["settings_changed"]), (1, &json!(true)));
+
+    for key in ["regen_temperature", "temperature", "regen_top_k"] {
+        let refused = complaint(model.asked_by(&format!("{key} = 1")).command());
+        assert!(refused.contains(&format!("`{key}`")), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn failure_mode_cache_not_written_nothing_is_answered_that_is_not_stored() {
+    let model = ModelServer::start().await;
+    let mut world = model.asked_by("");
+    if !disk::can_be_filled(&mut world) {
+        println!("skipped: there is no prlimit");
+        return;
+    }
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    for session in ["before", "while"] {
+        registered(routes, session, Some(Label::Green)).await;
+    }
+    // the attempt cannot be noted: the model is not even asked
+    disk::fill(&daemon, &world.state());
+    for _ in 0..5 {
+        let refused = read(routes, "before").await;
+        problem(&refused, 503, "storage_unavailable");
+        assert!(retry_after_s(&refused).is_some());
+    }
+    assert_eq!(model.asked(), 0);
+    disk::empty(&daemon);
+    eventually("it is ready again", async || get(routes, "/readyz").await.status == 200).await;
+
+    // the disk fills up while the model works: there is a verdict, and nobody gets it
+    model.next([reply(Label::Red).after(Duration::from_millis(500))]);
+    let mut reader = daemon.routes().await;
+    let reading = tokio::spawn(async move { read(&mut reader, "while").await });
+    eventually("the model is asked", async || model.asked() == 1).await;
+    disk::fill(&daemon, &world.state());
+    problem(&reading.await.expect("it is answered"), 503, "storage_unavailable");
+    assert_eq!(
+        fallen_back(&world),
+        ["oracle_interaction", "tmm_crosscheck"],
+        "what happened is told, no more"
+    );
+    disk::empty(&daemon);
+    eventually("it is ready again", async || get(routes, "/readyz").await.status == 200).await;
+    problem(&cached(routes, "while").await, 404, "verdict_not_cached");
+    problem(&read(routes, "while").await, 429, "regen_rate_limited");
+    let told = told_of(&mut daemon.control().await, "while").await;
+    assert_eq!(told, ["session_registered", "regen_attempted"]);
+    assert_eq!(model.asked(), 1, "no page load costs another call");
+    assert_eq!(came_from(&read(routes, "before").await), Some("MISS"), "what was not begun is free");
+}
+
+#[tokio::test]
+async fn failure_mode_original_not_recoverable_is_said_in_the_answer_and_in_the_log() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    registered(routes, "cs_1", None).await;
+    model.otherwise(reply(Label::Null));
+    let answer = read(routes, "cs_1").await;
+    assert_eq!(answer.status, 200, "it is delivered all the same");
+    assert_eq!(at(&answer, "/notice"), UNKNOWN_NOTICE);
+    let checks = log(&mut daemon.control().await, "event=regen_divergence_check").await;
+    let [check] = &checks[..] else { panic!("one check: {checks:?}") };
+    let told =
+        ["original_verdict", "top_level_match", "divergence_level", "skipped"].map(|name| &check[name]);
+    assert_eq!(told, [&json!("UNKNOWN"), &Value::Null, &Value::Null, &json!(true)]);
+    let status = get(&mut daemon.control().await, "/v1/status").await;
+    assert_eq!(at(&status, "/variance/regens"), 0, "what cannot be compared says nothing of the model");
+    let compared =
+        "oracled_regens_compared_total{original=\"UNKNOWN\",regenerated=\"NULL\",level=\"unknown\"}";
+    assert_eq!(sample(routes, compared).await, 1.0);
+}
+
+/// Puts a session into a store that no daemon has, whose first verdict was made from another prompt.
+fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
+    let options = Options { dir: state.to_owned(), cache_bytes: 16 << 20 };
+    let (mut journal, _store) = Journal::open(options).expect("the store opens");
+    let settings = Settings::locked(LOCKED_MODEL.to_owned());
+    let generation = Some(Generation { prompt_sha256, settings });
+    let session = Session {
+        session_id: "cs_1".parse().expect("an id"),
+        tier: Tier::Quick,
+        query: Query::new(QUERY.to_owned()),
+        customer_email: None,
+        original: Some(Original { generation, ..Original::told(Label::Green) }),
+    };
+    let registered = Event::SessionRegistered {
+        session_id: session.session_id.clone(),
+        tier: session.tier,
+        query_preview: session.query.preview(),
+        original_verdict: domain::divergence::OriginalLabel(Some(Label::Green)),
+        has_email: false,
+        timestamp: Timestamp::now(),
+    };
+    let record =
+        Record { events: vec![registered], writes: vec![Write::PutSession(session)], ..Record::default() };
+    let committed = journal.commit(&[record]).expect("the disk takes it");
+    assert!(committed.iter().all(Result::is_ok), "{committed:?}");
+}
+
+#[tokio::test]
+async fn failure_mode_prompt_divergence_is_flagged() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    store_session(&world.state(), Sha256Hex::of(b"the prompt of an older version"));
+    let daemon = world.serve().await;
+    assert_eq!(read(&mut daemon.routes().await, "cs_1").await.status, 200);
+    let checks = log(&mut daemon.control().await, "event=regen_divergence_check").await;
+    let [check] = &checks[..] else { panic!("one check: {checks:?}") };
+    assert_eq!((&check["prompt_changed"], &check["settings_changed"]), (&json!(true), &json!(false)));
+    assert_eq!((&check["divergence_level"], &check["skipped"]), (&json!("none"), &json!(false)));
+}
+
+#[tokio::test]
+async fn failure_mode_infrastructure_variance_the_same_question_gets_another_answer() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    model.next([reply(Label::Green), reply(Label::Red)]);
+    ordered(routes, "cs_1").await;
+    lose(control, "cs_1").await;
+    read(routes, "cs_1").await;
+    let [first, second] = &model.requests()[..] else { panic!("two requests") };
+    assert_eq!(first, second, "the same question, down to its headers");
+    let checks = log(control, "event=regen_divergence_check").await;
+    let told = ["divergence_level", "prompt_changed", "settings_changed"].map(|name| &checks[0][name]);
+    assert_eq!(told, [&json!("significant"), &json!(false), &json!(false)], "so it was the model");
+}
+
+#[tokio::test]
+async fn failure_mode_regen_loop_a_page_that_is_loaded_again_and_again_asks_the_model_once() {
+    for what in
+        [Reply::saying("no JSON"), Reply::error(400, "no"), Reply::saying(&saying(Tier::Quick, Label::Red))]
+    {
+        let model = ModelServer::start().await;
+        model.otherwise(what);
+        let world = model.asked_by("");
+        let daemon = world.serve().await;
+        let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+        registered(routes, "cs_1", None).await;
+        if read(routes, "cs_1").await.status == 200 {
+            lose(control, "cs_1").await;
+        }
+        for _ in 0..20 {
+            let refused = read(routes, "cs_1").await;
+            problem(&refused, 429, "regen_rate_limited");
+            assert!((200..=300).contains(&retry_after_s(&refused).unwrap()), "{refused:?}");
+        }
+        assert_eq!(model.asked(), 1);
+        let attempts = log(control, "event=regen_attempted").await;
+        assert_eq!(attempts.len(), 1, "what is refused leaves nothing behind");
+        let refusals = "oracled_verdicts_made_total{path=\"regen\",outcome=\"rate_limited\"}";
+        assert_eq!(sample(routes, refusals).await, 20.0);
+    }
+}
+
+#[tokio::test]
+async fn regen_gap_01_the_settings_of_the_first_verdict_are_the_locked_ones_unless_told_otherwise_and_on_record()
+ {
+    for (config, temperature, changed) in [("", 0.0, false), ("original_temperature = 0.4", 0.4, true)] {
+        let model = ModelServer::start().await;
+        let mut world = model.asked_by(config);
+        let daemon = world.serve().await;
+        ordered(&mut daemon.routes().await, "cs_1").await;
+        assert_eq!(model.requests()[0].body["generationConfig"]["temperature"], temperature);
+        lose(&mut daemon.control().await, "cs_1").await;
+        assert!(daemon.stop().success());
+        // what the settings were is known over a restart with others
+        world.variables.push(("ORACLED_MODEL__ORIGINAL_TEMPERATURE".into(), "1.9".into()));
+        let daemon = world.serve().await;
+        read(&mut daemon.routes().await, "cs_1").await;
+        let entries = log(&mut daemon.control().await, "session=cs_1").await;
+        let of = |event: &str| entries.iter().find(|entry| entry["event"] == event).unwrap();
+        assert_eq!(of("oracle_interaction")["generation"]["temperature"], temperature);
+        assert_eq!(of("regen_divergence_check")["settings_changed"], changed);
+    }
+}
+
+#[tokio::test]
+async fn regen_gap_02_the_first_verdict_is_known_without_the_log_file_and_after_a_kill() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    model.next([reply(Label::Amber), reply(Label::Null)]);
+    assert_eq!(ordered(&mut daemon.routes().await, "cs_1").await.status, 201);
+    lose(&mut daemon.control().await, "cs_1").await;
+    fs::remove_file(world.state().join("oracle_log.jsonl")).unwrap();
+    daemon.kill();
+
+    let daemon = world.serve().await;
+    let answer = read(&mut daemon.routes().await, "cs_1").await;
+    assert_eq!(at(&answer, "/original_verdict"), "AMBER");
+    assert_eq!(at(&answer, "/divergence_level"), "significant");
+    let check = log(&mut daemon.control().await, "event=regen_divergence_check").await;
+    assert_eq!((check.len(), &check[0]["skipped"]), (1, &json!(false)));
+}
+
+#[tokio::test]
+async fn regen_gap_05_hits_misses_and_regenerations_are_counted() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    ordered(routes, "cs_1").await;
+    read(routes, "cs_1").await;
+    lose(control, "cs_1").await;
+    model.next([reply(Label::Amber)]);
+    read(routes, "cs_1").await;
+    read(routes, "cs_1").await;
+    cached(routes, "cs_1").await;
+    read(routes, "unknown").await;
+    let mut hits = 0.0;
+    for place in ["hit_memory", "hit_store"] {
+        hits += sample(routes, &format!("oracled_cache_reads_total{{result=\"{place}\"}}")).await;
+    }
+    assert_eq!(hits, 3.0);
+    for (name, value) in [
+        ("oracled_cache_reads_total{result=\"miss\"}", 2.0),
+        ("oracled_verdicts_made_total{path=\"generate\",outcome=\"delivered\"}", 1.0),
+        ("oracled_verdicts_made_total{path=\"regen\",outcome=\"regenerated\"}", 1.0),
+        ("oracled_verdicts_made_total{path=\"regen\",outcome=\"session_unknown\"}", 1.0),
+        ("oracled_model_attempts_total{path=\"generate\",status=\"success\"}", 1.0),
+        ("oracled_model_attempts_total{path=\"regen\",status=\"success\"}", 1.0),
+        ("oracled_regens_compared_total{original=\"GREEN\",regenerated=\"AMBER\",level=\"minor\"}", 1.0),
+        ("oracled_model_tokens_total{direction=\"prompt\"}", 600.0),
+        ("oracled_model_tokens_total{direction=\"output\"}", 80.0),
+        ("oracled_model_retries_total", 0.0),
+        ("oracled_model_attempt_seconds_count", 2.0),
+    ] {
+        assert_eq!(sample(routes, name).await, value, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn regen_gap_06_more_than_one_in_twenty_that_differ_is_escalated_in_the_log_and_in_the_status() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let regenerate = async |n: usize, label: Label, routes: &mut _| {
+        registered(routes, &format!("cs_{n}"), Some(Label::Green)).await;
+        model.next([reply(label)]);
+        assert_eq!(read(routes, &format!("cs_{n}")).await.status, 200);
+    };
+    for n in 0..20 {
+        regenerate(n, if n == 7 { Label::Amber } else { Label::Green }, routes).await;
+    }
+    let variance = at(&get(control, "/v1/status").await, "/variance");
+    assert_eq!(variance, json!({"regens": 20, "diverged": 1, "rate": 0.05, "escalated": false}));
+    assert_eq!(log(control, "event=infrastructure_variance").await.len(), 0, "5 % is not more than 5 %");
+    regenerate(20, Label::Red, routes).await;
+    eventually("it is escalated", async || log(control, "event=infrastructure_variance").await.len() == 1)
+        .await;
+    let variance = at(&get(control, "/v1/status").await, "/variance");
+    let rate = 2.0 / 21.0;
+    assert_eq!(variance, json!({"regens": 21, "diverged": 2, "rate": rate, "escalated": true}));
+    let mut escalation = log(control, "event=infrastructure_variance").await.remove(0);
+    escalation.as_object_mut().unwrap().retain(|name, _| name != "seq" && name != "timestamp");
+    let level = json!(Severity::Escalation);
+    assert_eq!(
+        escalation,
+        json!({
+            "event": "infrastructure_variance", "regens": 21, "diverged": 2, "rate": rate, "escalated": true,
+            "threshold": 0.05, "level": level,
+        })
+    );
+    let shown = world.ctl(&["status"]).stdout;
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.contains("2 of the last 21") && shown.contains("INFRASTRUCTURE VARIANCE"), "{shown}");
+
+    regenerate(21, Label::Red, routes).await;
+    daemon.kill();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    assert_eq!(at(&get(control, "/v1/status").await, "/variance/diverged"), 3, "it is remembered");
+    assert_eq!(log(control, "event=infrastructure_variance").await.len(), 1, "and told once");
+}

@@ -1,0 +1,119 @@
+//! One regeneration a session in five minutes (seed: `regen-consistency`, invariant 8 and REGEN-GAP-03): what it counts,
+//! when it says to come back, and what it outlives.
+
+use harness::load::field;
+use harness::making::{asking, came_from, lose, nobody, ordered, read, registered, retry_after_s, told_of};
+use harness::model::{ModelServer, Reply};
+use harness::{Daemon, at, eventually, log, problem};
+use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// The seed's five minutes.
+const PERIOD: SignedDuration = SignedDuration::from_mins(5);
+
+/// When the attempt of a session was noted that counts.
+async fn attempted_at(daemon: &Daemon<'_>, session: &str) -> Timestamp {
+    let question = format!("event=regen_attempted&session={session}");
+    let attempt = log(&mut daemon.control().await, &question).await.pop().expect("there was one");
+    field(&attempt, "timestamp").as_str().expect("it has a time").parse().expect("it is one")
+}
+
+/// Reads a session whose verdict may not be made yet, and holds what it is told against the log, to the second.
+async fn is_refused(daemon: &Daemon<'_>, session: &str) -> u64 {
+    let until = attempted_at(daemon, session).await + PERIOD;
+    let left_s = || {
+        let left = until.duration_since(Timestamp::now());
+        u64::try_from(left.as_secs()).expect("it is not over") + u64::from(left.subsec_nanos() > 0)
+    };
+    let most_s = left_s();
+    let refused = read(&mut daemon.routes().await, session).await;
+    let least_s = left_s();
+    let document = problem(&refused, 429, "regen_rate_limited");
+    let wait_s = retry_after_s(&refused).expect("it says when to come back");
+    assert!((least_s..=most_s).contains(&wait_s), "{wait_s} s, with {least_s} to {most_s} s left");
+    let detail = field(&document, "detail").as_str().expect("it says why");
+    assert!(detail.contains(&format!("in {wait_s} s")), "{detail}");
+    wait_s
+}
+
+#[tokio::test]
+async fn regen_gap_03_a_second_regeneration_is_refused_and_told_to_the_second_when_to_come_back() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    // first verdicts have no such limit
+    ordered(routes, "cs_1").await;
+    lose(control, "cs_1").await;
+    assert_eq!(came_from(&read(routes, "cs_1").await), Some("MISS"));
+    // one that succeeded counts like any other
+    lose(control, "cs_1").await;
+    let mut wait_s = is_refused(&daemon, "cs_1").await;
+    assert!((290..=300).contains(&wait_s), "{wait_s}");
+    for _ in 0..2 {
+        sleep(Duration::from_millis(1050)).await;
+        let next_s = is_refused(&daemon, "cs_1").await;
+        assert!(next_s < wait_s, "it counts down: {wait_s}, {next_s}");
+        wait_s = next_s;
+    }
+    // and it is one session's alone
+    registered(routes, "cs_2", None).await;
+    assert_eq!(came_from(&read(routes, "cs_2").await), Some("MISS"));
+    assert_eq!(model.asked(), 3);
+}
+
+#[tokio::test]
+async fn regen_gap_03_the_limit_holds_over_a_restart_and_a_kill() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    model.otherwise(Reply::saying("no JSON"));
+    let daemon = world.serve().await;
+    registered(&mut daemon.routes().await, "cs_1", None).await;
+    problem(&read(&mut daemon.routes().await, "cs_1").await, 422, "crosscheck_rejected");
+    is_refused(&daemon, "cs_1").await;
+    assert!(daemon.stop().success());
+    let daemon = world.serve().await;
+    is_refused(&daemon, "cs_1").await;
+    daemon.kill();
+    let daemon = world.serve().await;
+    is_refused(&daemon, "cs_1").await;
+    assert_eq!(model.asked(), 1);
+}
+
+#[tokio::test]
+async fn regen_gap_03_a_kill_while_the_model_works_does_not_let_the_session_ask_again() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    model.otherwise(Reply::silence());
+    let daemon = world.serve().await;
+    let mut routes = daemon.routes().await;
+    registered(&mut routes, "cs_1", None).await;
+    let reader =
+        tokio::spawn(async move { routes.call(hyper::Method::GET, "/v1/verdicts/cs_1", None).await });
+    eventually("the model is asked", async || model.asked() == 1).await;
+    daemon.kill();
+    assert!(reader.await.expect("it ends").is_err(), "nobody answers any more");
+    let daemon = world.serve().await;
+    is_refused(&daemon, "cs_1").await;
+    let told = told_of(&mut daemon.control().await, "cs_1").await;
+    assert_eq!(told, ["session_registered", "regen_attempted"]);
+    assert_eq!(model.asked(), 1);
+}
+
+#[tokio::test]
+async fn regen_gap_03_an_attempt_that_did_not_reach_the_model_does_not_count() {
+    let (_kept, url) = nobody();
+    let world = asking(&url, "[health]\nfailure_threshold = 100");
+    let daemon = world.serve().await;
+    registered(&mut daemon.routes().await, "cs_1", None).await;
+    for _ in 0..3 {
+        let answer = read(&mut daemon.routes().await, "cs_1").await;
+        problem(&answer, 503, "model_unavailable");
+        assert!(retry_after_s(&answer).is_some_and(|wait_s| wait_s < 60), "{answer:?}");
+        assert!(at(&answer, "/detail").as_str().is_some_and(|detail| !detail.contains("five minutes")));
+    }
+    let entries = log(&mut daemon.control().await, "session=cs_1").await;
+    let codes: Vec<_> = entries.iter().filter_map(|entry| entry.get("error_code")?.as_str()).collect();
+    assert_eq!(codes, ["connect"; 3], "{entries:?}");
+}
