@@ -1,0 +1,316 @@
+//! `POST /v1/verdicts/{session_id}` without a verdict, and reads of what is lost: the daemon asks the model.
+
+use domain::{Label, Query, Sha256Hex, Tier, build_verdict_prompt};
+use harness::making::{
+    KEY, QUERY, asking, cached, came_from, lose, order, ordered, read, registered, sample, saying, told_of,
+};
+use harness::model::{ModelServer, Reply, openai_answer};
+use harness::{GOOD, World, at, document, get, log, post, problem, submission};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn a_verdict_that_nobody_hands_in_is_made_judged_stored_and_answered() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for tier in Tier::ALL {
+        let text = saying(tier, Label::Amber);
+        model.next([Reply::saying(&text)]);
+        let made = post(routes, &format!("/v1/verdicts/{tier}"), &order(tier)).await;
+        assert_eq!(made.status, 201, "{}", document(&made));
+        let told = document(&made);
+        let verdict: Value = serde_json::from_str(&text).unwrap();
+        let members = ["session_id", "tier", "query", "verdict", "regen"].map(|name| told[name].clone());
+        assert_eq!(members, [json!(tier), json!(tier), json!(QUERY), verdict, json!(false)]);
+        assert_eq!(told["decision"]["approved"], true);
+
+        let again = read(routes, tier.as_str()).await;
+        assert_eq!((came_from(&again), &again.body), (Some("HIT"), &made.body));
+        assert_eq!(cached(routes, tier.as_str()).await.body, made.body);
+        let entries = log(control, &format!("session={tier}")).await;
+        let events: Vec<_> = entries.iter().map(|entry| entry["event"].as_str().unwrap()).collect();
+        assert_eq!(events, ["oracle_interaction", "tmm_crosscheck", "verdict_cached"]);
+        assert!(entries.iter().all(|entry| entry["path"] == "generate"), "{entries:?}");
+        assert_eq!(entries[1]["verdict_sha256"], json!(Sha256Hex::of(text.as_bytes())));
+        let prompt = build_verdict_prompt(tier, &Query::new(QUERY.to_owned()));
+        assert_eq!(entries[0]["prompt_sha256"], json!(prompt.sha256()));
+        let told = ["status", "cache_hit", "stale_data_used", "attempt", "finish_reason", "oracle_version"];
+        assert_eq!(
+            told.map(|name| entries[0][name].clone()),
+            [
+                json!("success"),
+                json!(false),
+                json!(false),
+                json!(1),
+                json!("STOP"),
+                json!("v1beta/gemini-2.5-flash")
+            ]
+        );
+    }
+    assert_eq!(model.asked(), 3);
+    let made = "oracled_verdicts_made_total{path=\"generate\",outcome=\"delivered\"}";
+    assert_eq!(sample(routes, made).await, 3.0);
+    assert!(daemon.stop().success());
+    let daemon = world.serve().await;
+    assert_eq!(came_from(&read(&mut daemon.routes().await, "full").await), Some("HIT"));
+}
+
+#[tokio::test]
+async fn the_same_again_is_replayed_and_another_tier_or_query_is_a_mismatch() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let made = ordered(routes, "cs_1").await;
+    for _ in 0..3 {
+        let mut replayed = document(&ordered(routes, "cs_1").await);
+        assert_eq!(replayed.as_object_mut().unwrap().remove("replayed"), Some(json!(true)));
+        assert_eq!(replayed, document(&made));
+    }
+    // handed in or ordered, it is the same session
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission("{}")).await.status, 200);
+    assert_eq!(post(routes, "/v1/verdicts/cs_2", &submission(GOOD)).await.status, 201);
+    assert_eq!(at(&ordered(routes, "cs_2").await, "/replayed"), true);
+    for (order, what) in [
+        (json!({"tier": "full", "query": QUERY}), "tier"),
+        (json!({"tier": "quick", "query": "Sell wax?"}), "query"),
+    ] {
+        let refused = problem(&post(routes, "/v1/verdicts/cs_1", &order).await, 409, "session_mismatch");
+        assert_eq!(refused["mismatch"], what);
+    }
+    assert_eq!(model.asked(), 1);
+}
+
+#[tokio::test]
+async fn a_session_that_was_registered_is_held_to_what_was_registered() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    registered(routes, "cs_1", None).await;
+    let other = json!({"tier": "strategy", "query": QUERY});
+    let refused = problem(&post(routes, "/v1/verdicts/cs_1", &other).await, 409, "session_mismatch");
+    assert_eq!((&refused["mismatch"], model.asked()), (&json!("tier"), 0));
+    assert_eq!(ordered(routes, "cs_1").await.status, 201);
+    registered(routes, "cs_2", Some(Label::Green)).await;
+    let refused = problem(&ordered(routes, "cs_2").await, 409, "delivered_already");
+    assert!(refused["detail"].as_str().unwrap().contains("GET /v1/verdicts/cs_2"), "{refused}");
+    assert_eq!(model.asked(), 1);
+}
+
+#[tokio::test]
+async fn a_verdict_that_was_delivered_and_is_lost_is_read_and_not_ordered_again() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    ordered(routes, "cs_1").await;
+    lose(control, "cs_1").await;
+    problem(&ordered(routes, "cs_1").await, 409, "delivered_already");
+    assert_eq!(model.asked(), 1);
+    assert_eq!(came_from(&read(routes, "cs_1").await), Some("MISS"));
+    assert_eq!(at(&ordered(routes, "cs_1").await, "/replayed"), true);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_pass_is_refused_and_nothing_of_it_is_kept() {
+    const MARK: &str = "q7x-secret-of-the-refused";
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let refusals = [
+        (format!("{MARK}: I would rather not."), "degenerate_manifold"),
+        (json!({"verdict": "GREEN", "summary": " ", "note": MARK}).to_string(), "low_coherence"),
+        (json!({"verdict": "green", "summary": MARK}).to_string(), "field_missing"),
+    ];
+    for (n, (text, reason)) in refusals.into_iter().enumerate() {
+        model.next([Reply::saying(&text), Reply::saying(&text)]);
+        let session = format!("cs_{n}");
+        let refused = problem(&ordered(routes, &session).await, 422, "crosscheck_rejected");
+        assert_eq!(refused["decision"]["crosscheck_reason"], reason);
+        assert_eq!(refused["contact"], "oracle@42sisters.ai");
+        problem(&read(routes, &session).await, 404, "session_unknown");
+
+        registered(routes, &session, None).await;
+        let refused = problem(&read(routes, &session).await, 422, "crosscheck_rejected");
+        assert_eq!(refused["decision"]["approved"], false);
+        problem(&cached(routes, &session).await, 404, "verdict_not_cached");
+        let told = told_of(control, &session).await;
+        assert_eq!(
+            told,
+            [
+                "oracle_interaction",
+                "tmm_crosscheck",
+                "session_registered",
+                "regen_attempted",
+                "oracle_interaction",
+                "tmm_crosscheck"
+            ]
+        );
+        let judged = log(control, &format!("session={session}&event=tmm_crosscheck")).await;
+        let hashes: Vec<_> = judged.iter().map(|entry| &entry["verdict_sha256"]).collect();
+        assert_eq!(hashes, [&json!(Sha256Hex::of(text.as_bytes())); 2], "its hash alone");
+    }
+    let metrics = String::from_utf8(get(routes, "/metrics").await.body.to_vec()).unwrap();
+    assert!(daemon.stop().success());
+    let mut kept = world.mirror() + &world.service_log() + &metrics;
+    for file in std::fs::read_dir(world.state().join("store")).unwrap() {
+        let file = file.unwrap().path();
+        if file.is_file() {
+            kept.push_str(&String::from_utf8_lossy(&std::fs::read(file).unwrap()));
+        }
+    }
+    assert!(kept.contains("session_registered"), "the right files are looked at");
+    assert!(!kept.contains(MARK), "what was refused is kept nowhere");
+}
+
+#[tokio::test]
+async fn an_answer_in_a_code_fence_passes_without_it() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for (n, fenced) in [format!("```json\n{GOOD}\n```"), format!("```\n{GOOD}\n```\n"), format!("  {GOOD}\n")]
+        .iter()
+        .enumerate()
+    {
+        model.next([Reply::saying(fenced), Reply::saying(fenced)]);
+        let session = format!("cs_{n}");
+        let made = ordered(routes, &session).await;
+        assert_eq!((made.status.as_u16(), at(&made, "/verdict/verdict")), (201, json!("GREEN")), "{fenced}");
+        lose(control, &session).await;
+        assert_eq!(read(routes, &session).await.status, 200, "{fenced}");
+    }
+    for twice in [format!("```json\n```json\n{GOOD}\n```\n```"), format!("Here you are:\n{GOOD}")] {
+        model.next([Reply::saying(&twice)]);
+        problem(&ordered(routes, "cs_9").await, 422, "crosscheck_rejected");
+    }
+}
+
+#[tokio::test]
+async fn openais_wire_is_spoken_from_end_to_end() {
+    let model = ModelServer::start().await;
+    let lines = "provider = \"openai\"\nname = \"local\"\noriginal_temperature = 0.6\noriginal_top_k = 20";
+    for (key, top_k) in [(Some("sk-not-a-real-key"), true), (None, false)] {
+        let mut world = asking(&model.openai_url(), &format!("{lines}\nsend_top_k = {top_k}"));
+        world.variables = key.map(|key| ("OPENAI_API_KEY".to_owned(), key.to_owned())).into_iter().collect();
+        let daemon = world.serve().await;
+        let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+        let asked = model.asked();
+        assert_eq!(ordered(routes, "cs_1").await.status, 201);
+        lose(control, "cs_1").await;
+        assert_eq!(came_from(&read(routes, "cs_1").await), Some("MISS"));
+
+        let prompt = build_verdict_prompt(Tier::Quick, &Query::new(QUERY.to_owned()));
+        let body = |temperature: f64, k: u32| {
+            let mut body = json!({
+                "model": "local", "messages": [{"role": "user", "content": prompt.text()}],
+                "temperature": temperature, "top_p": 1.0, "n": 1, "seed": 0,
+                "response_format": {"type": "json_object"},
+            });
+            if top_k {
+                body["top_k"] = json!(k);
+            }
+            body
+        };
+        let seen = model.requests().split_off(asked);
+        let bodies: Vec<_> = seen.iter().map(|seen| seen.body.clone()).collect();
+        assert_eq!(bodies, [body(0.6, 20), body(0.0, 1)]);
+        for seen in seen {
+            assert_eq!((seen.method.as_str(), seen.path.as_str()), ("POST", "/v1/chat/completions"));
+            assert_eq!(seen.header("authorization"), key.map(|key| format!("Bearer {key}")).as_deref());
+        }
+        let interactions = log(control, "event=oracle_interaction").await;
+        let answer = Sha256Hex::of(openai_answer(GOOD).to_string().as_bytes());
+        for interaction in interactions {
+            let told = ["oracle_id", "oracle_version", "finish_reason"].map(|name| interaction[name].clone());
+            assert_eq!(told, [json!("openai"), json!("gpt-made-up-001"), json!("stop")]);
+            assert_eq!(interaction["response_hash"], json!(answer));
+        }
+        assert_eq!(at(&get(control, "/v1/status").await, "/model"), "openai, local");
+    }
+}
+
+#[tokio::test]
+async fn reading_under_the_old_path_never_asks_the_model() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    registered(routes, "cs_1", None).await;
+    ordered(routes, "cs_2").await;
+    lose(control, "cs_2").await;
+    for session in ["cs_1", "cs_2", "unknown"] {
+        for _ in 0..5 {
+            let missing = cached(routes, session).await;
+            problem(&missing, 404, "verdict_not_cached");
+            assert_eq!(came_from(&missing), None);
+        }
+    }
+    assert_eq!(model.asked(), 1);
+    assert!(!told_of(control, "cs_1").await.contains(&"regen_attempted".to_owned()));
+}
+
+#[tokio::test]
+async fn a_session_that_nobody_knows_is_told_how_to_register() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let unknown = problem(&read(routes, "cs_1").await, 404, "session_unknown");
+    let detail = unknown["detail"].as_str().unwrap();
+    assert!(detail.contains("PUT /v1/sessions/cs_1 with `tier` and `query`"), "{detail}");
+    // and that is how
+    registered(routes, "cs_1", None).await;
+    assert_eq!(came_from(&read(routes, "cs_1").await), Some("MISS"));
+    assert_eq!(model.asked(), 1);
+}
+
+#[tokio::test]
+async fn without_a_model_verdicts_are_handed_in_and_lost_ones_stay_lost() {
+    let without_a_key = World::default();
+    let none = World::with_config("[model]\nprovider = \"none\"");
+    for world in [without_a_key, none] {
+        let daemon = world.serve().await;
+        let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+        let refused = ordered(routes, "cs_1").await;
+        let detail = problem(&refused, 503, "model_unavailable");
+        assert_eq!(detail["detail"], "no model is configured");
+        assert!(!refused.headers.contains_key("retry-after"), "it would not help");
+        assert_eq!(post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await.status, 201);
+        assert_eq!(came_from(&read(routes, "cs_1").await), Some("HIT"));
+        lose(control, "cs_1").await;
+        problem(&read(routes, "cs_1").await, 404, "verdict_not_cached");
+        problem(&read(routes, "unknown").await, 404, "session_unknown");
+        assert_eq!(document(&get(routes, "/v1/health/oracles").await), json!([]));
+        assert_eq!(at(&get(control, "/v1/status").await, "/model"), Value::Null);
+        assert_eq!(get(routes, "/readyz").await.status, 200, "that is no fault");
+    }
+}
+
+#[tokio::test]
+async fn a_daemon_that_drains_has_nothing_made_and_reads_what_is_there() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    ordered(routes, "there").await;
+    registered(routes, "lost", None).await;
+    assert!(world.ctl(&["drain"]).status.success());
+    for refused in [
+        ordered(routes, "cs_1").await,
+        read(routes, "lost").await,
+        harness::making::put(routes, "cs_2", &order(Tier::Quick)).await,
+    ] {
+        problem(&refused, 503, "draining");
+        assert!(refused.headers.contains_key("retry-after"));
+    }
+    assert_eq!(came_from(&read(routes, "there").await), Some("HIT"));
+    assert_eq!(model.asked(), 1);
+    assert!(world.ctl(&["drain", "--off"]).status.success());
+    assert_eq!(came_from(&read(routes, "lost").await), Some("MISS"));
+    assert_eq!(ordered(routes, "cs_1").await.status, 201);
+    assert_eq!(model.requests()[0].header("x-goog-api-key"), Some(KEY));
+}

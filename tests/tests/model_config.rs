@@ -1,0 +1,139 @@
+//! How the daemon is told of its model: where the key comes from, and what is refused at the start.
+
+use harness::making::{ordered, registered};
+use harness::model::ModelServer;
+use harness::{World, complaint};
+use std::fs;
+
+/// The `[model]` of one that is never asked.
+const UNASKED: &str = "[model]\nbase_url = \"http://127.0.0.1:9\"\n";
+
+fn write(world: &World, name: &str, text: &str) -> String {
+    fs::write(world.path(name), text).expect("it is written");
+    world.path(name).to_str().expect("it is text").to_owned()
+}
+
+/// Starts a daemon that refuses to start, and hands back why.
+fn refused(config: &str) -> String {
+    complaint(World::with_config(config).command())
+}
+
+#[tokio::test]
+async fn a_credential_goes_before_a_file_and_a_file_before_a_variable() {
+    for (provider, header, variable, credential) in [
+        ("gemini", "x-goog-api-key", "GEMINI_API_KEY", "oracled_gemini-api-key"),
+        ("openai", "authorization", "OPENAI_API_KEY", "oracled_openai-api-key"),
+    ] {
+        let model = ModelServer::start().await;
+        let mut world = World::default();
+        world.config =
+            format!("[model]\nprovider = \"{provider}\"\nname = \"x\"\nbase_url = \"{}\"\n", model.url());
+        world.variables.push((variable.into(), "of-the-variable".into()));
+        let asked_with = async |world: &World, session: &str| {
+            let daemon = world.serve().await;
+            assert_eq!(ordered(&mut daemon.routes().await, session).await.status, 201);
+            assert!(daemon.stop().success());
+            let request = model.requests().pop().expect("it was asked");
+            request.header(header).map(|key| key.trim_start_matches("Bearer ").to_owned())
+        };
+        assert_eq!(asked_with(&world, "cs_1").await.as_deref(), Some("of-the-variable"));
+
+        let file = write(&world, "key", "of-the-file\r\n");
+        world.config.push_str(&format!("api_key_file = \"{file}\"\n"));
+        assert_eq!(asked_with(&world, "cs_2").await.as_deref(), Some("of-the-file"));
+
+        // systemd has credentials, but not this one
+        fs::create_dir(world.path("credentials")).unwrap();
+        let credentials = world.path("credentials").to_str().unwrap().to_owned();
+        world.variables.push(("CREDENTIALS_DIRECTORY".into(), credentials));
+        assert_eq!(asked_with(&world, "cs_3").await.as_deref(), Some("of-the-file"));
+        write(&world, &format!("credentials/{credential}"), "of-systemd\n");
+        assert_eq!(asked_with(&world, "cs_4").await.as_deref(), Some("of-systemd"));
+
+        let printed = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output().unwrap();
+        let said = world.service_log() + &world.mirror() + &String::from_utf8_lossy(&printed.stdout);
+        assert!(said.contains("api_key_file"), "{said}");
+        assert!(
+            !["of-the-variable", "of-the-file", "of-systemd"].iter().any(|key| said.contains(key)),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_named_and_cannot_be_used_is_refused_and_not_passed_over() {
+    for (text, why) in [
+        (Some(""), "the file is empty"),
+        (Some("\n\r\n"), "the file is empty"),
+        (Some("q7x\ny8z"), "model.api_key_file"),
+        (None, "No such file"),
+    ] {
+        let mut world = World::with_config(UNASKED);
+        let file = world.path("key").to_str().unwrap().to_owned();
+        if let Some(text) = text {
+            write(&world, "key", text);
+        }
+        world.config.push_str(&format!("api_key_file = \"{file}\"\n"));
+        // there is another, which must not be taken instead
+        world.variables.push(("GEMINI_API_KEY".into(), "of-the-variable".into()));
+        let said = complaint(world.command());
+        assert!(said.contains(why) && !said.contains("q7x") && !said.contains("y8z"), "{text:?}: {said}");
+        assert!(!world.state().join("oracle_log.jsonl").exists(), "nothing has begun");
+    }
+    let mut world = World::with_config(UNASKED);
+    fs::create_dir(world.path("credentials")).unwrap();
+    write(&world, "credentials/oracled_gemini-api-key", "");
+    world.variables = vec![
+        ("CREDENTIALS_DIRECTORY".into(), world.path("credentials").to_str().unwrap().into()),
+        ("GEMINI_API_KEY".into(), "of-the-variable".into()),
+    ];
+    assert!(complaint(world.command()).contains("the file is empty"));
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_refused_by_its_key() {
+    for url in ["", "localhost:8080", "ftp://models", "http://", "unix:///run/model.sock", "http://a b"] {
+        let mut world = World::with_config(&format!("[model]\nbase_url = \"{url}\""));
+        world.variables.push(("GEMINI_API_KEY".into(), "k".into()));
+        let said = complaint(world.command());
+        assert!(said.contains("`model.base_url`"), "{url}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_cannot_work_is_refused_with_what_is_allowed() {
+    for (config, said) in [
+        ("[model]\nprovider = \"grok\"", "`grok` is no provider; allowed: none, gemini, openai"),
+        ("[model]\nprovider = \"openai\"", "`model.name` is not set; allowed: the name of a model"),
+        ("[model]\nname = \" \"", "`model.name` is empty; allowed: the name of a model"),
+        (
+            "[model]\ndeadline_ms = 29001",
+            "`model.deadline_ms` is 29001; allowed: 100 to 29000: a second less",
+        ),
+        ("[limits]\nrequest_s = 10", "`model.deadline_ms` is 28000; allowed: 100 to 9000: a second less"),
+        ("[model]\nhard_timeout_ms = 99", "`model.hard_timeout_ms` is 99; allowed: 100 to 600000"),
+        ("[model]\nsoft_timeout_ms = 20001", "`model.soft_timeout_ms` is 20001; allowed: 1 to 20000"),
+        ("[model]\noriginal_temperature = 2.1", "`model.original_temperature` is 2.1; allowed: 0 to 2"),
+        ("[model]\noriginal_temperature = nan", "`model.original_temperature` is NaN"),
+        ("[model]\noriginal_top_p = 1.1", "`model.original_top_p` is 1.1; allowed: 0 to 1"),
+        ("[model]\noriginal_top_k = 0", "`model.original_top_k` is 0; allowed: 1 to 1000"),
+        ("[model]\nmax_retries = 11", "`model.max_retries` is 11; allowed: 0 to 10"),
+        ("[model]\ncalls_per_minute = 0", "`model.calls_per_minute` is 0; allowed: 1 to 1000000"),
+        ("[model]\ncalls_at_once = 0", "`model.calls_at_once` is 0; allowed: 1 to 10000"),
+        ("[model]\napi_key = \"k\"", "unknown field `api_key`"),
+        ("[health]\nfailure_threshold = 0", "health.failure_threshold"),
+    ] {
+        let error = refused(config);
+        assert!(error.contains(said), "{config}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_daemon_without_a_key_serves_and_says_that_it_makes_nothing() {
+    let world = World::with_config(UNASKED);
+    let daemon = world.serve().await;
+    registered(&mut daemon.routes().await, "cs_1", None).await;
+    assert!(daemon.stop().success());
+    let said = world.service_log();
+    assert!(said.contains("no verdicts are made; see `model.api_key_file`"), "{said}");
+}

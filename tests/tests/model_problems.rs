@@ -1,0 +1,264 @@
+//! What a caller is told when the model cannot be had, and what is left behind: nothing.
+
+use domain::Tier;
+use harness::load::field;
+use harness::making::{
+    KEY, asking, cached, came_from, nobody, order, ordered, read, registered, retry_after_s, sample, told_of,
+};
+use harness::model::{ModelServer, Reply};
+use harness::{World, at, eventually, get, log, post, problem};
+use oracled::client::Answer;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// A model that fails, and what its callers are to be told.
+struct Case {
+    reply: Reply,
+    status: u16,
+    code: &'static str,
+    /// Of the attempt, in the log.
+    error_code: &'static str,
+    /// Which `Retry-After` an order of a first verdict is answered with.
+    retry_after_s: Option<u64>,
+    said: &'static str,
+}
+
+fn cases() -> Vec<Case> {
+    let unavailable = |reply, error_code, retry_after_s, said| Case {
+        reply,
+        status: 503,
+        code: "model_unavailable",
+        error_code,
+        retry_after_s,
+        said,
+    };
+    let refused = |answer: &Value, error_code, said| Case {
+        reply: Reply::json(200, answer),
+        status: 502,
+        code: "model_refused",
+        error_code,
+        retry_after_s: None,
+        said,
+    };
+    let stopped = json!({"candidates": [{"finishReason": "MAX_TOKENS"}]});
+    vec![
+        unavailable(Reply::error(500, "inside out"), "http_500", Some(5), "inside out"),
+        unavailable(
+            Reply::error(503, "overloaded").header("retry-after", "77"),
+            "http_503",
+            Some(77),
+            "overloaded",
+        ),
+        unavailable(Reply::error(429, "quota").header("retry-after", "61"), "http_429", Some(61), "quota"),
+        unavailable(Reply::error(400, "bad request"), "http_400", Some(5), "bad request"),
+        unavailable(Reply::error(401, "no such key"), "http_401", Some(5), "no such key"),
+        unavailable(Reply::error(404, "no such model"), "http_404", Some(5), "no such model"),
+        unavailable(Reply::hang_up(), "broken", Some(5), "not available"),
+        unavailable(Reply::bytes(200, "<html>"), "unreadable", Some(5), "not available"),
+        Case {
+            reply: Reply::silence(),
+            status: 504,
+            code: "model_timeout",
+            error_code: "timeout",
+            retry_after_s: Some(5),
+            said: "in time",
+        },
+        refused(&json!({"promptFeedback": {"blockReason": "SAFETY"}}), "prompt_blocked:SAFETY", "SAFETY"),
+        refused(&stopped, "finish_reason:MAX_TOKENS", "MAX_TOKENS"),
+        refused(&json!({}), "empty_answer", "gave no verdict"),
+    ]
+}
+
+fn is_told(answer: &Answer, case: &Case, retry_after_s_: Option<u64>) {
+    let document = problem(answer, case.status, case.code);
+    let detail = field(&document, "detail").as_str().expect("it says why");
+    assert!(detail.contains(case.said), "{detail}");
+    assert_eq!(retry_after_s(answer), retry_after_s_, "{document}");
+}
+
+#[tokio::test]
+async fn each_problem_of_the_model_has_its_status_and_code_and_leaves_nothing_in_the_cache() {
+    let model = ModelServer::start().await;
+    let config = "deadline_ms = 400\n[health]\nfailure_threshold = 1000";
+    let world = model.asked_by(config);
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for (n, case) in cases().into_iter().enumerate() {
+        model.otherwise(case.reply.clone());
+        let (first, lost) = (format!("first-{n}"), format!("lost-{n}"));
+        is_told(&ordered(routes, &first).await, &case, case.retry_after_s);
+        problem(&read(routes, &first).await, 404, "session_unknown");
+        assert_eq!(told_of(control, &first).await, ["oracle_interaction"]);
+
+        registered(routes, &lost, None).await;
+        let answer = read(routes, &lost).await;
+        // whoever has reached the model waits for the five minutes, whatever the model says
+        let wait = retry_after_s(&answer);
+        is_told(&answer, &case, wait);
+        assert_eq!(wait.is_some_and(|wait_s| (290..=300).contains(&wait_s)), case.code != "model_refused");
+        assert_eq!(
+            told_of(control, &lost).await,
+            ["session_registered", "regen_attempted", "oracle_interaction"]
+        );
+        for session in [&first, &lost] {
+            problem(&cached(routes, session).await, 404, "verdict_not_cached");
+            let attempt =
+                log(control, &format!("session={session}&event=oracle_interaction")).await.remove(0);
+            assert_eq!(attempt["error_code"], case.error_code);
+            let status = if case.code == "model_timeout" { "timeout" } else { "error" };
+            assert_eq!(attempt["status"], status);
+        }
+        problem(&read(routes, &lost).await, 429, "regen_rate_limited");
+        // a first verdict may be ordered again at once
+        model.next([Reply::saying(harness::GOOD)]);
+        assert_eq!(ordered(routes, &first).await.status, 201);
+    }
+    assert_eq!(sample(routes, "oracled_cached_verdicts").await, cases().len() as f64);
+}
+
+#[tokio::test]
+async fn a_model_that_is_not_there_is_unavailable() {
+    let (_kept, url) = nobody();
+    let world = asking(&url, "[health]\nfailure_threshold = 1000");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let answer = ordered(routes, "cs_1").await;
+    problem(&answer, 503, "model_unavailable");
+    assert_eq!(retry_after_s(&answer), Some(5));
+    problem(&read(routes, "cs_1").await, 404, "session_unknown");
+}
+
+#[tokio::test]
+async fn a_fault_that_passes_is_retried_and_each_attempt_is_in_the_log() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("max_retries = 3");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    model.next([Reply::error(503, "not now"), Reply::hang_up()]);
+    assert_eq!(ordered(routes, "cs_1").await.status, 201);
+    let attempts = log(control, "session=cs_1&event=oracle_interaction").await;
+    let told: Vec<_> =
+        attempts.iter().map(|entry| (entry["attempt"].as_u64(), entry["status"].as_str())).collect();
+    assert_eq!(told, [(Some(1), Some("error")), (Some(2), Some("error")), (Some(3), Some("success"))]);
+    assert!(attempts.iter().all(|entry| entry["execution_id"] == attempts[0]["execution_id"]));
+    assert_eq!(sample(routes, "oracled_model_retries_total").await, 2.0);
+    // what it came to counts for its health, not each attempt
+    assert_eq!(at(&get(routes, "/v1/health/oracles").await, "/0/status"), "healthy");
+}
+
+#[tokio::test]
+async fn more_calls_at_once_than_allowed_are_told_to_come_back() {
+    let model = ModelServer::start().await;
+    model.otherwise(Reply::silence());
+    let world = model.asked_by("calls_at_once = 2\nhard_timeout_ms = 20000");
+    let daemon = world.serve().await;
+    for n in 0..2 {
+        let mut routes = daemon.routes().await;
+        tokio::spawn(async move { ordered(&mut routes, &format!("cs_{n}")).await });
+    }
+    eventually("two are on their way", async || model.asked() == 2).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    registered(routes, "lost", None).await;
+    for refused in [ordered(routes, "cs_2").await, read(routes, "lost").await] {
+        let document = problem(&refused, 503, "model_busy");
+        assert!(document["detail"].as_str().unwrap().contains("at most 2 calls"), "{document}");
+        assert_eq!(retry_after_s(&refused), Some(1));
+    }
+    assert_eq!((told_of(control, "cs_2").await.len(), told_of(control, "lost").await.len()), (0, 1));
+    assert_eq!((model.asked(), model.most_in_flight()), (2, 2));
+}
+
+#[tokio::test]
+async fn more_calls_a_minute_than_allowed_are_told_when_the_next_may_be_made() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("calls_per_minute = 3");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for n in 0..3 {
+        assert_eq!(ordered(routes, &format!("cs_{n}")).await.status, 201);
+    }
+    registered(routes, "lost", None).await;
+    for refused in [ordered(routes, "cs_3").await, read(routes, "lost").await] {
+        let document = problem(&refused, 503, "model_busy");
+        assert!(document["detail"].as_str().unwrap().contains("at most 3 times a minute"), "{document}");
+        let wait_s = retry_after_s(&refused).unwrap();
+        assert!((15..=20).contains(&wait_s), "{wait_s}");
+    }
+    assert_eq!(
+        told_of(control, "lost").await,
+        ["session_registered"],
+        "it may be read as soon as there is room"
+    );
+    assert_eq!((model.asked(), came_from(&read(routes, "cs_0").await)), (3, Some("HIT")));
+}
+
+#[tokio::test]
+async fn retries_count_against_the_budget() {
+    let model = ModelServer::start().await;
+    model.otherwise(Reply::error(503, "not now"));
+    let world = model.asked_by("calls_per_minute = 2\nmax_retries = 3");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    problem(&ordered(routes, "cs_1").await, 503, "model_unavailable");
+    assert_eq!(model.asked(), 2, "the first attempt, and the one retry that the budget has");
+    problem(&ordered(routes, "cs_1").await, 503, "model_busy");
+    assert_eq!(model.asked(), 2);
+}
+
+#[tokio::test]
+async fn the_deadline_ends_before_the_request_does_so_that_there_is_always_an_answer() {
+    let model = ModelServer::start().await;
+    model.otherwise(Reply::silence());
+    let world = model.asked_by("deadline_ms = 1000\n[limits]\nrequest_s = 2");
+    let daemon = world.serve().await;
+    let began = Instant::now();
+    let answer = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &order(Tier::Full)).await;
+    problem(&answer, 504, "model_timeout");
+    assert!(began.elapsed() >= Duration::from_secs(1));
+}
+
+/// All that a daemon says to anyone, and all that it keeps.
+async fn everything_said(world: &World, answers: &[Answer]) -> String {
+    let mut said = world.mirror() + &world.service_log();
+    for answer in answers {
+        said.push_str(&format!("{:?} {}", answer.headers, String::from_utf8_lossy(&answer.body)));
+    }
+    for arguments in [&["status", "--json"][..], &["health"], &["log", "--json"], &["actors"]] {
+        let output = world.ctl(arguments);
+        said.push_str(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
+    }
+    let checked = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output();
+    let checked = checked.expect("oracled starts");
+    assert!(checked.status.success(), "{checked:?}");
+    said + &String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat())
+}
+
+#[tokio::test]
+async fn a_wrong_key_is_said_to_be_wrong_and_is_itself_said_nowhere() {
+    let model = ModelServer::start().await;
+    // a server that repeats the key, everywhere it can
+    let refused = Reply::error(401, &format!("the key {KEY} is not valid")).header("x-your-key", KEY);
+    model.otherwise(refused.clone());
+    model.when_probed(refused);
+    let mut world = model.asked_by("");
+    world.config = format!("log_level = \"trace\"\n{}", world.config);
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    registered(routes, "lost", None).await;
+    let answers = vec![
+        ordered(routes, "cs_1").await,
+        read(routes, "lost").await,
+        get(routes, "/metrics").await,
+        get(routes, "/v1/health/oracles").await,
+        get(routes, "/openapi.json").await,
+    ];
+    let told = problem(&answers[0], 503, "model_unavailable");
+    assert!(told["detail"].as_str().unwrap().contains("the key [key] is not valid"), "{told}");
+    let probed = world.ctl_meanwhile(&["health", "probe", "gemini"]).await;
+    let probed = String::from_utf8_lossy(&[probed.stdout, probed.stderr].concat()).into_owned();
+    assert!(probed.contains("is not valid") && !probed.contains(KEY), "{probed}");
+    let said = everything_said(&world, &answers).await;
+    assert!(["http_401", "[key]", "TRACE"].iter().all(|word| said.contains(word)), "it says much");
+    assert!(!said.contains(KEY), "the key is told to nobody but the model");
+    assert_eq!(model.requests()[0].header("x-goog-api-key"), Some(KEY));
+}

@@ -1,0 +1,175 @@
+//! `PUT /v1/sessions/{session_id}`: what is told of a session before anything of it is lost.
+
+use domain::{Label, Tier};
+use harness::making::{QUERY, came_from, order, put, read, registered, told_of};
+use harness::model::ModelServer;
+use harness::{GOOD, World, document, get, log, post, problem, submission};
+use hyper::Method;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+/// The body of a registration of the quick tier, in which `name` is `value`.
+fn with(name: &str, value: Value) -> Value {
+    let mut body = order(Tier::Quick);
+    body.as_object_mut().expect("a body is an object").insert(name.to_owned(), value);
+    body
+}
+
+#[tokio::test]
+async fn a_session_is_created_once_and_updated_with_what_is_new() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let known = |email: Option<&str>, original: &str| {
+        let mut known = json!({"session_id": "cs_1", "tier": "quick", "query": QUERY});
+        if let Some(email) = email {
+            known["customer_email"] = json!(email);
+        }
+        known["original_verdict"] = json!(original);
+        known
+    };
+    for (body, status, told) in [
+        (order(Tier::Quick), 201, known(None, "UNKNOWN")),
+        (order(Tier::Quick), 200, known(None, "UNKNOWN")),
+        (with("customer_email", json!("a@b")), 200, known(Some("a@b"), "UNKNOWN")),
+        (with("original_verdict", json!("RED")), 200, known(Some("a@b"), "RED")),
+        (with("customer_email", json!("c@d")), 200, known(Some("c@d"), "RED")),
+        (with("customer_email", Value::Null), 200, known(Some("c@d"), "RED")),
+        (with("original_verdict", json!("RED")), 200, known(Some("c@d"), "RED")),
+    ] {
+        let answer = put(routes, "cs_1", &body).await;
+        assert_eq!((answer.status.as_u16(), document(&answer)), (status, told), "{body}");
+    }
+    let entries = log(control, "session=cs_1").await;
+    let told: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            (entry["event"].as_str(), entry["original_verdict"].as_str(), entry["has_email"].as_bool())
+        })
+        .collect();
+    let registered = |original, has_email| (Some("session_registered"), Some(original), Some(has_email));
+    let expected = [
+        registered("UNKNOWN", false),
+        registered("UNKNOWN", true),
+        registered("RED", true),
+        registered("RED", true),
+    ];
+    assert_eq!(told, expected, "one entry for each change, none where nothing changes");
+    assert!(!world.mirror().contains("a@b"), "an address is not for the log");
+}
+
+#[tokio::test]
+async fn another_tier_query_or_first_verdict_is_a_mismatch_and_changes_nothing() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    registered(routes, "told", Some(Label::Amber)).await;
+    assert_eq!(post(routes, "/v1/verdicts/delivered", &submission(GOOD)).await.status, 201);
+    for (session, original) in [("told", "AMBER"), ("delivered", "GREEN")] {
+        for (body, what) in [
+            (with("tier", json!("full")), "tier"),
+            (with("query", json!("Sell wax?")), "query"),
+            (with("original_verdict", json!("NULL")), "original_verdict"),
+        ] {
+            let refused = problem(&put(routes, session, &body).await, 409, "session_mismatch");
+            assert_eq!(
+                (&refused["mismatch"], &refused["detail"]),
+                (&json!(what), &json!(format!("session {session} is known with another {what}")))
+            );
+        }
+        let known = document(&put(routes, session, &order(Tier::Quick)).await);
+        assert_eq!((&known["tier"], &known["original_verdict"]), (&json!("quick"), &json!(original)));
+    }
+    let told = told_of(&mut daemon.control().await, "told").await;
+    assert_eq!(told, ["session_registered"]);
+}
+
+#[tokio::test]
+async fn bad_input_is_refused_with_what_is_wrong_and_nothing_is_stored() {
+    let world = World::with_config("[limits]\nquery_bytes = 100");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for (body, code, said) in [
+        (json!([]), "invalid_request", "an object, not an array"),
+        (json!({}), "invalid_request", "tier"),
+        (json!({"tier": "quick"}), "invalid_request", "query"),
+        (with("tier", json!("gold")), "unknown_tier", "gold"),
+        (with("tier", json!(1)), "invalid_request", "invalid type"),
+        (with("query", json!("x".repeat(101))), "query_too_long", "101 bytes; at most 100"),
+        (with("query", Value::Null), "invalid_request", "invalid type"),
+        (with("customer_email", json!("nobody")), "invalid_request", "`customer_email`"),
+        (with("customer_email", json!("a@b\r\nBcc: x@y")), "invalid_request", "`customer_email`"),
+        (
+            with("original_verdict", json!("green")),
+            "invalid_request",
+            "`green` is not a verdict; allowed: GREEN",
+        ),
+        (with("original_verdict", json!("UNKNOWN")), "invalid_request", "allowed: GREEN, AMBER, RED, NULL"),
+        (with("original_verdict", json!(true)), "invalid_request", "invalid type"),
+        (with("verdict", json!({})), "invalid_request", "unknown field `verdict`"),
+        (with("raw", json!(GOOD)), "invalid_request", "unknown field `raw`"),
+    ] {
+        let refused = problem(&put(routes, "cs_1", &body).await, 400, code);
+        assert!(refused["detail"].as_str().unwrap().contains(said), "{body}: {refused}");
+    }
+    for (session, status) in
+        [("a%20b", 400), ("%FF", 400), (&*"x".repeat(256), 400), (&*"x".repeat(255), 201)]
+    {
+        assert_eq!(put(routes, session, &order(Tier::Quick)).await.status, status, "{session}");
+    }
+    let answer = routes.call(Method::PUT, "/v1/sessions/cs_1", Some("{".into())).await.unwrap();
+    problem(&answer, 400, "invalid_json");
+    let answer = routes.call(Method::PUT, "/v1/sessions/cs_1", None).await.unwrap();
+    problem(&answer, 415, "unsupported_media_type");
+    problem(&get(routes, "/v1/sessions/cs_1").await, 405, "method_not_allowed");
+    assert_eq!(log(control, "session=cs_1").await, Vec::<Value>::new());
+    problem(&put(control, "cs_1", &order(Tier::Quick)).await, 404, "not_found");
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_session_is_durable() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    registered(&mut daemon.routes().await, "stopped", Some(Label::Green)).await;
+    assert!(daemon.stop().success());
+    let daemon = world.serve().await;
+    registered(&mut daemon.routes().await, "killed", Some(Label::Amber)).await;
+    daemon.kill();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    for (session, original) in [("stopped", "GREEN"), ("killed", "AMBER")] {
+        let known = put(routes, session, &order(Tier::Quick)).await;
+        assert_eq!((known.status.as_u16(), &document(&known)["original_verdict"]), (200, &json!(original)));
+        let answer = read(routes, session).await;
+        assert_eq!(
+            (came_from(&answer), &document(&answer)["original_verdict"]),
+            (Some("MISS"), &json!(original))
+        );
+    }
+}
+
+#[tokio::test]
+async fn of_many_who_register_one_session_at_once_one_creates_it_and_the_log_has_one_entry() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let mut told = JoinSet::new();
+    for n in 0..32 {
+        let mut routes = daemon.routes().await;
+        let query = if n % 2 == 0 { "one" } else { "other" };
+        told.spawn(async move {
+            put(&mut routes, "cs_1", &json!({"tier": "quick", "query": query})).await.status
+        });
+    }
+    let mut statuses = [0; 3];
+    while let Some(status) = told.join_next().await {
+        match status.expect("it is answered").as_u16() {
+            201 => statuses[0] += 1,
+            200 => statuses[1] += 1,
+            409 => statuses[2] += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!(statuses, [1, 15, 16]);
+    assert_eq!(told_of(&mut daemon.control().await, "cs_1").await, ["session_registered"]);
+}
