@@ -1,0 +1,197 @@
+//! The model's circuit, from outside: what opens it, what it keeps from the model, who steers it, and how it closes.
+
+use harness::load::field;
+use harness::making::{asking, came_from, health, ordered, read, registered, retry_after_s, sample, told_of};
+use harness::model::{ModelServer, Reply};
+use harness::{Daemon, GOOD, World, eventually, log, problem};
+use hyper::Method;
+use oracled::client::Client;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// Probes are not to be in the way.
+const UNPROBED: &str = "[health]\nhealth_check_interval_seconds = 3600";
+
+/// The changes of health in the log: from what, to what, and after how many failures.
+async fn changes(control: &mut Client) -> Vec<(String, String, u64)> {
+    let entries = log(control, "event=oracle_health_changed&limit=1000").await;
+    let word = |entry: &Value, name: &str| field(entry, name).as_str().expect("a word").to_owned();
+    let change = |entry: &Value| {
+        let failures = field(entry, "consecutive_failures").as_u64().expect("a number");
+        (word(entry, "from"), word(entry, "to"), failures)
+    };
+    entries.iter().map(change).collect()
+}
+
+fn change(from: &str, to: &str, failures: u64) -> (String, String, u64) {
+    (from.to_owned(), to.to_owned(), failures)
+}
+
+/// Has so many orders fail.
+async fn fail(routes: &mut Client, times: usize) {
+    for n in 0..times {
+        problem(&ordered(routes, &format!("failed-{n}")).await, 503, "model_unavailable");
+    }
+}
+
+async fn is_closed_to(daemon: &Daemon<'_>, retry_after: std::ops::RangeInclusive<u64>) {
+    let routes = &mut daemon.routes().await;
+    for refused in [ordered(routes, "cs_1").await, read(routes, "lost").await] {
+        let document = problem(&refused, 503, "model_unavailable");
+        assert_eq!(field(&document, "detail"), "the circuit of the oracle `gemini` is open");
+        let wait_s = retry_after_s(&refused).expect("it says when to come back");
+        assert!(retry_after.contains(&wait_s), "{wait_s}");
+    }
+}
+
+#[tokio::test]
+async fn failures_in_a_row_open_the_circuit_and_nobody_asks_the_model_any_more() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by(UNPROBED);
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    registered(routes, "lost", None).await;
+    // a refusal, a mistake of ours and a full quota say nothing of its health; a success ends a row
+    model.next([
+        Reply::error(500, "not now"),
+        Reply::error(500, "not now"),
+        Reply::saying(GOOD),
+        Reply::error(500, "not now"),
+        Reply::json(200, &json!({"promptFeedback": {"blockReason": "SAFETY"}})),
+        Reply::error(400, "what"),
+        Reply::error(429, "slow down"),
+    ]);
+    for n in 0..7 {
+        ordered(routes, &format!("cs-{n}")).await;
+    }
+    assert_ne!(health(routes).await["status"], "circuit_open");
+
+    model.otherwise(Reply::error(500, "not now"));
+    let asked = model.asked();
+    fail(routes, 3).await;
+    let status = health(routes).await;
+    let told = ["oracle_id", "status", "consecutive_failures", "held_open"].map(|name| status[name].clone());
+    assert_eq!(told, [json!("gemini"), json!("circuit_open"), json!(3), json!(false)]);
+    assert!(status["last_error"].as_str().unwrap().contains("not now"), "{status}");
+    is_closed_to(&daemon, 25..=30).await;
+    assert_eq!(model.asked(), asked + 3);
+    assert_eq!(told_of(control, "lost").await, ["session_registered"], "no attempt is used up");
+    let open = "oracled_verdicts_made_total{path=\"regen\",outcome=\"circuit_open\"}";
+    assert_eq!(sample(routes, open).await, 1.0);
+    // nobody waits for the log to have it
+    let last = Some(change("degraded", "circuit_open", 3));
+    eventually("the log has it", async || changes(control).await.pop() == last).await;
+    let shown = String::from_utf8(world.ctl(&["health"]).stdout).unwrap();
+    assert!(shown.contains("circuit_open until") && shown.contains("gemini"), "{shown}");
+    // what is cached does not need the model
+    assert_eq!(came_from(&read(routes, "cs-2").await), Some("HIT"));
+}
+
+#[tokio::test]
+async fn after_its_time_one_call_at_a_time_is_let_through_and_successes_close_it() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by(&format!("{UNPROBED}\ncircuit_breaker_reset_seconds = 1"));
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    model.otherwise(Reply::error(500, "not now"));
+    fail(routes, 3).await;
+    let opened = Instant::now();
+    eventually("its time has passed", async || health(routes).await["status"] == "unhealthy").await;
+    assert!(opened.elapsed() > Duration::from_millis(800), "{:?}", opened.elapsed());
+    // the one that is let through fails, and it is open again at once
+    problem(&ordered(routes, "cs_1").await, 503, "model_unavailable");
+    assert_eq!((health(routes).await["status"].as_str(), model.asked()), (Some("circuit_open"), 4));
+
+    eventually("its time has passed", async || health(routes).await["status"] == "unhealthy").await;
+    model.otherwise(Reply::saying(GOOD).after(Duration::from_millis(400)));
+    let mut first = daemon.routes().await;
+    let first = tokio::spawn(async move { ordered(&mut first, "cs_2").await });
+    eventually("it is let through", async || model.asked() == 5).await;
+    let second = ordered(routes, "cs_3").await;
+    problem(&second, 503, "model_unavailable");
+    assert!(retry_after_s(&second).is_some());
+    assert_eq!(first.await.expect("it is answered").status, 201);
+    assert_eq!((model.asked(), model.most_in_flight()), (5, 1));
+    assert_eq!(ordered(routes, "cs_3").await.status, 201);
+    assert_eq!(health(routes).await["status"], "healthy");
+    eventually("the log has it", async || {
+        changes(control).await.last().is_some_and(|last| last.1 == "healthy")
+    })
+    .await;
+    let told: Vec<_> = changes(control).await.into_iter().map(|(_, to, _)| to).collect();
+    assert_eq!(told, ["degraded", "circuit_open", "unhealthy", "circuit_open", "unhealthy", "healthy"]);
+}
+
+#[tokio::test]
+async fn an_administrator_opens_and_closes_the_circuit_and_the_log_says_who() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by(&format!("{UNPROBED}\ncircuit_breaker_reset_seconds = 1"));
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    registered(routes, "lost", None).await;
+    assert!(world.ctl(&["health", "open", "gemini"]).status.success());
+    assert_eq!(health(routes).await["held_open"], true);
+    is_closed_to(&daemon, 5..=5).await;
+    // time does not close what an administrator has opened
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    is_closed_to(&daemon, 5..=5).await;
+    assert_eq!(model.asked(), 0);
+    assert!(world.ctl(&["health", "close", "gemini"]).status.success());
+    assert_eq!(came_from(&read(routes, "lost").await), Some("MISS"));
+    assert_eq!(ordered(routes, "cs_1").await.status, 201);
+
+    let entries = log(control, "event=oracle_health_changed").await;
+    let told: Vec<_> =
+        entries.iter().map(|entry| (entry["to"].as_str().unwrap(), &entry["peer"]["uid"])).collect();
+    let uid = json!(nix::unistd::getuid().as_raw());
+    assert_eq!(told, [("circuit_open", &uid), ("healthy", &uid)]);
+    // routes cannot
+    let order = Some(json!({"action": "open"}).to_string().into());
+    let answer = routes.call(Method::POST, "/v1/health/oracles/gemini", order).await.unwrap();
+    problem(&answer, 404, "not_found");
+    assert_eq!(health(routes).await["status"], "healthy");
+}
+
+#[tokio::test]
+async fn probes_ask_about_the_model_and_cost_no_tokens() {
+    let model = ModelServer::start().await;
+    let config = "[health]\nhealth_check_interval_seconds = 1";
+    let openai = format!("provider = \"openai\"\nname = \"local\"\n{config}");
+    for (world, path) in [
+        (model.asked_by(config), "/v1beta/models/gemini-2.5-flash"),
+        (asking(&model.openai_url(), &openai), "/v1/models"),
+    ] {
+        let before = model.probes().len();
+        let daemon = world.serve().await;
+        eventually("it is probed", async || model.probes().len() >= before + 2).await;
+        let id = health(&mut daemon.routes().await).await["oracle_id"].as_str().unwrap().to_owned();
+        let probed = world.ctl_meanwhile(&["health", "probe", &id]).await;
+        assert!(probed.status.success(), "{probed:?}");
+        assert!(daemon.stop().success());
+        for probe in model.probes().split_off(before) {
+            assert_eq!(
+                (probe.method.as_str(), probe.path.as_str(), &probe.body),
+                ("GET", path, &Value::Null)
+            );
+        }
+    }
+    assert_eq!(model.asked(), 0);
+}
+
+#[tokio::test]
+async fn probes_alone_find_out_that_the_model_is_gone_and_that_it_is_back() {
+    let model = ModelServer::start().await;
+    model.when_probed(Reply::error(503, "down for a while"));
+    let world: World = model.asked_by("[health]\nhealth_check_interval_seconds = 1\ncircuit_breaker_reset_seconds = 1\nfailure_threshold = 2\nrecovery_threshold = 1");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    registered(routes, "lost", None).await;
+    eventually("they have found out", async || health(routes).await["status"] == "circuit_open").await;
+    let probed = world.ctl_meanwhile(&["health", "probe", "gemini"]).await;
+    assert_eq!(probed.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&probed.stdout).contains("down for a while"), "{probed:?}");
+    model.when_probed(Reply::json(200, &json!({})));
+    eventually("it is back", async || health(routes).await["status"] == "healthy").await;
+    assert_eq!(came_from(&read(routes, "lost").await), Some("MISS"));
+    assert_eq!(model.asked(), 1, "only the read");
+}

@@ -1,0 +1,221 @@
+//! Verdicts on their way: shared by everyone who asks for them, bounded in number and in memory, not lost with whoever
+//! asked, and stopped by a circuit that is open.
+
+use domain::{Label, Tier};
+use harness::making::{cached, came_from, order, ordered, read, registered, retry_after_s, sample, told_of};
+use harness::model::{ModelServer, Reply};
+use harness::wire::{Wire, head, post as whole_post};
+use harness::{Daemon, GOOD, World, at, document, eventually, get, log, problem};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use oracled::client::Answer;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+
+/// Lets this process have as many connections as the system allows; hands back how many that is, without those that
+/// the tests beside this one may need.
+fn many_connections() -> usize {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("the system tells");
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("the system lets us");
+    usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(3000)
+}
+
+async fn register_all(daemon: &Daemon<'_>, count: usize) {
+    const CONNECTIONS: usize = 32;
+    let mut tellers = JoinSet::new();
+    for first in 0..CONNECTIONS {
+        let mut routes = daemon.routes().await;
+        tellers.spawn(async move {
+            for n in (first..count).step_by(CONNECTIONS) {
+                registered(&mut routes, &format!("cs_{n}"), Some(Label::Green)).await;
+            }
+        });
+    }
+    tellers.join_all().await;
+}
+
+#[tokio::test]
+async fn a_thousand_simultaneous_reads_of_one_missing_session_are_one_request_and_one_answer() {
+    const READERS: usize = 1000;
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    many_connections();
+    registered(&mut daemon.routes().await, "cs_1", Some(Label::Amber)).await;
+    // until all of them have asked
+    model.otherwise(Reply::saying(GOOD).after(Duration::from_secs(2)));
+    let mut readers = JoinSet::new();
+    for _ in 0..READERS {
+        let mut wire = Wire::connect(&world.socket()).await;
+        wire.send(head("GET", "/v1/verdicts/cs_1", &[])).await.expect("it listens");
+        readers.spawn(async move { wire.answer().await.expect("it answers") });
+    }
+    let answers = readers.join_all().await;
+    assert_eq!(model.asked(), 1);
+    for answer in &answers {
+        assert_eq!((answer.status.as_u16(), &answer.body), (200, &answers[0].body));
+    }
+    let missed = answers.iter().filter(|answer| came_from(answer) == Some("MISS")).count();
+    assert!(missed > READERS / 2, "they asked before it was there: {missed}");
+    let told = told_of(&mut daemon.control().await, "cs_1").await;
+    let expected = [
+        "session_registered",
+        "regen_attempted",
+        "oracle_interaction",
+        "tmm_crosscheck",
+        "verdict_cached",
+        "regen_divergence_check",
+    ];
+    assert_eq!(told, expected, "once");
+}
+
+#[tokio::test]
+async fn of_many_who_order_one_first_verdict_one_gets_it_made_and_the_others_the_same() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    model.otherwise(Reply::saying(GOOD).after(Duration::from_millis(500)));
+    let mut callers = JoinSet::new();
+    for n in 0..64 {
+        let mut routes = daemon.routes().await;
+        callers.spawn(async move {
+            // some only read, and find it on its way
+            if n % 8 == 7 { read(&mut routes, "cs_1").await } else { ordered(&mut routes, "cs_1").await }
+        });
+    }
+    let answers = callers.join_all().await;
+    assert_eq!(model.asked(), 1);
+    let made: Vec<_> = answers.iter().filter(|answer| answer.status == 201).collect();
+    assert_eq!(made.len(), 1, "{answers:?}");
+    for answer in &answers {
+        assert!(answer.status.is_success(), "{}", document(answer));
+        assert_eq!(at(answer, "/cached_at"), at(made[0], "/cached_at"));
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_sessions_missing_at_once_cost_bounded_calls_and_bounded_memory() {
+    const AT_ONCE: usize = 16;
+    let model = ModelServer::start().await;
+    let world = model.asked_by(&format!("calls_at_once = {AT_ONCE}"));
+    let daemon = world.serve().await;
+    let missing = many_connections().min(10_000);
+    register_all(&daemon, missing).await;
+    model.otherwise(Reply::saying(GOOD).after(Duration::from_millis(100)));
+    let mut wires = Vec::with_capacity(missing);
+    for _ in 0..missing {
+        wires.push(Wire::connect(&world.socket()).await);
+    }
+    let before = daemon.resident_bytes().unwrap();
+    let mut readers = JoinSet::new();
+    for (n, mut wire) in wires.into_iter().enumerate() {
+        wire.send(head("GET", &format!("/v1/verdicts/cs_{n}"), &[])).await.expect("it listens");
+        readers.spawn(async move { (n, wire.answer().await.expect("it answers")) });
+    }
+    let (made, turned_away): (Vec<_>, Vec<_>) =
+        readers.join_all().await.into_iter().partition(|(_, answer)| answer.status == 200);
+    for (_, answer) in &turned_away {
+        problem(answer, 503, "model_busy");
+        assert_eq!(retry_after_s(answer), Some(1));
+    }
+    let most = daemon.most_resident_bytes().unwrap();
+    println!("{} of {missing} made; resident: {before} bytes before, {most} at the most", made.len());
+    assert!(made.len() >= AT_ONCE && !turned_away.is_empty());
+    assert_eq!(model.asked(), made.len());
+    assert!((2..=AT_ONCE).contains(&model.most_in_flight()), "{}", model.most_in_flight());
+    // a connection has its buffers, and its request waits for one decision; the database has its page cache
+    let allowed = before + missing as u64 * 32 * KIB + 32 * MIB;
+    assert!(most < allowed, "{most} bytes for {missing} sessions, {before} before");
+
+    // it serves as before, and whoever was turned away and comes back gets theirs
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let attempts = log(control, "event=regen_attempted&limit=10000").await;
+    assert_eq!(attempts.len(), made.len(), "who was turned away has not used up an attempt");
+    let busy = "oracled_verdicts_made_total{path=\"regen\",outcome=\"model_busy\"}";
+    assert_eq!(sample(routes, busy).await, turned_away.len() as f64);
+    for (n, answer) in made.iter().take(20) {
+        assert_eq!(cached(routes, &format!("cs_{n}")).await.body, answer.body);
+    }
+    for (n, _) in turned_away.iter().take(20) {
+        assert_eq!(came_from(&read(routes, &format!("cs_{n}")).await), Some("MISS"));
+    }
+    assert_eq!(at(&get(control, "/v1/status").await, "/in_flight"), 0);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_while_the_model_works_loses_nothing() {
+    let model = ModelServer::start().await;
+    model.otherwise(Reply::saying(GOOD).after(Duration::from_millis(300)));
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    registered(routes, "read", None).await;
+    let order = order(Tier::Quick).to_string();
+    for (n, (session, request)) in [
+        ("read", head("GET", "/v1/verdicts/read", &[]).into_bytes()),
+        ("ordered", whole_post("/v1/verdicts/ordered", &[], order)),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut wire = Wire::connect(&world.socket()).await;
+        wire.send(request).await.expect("it listens");
+        eventually("the model is asked", async || model.asked() == n + 1).await;
+        drop(wire);
+        eventually("it is there", async || cached(routes, session).await.status == 200).await;
+        assert_eq!(came_from(&read(routes, session).await), Some("HIT"));
+    }
+    assert_eq!(model.asked(), 2);
+}
+
+/// Has one verdict read and another one ordered while the daemon is told to stop; hands back both answers, and how
+/// long the stop took.
+async fn stopped_in_flight(world: &World, model: &ModelServer) -> ([Option<Answer>; 2], Duration) {
+    let daemon = world.serve().await;
+    registered(&mut daemon.routes().await, "read", None).await;
+    let order = order(Tier::Quick).to_string();
+    let mut wires = [Wire::connect(&world.socket()).await, Wire::connect(&world.socket()).await];
+    wires[0].send(head("GET", "/v1/verdicts/read", &[])).await.expect("it listens");
+    wires[1].send(whole_post("/v1/verdicts/ordered", &[], order)).await.expect("it listens");
+    eventually("the model is asked for both", async || model.asked() == 2).await;
+    let began = Instant::now();
+    daemon.signal("TERM");
+    let [read, ordered] = &mut wires;
+    let answers = [read.answer().await, ordered.answer().await];
+    assert_eq!(daemon.wait().code(), Some(0), "{}", world.service_log());
+    (answers, began.elapsed())
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_stopped_lets_those_in_the_air_land() {
+    let model = ModelServer::start().await;
+    model.otherwise(Reply::saying(GOOD).after(Duration::from_millis(700)));
+    let world = model.asked_by("");
+    let (answers, _) = stopped_in_flight(&world, &model).await;
+    let daemon = world.serve().await;
+    for (session, status, answer) in [("read", 200, &answers[0]), ("ordered", 201, &answers[1])] {
+        let answer = answer.as_ref().expect("it was answered");
+        assert_eq!(answer.status, status);
+        assert_eq!(cached(&mut daemon.routes().await, session).await.body, answer.body);
+    }
+    assert_eq!(model.asked(), 2);
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_stopped_does_not_wait_for_a_model_that_says_nothing() {
+    let model = ModelServer::start().await;
+    model.otherwise(Reply::silence());
+    let world = model.asked_by("[limits]\nshutdown_s = 1");
+    let (answers, took) = stopped_in_flight(&world, &model).await;
+    assert!(answers.iter().all(Option::is_none), "nobody was promised anything: {answers:?}");
+    assert!((Duration::from_secs(1)..Duration::from_secs(8)).contains(&took), "{took:?}");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    assert_eq!(told_of(control, "read").await, ["session_registered", "regen_attempted"]);
+    problem(&read(routes, "read").await, 429, "regen_rate_limited");
+    // a first verdict that was not delivered may be ordered again
+    model.otherwise(Reply::saying(GOOD));
+    assert_eq!(ordered(routes, "ordered").await.status, 201);
+}
