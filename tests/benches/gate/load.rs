@@ -132,10 +132,10 @@ impl Connection {
     }
 }
 
-/// How long the answer that begins so is as a whole, as soon as its head is there.
-fn whole_length(answer: &[u8]) -> Option<usize> {
-    let head_bytes = find(answer, HEAD_END)?;
-    let head = answer.get(..head_bytes)?;
+/// How long the message that begins so is as a whole, as soon as its head is there.
+pub(crate) fn whole_length(message: &[u8]) -> Option<usize> {
+    let head_bytes = find(message, HEAD_END)?;
+    let head = message.get(..head_bytes)?;
     let from = find(head, LENGTH)? + LENGTH.len();
     let digits = head.get(from..)?.iter().take_while(|byte| byte.is_ascii_digit());
     let body_bytes = digits.fold(0, |length, digit| 10 * length + usize::from(digit - b'0'));
@@ -158,9 +158,18 @@ pub(crate) fn get(path: &str) -> Vec<u8> {
 
 /// Writes a `POST` of the JSON `body` to `path` into `request`.
 pub(crate) fn post(request: &mut Vec<u8>, path: &str, body: &str) -> io::Result<()> {
+    send(request, "POST", path, body)
+}
+
+/// Writes a `PUT` of the JSON `body` to `path` into `request`.
+pub(crate) fn put(request: &mut Vec<u8>, path: &str, body: &str) -> io::Result<()> {
+    send(request, "PUT", path, body)
+}
+
+fn send(request: &mut Vec<u8>, method: &str, path: &str, body: &str) -> io::Result<()> {
     write!(
         request,
-        "POST {path} HTTP/1.1\r\nhost: oracled\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "{method} {path} HTTP/1.1\r\nhost: oracled\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
 }

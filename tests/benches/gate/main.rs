@@ -1,16 +1,19 @@
 //! The gate, measured: one table from one sitting, each figure beside its floor from the same run.
 //!
 //! `cargo bench -p oracled-tests` takes two minutes, `… -- --quick` half a minute, and `… -- read submit` measures
-//! only what is named (of crosscheck, read, submit and start). What is compared is
+//! only what is named (of crosscheck, read, submit, regen and start). What is compared is
 //! measured in turns (A B A B …) and the median of the rounds is shown, so that a machine that is busy for a
 //! moment does not favour one side.
 
+mod alone;
 mod bare;
 mod crosscheck;
 mod load;
 mod machine;
+mod model;
 mod read;
 mod records;
+mod regen;
 mod start;
 mod submit;
 mod table;
@@ -38,6 +41,8 @@ struct Effort {
     reading: Duration,
     /// Submissions of one round, per connection.
     submissions: usize,
+    /// Verdicts that a model makes in one round, per connection.
+    made: usize,
     /// Starts of a daemon.
     starts: usize,
     /// Verdicts in the store that it is started on.
@@ -49,11 +54,18 @@ impl Effort {
         rounds: 5,
         reading: Duration::from_millis(1000),
         submissions: 200,
+        made: 40,
         starts: 7,
         stored: 100_000,
     };
-    const QUICK: Self =
-        Self { rounds: 3, reading: Duration::from_millis(400), submissions: 100, starts: 3, stored: 100_000 };
+    const QUICK: Self = Self {
+        rounds: 3,
+        reading: Duration::from_millis(400),
+        submissions: 100,
+        made: 20,
+        starts: 3,
+        stored: 100_000,
+    };
 }
 
 fn main() -> io::Result<()> {
@@ -75,10 +87,11 @@ fn main() -> io::Result<()> {
     let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
     let wanted = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);
     let mut table = Table::default();
-    let parts: [(&str, Measure); 4] = [
+    let parts: [(&str, Measure); 5] = [
         ("crosscheck", crosscheck::measure),
         ("read", read::measure),
         ("submit", submit::measure),
+        ("regen", regen::measure),
         ("start", start::measure),
     ];
     for (part, measure) in parts {

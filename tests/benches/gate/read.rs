@@ -7,6 +7,7 @@ use crate::records::session_id;
 use crate::table::{Row, Table, at_least, cpu_each, histogram, latencies, median, per_second};
 use crate::{CONNECTIONS, Effort, submit};
 use harness::World;
+use hdrhistogram::Histogram;
 use std::io;
 use std::path::PathBuf;
 use tokio::runtime;
@@ -92,10 +93,15 @@ impl Side {
 }
 
 /// The latencies of several rounds together.
-pub(crate) fn all_latencies(rounds: &[Round]) -> String {
+pub(crate) fn together(rounds: &[Round]) -> Histogram<u64> {
     let mut all = histogram();
     for round in rounds {
         all.add(&round.latencies).expect("the bounds are the same");
     }
-    latencies(&all)
+    all
+}
+
+/// They, as they stand in the table.
+pub(crate) fn all_latencies(rounds: &[Round]) -> String {
+    latencies(&together(rounds))
 }

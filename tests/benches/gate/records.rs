@@ -1,7 +1,15 @@
-//! What is judged and stored: verdicts of usual size, and the records that their first deliveries make.
+//! What is judged and stored: verdicts of usual size, and the records that their deliveries make, as the actors make
+//! them.
 
+use domain::delivery::Regen;
+use domain::divergence::{OriginalLabel, Regenerated};
+use domain::generation::{LOCKED_MODEL, Settings, Usage};
+use domain::interaction::Status;
 use domain::session::Original;
-use domain::{Delivery, Event, GatePath, Payload, Query, Session, SessionId, Tier, judge};
+use domain::{
+    Approved, Delivery, DivergenceCheck, Event, GatePath, Generation, Interaction, Label, Payload, Query,
+    RegenAttempt, Session, SessionId, Sha256Hex, Tier, build_verdict_prompt, judge,
+};
 use jiff::Timestamp;
 use std::sync::Arc;
 use store::{Expect, Record, RowKey, Write};
@@ -27,34 +35,128 @@ pub(crate) fn session_id(number: usize) -> String {
     format!("cs_live_{:016x}", mixed ^ (mixed >> 31))
 }
 
-/// The record that the first delivery of a full verdict makes, as the cache actor makes it.
+/// The record that the first delivery of a full verdict makes that was handed in.
 pub(crate) fn record(number: usize) -> Record {
-    let now = Timestamp::now();
-    let session_id: SessionId = session_id(number).parse().expect("an id");
+    first(number, GatePath::Submit, None)
+}
+
+/// The record that the first delivery of a full verdict makes that a model was asked for.
+pub(crate) fn generated(number: usize) -> Record {
+    first(number, GatePath::Generate, Some(generation()))
+}
+
+/// The two records of a regenerated full verdict: the attempt, before the model is asked, and the verdict.
+pub(crate) fn regenerated(number: usize) -> [Record; 2] {
+    let (session_id, now, tier, generation) = (id(number), Timestamp::now(), Tier::Full, generation());
+    let attempt = RegenAttempt { session_id: session_id.clone(), attempted_at: now };
+    let attempted = Event::RegenAttempted {
+        session_id: session_id.clone(),
+        tier,
+        generation: generation.clone(),
+        timestamp: now,
+    };
+    let noted = Record {
+        expect: vec![Expect { row: RowKey::Regen(session_id.clone()), revision: None }],
+        events: vec![attempted],
+        writes: vec![Write::PutRegen(attempt)],
+    };
+    let (mut events, approved) = judged(&session_id, GatePath::Regen, Some(&generation), now);
+    let (original, label) = (Original::told(Label::Green), approved.label());
+    let regenerated = Regenerated { session_id: &session_id, tier, label, generation: &generation };
+    let check = DivergenceCheck::of(Some(&original), &regenerated, now);
+    events.push(Event::RegenDivergenceCheck(check));
+    let regen = Some(Regen { original: OriginalLabel(Some(original.verdict_label)) });
+    let delivered = delivered(session_id, approved, regen, now, events);
+    [noted, delivered]
+}
+
+fn id(number: usize) -> SessionId {
+    session_id(number).parse().expect("an id")
+}
+
+/// How a verdict is asked for.
+fn generation() -> Generation {
+    let prompt = build_verdict_prompt(Tier::Full, &Query::new(QUERY.to_owned()));
+    Generation { prompt_sha256: prompt.sha256().clone(), settings: Settings::locked(LOCKED_MODEL.to_owned()) }
+}
+
+fn first(number: usize, path: GatePath, generation: Option<Generation>) -> Record {
+    let (session_id, now) = (id(number), Timestamp::now());
+    let (events, approved) = judged(&session_id, path, generation.as_ref(), now);
+    let session = Session {
+        session_id: session_id.clone(),
+        tier: Tier::Full,
+        query: Query::new(QUERY.to_owned()),
+        customer_email: None,
+        original: Some(Original::delivered(&approved, generation, now)),
+    };
+    let mut record = delivered(session_id, approved, None, now, events);
+    record.writes.push(Write::PutSession(session));
+    record
+}
+
+/// A verdict that passed, and the entries that tell of it.
+fn judged(
+    session_id: &SessionId,
+    path: GatePath,
+    generation: Option<&Generation>,
+    now: Timestamp,
+) -> (Vec<Event>, Approved) {
     let query = Query::new(QUERY.to_owned());
     let judgement = judge(Tier::Full, Payload::raw(text(Tier::Full)));
-    let judged = Event::judged(&judgement, session_id.clone(), &query, GatePath::Submit, now);
+    let entry = Event::judged(&judgement, session_id.clone(), &query, path, now);
     let approved = judgement.outcome.expect("it is a coherent verdict");
     let cached = Event::VerdictCached {
         session_id: session_id.clone(),
         tier: approved.tier(),
         verdict_label: approved.label(),
         verdict_sha256: approved.sha256().clone(),
-        path: GatePath::Submit,
+        path,
         timestamp: now,
     };
-    let session = Session {
+    let asked = generation.map(|generation| interaction(session_id, path, generation, now));
+    (asked.into_iter().chain([entry, cached]).collect(), approved)
+}
+
+/// The entry of a model that answered at once.
+fn interaction(session_id: &SessionId, path: GatePath, generation: &Generation, now: Timestamp) -> Event {
+    let usage = Usage { prompt_tokens: Some(300), output_tokens: Some(40), total_tokens: Some(340) };
+    Event::OracleInteraction(Interaction {
+        execution_id: format!("{}:{session_id}:{}", path.as_str(), now.as_microsecond()),
+        oracle_id: "gemini".into(),
+        oracle_version: format!("v1beta/{LOCKED_MODEL}"),
+        request_timestamp: now,
+        response_timestamp: Some(now),
+        latency_ms: 20,
+        status: Status::Success,
+        error_code: None,
+        response_hash: Some(Sha256Hex::of(text(Tier::Full).as_bytes())),
+        cache_hit: false,
+        stale_data_used: false,
         session_id: session_id.clone(),
-        tier: Tier::Full,
-        query: query.clone(),
-        customer_email: None,
-        original: Some(Original::delivered(&approved, None, now)),
-    };
+        path,
+        attempt: 1,
+        soft_timeout_exceeded: false,
+        prompt_sha256: generation.prompt_sha256.clone(),
+        generation: generation.settings.clone(),
+        finish_reason: Some("STOP".into()),
+        usage: Some(usage),
+        timestamp: now,
+    })
+}
+
+fn delivered(
+    session_id: SessionId,
+    approved: Approved,
+    regen: Option<Regen>,
+    now: Timestamp,
+    events: Vec<Event>,
+) -> Record {
     let expect = vec![
         Expect { row: RowKey::Verdict(session_id.clone()), revision: None },
         Expect { row: RowKey::Session(session_id.clone()), revision: None },
     ];
-    let delivery = Delivery { session_id, query, approved, cached_at: now, regen: None };
-    let writes = vec![Write::PutVerdict(Arc::new(delivery)), Write::PutSession(session)];
-    Record { expect, events: vec![judged, cached], writes }
+    let query = Query::new(QUERY.to_owned());
+    let delivery = Delivery { session_id, query, approved, cached_at: now, regen };
+    Record { expect, events, writes: vec![Write::PutVerdict(Arc::new(delivery))] }
 }

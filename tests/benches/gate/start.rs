@@ -2,9 +2,10 @@
 //! full one.
 
 use crate::Effort;
+use crate::alone::CACHE_BYTES;
 use crate::load::body_of;
 use crate::records::record;
-use crate::submit::{CACHE_BYTES, fill_from};
+use crate::submit::fill_from;
 use crate::table::{Row, Table, at_most, median};
 use harness::{Daemon, PATIENCE, World};
 use jiff::Timestamp;

@@ -2,6 +2,7 @@
 //! bytes to a file and syncing it in groups of the same sizes: once at the file's end, which makes the file system
 //! commit its new length each time, and once over bytes that are there already.
 
+use crate::alone::Alone;
 use crate::load::{Load, Round, Until, body_of, nanoseconds, post};
 use crate::machine::cpu_ns;
 use crate::read::all_latencies;
@@ -14,18 +15,9 @@ use serde_json::json;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::Path;
-use std::sync::mpsc;
-use std::thread;
-use std::time::Instant;
-use store::{Journal, Options, Record};
+use std::time::{Duration, Instant};
 use tokio::runtime;
-use tokio::sync::oneshot;
-use tokio::task::JoinSet;
 
-/// The most records in a group, as for the logger.
-const GROUP_MAX: usize = 512;
-/// sled's page cache, as the daemon has it by default.
-pub(crate) const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 /// What is aimed at over the most connections.
 const AIM: f64 = 0.5;
 /// A round has at least so many submissions, over however few connections.
@@ -59,7 +51,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     let mut alone = Alone::open(&world.path("alone"))?;
     let (mut growing, mut grown) = (File::create(world.path("growing"))?, File::create(world.path("grown"))?);
     let record_bytes = serde_json::to_vec(&record(0))?.len();
-    let (mut numbers, mut records) = (0.., 0..);
+    let (mut numbers, mut records) = (0.., (0..).map(|number| vec![record(number)]));
 
     table.group(format!(
         "durable submit over the socket, full verdicts of {} bytes that make records of {record_bytes} bytes; \
@@ -75,7 +67,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
             let cpu_before = cpu_ns(daemon.pid())?;
             over_socket.push(submit(&world.socket(), connections, submissions, &mut numbers)?);
             cpu.push((cpu_ns(daemon.pid())? - cpu_before) as f64 / submissions as f64);
-            let (round, in_groups) = alone.round(connections, submissions, &mut records)?;
+            let (round, in_groups) = alone.round(connections, submissions, Duration::ZERO, &mut records)?;
             by_journal.push(round);
             by_append.push(write_and_sync(&mut growing, &in_groups, record_bytes)?);
             fill_up(&mut grown, submissions * record_bytes)?;
@@ -122,85 +114,6 @@ fn groups_of_daemon(socket: &Path) -> io::Result<(f64, f64)> {
         line.ok_or_else(|| io::Error::other(format!("the metrics hold no {name}")))
     };
     Ok((value("oracled_journal_group_records_sum ")?, value("oracled_journal_group_records_count ")?))
-}
-
-/// A record on its way to the committing thread, and the way back.
-type Sent = (Record, oneshot::Sender<()>);
-
-/// The journal without a daemon around it.
-struct Alone {
-    journal: Journal,
-}
-
-impl Alone {
-    fn open(dir: &Path) -> io::Result<Self> {
-        let options = Options { dir: dir.to_owned(), cache_bytes: CACHE_BYTES };
-        let (journal, _) = Journal::open(options).map_err(io::Error::other)?;
-        Ok(Self { journal })
-    }
-
-    /// So many tasks hand in records, each the next one when its last is durable; hands back the groups' sizes.
-    fn round(
-        &mut self,
-        writers: usize,
-        submissions: usize,
-        numbers: &mut impl Iterator<Item = usize>,
-    ) -> io::Result<(Round, Vec<usize>)> {
-        let share = submissions / writers;
-        let shares: Vec<Vec<Record>> =
-            (0..writers).map(|_| numbers.by_ref().take(share).map(record).collect()).collect();
-        let (sender, receiver) = mpsc::channel();
-        let runtime = runtime::Builder::new_current_thread().build()?;
-        let journal = &mut self.journal;
-        thread::scope(|scope| {
-            let committing = scope.spawn(move || commit_all(journal, &receiver));
-            let began = Instant::now();
-            let latencies = runtime.block_on(async {
-                let mut tasks = JoinSet::new();
-                for records in shares {
-                    tasks.spawn(hand_in(records, sender.clone()));
-                }
-                let mut all = histogram();
-                while let Some(of_one) = tasks.join_next().await {
-                    all.add(of_one.expect("a writer does not panic")).expect("the bounds are the same");
-                }
-                all
-            });
-            let requests = share * writers;
-            let rate = requests as f64 / began.elapsed().as_secs_f64();
-            drop(sender);
-            let groups = committing.join().expect("the journal does not panic")?;
-            Ok((Round { requests, rate, latencies }, groups))
-        })
-    }
-}
-
-async fn hand_in(records: Vec<Record>, sender: mpsc::Sender<Sent>) -> hdrhistogram::Histogram<u64> {
-    let mut latencies = histogram();
-    for record in records {
-        let (reply, durable) = oneshot::channel();
-        let began = Instant::now();
-        sender.send((record, reply)).expect("the journal listens");
-        durable.await.expect("the journal takes it");
-        latencies.saturating_record(nanoseconds(began.elapsed()));
-    }
-    latencies
-}
-
-/// Commits whatever waits, as one group, until nobody is there any more.
-fn commit_all(journal: &mut Journal, receiver: &mpsc::Receiver<Sent>) -> io::Result<Vec<usize>> {
-    let mut groups = Vec::new();
-    while let Ok(first) = receiver.recv() {
-        let waiting = std::iter::once(first).chain(receiver.try_iter()).take(GROUP_MAX);
-        let (records, replies): (Vec<Record>, Vec<_>) = waiting.unzip();
-        let outcomes = journal.commit(&records).map_err(io::Error::other)?;
-        groups.push(records.len());
-        for (reply, outcome) in replies.into_iter().zip(outcomes) {
-            outcome.map_err(io::Error::other)?;
-            reply.send(()).expect("whoever handed it in waits");
-        }
-    }
-    Ok(groups)
 }
 
 /// Makes `file` hold so many bytes on the disk, and goes back to its start.

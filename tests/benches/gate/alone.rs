@@ -1,0 +1,115 @@
+//! The floor of whatever commits: the journal without a daemon around it, and as many writers as there are connections.
+
+use crate::load::{Round, nanoseconds};
+use crate::table::histogram;
+use hdrhistogram::Histogram;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+use store::{Journal, Options, Record};
+use tokio::runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// The most records in a group, as for the logger.
+const GROUP_MAX: usize = 512;
+/// sled's page cache, as the daemon has it by default.
+pub(crate) const CACHE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// A record on its way to the committing thread, and the way back.
+type Sent = (Record, oneshot::Sender<()>);
+
+/// The journal.
+pub(crate) struct Alone {
+    journal: Journal,
+}
+
+impl Alone {
+    /// Opens one in `dir`.
+    pub(crate) fn open(dir: &Path) -> io::Result<Self> {
+        let options = Options { dir: dir.to_owned(), cache_bytes: CACHE_BYTES };
+        let (journal, _) = Journal::open(options).map_err(io::Error::other)?;
+        Ok(Self { journal })
+    }
+
+    /// So many tasks hand in records, each the next one when its last is durable; hands back the groups' sizes.
+    ///
+    /// A submission is one record or several. Before the last of them there is a `pause`, which does not count: behind
+    /// it the disk is slower than at the next moment.
+    pub(crate) fn round(
+        &mut self,
+        writers: usize,
+        submissions: usize,
+        pause: Duration,
+        made: &mut impl Iterator<Item = Vec<Record>>,
+    ) -> io::Result<(Round, Vec<usize>)> {
+        let share = submissions / writers;
+        let shares: Vec<Vec<_>> = (0..writers).map(|_| made.by_ref().take(share).collect()).collect();
+        let (sender, receiver) = mpsc::channel();
+        let runtime = runtime::Builder::new_current_thread().enable_time().build()?;
+        let journal = &mut self.journal;
+        thread::scope(|scope| {
+            let committing = scope.spawn(move || commit_all(journal, &receiver));
+            let began = Instant::now();
+            let latencies = runtime.block_on(async {
+                let mut tasks = JoinSet::new();
+                for submissions in shares {
+                    tasks.spawn(hand_in(submissions, pause, sender.clone()));
+                }
+                let mut all = histogram();
+                while let Some(of_one) = tasks.join_next().await {
+                    all.add(of_one.expect("a writer does not panic")).expect("the bounds are the same");
+                }
+                all
+            });
+            let requests = share * writers;
+            let rate = requests as f64 / began.elapsed().as_secs_f64();
+            drop(sender);
+            let groups = committing.join().expect("the journal does not panic")?;
+            Ok((Round { requests, rate, latencies }, groups))
+        })
+    }
+}
+
+async fn hand_in(
+    submissions: Vec<Vec<Record>>,
+    pause: Duration,
+    sender: mpsc::Sender<Sent>,
+) -> Histogram<u64> {
+    let mut latencies = histogram();
+    for records in submissions {
+        let mut took = Duration::ZERO;
+        let last = records.len() - 1;
+        for (number, record) in records.into_iter().enumerate() {
+            if number == last && !pause.is_zero() {
+                sleep(pause).await;
+            }
+            let (reply, durable) = oneshot::channel();
+            let began = Instant::now();
+            sender.send((record, reply)).expect("the journal listens");
+            durable.await.expect("the journal takes it");
+            took += began.elapsed();
+        }
+        latencies.saturating_record(nanoseconds(took));
+    }
+    latencies
+}
+
+/// Commits whatever waits, as one group, until nobody is there any more.
+fn commit_all(journal: &mut Journal, receiver: &mpsc::Receiver<Sent>) -> io::Result<Vec<usize>> {
+    let mut groups = Vec::new();
+    while let Ok(first) = receiver.recv() {
+        let waiting = std::iter::once(first).chain(receiver.try_iter()).take(GROUP_MAX);
+        let (records, replies): (Vec<Record>, Vec<_>) = waiting.unzip();
+        let outcomes = journal.commit(&records).map_err(io::Error::other)?;
+        groups.push(records.len());
+        for (reply, outcome) in replies.into_iter().zip(outcomes) {
+            outcome.map_err(io::Error::other)?;
+            reply.send(()).expect("whoever handed it in waits");
+        }
+    }
+    Ok(groups)
+}

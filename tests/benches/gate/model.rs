@@ -1,0 +1,44 @@
+//! A model that takes its time and no more: a thread a connection, since a runtime's timers are coarser than what is
+//! measured here.
+
+use crate::load::whole_length;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::{sleep, spawn};
+use std::time::Duration;
+
+/// Serves, for as long as the program runs, a model that answers `body` when it has had a question for so long.
+pub(crate) fn serve(body: &str, takes: Duration) -> io::Result<SocketAddr> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let answer = [head.as_bytes(), body.as_bytes()].concat();
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let answer = answer.clone();
+            // a client that goes away ends its thread
+            spawn(move || drop(converse(stream, &answer, takes)));
+        }
+    });
+    Ok(address)
+}
+
+fn converse(mut stream: TcpStream, answer: &[u8], takes: Duration) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (mut question, mut piece) = (Vec::new(), [0; 16 * 1024]);
+    loop {
+        let read = stream.read(&mut piece)?;
+        if read == 0 {
+            return Ok(());
+        }
+        question.extend_from_slice(piece.get(..read).unwrap_or_default());
+        if whole_length(&question).is_some_and(|length| length <= question.len()) {
+            question.clear();
+            sleep(takes);
+            stream.write_all(answer)?;
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What the daemon adds to a model's own time, where it has a lost verdict made anew and where it has a first one made:
+//! beside it the same model asked by the same client without a daemon, and the journal alone with what the daemon
+//! commits on the way.
+
+use crate::alone::Alone;
+use crate::load::{Load, Round, Until, get, nanoseconds, post, put};
+use crate::machine::cpu_ns;
+use crate::read::together;
+use crate::records::{QUERY, generated, regenerated, session_id, text};
+use crate::table::{Row, Table, at_most, cpu_each, histogram, latencies, median};
+use crate::{Effort, model};
+use actors::Clock;
+use actors::upstream::{Endpoint, Key};
+use domain::{Query, Tier, build_verdict_prompt};
+use harness::World;
+use harness::model::gemini_answer;
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use store::Record;
+use tokio::runtime::{self, Runtime};
+use tokio::task::JoinSet;
+
+/// What the model takes for an answer.
+const MODEL_TAKES: Duration = Duration::from_millis(20);
+/// Long enough for any answer of it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What is not there to prove anything here.
+const KEY: &str = "none";
+/// The connections that requests come over.
+const CONNECTIONS: [usize; 2] = [1, 16];
+/// What may be added to the model's time, in the median.
+const AIM_NS: f64 = 1e6;
+
+/// Measures both ways over every number of connections.
+pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
+    let address = model::serve(&gemini_answer(text(Tier::Full)).to_string(), MODEL_TAKES)?;
+    let mut world = World::with_config(&format!(
+        "[model]\nbase_url = \"http://{address}\"\ncalls_per_minute = 1000000\ncalls_at_once = 1000\n"
+    ));
+    world.variables.push(("GEMINI_API_KEY".into(), KEY.into()));
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let daemon = runtime.block_on(world.serve());
+    let mut sides = Sides {
+        pid: daemon.pid(),
+        bare: Bare::new(address)?,
+        journal: Alone::open(&world.path("alone"))?,
+        numbers: Box::new(0..),
+    };
+    table.group(format!(
+        "what is added to a model's {} ms, in the median and at p99; ratio: the median of it over that of the journal's \
+         commits",
+        MODEL_TAKES.as_millis()
+    ));
+    for way in [Way::Anew, Way::First] {
+        for connections in CONNECTIONS {
+            sides.measure(way, connections, &world.socket(), effort, table)?;
+        }
+    }
+    Ok(())
+}
+
+/// On which way the model is asked.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// A registered session is read, and its verdict is not there.
+    Anew,
+    /// A first verdict is asked for.
+    First,
+}
+
+impl Way {
+    const fn what(self) -> &'static str {
+        match self {
+            Self::Anew => "lost verdict",
+            Self::First => "first verdict",
+        }
+    }
+
+    /// The status of an answer.
+    const fn status(self) -> u16 {
+        match self {
+            Self::Anew => 200,
+            Self::First => 201,
+        }
+    }
+
+    /// What is committed for one verdict, with the model between the two commits where there are two.
+    fn records(self, number: usize) -> Vec<Record> {
+        match self {
+            Self::Anew => regenerated(number).into(),
+            Self::First => vec![generated(number)],
+        }
+    }
+
+    /// The request for one verdict.
+    fn request(self, number: usize) -> io::Result<Vec<u8>> {
+        let path = format!("/v1/verdicts/{}", session_id(number));
+        match self {
+            Self::Anew => Ok(get(&path)),
+            Self::First => {
+                let mut request = Vec::new();
+                post(&mut request, &path, &json!({"tier": "full", "query": QUERY}).to_string())?;
+                Ok(request)
+            }
+        }
+    }
+}
+
+/// All that is measured in turns.
+struct Sides {
+    pid: u32,
+    bare: Bare,
+    journal: Alone,
+    /// Each session is asked for once.
+    numbers: Box<dyn Iterator<Item = usize>>,
+}
+
+impl Sides {
+    fn measure(
+        &mut self,
+        way: Way,
+        connections: usize,
+        socket: &Path,
+        effort: Effort,
+        table: &mut Table,
+    ) -> io::Result<()> {
+        let verdicts = connections * effort.made;
+        let mut load = Load::connect(socket, connections)?;
+        let [mut ours, mut bare, mut journal] = [const { Vec::new() }; 3];
+        let mut cpu = Vec::new();
+        for _ in 0..effort.rounds {
+            let numbers: Vec<usize> = self.numbers.by_ref().take(verdicts).collect();
+            if matches!(way, Way::Anew) {
+                register(socket, &numbers)?;
+            }
+            let requests =
+                numbers.iter().map(|number| way.request(*number)).collect::<io::Result<Vec<_>>>()?;
+            let mut requests = requests.into_iter();
+            let cpu_before = cpu_ns(self.pid)?;
+            ours.push(load.round(Until::Sent(verdicts), way.status(), |request| {
+                *request = requests.next().expect("there is one for each");
+            })?);
+            cpu.push((cpu_ns(self.pid)? - cpu_before) as f64 / verdicts as f64);
+            bare.push(self.bare.round(connections, effort.made)?);
+            let mut records = numbers.into_iter().map(|number| way.records(number));
+            journal.push(self.journal.round(connections, verdicts, MODEL_TAKES, &mut records)?.0);
+        }
+        let [ours, bare, journal] = [ours, bare, journal].map(|rounds| together(&rounds));
+        let added = [0.5, 0.99].map(|quantile| value(&ours, quantile) - value(&bare, quantile));
+        let [added_p50, added_p99] = added;
+        let journal_p50 = value(&journal, 0.5);
+        table.row(Row {
+            what: format!("{}, {connections:2} connections", way.what()),
+            measured: format!("{} / {} more", ms(added_p50), ms(added_p99)),
+            cpu: cpu_each(median(cpu)),
+            latencies: latencies(&ours),
+            beside: "the model, asked by the same client".into(),
+            beside_latencies: latencies(&bare),
+            verdict: at_most(added_p50, AIM_NS, "1 ms"),
+            ..Row::default()
+        });
+        table.row(Row {
+            beside: format!("journal alone, commits: {}", way.records(0).len()),
+            beside_measured: ms(journal_p50),
+            beside_latencies: latencies(&journal),
+            verdict: format!("{:.2}", added_p50 / journal_p50),
+            ..Row::default()
+        });
+        Ok(())
+    }
+}
+
+/// Tells the daemon of sessions whose verdicts it will not find.
+fn register(socket: &Path, numbers: &[usize]) -> io::Result<()> {
+    let body = json!({"tier": "full", "query": QUERY, "original_verdict": "GREEN"}).to_string();
+    let mut numbers = numbers.iter();
+    let mut load = Load::connect(socket, numbers.len().min(16))?;
+    let round = load.round(Until::Sent(numbers.len()), 201, |request| {
+        let number = numbers.next().expect("there is one for each");
+        put(request, &format!("/v1/sessions/{}", session_id(*number)), &body)
+            .expect("memory takes what is written");
+    });
+    round.map(drop)
+}
+
+/// The model without a daemon before it.
+struct Bare {
+    runtime: Runtime,
+    endpoint: Arc<Endpoint>,
+    question: Arc<Value>,
+}
+
+impl Bare {
+    fn new(address: SocketAddr) -> io::Result<Self> {
+        let key = Key::bearer(KEY.into()).map_err(io::Error::other)?;
+        let endpoint = Endpoint::new(&format!("http://{address}"), Some(key), Clock::system());
+        let prompt = build_verdict_prompt(Tier::Full, &Query::new(QUERY.to_owned()));
+        Ok(Self {
+            runtime: runtime::Builder::new_current_thread().enable_all().build()?,
+            endpoint: Arc::new(endpoint.map_err(io::Error::other)?),
+            question: Arc::new(json!({"contents": [{"role": "user", "parts": [{"text": prompt.text()}]}]})),
+        })
+    }
+
+    /// So many askers, each with so many questions, one behind the other.
+    fn round(&self, askers: usize, questions: usize) -> io::Result<Round> {
+        let began = Instant::now();
+        let latencies = self.runtime.block_on(async {
+            let mut tasks = JoinSet::new();
+            for _ in 0..askers {
+                tasks.spawn(ask(Arc::clone(&self.endpoint), Arc::clone(&self.question), questions));
+            }
+            let mut all = histogram();
+            while let Some(of_one) = tasks.join_next().await {
+                all.add(of_one.expect("an asker does not panic")?).expect("the bounds are the same");
+            }
+            io::Result::Ok(all)
+        })?;
+        let requests = askers * questions;
+        Ok(Round { requests, rate: requests as f64 / began.elapsed().as_secs_f64(), latencies })
+    }
+}
+
+async fn ask(endpoint: Arc<Endpoint>, question: Arc<Value>, times: usize) -> io::Result<Histogram<u64>> {
+    let mut latencies = histogram();
+    for _ in 0..times {
+        let began = Instant::now();
+        let request = endpoint.post(&["v1beta", "models", "bare:generateContent"], &question);
+        let reply = endpoint.send(request, PATIENCE).await;
+        latencies.saturating_record(nanoseconds(began.elapsed()));
+        reply
+            .and_then(|reply| endpoint.check(&reply))
+            .map_err(|failure| io::Error::other(failure.to_string()))?;
+    }
+    Ok(latencies)
+}
+
+/// A quantile, in nanoseconds.
+fn value(latencies: &Histogram<u64>, quantile: f64) -> f64 {
+    latencies.value_at_quantile(quantile) as f64
+}
+
+fn ms(ns: f64) -> String {
+    format!("{:.2} ms", ns / 1e6)
+}
