@@ -101,6 +101,7 @@ async fn what_happens_is_counted_and_told_as_openmetrics_text() {
         ("oracled_draining".into(), 1.0),
         ("oracled_journal_failed".into(), 0.0),
         ("oracled_mirror_lagging".into(), 0.0),
+        ("oracled_infrastructure_variance".into(), 0.0),
         ("oracled_verdicts_in_flight".into(), 0.0),
         ("oracled_connections".into(), 1.0),
         ("oracled_actor_restarts_total{actor=\"crosscheck\"}".into(), 0.0),

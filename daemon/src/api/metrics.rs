@@ -4,6 +4,7 @@ use crate::problem::Problem;
 use crate::service::Service;
 use actors::ActorReport;
 use actors::oracle_health::Statuses;
+use actors::regen::AskVariance;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use domain::health::{HealthStatus, Status};
@@ -26,11 +27,18 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
         tracing::warn!(%error, "the metrics lack the oracles' health");
         Vec::new()
     });
+    let variance = service.system.regen.ask(AskVariance).await.inspect_err(|error| {
+        tracing::warn!(%error, "the metrics lack the watch over regenerations");
+    });
     let mut body = String::new();
     let written = text::encode(&mut body, &service.registry).and_then(|()| {
         let counted = body.strip_suffix(END).map_or(body.len(), str::len);
         body.truncate(counted);
         gauges(&mut body, &service)?;
+        if let Ok(variance) = &variance {
+            let (help, escalated) = ("whether regenerated verdicts differ too often", variance.escalated);
+            gauge(&mut body, "infrastructure_variance", help, u64::from(escalated))?;
+        }
         oracle_gauges(&mut body, &oracles)?;
         body.write_str(END)
     });
@@ -58,9 +66,13 @@ fn gauges(body: &mut String, service: &Service) -> fmt::Result {
             number(service.connections.load(Ordering::Relaxed)),
         ),
     ] {
-        write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\noracled_{name} {value}\n")?;
+        gauge(body, name, help, value)?;
     }
     actors(body, &service.system.reports())
+}
+
+fn gauge(body: &mut String, name: &str, help: &str, value: u64) -> fmt::Result {
+    write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\noracled_{name} {value}\n")
 }
 
 fn actors(body: &mut String, reports: &[ActorReport]) -> fmt::Result {
