@@ -1,0 +1,189 @@
+//! The alerts and the dashboard that come with the daemon: what they speak of is what a daemon serves.
+
+use harness::model::ModelServer;
+use harness::{Daemon, GOOD, World, eventually, get, post, submission};
+use hyper::Method;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// The names of all samples, each with the names of its labels.
+type Served = BTreeMap<String, BTreeSet<String>>;
+
+/// What a sample's name has behind its family's.
+const SUFFIXES: [&str; 5] = ["", "_total", "_bucket", "_sum", "_count"];
+
+fn file(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systemd").join(name);
+    fs::read_to_string(path).expect("it comes with the daemon")
+}
+
+/// The list of that name in a document; nothing where there is none.
+fn list(document: &Value, name: &str) -> Vec<Value> {
+    document.get(name).and_then(Value::as_array).cloned().unwrap_or_default()
+}
+
+fn rules() -> Vec<Value> {
+    let document = serde_saphyr::from_str(&file("prometheus-rules.yml")).expect("it is YAML");
+    list(&document, "groups").iter().flat_map(|group| list(group, "rules")).collect()
+}
+
+fn dashboard() -> Value {
+    serde_json::from_str(&file("grafana-dashboard.json")).expect("it is JSON")
+}
+
+/// Every expression that a panel shows.
+fn shown() -> Vec<String> {
+    let targets = list(&dashboard(), "panels").into_iter().flat_map(|panel| list(&panel, "targets"));
+    let expression = |target: &Value| target.get("expr").and_then(Value::as_str).map(str::to_owned);
+    targets.map(|target| expression(&target).expect("a target has an expression")).collect()
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// The labels that are named in a list, `{…}` or `by (…)`.
+fn labels(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').filter_map(|label| words(label).next())
+}
+
+/// Each metric that an expression asks for, with what stands in braces behind it.
+fn asked_for(expression: &str) -> impl Iterator<Item = (String, &str)> {
+    expression.split("oracled_").skip(1).map(|rest| {
+        let name = words(rest).next().expect("a name goes on behind its prefix");
+        let selector = rest.strip_prefix(name).and_then(|rest| rest.strip_prefix('{'));
+        (format!("oracled_{name}"), selector.and_then(|rest| rest.split('}').next()).unwrap_or_default())
+    })
+}
+
+/// Checks that all that `expression` names is served.
+fn check(expression: &str, served: &Served) {
+    let mut known = BTreeSet::new();
+    for (metric, selector) in asked_for(expression) {
+        assert!(served.contains_key(&metric), "{metric} is not served: {expression}");
+        let has = served.get(&metric).expect("it is served");
+        for label in labels(selector) {
+            assert!(has.contains(label), "{metric} has no label {label}: {expression}");
+        }
+        known.extend(has);
+    }
+    assert!(asked_for(expression).next().is_some(), "it asks for nothing: {expression}");
+    for group in expression.split("by (").skip(1).filter_map(|rest| rest.split(')').next()) {
+        for label in labels(group) {
+            assert!(known.iter().any(|has| *has == label), "no label {label}: {expression}");
+        }
+    }
+}
+
+fn world_of(model: &ModelServer) -> World {
+    let mut world = World::with_config(&format!(
+        "[model]\nbase_url = \"{}\"\n[mail]\ntransport = \"http\"\nbase_url = \"http://127.0.0.1:1\"\n",
+        model.url()
+    ));
+    world.variables.push(("GEMINI_API_KEY".into(), "none".into()));
+    world
+}
+
+async fn metrics(daemon: &Daemon<'_>) -> String {
+    let answer = get(&mut daemon.routes().await, "/metrics").await;
+    String::from_utf8(answer.body.into()).expect("it is text")
+}
+
+/// Has the daemon do something of everything, and so often regenerate what differs that it must tell.
+async fn keep_busy(daemon: &Daemon<'_>) {
+    let routes = &mut daemon.routes().await;
+    post(routes, "/v1/verdicts/handed-in", &submission(GOOD)).await;
+    for number in 0..20 {
+        let session = json!({
+            "tier": "quick", "query": "Sell honey?", "customer_email": "a@example.org", "original_verdict": "RED",
+        });
+        let path = format!("/v1/sessions/cs_{number}");
+        let registered = routes.call(Method::PUT, &path, Some(session.to_string().into())).await;
+        assert_eq!(registered.expect("it answers").status, 201);
+        assert_eq!(get(routes, &format!("/v1/verdicts/cs_{number}")).await.status, 200);
+    }
+    eventually("a mail is tried and the variance told", async || {
+        let text = metrics(daemon).await;
+        text.contains("oracled_mails_total{") && text.contains("oracled_infrastructure_variance 1\n")
+    })
+    .await;
+}
+
+/// What a daemon serves once everything has happened that is counted, and the families that it belongs to.
+async fn served() -> (Served, BTreeSet<String>) {
+    let model = ModelServer::start().await;
+    let world = world_of(&model);
+    let daemon = world.serve().await;
+    assert!(metrics(&daemon).await.contains("oracled_infrastructure_variance 0\n"));
+    keep_busy(&daemon).await;
+    let (mut served, mut families) = (Served::new(), BTreeSet::new());
+    for line in metrics(&daemon).await.lines() {
+        if let Some(family) = line.strip_prefix("# TYPE ").and_then(|rest| words(rest).next()) {
+            families.insert(family.to_owned());
+        } else if let Some((sample, _)) = line.rsplit_once(' ').filter(|_| !line.starts_with('#')) {
+            let (name, selector) = asked_for(sample).next().expect("a sample has a name");
+            served.entry(name).or_default().extend(labels(selector).map(str::to_owned));
+        }
+    }
+    (served, families)
+}
+
+#[tokio::test]
+async fn alerts_and_panels_name_what_a_daemon_serves_and_no_family_is_left_out_of_the_panels() {
+    let (served, families) = served().await;
+    for rule in rules() {
+        check(rule["expr"].as_str().expect("a rule has an expression"), &served);
+    }
+    let shown = shown();
+    for expression in &shown {
+        check(expression, &served);
+    }
+    let shown: BTreeSet<_> = shown.iter().flat_map(|expression| asked_for(expression)).collect();
+    for family in families {
+        let of_it = |name: &str| name.strip_prefix(&family).is_some_and(|rest| SUFFIXES.contains(&rest));
+        assert!(shown.iter().any(|(name, _)| of_it(name)), "no panel shows {family}");
+    }
+}
+
+#[test]
+fn every_alert_says_what_is_wrong_and_how_grave_it_is_and_waits_where_a_moment_may_deceive() {
+    let rules = rules();
+    assert!(rules.len() > 10, "{rules:?}");
+    let mut names = BTreeSet::new();
+    for rule in &rules {
+        let name = rule["alert"].as_str().expect("an alert has a name");
+        assert!(name.starts_with("Oracled") && names.insert(name), "{name}");
+        for field in ["summary", "description"] {
+            let text = rule["annotations"][field].as_str().unwrap_or_default();
+            assert!(!text.trim().is_empty(), "{name} has no {field}");
+        }
+        let severity = rule["labels"]["severity"].as_str();
+        assert!(matches!(severity, Some("critical" | "warning")), "{name}: {severity:?}");
+        let expression = rule["expr"].as_str().expect("an alert has an expression");
+        let over_a_range = expression.contains("increase(");
+        assert!(over_a_range || rule["for"].is_string(), "{name} does not wait");
+    }
+}
+
+#[test]
+fn the_dashboard_asks_the_data_source_that_is_chosen_and_its_panels_do_not_overlap() {
+    let dashboard = dashboard();
+    assert_eq!(dashboard["templating"]["list"][0]["name"], "datasource");
+    let mut taken = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for panel in list(&dashboard, "panels") {
+        let title = panel["title"].as_str().expect("a panel has a title");
+        assert!(ids.insert(panel["id"].as_u64()), "{title}");
+        let place = |side: &str| panel["gridPos"][side].as_u64().expect("a panel has its place");
+        for x in place("x")..place("x") + place("w") {
+            for y in place("y")..place("y") + place("h") {
+                assert!(x < 24 && taken.insert((x, y)), "{title}");
+            }
+        }
+        for target in list(&panel, "targets") {
+            assert_eq!(target["datasource"]["uid"], "${datasource}", "{title}");
+        }
+    }
+}
