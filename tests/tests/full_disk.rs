@@ -317,6 +317,9 @@ async fn a_full_tmpfs_stops_writes_and_nothing_else() {
     world.wrapper = disk.wrapper();
     let ledger = a_full_disk(&world, &disk).await;
 
+    // the daemon has given back what room it had set aside
+    disk.remove_ballast();
+    disk.put_ballast(0);
     refused_for_space(&world);
     disk.remove_ballast();
     ledger.check_store(&disk.state());
