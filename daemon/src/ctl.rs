@@ -10,7 +10,7 @@ pub mod health;
 pub mod log;
 pub mod log_level;
 pub mod outbox;
-mod output;
+pub(crate) mod output;
 pub mod purge;
 pub mod register;
 pub mod reload;

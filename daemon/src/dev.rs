@@ -1,16 +1,32 @@
 //! `oracled dev`: the whole daemon without any set-up, and a walk through its main path as a client of itself.
+//!
+//! What takes the place of a model and a mail service is here, and known to nobody else.
 
+mod delivery;
+mod gate;
+mod mailbox;
+mod model;
+mod outside;
+mod show;
+mod step;
 mod walk;
 
 use crate::client::Client;
 use crate::config::{Config, Flags};
 use crate::run::Daemon;
 use crate::telemetry;
-use anyhow::Context;
+use anyhow::{Context, bail};
+use outside::Outside;
+use show::Screen;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tempfile::TempDir;
+use tokio::signal::unix::{SignalKind, signal};
+use walk::Walk;
+
+/// The service log keeps to warnings, and is silent about a model that fails: the walk shows it.
+const LOG_LEVEL: &str = "warn,actors::upstream=error,actors::oracle_health=error";
 
 /// Serves from a throw-away directory, unless another is named, and walks. With `exit`, ends behind the walk.
 ///
@@ -19,20 +35,32 @@ use tempfile::TempDir;
 pub fn dev(flags: Flags, exit: bool) -> anyhow::Result<ExitCode> {
     let throw_away =
         tempfile::Builder::new().prefix("oracled-dev-").tempdir().context("no temporary directory")?;
-    let config = in_place_of_defaults(Config::load(&flags)?, &throw_away);
+    let mut config = in_place_of_defaults(Config::load(&flags)?, &throw_away);
     let log_level = telemetry::start(config.log_format, &config.log_level)?;
     actix_rt::System::new().block_on(async {
         let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let mut out = io::stdout();
+        let outside = Outside::start(&mut config, throw_away.path()).await?;
         let (socket, control_socket) = (config.socket.clone(), config.control_socket.clone());
+        let [model, mail] = outside.in_words();
         writeln!(out, "oracled serves on {}", socket.display())?;
-        writeln!(out, "its state is in   {}\n", config.state_dir.display())?;
+        writeln!(out, "its state is in   {}", config.state_dir.display())?;
+        writeln!(out, "its model is      {model}")?;
+        writeln!(out, "its mail goes to  {mail}\n")?;
         let daemon = Daemon::start(config, flags, log_level).await?;
-        let mut routes = Client::connect(&socket).await?;
-        let mut control = Client::connect(&control_socket).await?;
+        let (routes, mut control) =
+            (Client::connect(&socket).await?, Client::connect(&control_socket).await?);
         let before = walk::last_seq(&mut control).await?;
-        let failed = walk::walk(&mut out, colour, &mut routes, &mut control, before).await?;
-        drop((routes, control));
+        let screen = Screen { out: &mut out, colour };
+        let walk = Walk { screen, routes, control, outside: &outside, before }.walk();
+        let failed = tokio::select! {
+            failed = walk => failed?,
+            told = told_to_stop() => {
+                daemon.stop().await;
+                told?;
+                bail!("told to stop before the walk was over");
+            }
+        };
         if failed > 0 {
             writeln!(out, "{failed} of the steps above were not as they should be")?;
         }
@@ -46,7 +74,7 @@ pub fn dev(flags: Flags, exit: bool) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What nobody has configured goes into the throw-away directory, and the log keeps to warnings.
+/// What nobody has configured goes into the throw-away directory.
 fn in_place_of_defaults(mut config: Config, throw_away: &TempDir) -> Config {
     let default = Config::default();
     let instead = |path: &mut PathBuf, default: PathBuf, name: &str| {
@@ -58,9 +86,18 @@ fn in_place_of_defaults(mut config: Config, throw_away: &TempDir) -> Config {
     instead(&mut config.socket, default.socket, "oracled.sock");
     instead(&mut config.control_socket, default.control_socket, "control.sock");
     if config.log_level == default.log_level {
-        "warn".clone_into(&mut config.log_level);
+        LOG_LEVEL.clone_into(&mut config.log_level);
     }
     config
+}
+
+/// Waits for whoever does not want to see the walk's end: the daemon itself listens only behind it.
+async fn told_to_stop() -> io::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::select! {
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    }
 }
 
 fn to_try(socket: &Path, control_socket: &Path, session: &str) -> String {

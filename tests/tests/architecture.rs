@@ -147,6 +147,26 @@ fn files_are_short() {
     }
 }
 
+/// A model that only repeats, or mail that reaches nobody, must not get into service one day.
+#[test]
+fn nobody_but_dev_knows_what_takes_the_place_of_a_model_and_of_mail() {
+    let daemon = sources("daemon");
+    let dev = daemon.get("daemon/src/dev.rs").expect("it has a file");
+    for name in ["model", "mailbox"] {
+        assert!(daemon.contains_key(&format!("daemon/src/dev/{name}.rs")), "{name} has a file");
+        assert!(dev.contains(&format!("\nmod {name};")), "{name} is private to dev");
+    }
+    for (name, source) in &daemon {
+        if name == "daemon/src/dev.rs" || name.starts_with("daemon/src/dev/") {
+            continue;
+        }
+        let named: Vec<_> = source.match_indices("dev::").filter_map(|(at, _)| source.get(at..)).collect();
+        let is_the_command = |rest: &&str| name == "daemon/src/cli.rs" && rest.starts_with("dev::dev(");
+        assert!(named.iter().all(is_the_command), "{name} reaches into dev: {named:?}");
+        assert!(!source.contains("RecordedModel") && !source.contains("Mailbox"), "{name} names them");
+    }
+}
+
 /// Every actor with its type, in an order in which nobody asks one before it.
 const ACTORS: [(&str, &str); 7] = [
     ("regen", "Regen"),

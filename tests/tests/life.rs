@@ -1,11 +1,14 @@
 //! The daemon's life: how it is configured, what it tells systemd, and how it ends.
 
+use harness::model::{ModelServer, Reply};
 use harness::wire::{Wire, head};
 use harness::{
-    Daemon, GOOD, PATIENCE, World, at, complaint, eventually, get, lines, log, post, submission, whole_log,
+    Daemon, GOOD, PATIENCE, World, at, complaint, document, eventually, get, lines, log, post, problem,
+    submission, whole_log,
 };
 use serde_json::{Value, json};
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -326,16 +329,31 @@ async fn without_any_configuration_it_serves_from_the_users_own_directories() {
     assert!(daemon.stop().success());
 }
 
-#[tokio::test]
-async fn dev_walks_ends_with_0_and_leaves_nothing_behind() {
+/// A world whose throw-away directories are made in `tmp`, and seen to be gone.
+fn world_with_tmp() -> (World, PathBuf) {
     let mut world = World::default();
     let tmp = world.path("tmp");
-    fs::create_dir(&tmp).unwrap();
-    world.variables = vec![("TMPDIR".into(), tmp.to_str().unwrap().into())];
-    let output = world.oracled(&["dev", "--exit"]).output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
+    fs::create_dir(&tmp).expect("a directory");
+    world.variables = vec![("TMPDIR".into(), tmp.display().to_string())];
+    (world, tmp)
+}
+
+/// What `oracled dev --exit` says in this world; it must end with 0.
+async fn walked(world: &World) -> String {
+    let mut command = world.oracled(&["dev", "--exit"]);
+    // it may have something to ask of this very process
+    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("nobody panics");
+    let output = output.expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("1/8") && said.contains("8/8") && !said.contains('✗'), "{said}");
+    assert!(!said.contains('✗') && !said.contains('\u{1b}'), "no step is wrong, no colour in a file: {said}");
+    said
+}
+
+#[tokio::test]
+async fn dev_walks_ends_with_0_and_leaves_nothing_behind() {
+    let (world, tmp) = world_with_tmp();
+    walked(&world).await;
     let left: Vec<_> = fs::read_dir(&tmp).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(left.is_empty(), "{left:?}");
 
@@ -350,4 +368,129 @@ async fn dev_walks_ends_with_0_and_leaves_nothing_behind() {
     assert_eq!(ready.status, 200);
     assert_eq!(daemon.stop().code(), Some(0));
     assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn dev_tells_the_whole_story_of_a_verdict_in_its_order() {
+    let (world, _) = world_with_tmp();
+    let said = walked(&world).await;
+    let mut rest = said.as_str();
+    for told in [
+        "✓ 1/23 ",
+        "the model is asked, and the customer gets mail",
+        "came 201 Created",
+        "verdict     \"NULL\"",
+        "mail/verdict:dev-1-asked.txt",
+        "Subject: Your verdict: NULL",
+        "the cache loses it",
+        "purged      true",
+        "x-cache     MISS",
+        "verdict     \"RED\"",
+        "divergence  \"significant\"",
+        "disclaimer  \"NOTE: ",
+        "mail/divergence:dev-1-asked:",
+        "NOTE: ",
+        "x-cache     HIT",
+        "came 429 ",
+        "retry-after 300",
+        "regen_rate_limited",
+        "fails, 3 of 3",
+        "model_unavailable",
+        "the circuit of the oracle `gemini` is open",
+        "gemini      circuit_open",
+        "gemini      unhealthy",
+        "came 201 Created",
+        "first \\ again",
+        "✓ 23/23 ",
+        "mail_sent dev-1-asked verdict at attempt 1",
+        "regen_divergence_check dev-1-asked NULL -> RED significant",
+        "unhealthy → healthy",
+    ] {
+        let at = rest.find(told).unwrap_or_else(|| panic!("{told} is not in\n{rest}"));
+        rest = &rest[at + told.len()..];
+    }
+}
+
+#[tokio::test]
+async fn dev_that_is_told_to_stop_does_not_walk_on_and_leaves_nothing_behind() {
+    for signal in ["INT", "TERM"] {
+        let (world, tmp) = world_with_tmp();
+        let mut dev = world.oracled(&["dev"]);
+        dev.stdout(fs::File::create(world.path("said")).unwrap());
+        let daemon = world.spawn_as(dev);
+        let said = || fs::read_to_string(world.path("said")).unwrap();
+        eventually("it walks", async || said().contains("✓ 7/23")).await;
+        daemon.signal(signal);
+        assert_eq!(daemon.wait().code(), Some(1), "{signal}");
+        assert!(!said().contains("23/23"), "{signal}: {}", said());
+        assert!(world.service_log().contains("told to stop before the walk was over"), "{signal}");
+        assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0, "{signal}");
+    }
+}
+
+#[tokio::test]
+async fn dev_uses_the_model_and_the_mail_service_that_are_configured_and_expects_nothing_of_them() {
+    let (mut world, tmp) = world_with_tmp();
+    let (model, mail) = (ModelServer::start().await, ModelServer::start().await);
+    let configured = [
+        ("ORACLED_MODEL__PROVIDER", "openai".to_owned()),
+        ("ORACLED_MODEL__NAME", "made-up".to_owned()),
+        ("ORACLED_MODEL__BASE_URL", model.openai_url()),
+        ("ORACLED_MAIL__TRANSPORT", "http".to_owned()),
+        ("ORACLED_MAIL__BASE_URL", mail.url()),
+    ];
+    world.variables.extend(configured.map(|(name, value)| (name.to_owned(), value)));
+    let good =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/src/dev/good.json")).unwrap();
+    model.otherwise(Reply::saying(&good));
+    let said = walked(&world).await;
+    assert!(said.contains("its model is      the one that is configured"), "{said}");
+    assert!(said.contains("its mail goes to  the service that is configured"), "{said}");
+    assert!(said.contains("✓ 7/") && said.contains("· 9/") && !said.contains("circuit_open"), "{said}");
+    assert_eq!(model.asked(), 2, "for a verdict, and for the lost one");
+    assert_eq!(mail.asked(), 1, "the verdict's; the lost one came back as it was");
+    assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn dev_walks_on_where_the_configured_mail_service_is_not_there() {
+    let (mut world, _) = world_with_tmp();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let configured = [("TRANSPORT", "http".to_owned()), ("BASE_URL", format!("http://{nobody}"))];
+    world.variables.extend(configured.map(|(name, value)| (format!("ORACLED_MAIL__{name}"), value)));
+    let said = walked(&world).await;
+    assert!(said.contains("✓ 23/23") && said.contains("mail_failed dev-1-asked"), "{said}");
+}
+
+#[tokio::test]
+async fn dev_with_a_model_that_has_no_key_walks_without_one() {
+    let (mut world, _) = world_with_tmp();
+    world.variables.push(("ORACLED_MODEL__PROVIDER".into(), "none".into()));
+    let said = walked(&world).await;
+    assert!(said.contains("its model is      none") && said.contains("✓ 8/8"), "{said}");
+}
+
+#[tokio::test]
+async fn serve_knows_neither_the_recorded_model_nor_the_mailbox() {
+    let world = World::default();
+    let help = world.oracled(&["serve", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap().to_lowercase();
+    assert!(help.contains("--state-dir"), "{help}");
+    for word in ["record", "mailbox", "dev"] {
+        assert!(!help.contains(word), "{word}: {help}");
+    }
+    for (key, word) in
+        [("provider", "recorded"), ("provider", "dev"), ("transport", "mailbox"), ("transport", "file")]
+    {
+        let section = if key == "provider" { "model" } else { "mail" };
+        let world = World::with_config(&format!("[{section}]\n{key} = \"{word}\""));
+        let said = complaint(world.command());
+        assert!(said.contains(&format!("`{word}` is no ")), "{said}");
+    }
+    // and where nothing is configured nobody takes their place
+    let daemon = world.serve().await;
+    let asked = json!({"tier": "quick", "query": "Sell honey?", "customer_email": "a@example.org"});
+    let routes = &mut daemon.routes().await;
+    problem(&post(routes, "/v1/verdicts/cs_1", &asked).await, 503, "model_unavailable");
+    assert_eq!(document(&get(routes, "/v1/health/oracles").await), json!([]));
 }

@@ -27,8 +27,8 @@ impl Divergence {
         if options.json {
             return json(out, &divergences);
         }
-        let Divergences { table: counted, variance } = divergences;
-        let at = |level: Option<DivergenceLevel>| counted.at(level).to_string();
+        let Divergences { table: all, variance } = divergences;
+        let at = |level: Option<DivergenceLevel>| all.at(level).to_string();
         let below = [
             ("the same", at(Some(DivergenceLevel::None))),
             ("minor", at(Some(DivergenceLevel::Minor))),
@@ -36,17 +36,17 @@ impl Divergence {
             ("not compared", at(None)),
             ("watch", diverged(&variance)),
         ];
-        Ok(write!(out, "{}\n{}", shown(&counted), pairs(&below))?)
+        Ok(write!(out, "{}\n{}", counted(&all), pairs(&below))?)
     }
 }
 
 /// A row a first verdict, a column a regenerated one.
-fn shown(counted: &DivergenceTable) -> String {
+pub(crate) fn counted(all: &DivergenceTable) -> String {
     let [green, amber, red, null] = Label::ALL.map(Label::as_str);
     let row = |original: Option<Label>| {
         let original = OriginalLabel(original);
         let count = |regenerated: Label| {
-            let cell = counted
+            let cell = all
                 .cells
                 .iter()
                 .find(|cell| (cell.original_verdict, cell.regen_verdict) == (original, regenerated));

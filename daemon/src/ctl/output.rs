@@ -30,7 +30,7 @@ pub(super) fn harmless(text: &str) -> String {
 }
 
 /// The same on one line: what others wrote must not look like a line of ours.
-pub(super) fn on_one_line(text: &str) -> String {
+pub(crate) fn on_one_line(text: &str) -> String {
     harmless(text).replace('\n', "\\n")
 }
 

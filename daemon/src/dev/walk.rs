@@ -1,187 +1,182 @@
-//! The walk: what is sent, what must come back, and how both are shown.
+//! The walk: each step is sent, held against what must come of it, and shown.
 
+use super::mailbox::Kept;
+use super::outside::{Model, Outside};
+use super::show::{Ended, Screen};
+use super::step::{MAIL_EVENTS, Outcome, Socket, Step, Turn};
+use super::{delivery, gate};
 use crate::client::{Answer, Client};
-use crate::ctl::log::for_people;
+use actors::Clock;
+use actors::clock::monotonic;
 use anyhow::Context;
-use hyper::{Method, StatusCode};
-use serde_json::{Value, json};
-use std::io::{self, Write};
+use hyper::Method;
+use serde_json::Value;
+use std::io::Write;
+use std::time::Duration;
+use tokio::time::sleep;
 
-const GOOD: &str = include_str!("good.json");
-/// Praise over five refusals without a word of analysis.
-const CONTRADICTING: &str = include_str!("contradicting.json");
-/// What a real model said before it reached its token limit.
-const TRUNCATED: &str = include_str!("truncated.txt");
-const QUERY: &str = "A neighbourhood tool library run by volunteers out of a shipping container.";
-const TRUNCATED_QUERY: &str = "Adopt a second rescue dog while working from home three days a week.";
-/// So much of a line is shown, in characters.
-const SHOWN_CHARS: usize = 150;
-
-/// The events that the walk must leave in the log.
-const LOGGED: [&str; 5] =
-    ["tmm_crosscheck", "verdict_cached", "tmm_crosscheck", "tmm_crosscheck", "tmm_crosscheck"];
-
-/// One step.
-struct Step {
-    title: &'static str,
-    method: Method,
-    path: String,
-    body: Option<String>,
-    status: StatusCode,
-    /// Places in the answer, and what must stand there.
-    expected: Vec<(&'static str, Value)>,
-}
-
-impl Step {
-    /// Hands in `verdict`, under `verdict` if it is a JSON value, else under `raw`.
-    fn submit(title: &'static str, session: &str, query: &str, verdict: &str, status: StatusCode) -> Self {
-        let is_json = serde_json::from_str::<Value>(verdict).is_ok();
-        let member =
-            if is_json { format!("\"verdict\":{verdict}") } else { format!("\"raw\":{}", json!(verdict)) };
-        let body = Some(format!("{{\"tier\":\"full\",\"query\":{},{member}}}", json!(query)));
-        let path = format!("/v1/verdicts/{session}");
-        Self { title, method: Method::POST, path, body, status, expected: Vec::new() }
-    }
-
-    fn get(title: &'static str, session: &str, status: StatusCode) -> Self {
-        let path = format!("/v1/verdicts/{session}");
-        Self { title, method: Method::GET, path, body: None, status, expected: Vec::new() }
-    }
-
-    fn expecting(self, expected: Vec<(&'static str, Value)>) -> Self {
-        Self { expected, ..self }
-    }
-
-    /// What is not as it should be, if anything.
-    fn wrong(&self, answer: &Answer) -> Option<String> {
-        if answer.status != self.status {
-            return Some(format!("expected status {}", self.status));
-        }
-        let document: Value = answer.json().unwrap_or_default();
-        let differs = |(place, value): &&(&'static str, Value)| document.pointer(place) != Some(value);
-        self.expected.iter().find(differs).map(|(place, value)| format!("expected {value} at {place}"))
-    }
-}
+/// How long the log and the mail are waited for, which an answer does not wait for.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a mail may take of which nobody knows whether it comes.
+const MAIL_TAKES: Duration = Duration::from_millis(500);
+/// Between two looks at something that is waited for.
+const PAUSE: Duration = Duration::from_millis(20);
+/// What happens beside the walk's sessions, and because of it.
+const HEALTH_EVENT: &str = "oracle_health_changed";
+/// The mail service's name among the oracles.
+const MAIL_ORACLE: &str = "mail";
 
 /// The sessions of one walk: `before`, the number of the last entry, keeps the walks over one store apart.
 pub(super) fn session(before: u64, name: &str) -> String {
     format!("dev-{before}-{name}")
 }
 
-fn steps(before: u64) -> Vec<Step> {
-    let session = |name: &str| session(before, name);
-    let refused = |reason: &str| {
-        vec![("/code", json!("crosscheck_rejected")), ("/decision/crosscheck_reason", json!(reason))]
-    };
-    let (unprocessable, missing) = (StatusCode::UNPROCESSABLE_ENTITY, StatusCode::NOT_FOUND);
-    let good: Value = serde_json::from_str(GOOD).unwrap_or_default();
-    vec![
-        Step::submit("a coherent verdict is delivered", &session("good"), QUERY, GOOD, StatusCode::CREATED)
-            .expecting(vec![("/regen", json!(false)), ("/decision/coherence_score", json!(1.0))]),
-        Step::submit("the same again gets the stored answer", &session("good"), QUERY, GOOD, StatusCode::OK)
-            .expecting(vec![("/replayed", json!(true)), ("/verdict", good.clone())]),
-        Step::submit(
-            "a verdict against its own breakdown is refused",
-            &session("contradicting"),
-            QUERY,
-            CONTRADICTING,
-            unprocessable,
-        )
-        .expecting(refused("dimension_conflict")),
-        Step::submit(
-            "text that is no JSON is refused",
-            &session("prose"),
-            QUERY,
-            "GREEN, I should think!",
-            unprocessable,
-        )
-        .expecting(refused("degenerate_manifold")),
-        Step::submit(
-            "a real model's answer, cut at its token limit, is refused",
-            &session("truncated"),
-            TRUNCATED_QUERY,
-            TRUNCATED,
-            unprocessable,
-        )
-        .expecting(refused("degenerate_manifold")),
-        Step::get("nothing of a refused verdict is kept", &session("truncated"), missing)
-            .expecting(vec![("/code", json!("session_unknown"))]),
-        Step::get("the delivered one is read from the cache", &session("good"), StatusCode::OK)
-            .expecting(vec![("/verdict", good)]),
-    ]
+/// A walk under way.
+#[derive(Debug)]
+pub(super) struct Walk<'w, W> {
+    pub(super) screen: Screen<W>,
+    pub(super) routes: Client,
+    pub(super) control: Client,
+    pub(super) outside: &'w Outside,
+    /// The number of the last entry before it.
+    pub(super) before: u64,
 }
 
-/// Walks and shows every step; hands back how many were not as they should be.
-pub(super) async fn walk(
-    out: &mut impl Write,
-    colour: bool,
-    routes: &mut Client,
-    control: &mut Client,
-    before: u64,
-) -> anyhow::Result<usize> {
-    let mut failed = 0;
-    let steps = steps(before);
-    let count = steps.len() + 1;
-    for (number, step) in (1..).zip(steps) {
-        let answer = routes.call(step.method.clone(), &step.path, step.body.clone().map(Into::into)).await?;
-        let wrong = step.wrong(&answer);
-        failed += usize::from(wrong.is_some());
-        title(out, colour, &format!("{number}/{count}  {}", step.title), wrong.as_deref())?;
-        show(out, &step, &answer)?;
+impl<W: Write> Walk<'_, W> {
+    /// Walks and shows every step; hands back how many were not as they should be.
+    pub(super) async fn walk(mut self) -> anyhow::Result<usize> {
+        let mut steps = gate::steps(self.before);
+        steps.extend(delivery::steps(self.outside, self.before, Clock::system().now()));
+        let count = steps.len() + 1;
+        let (mut failed, mut seen) = (0, self.before);
+        let mut story = Some(Vec::new());
+        for (number, step) in (1..).zip(&steps) {
+            let title = format!("{number}/{count}  {}", step.title);
+            let (ended, entries) = self.step(&title, step, seen).await?;
+            failed += usize::from(matches!(ended, Ended::Wrong(_)));
+            seen = entries.last().and_then(|entry| entry.get("seq")?.as_u64()).unwrap_or(seen);
+            // what nobody can foresee may go on behind the step
+            story = story.filter(|_| ended != Ended::Unforeseen).map(|story| [story, entries].concat());
+        }
+        let entries = self.entries(self.before).await?;
+        let ended = match story {
+            None => Ended::Unforeseen,
+            Some(story) if story == self.of_the_walk(entries.clone()) => Ended::AsExpected,
+            Some(_) => Ended::Wrong("expected no more than the steps have left there".into()),
+        };
+        failed += usize::from(matches!(ended, Ended::Wrong(_)));
+        self.screen.title(&format!("{count}/{count}  the log tells the whole story"), &ended)?;
+        self.screen.entries(&entries)?;
+        self.screen.note("")?;
+        Ok(failed)
     }
-    let answer = control.call(Method::GET, &format!("/v1/log?after={before}"), None).await?;
-    let entries = serde_json::Deserializer::from_slice(&answer.body).into_iter();
-    let entries: Vec<Value> = entries.collect::<Result<_, _>>()?;
-    let events: Vec<_> = entries.iter().filter_map(|entry| entry.get("event")?.as_str()).collect();
-    let wrong = (events != LOGGED).then(|| format!("expected the events {LOGGED:?}"));
-    failed += usize::from(wrong.is_some());
-    let last = format!("{count}/{count}  each judgement is in the log, and was so before it was answered");
-    title(out, colour, &last, wrong.as_deref())?;
-    for entry in &entries {
-        writeln!(out, "       {}", shortened(&for_people(entry)))?;
+
+    /// Takes a step and shows it; hands back how it ended, and the entries that it has left behind the one of number
+    /// `seen`.
+    async fn step(&mut self, title: &str, step: &Step, seen: u64) -> anyhow::Result<(Ended, Vec<Value>)> {
+        if let (Some(turn), Model::Recorded { model, .. }) = (step.turn, &self.outside.model) {
+            model.set_down(turn == Turn::GoesDown);
+        }
+        if step.outcome.is_none() && step.socket == Socket::Routes {
+            self.screen.note("  … may take its time")?;
+        }
+        let answer = self.answer(step).await?;
+        let (mut wrong, mut entries) = (None, Vec::new());
+        if let Some(outcome) = &step.outcome {
+            wrong = outcome.wrong(&answer);
+            let patience = if wrong.is_none() { PATIENCE } else { Duration::ZERO };
+            entries = self.entries_of(outcome, seen, patience).await?;
+            wrong = wrong.or_else(|| outcome.wrong_in_log(&entries));
+        }
+        let mail = self.mail(step).await?;
+        if let (None, None, Some(id)) = (&wrong, &mail, &step.mail) {
+            wrong = Some(format!("expected a mail {id}"));
+        }
+        let ended = match (&step.outcome, wrong) {
+            (None, _) => Ended::Unforeseen,
+            (Some(_), None) => Ended::AsExpected,
+            (Some(_), Some(wrong)) => Ended::Wrong(wrong),
+        };
+        self.screen.title(title, &ended)?;
+        self.screen.sent(step)?;
+        self.screen.came(&answer)?;
+        if let Some(mail) = mail {
+            self.screen.mail(&mail)?;
+        }
+        self.screen.note("")?;
+        Ok((ended, entries))
     }
-    writeln!(out)?;
-    Ok(failed)
+
+    /// The answer to a step: the first one that is as it should be, or the last one within its patience.
+    async fn answer(&mut self, step: &Step) -> anyhow::Result<Answer> {
+        let began = monotonic();
+        let mut told = false;
+        loop {
+            let client = if step.socket == Socket::Routes { &mut self.routes } else { &mut self.control };
+            let body = step.body.clone().map(Into::into);
+            let answer = client.call(step.method.clone(), &step.path, body).await?;
+            let wrong = step.outcome.as_ref().and_then(|outcome| outcome.wrong(&answer));
+            if wrong.is_none() || began.elapsed() >= step.patience {
+                return Ok(answer);
+            }
+            if !told {
+                self.screen.note("  … waits a moment")?;
+                told = true;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// The entries that have come of a step, as soon as there are as many as it must leave, or within `patience`.
+    async fn entries_of(
+        &mut self,
+        outcome: &Outcome,
+        seen: u64,
+        patience: Duration,
+    ) -> anyhow::Result<Vec<Value>> {
+        let began = monotonic();
+        loop {
+            let entries = self.entries(seen).await?;
+            let entries = self.of_the_walk(entries);
+            if entries.len() >= outcome.events.len() || began.elapsed() >= patience {
+                return Ok(entries);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// The mail that has come of a step. Where its entries are there, so is the mail; else it gets a moment.
+    async fn mail(&self, step: &Step) -> anyhow::Result<Option<Kept>> {
+        let (Some(id), Some(mailbox)) = (&step.mail, &self.outside.mailbox) else { return Ok(None) };
+        if step.outcome.is_none() {
+            sleep(MAIL_TAKES).await;
+        }
+        Ok(mailbox.mail(id)?)
+    }
+
+    /// The entries behind the one of number `seen`.
+    async fn entries(&mut self, seen: u64) -> anyhow::Result<Vec<Value>> {
+        let answer = self.control.call(Method::GET, &format!("/v1/log?after={seen}"), None).await?;
+        let entries = serde_json::Deserializer::from_slice(&answer.body).into_iter();
+        Ok(entries.collect::<Result<_, _>>()?)
+    }
+
+    /// Those of them that are the walk's doing: the store may have a past, and a configured mail service fails or not.
+    fn of_the_walk(&self, mut entries: Vec<Value>) -> Vec<Value> {
+        let sessions = session(self.before, "");
+        let mail_is_foreseen = self.outside.mailbox.is_some();
+        entries.retain(|entry| {
+            let word = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
+            let of_mail = word("event").starts_with(MAIL_EVENTS) || word("oracle_id") == MAIL_ORACLE;
+            let is_ours = word("session_id").starts_with(&sessions) || word("event") == HEALTH_EVENT;
+            is_ours && (mail_is_foreseen || !of_mail)
+        });
+        entries
+    }
 }
 
 /// The number of the last entry in the log.
 pub(super) async fn last_seq(control: &mut Client) -> anyhow::Result<u64> {
     let status: Value = control.call(Method::GET, "/v1/status", None).await?.json()?;
     status.get("entries").and_then(Value::as_u64).context("the status does not say how long the log is")
-}
-
-fn title(out: &mut impl Write, colour: bool, title: &str, wrong: Option<&str>) -> io::Result<()> {
-    let (mark, code) = if wrong.is_some() { ("✗", "31") } else { ("✓", "32") };
-    let mark = if colour { format!("\x1b[{code}m{mark}\x1b[0m") } else { mark.to_owned() };
-    writeln!(out, "{mark} {title}{}", wrong.map(|wrong| format!(": {wrong}")).unwrap_or_default())
-}
-
-fn show(out: &mut impl Write, step: &Step, answer: &Answer) -> io::Result<()> {
-    writeln!(out, "  sent {} {}", step.method, step.path)?;
-    if let Some(body) = &step.body {
-        writeln!(out, "       {}", shortened(body))?;
-    }
-    writeln!(out, "  came {}", answer.status)?;
-    let document: Value = answer.json().unwrap_or_default();
-    for (name, place) in [
-        ("code", "/code"),
-        ("replayed", "/replayed"),
-        ("verdict", "/verdict/summary"),
-        ("reason", "/decision/crosscheck_reason"),
-        ("coherence", "/decision/coherence_score"),
-        ("flags", "/decision/flags"),
-        ("contact", "/contact"),
-    ] {
-        if let Some(value) = document.pointer(place) {
-            writeln!(out, "       {name:<10} {}", shortened(&value.to_string()))?;
-        }
-    }
-    writeln!(out)
-}
-
-/// `text` on one line, cut where it gets too long to read.
-fn shortened(text: &str) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let short: String = line.chars().take(SHOWN_CHARS).collect();
-    if short.len() < line.len() { format!("{short}…") } else { short }
 }

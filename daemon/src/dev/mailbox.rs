@@ -1,0 +1,243 @@
+//! A mail service without mail: a server on the loopback that takes mails as the mail service does and keeps each as a
+//! file.
+
+use crate::config;
+use axum::Router;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{DefaultBodyLimit, Json, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use hyper::{HeaderMap, StatusCode};
+use serde::Deserialize;
+use serde_json::Value;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+use tokio::task::AbortHandle;
+
+/// The header that is the same at every attempt to send one mail.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// A mail may be so long, in bytes.
+const BODY_MAX_BYTES: usize = 8 << 20;
+/// A key names a file, so it may be so long, in characters.
+const KEY_MAX_CHARS: usize = 200;
+/// So many mails are kept.
+const MAILS_MAX: usize = 1000;
+
+/// The server. It ends when it is dropped; what it has kept stays.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    address: SocketAddr,
+    dir: PathBuf,
+    serving: AbortHandle,
+}
+
+/// What the server's handler keeps: where the mails are, and how many.
+#[derive(Debug)]
+struct Shelf {
+    dir: PathBuf,
+    kept: Mutex<usize>,
+}
+
+/// A mail as it is posted, as far as it is kept.
+#[derive(Debug, Deserialize)]
+struct Posted {
+    to: String,
+    query: String,
+    verdict: Value,
+    disclaimer: Option<String>,
+}
+
+/// A mail that was kept.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Its file.
+    pub(super) file: PathBuf,
+    /// What stands there.
+    pub(super) text: String,
+}
+
+impl Mailbox {
+    /// Starts one that keeps its mails in `dir`, which it makes.
+    pub(super) async fn start(dir: PathBuf) -> io::Result<Self> {
+        fs::create_dir(&dir)?;
+        let shelf = Arc::new(Shelf { dir: dir.clone(), kept: Mutex::new(0) });
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let router = Router::new()
+            .route("/send-verdict-email", post(take))
+            .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
+            .with_state(shelf);
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await }).abort_handle();
+        Ok(Self { address, dir, serving })
+    }
+
+    /// Has `config` name it.
+    pub(super) fn put_into(&self, config: &mut config::Mail) {
+        config.transport = config::MailTransport::Http;
+        config.base_url = format!("http://{}", self.address);
+    }
+
+    /// Where it keeps its mails.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The mail whose id begins like that, if it has come.
+    pub(super) fn mail(&self, id: &str) -> io::Result<Option<Kept>> {
+        for entry in fs::read_dir(&self.dir)? {
+            let file = entry?.path();
+            let name = file.file_name().and_then(|name| name.to_str());
+            if name.is_some_and(|name| name.starts_with(id)) {
+                return Ok(Some(Kept { text: fs::read_to_string(&file)?, file }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn take(
+    State(shelf): State<Arc<Shelf>>,
+    headers: HeaderMap,
+    posted: Result<Json<Posted>, JsonRejection>,
+) -> Response {
+    let posted = match posted {
+        Ok(Json(posted)) => posted,
+        Err(error) => return error.into_response(),
+    };
+    let key = headers.get(IDEMPOTENCY_KEY).and_then(|key| key.to_str().ok()).filter(|key| is_name(key));
+    match key {
+        Some(key) => shelf.keep(key, &posted).await,
+        None => (StatusCode::BAD_REQUEST, "an idempotency key names a file here").into_response(),
+    }
+}
+
+/// Whether a file can be called so.
+fn is_name(key: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    (1..=KEY_MAX_CHARS).contains(&key.len()) && key.bytes().all(plain)
+}
+
+impl Shelf {
+    /// Keeps a mail, once under one key.
+    async fn keep(&self, key: &str, posted: &Posted) -> Response {
+        let mut kept = self.kept.lock().await;
+        let file = self.dir.join(format!("{key}.txt"));
+        if file.exists() {
+            return StatusCode::OK.into_response();
+        }
+        if *kept >= MAILS_MAX {
+            return (StatusCode::INSUFFICIENT_STORAGE, "the mailbox is full").into_response();
+        }
+        // behind a dot, so that nobody finds half a mail
+        let begun = self.dir.join(format!(".{key}"));
+        match fs::write(&begun, posted.in_words(key)).and_then(|()| fs::rename(&begun, &file)) {
+            Ok(()) => {
+                *kept += 1;
+                StatusCode::OK.into_response()
+            }
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        }
+    }
+}
+
+impl Posted {
+    fn in_words(&self, key: &str) -> String {
+        let Self { to, query, verdict, disclaimer } = self;
+        let word = |name: &str| verdict.get(name).and_then(Value::as_str).unwrap_or_default();
+        let label = word("verdict");
+        let subject = match disclaimer {
+            Some(_) => format!("Your results page now says {label}"),
+            None => format!("Your verdict: {label}"),
+        };
+        let mut text = format!("To: {to}\nSubject: {subject}\nMessage-ID: {key}\n\n");
+        for paragraph in disclaimer.iter().map(String::as_str).chain([word("summary"), query]) {
+            text.push_str(&format!("{paragraph}\n\n"));
+        }
+        text.push_str(&format!("{verdict:#}\n"));
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use actors::Clock;
+    use actors::upstream::mail::{HttpMail, MailService};
+    use domain::mail::{MailKind, SendFailure};
+    use domain::{Delivery, Mail, Payload, Query, Tier, judge};
+    use std::time::Duration;
+
+    const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
+
+    fn mail_about(session_id: &str) -> Mail {
+        let delivery = Delivery {
+            session_id: session_id.parse().expect("an id"),
+            query: Query::new("Sell honey?".into()),
+            approved: judge(Tier::Quick, Payload::raw(GOOD)).outcome.expect("it is coherent"),
+            cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
+            regen: None,
+        };
+        let to = "a@example.org".to_owned().try_into().expect("an address");
+        Mail::queued(MailKind::Verdict, Arc::new(delivery), to)
+    }
+
+    async fn sent(mailbox: &Mailbox, mail: &Mail) -> Result<(), SendFailure> {
+        let url = format!("http://{}", mailbox.address);
+        let service = HttpMail::new(&url, Duration::from_secs(10), Clock::system());
+        service.expect("a service").send(mail).await
+    }
+
+    #[tokio::test]
+    async fn a_mail_is_kept_once_however_often_it_is_sent_under_its_key() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mailbox = Mailbox::start(dir.path().join("mail")).await.expect("it starts");
+        assert!(mailbox.mail("verdict:cs_1").expect("it is read").is_none());
+        sent(&mailbox, &mail_about("cs_1")).await.expect("it is taken");
+        let kept = mailbox.mail("verdict:cs_1").expect("it is read").expect("it has come");
+        let head = "To: a@example.org\nSubject: Your verdict: GREEN\nMessage-ID: verdict:cs_1\n\n\
+            A sound and simple plan.\n\nSell honey?\n";
+        assert!(kept.text.starts_with(head), "{}", kept.text);
+        fs::write(&kept.file, "read").expect("it is written");
+        sent(&mailbox, &mail_about("cs_1")).await.expect("it is taken");
+        assert_eq!(fs::read_to_string(&kept.file).expect("it is read"), "read", "and not written again");
+        sent(&mailbox, &mail_about("cs_2")).await.expect("it is taken");
+        assert_eq!(fs::read_dir(mailbox.dir()).expect("it is read").count(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_key_that_names_no_file_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mailbox = Mailbox::start(dir.path().join("mail")).await.expect("it starts");
+        let refused = sent(&mailbox, &mail_about(&"s".repeat(250))).await.expect_err("it is too long");
+        assert!(refused.permanent && refused.cause.contains("idempotency key"), "{refused:?}");
+        assert_eq!(fs::read_dir(mailbox.dir()).expect("it is read").count(), 0);
+        for bad in ["", "a/b", "..\\a", "a b", "é"] {
+            assert!(!is_name(bad), "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_full_mailbox_takes_no_more() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let shelf = Shelf { dir: dir.path().to_owned(), kept: Mutex::new(MAILS_MAX) };
+        let posted = Posted {
+            to: "a@example.org".into(),
+            query: "Sell honey?".into(),
+            verdict: Value::Null,
+            disclaimer: None,
+        };
+        assert_eq!(shelf.keep("verdict:cs_1", &posted).await.status(), StatusCode::INSUFFICIENT_STORAGE);
+        assert_eq!(fs::read_dir(dir.path()).expect("it is read").count(), 0);
+    }
+}

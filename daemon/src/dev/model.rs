@@ -1,0 +1,207 @@
+//! A model without a model: a server on the loopback that speaks Gemini's wire and says what a real model said.
+
+use crate::config;
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::get;
+use domain::{Query, Tier, build_verdict_prompt};
+use hyper::StatusCode;
+use serde_json::{Value, json};
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+
+/// What the real model was asked to judge, for a full verdict.
+pub(super) const QUERY: &str = "Put all of my retirement savings into one friend's restaurant.";
+/// What it said, at temperature 0 both times.
+const RECORDED: [&str; 2] = [include_str!("recorded-first.json"), include_str!("recorded-again.json")];
+/// Which model that was.
+const RECORDED_OF: &str = "recorded-qwen2.5-coder-1.5b-instruct";
+/// A request may be so long, in bytes.
+const BODY_MAX_BYTES: usize = 2 << 20;
+/// Whoever speaks Gemini's wire has a key, though nobody looks at this one.
+const KEY: &str = "made-up";
+/// How a request for an answer ends its path.
+const METHOD: &str = ":generateContent";
+
+/// The server. It ends when it is dropped.
+#[derive(Debug)]
+pub(super) struct RecordedModel {
+    address: SocketAddr,
+    recording: Arc<Recording>,
+    serving: AbortHandle,
+}
+
+#[derive(Debug)]
+struct Recording {
+    /// The one prompt that it knows answers to.
+    prompt: String,
+    /// How often it has answered.
+    answered: AtomicUsize,
+    down: AtomicBool,
+}
+
+impl RecordedModel {
+    /// Starts one.
+    pub(super) async fn start() -> io::Result<Self> {
+        let prompt = build_verdict_prompt(Tier::Full, &Query::new(QUERY.into())).text().to_owned();
+        let (answered, down) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let recording = Arc::new(Recording { prompt, answered, down });
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let router = Router::new()
+            .route("/v1beta/models/{model}", get(describe).post(generate))
+            .layer(DefaultBodyLimit::max(BODY_MAX_BYTES))
+            .with_state(Arc::clone(&recording));
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await }).abort_handle();
+        Ok(Self { address, recording, serving })
+    }
+
+    /// Where it is.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Has `config` name it, with a key of its own in `dir`.
+    pub(super) fn put_into(&self, config: &mut config::Model, dir: &path::Path) -> io::Result<()> {
+        let key_file = dir.join("model-key");
+        fs::write(&key_file, KEY)?;
+        config.base_url = Some(self.url());
+        config.api_key_file = Some(key_file);
+        Ok(())
+    }
+
+    /// Whether it answers, from now on.
+    pub(super) fn set_down(&self, down: bool) {
+        self.recording.down.store(down, Ordering::Relaxed);
+    }
+}
+
+impl Drop for RecordedModel {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// What a probe asks for.
+async fn describe(State(recording): State<Arc<Recording>>, Path(model): Path<String>) -> Response {
+    let described = || Json(json!({"name": format!("models/{model}")})).into_response();
+    recording.refusal().unwrap_or_else(described)
+}
+
+async fn generate(
+    State(recording): State<Arc<Recording>>,
+    Path(call): Path<String>,
+    body: Bytes,
+) -> Response {
+    if let Some(down) = recording.refusal() {
+        return down;
+    }
+    if !call.ends_with(METHOD) {
+        return error(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no such method");
+    }
+    let question: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let prompt = question.pointer("/contents/0/parts/0/text").and_then(Value::as_str);
+    if prompt != Some(&recording.prompt) {
+        let message = "this model is a recording, and knows answers to one question alone";
+        return error(StatusCode::BAD_REQUEST, "INVALID_ARGUMENT", message);
+    }
+    Json(answer(recording.next())).into_response()
+}
+
+impl Recording {
+    /// What it answers to everything while it is down.
+    fn refusal(&self) -> Option<Response> {
+        let message = "the recorded model is down for a moment";
+        let down = self.down.load(Ordering::Relaxed);
+        down.then(|| error(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", message))
+    }
+
+    /// One answer after the other, and then from the first again.
+    fn next(&self) -> &'static str {
+        let answered = self.answered.fetch_add(1, Ordering::Relaxed);
+        RECORDED.iter().cycle().nth(answered % RECORDED.len()).copied().unwrap_or_default()
+    }
+}
+
+fn answer(text: &str) -> Value {
+    json!({
+        "candidates": [{
+            "content": {"parts": [{"text": text}], "role": "model"},
+            "finishReason": "STOP",
+            "index": 0,
+        }],
+        "modelVersion": RECORDED_OF,
+    })
+}
+
+fn error(code: StatusCode, status: &str, message: &str) -> Response {
+    let error = json!({"code": code.as_u16(), "message": message, "status": status, "details": []});
+    (code, Json(json!({"error": error}))).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use actors::Clock;
+    use actors::upstream::{Attempt, Failure, Gemini, Kind, Miss, Model};
+    use domain::generation::{LOCKED_MODEL, Settings};
+    use std::time::Duration;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    async fn asked(model: &RecordedModel, tier: Tier, query: &str) -> Result<String, Miss> {
+        let gemini = Gemini::new(&model.url(), "v1beta".into(), KEY.into(), Clock::system());
+        let prompt = build_verdict_prompt(tier, &Query::new(query.into()));
+        let settings = Settings::locked(LOCKED_MODEL.into());
+        match gemini.expect("a client").attempt(&prompt, &settings, PATIENCE).await {
+            Attempt::Heard(_, said) => said,
+            Attempt::Unheard(failure) => Err(Miss::Failed(failure)),
+        }
+    }
+
+    async fn probed(model: &RecordedModel) -> Result<(), Failure> {
+        let gemini = Gemini::new(&model.url(), "v1beta".into(), KEY.into(), Clock::system());
+        gemini.expect("a client").probe(LOCKED_MODEL, PATIENCE).await
+    }
+
+    #[tokio::test]
+    async fn the_real_client_gets_what_was_recorded_one_after_the_other() {
+        let model = RecordedModel::start().await.expect("it starts");
+        let [first, again] = RECORDED.map(|text| Ok(text.to_owned()));
+        for said in [&first, &again, &first] {
+            assert_eq!(asked(&model, Tier::Full, QUERY).await, *said);
+        }
+    }
+
+    #[tokio::test]
+    async fn it_answers_nothing_that_was_not_recorded() {
+        let model = RecordedModel::start().await.expect("it starts");
+        for (tier, query) in [(Tier::Quick, QUERY), (Tier::Full, "Sell honey?")] {
+            let refused = asked(&model, tier, query).await;
+            assert!(
+                matches!(&refused, Err(Miss::Failed(Failure { kind: Kind::Status(400), .. }))),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn while_it_is_down_it_neither_answers_nor_can_be_probed() {
+        let model = RecordedModel::start().await.expect("it starts");
+        probed(&model).await.expect("it is there");
+        model.set_down(true);
+        assert_eq!(probed(&model).await.map_err(|failure| failure.kind), Err(Kind::Status(503)));
+        let down = asked(&model, Tier::Full, QUERY).await;
+        assert!(matches!(&down, Err(Miss::Failed(Failure { kind: Kind::Status(503), .. }))), "{down:?}");
+        model.set_down(false);
+        asked(&model, Tier::Full, QUERY).await.expect("it is back");
+    }
+}

@@ -1,0 +1,130 @@
+//! How the walk is shown: for people, in a few lines a step.
+
+use super::mailbox::Kept;
+use super::step::{Socket, Step};
+use crate::client::Answer;
+use crate::control::divergence::Divergences;
+use crate::ctl::divergence::counted;
+use crate::ctl::log::for_people;
+use crate::ctl::output::on_one_line;
+use domain::health::HealthStatus;
+use serde_json::Value;
+use std::io::{self, Write};
+
+/// So much of a line is shown, in characters.
+const SHOWN_CHARS: usize = 150;
+/// So many lines of a mail.
+const MAIL_LINES: usize = 5;
+/// The headers that say something of a verdict.
+const HEADERS: [&str; 2] = ["x-cache", "retry-after"];
+/// What is shown of an answer, and where it stands.
+const FIELDS: [(&str, &str); 12] = [
+    ("code", "/code"),
+    ("detail", "/detail"),
+    ("replayed", "/replayed"),
+    ("purged", "/purged"),
+    ("verdict", "/verdict/verdict"),
+    ("summary", "/verdict/summary"),
+    ("original", "/original_verdict"),
+    ("divergence", "/divergence_level"),
+    ("disclaimer", "/disclaimer"),
+    ("reason", "/decision/crosscheck_reason"),
+    ("coherence", "/decision/coherence_score"),
+    ("flags", "/decision/flags"),
+];
+
+/// How a step ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ended {
+    AsExpected,
+    Wrong(String),
+    /// As it did: nobody could know.
+    Unforeseen,
+}
+
+/// Where the walk is shown.
+#[derive(Debug)]
+pub(super) struct Screen<W> {
+    pub(super) out: W,
+    pub(super) colour: bool,
+}
+
+impl<W: Write> Screen<W> {
+    /// A step's title, behind how it ended.
+    pub(super) fn title(&mut self, title: &str, ended: &Ended) -> io::Result<()> {
+        let (mark, code, wrong) = match ended {
+            Ended::AsExpected => ("✓", "32", String::new()),
+            Ended::Wrong(wrong) => ("✗", "31", format!(": {wrong}")),
+            Ended::Unforeseen => ("·", "33", String::new()),
+        };
+        let mark = if self.colour { format!("\x1b[{code}m{mark}\x1b[0m") } else { mark.to_owned() };
+        writeln!(self.out, "{mark} {title}{}", shortened(&wrong))
+    }
+
+    /// What was sent.
+    pub(super) fn sent(&mut self, step: &Step) -> io::Result<()> {
+        let socket = if step.socket == Socket::Control { " to the control socket" } else { "" };
+        writeln!(self.out, "  sent {} {}{socket}", step.method, step.path)?;
+        step.body.as_ref().map_or(Ok(()), |body| self.line("", body))
+    }
+
+    /// What came.
+    pub(super) fn came(&mut self, answer: &Answer) -> io::Result<()> {
+        writeln!(self.out, "  came {}", answer.status)?;
+        for name in HEADERS {
+            if let Some(value) = answer.headers.get(name).and_then(|value| value.to_str().ok()) {
+                self.field(name, value)?;
+            }
+        }
+        let document: Value = answer.json().unwrap_or_default();
+        for (name, place) in FIELDS {
+            if let Some(value) = document.pointer(place) {
+                self.field(name, &value.to_string())?;
+            }
+        }
+        for oracle in answer.json::<Vec<HealthStatus>>().unwrap_or_default() {
+            let HealthStatus { status, consecutive_failures, last_error, .. } = &oracle;
+            let last = last_error.as_ref().map(|error| format!(", the last: {error}")).unwrap_or_default();
+            let status = format!("{}, {consecutive_failures} failures in a row{last}", status.as_str());
+            self.field(oracle.oracle_id.as_str(), &status)?;
+        }
+        if let Ok(Divergences { table, .. }) = answer.json() {
+            for line in counted(&table).lines() {
+                writeln!(self.out, "       {line}")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A mail that has come.
+    pub(super) fn mail(&mut self, mail: &Kept) -> io::Result<()> {
+        writeln!(self.out, "  mail {}", mail.file.display())?;
+        let lines = mail.text.lines().filter(|line| !line.is_empty()).take(MAIL_LINES);
+        lines.map(str::to_owned).try_for_each(|line| self.line("", &line))
+    }
+
+    /// Entries of the log.
+    pub(super) fn entries(&mut self, entries: &[Value]) -> io::Result<()> {
+        entries.iter().try_for_each(|entry| self.line("", &for_people(entry)))
+    }
+
+    /// A line between the steps.
+    pub(super) fn note(&mut self, note: &str) -> io::Result<()> {
+        writeln!(self.out, "{note}")
+    }
+
+    fn field(&mut self, name: &str, value: &str) -> io::Result<()> {
+        self.line(&format!("{name:<11} "), value)
+    }
+
+    fn line(&mut self, name: &str, value: &str) -> io::Result<()> {
+        writeln!(self.out, "       {name}{}", shortened(value))
+    }
+}
+
+/// `text` on one line that steers no terminal, cut where it gets too long to read.
+fn shortened(text: &str) -> String {
+    let line = on_one_line(&text.split_whitespace().collect::<Vec<_>>().join(" "));
+    let short: String = line.chars().take(SHOWN_CHARS).collect();
+    if short.len() < line.len() { format!("{short}…") } else { short }
+}
