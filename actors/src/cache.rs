@@ -4,9 +4,11 @@
 //! answered. What it holds was read from the store, durable and judged again, and goes when it is purged.
 
 mod admit;
+mod find;
 mod register;
 
 pub use admit::{Admission, Admit, Made};
+pub use find::{Find, Known};
 pub use register::{Register, Registered};
 
 use crate::clock::Clock;
@@ -16,8 +18,7 @@ use crate::metrics::{FoundIn, HIT_MEMORY, HIT_STORE, MISS, Metrics};
 use crate::notifier::Notifier;
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use bytes::Bytes;
-use domain::session::Mismatch;
-use domain::{Delivery, Event, Peer, Query, Session, SessionId, Tier};
+use domain::{Delivery, Event, Peer, SessionId};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache as HotCache;
 use std::sync::Arc;
@@ -59,29 +60,6 @@ pub enum CacheError {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Option<Arc<Cached>>, CacheError>")]
 pub struct Read(pub SessionId);
-
-/// Asks what there is already for a session that is about to be submitted.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<Known, CacheError>")]
-pub struct Find {
-    /// Whose.
-    pub session_id: SessionId,
-    /// For which tier.
-    pub tier: Tier,
-    /// About what.
-    pub query: Query,
-}
-
-/// What there is for a session.
-#[derive(Debug)]
-pub enum Known {
-    /// Nothing cached, and no session that speaks against it.
-    Nothing,
-    /// A verdict.
-    Cached(Arc<Cached>),
-    /// A session of another tier or query.
-    Mismatch(Mismatch),
-}
 
 /// Removes the cached verdict of a session. Its session stays. Answers whether there was one.
 #[derive(Debug, Message)]
@@ -150,35 +128,11 @@ impl Cache {
         self.hot.insert(session_id.clone(), Arc::clone(&cached));
         Ok((Some(cached), &HIT_STORE))
     }
-
-    fn find(&mut self, Find { session_id, tier, query }: &Find) -> Result<Known, CacheError> {
-        let store = self.store.clone();
-        let (known, _) = known(&store, session_id, *tier, query, || Ok(self.look_up(session_id)?.0))?;
-        Ok(known)
-    }
 }
 
 fn empty(hot_bytes: u64) -> HotCache<SessionId, Arc<Cached>, ByBytes> {
     let entries = usize::try_from(hot_bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
     HotCache::with_weighter(entries, hot_bytes, ByBytes)
-}
-
-/// What there is already for a session, and the session with its revision. Its verdict is looked up only where the session
-/// is there, which it always is where a verdict is, and does not speak against the request.
-fn known(
-    store: &Store,
-    session_id: &SessionId,
-    tier: Tier,
-    query: &Query,
-    look_up: impl FnOnce() -> Result<Option<Arc<Cached>>, StoreError>,
-) -> Result<(Known, Option<(Session, u64)>), StoreError> {
-    let session = store.session(session_id)?;
-    let known = match session.as_ref().map(|(session, _)| session.mismatch(tier, query)) {
-        None => Known::Nothing,
-        Some(Some(mismatch)) => Known::Mismatch(mismatch),
-        Some(None) => look_up()?.map_or(Known::Nothing, Known::Cached),
-    };
-    Ok((known, session))
 }
 
 async fn purge(purge: Purge, store: Store, log: Log, clock: Clock) -> Result<bool, CacheError> {
@@ -221,14 +175,6 @@ impl Handler<Read> for Cache {
 
     fn handle(&mut self, Read(session_id): Read, _: &mut Context<Self>) -> Self::Result {
         self.read(&session_id)
-    }
-}
-
-impl Handler<Find> for Cache {
-    type Result = Result<Known, CacheError>;
-
-    fn handle(&mut self, message: Find, _: &mut Context<Self>) -> Self::Result {
-        self.find(&message)
     }
 }
 

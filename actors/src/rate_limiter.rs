@@ -137,7 +137,7 @@ impl Calls {
     fn new(limits: CallLimits) -> Self {
         Self {
             limits,
-            governor: DefaultDirectRateLimiter::direct(Quota::per_minute(limits.per_minute)),
+            governor: DefaultDirectRateLimiter::direct(quota(limits.per_minute)),
             places: Arc::new(Semaphore::new(limits.at_once)),
         }
     }
@@ -157,6 +157,14 @@ impl Calls {
             wait: not_until.wait_time_from(DefaultClock::default().now()),
         })
     }
+}
+
+/// At most so many within any minute: a quarter of them at once, and the rest spread over it. (A bucket that holds them
+/// all and is refilled meanwhile would let nearly twice as many through.)
+fn quota(per_minute: NonZeroU32) -> Quota {
+    let at_once = NonZeroU32::new(per_minute.get() / 4).unwrap_or(NonZeroU32::MIN);
+    let spread = NonZeroU32::new(per_minute.get() - at_once.get()).unwrap_or(NonZeroU32::MIN);
+    Quota::per_minute(spread).allow_burst(at_once)
 }
 
 impl RateLimiter {

@@ -1,7 +1,8 @@
 //! Having verdicts made: first ones at a route's request, and lost ones anew when they are read.
 //!
 //! What is on its way is a *flight*: a task of its own, so that no caller who goes away takes it down, and one a
-//! session, so that whoever asks meanwhile gets the same answer from the same call of the model. Nothing else starts
+//! session, so that whoever asks the same meanwhile gets the same answer from the same call of the model, and whoever asks
+//! something else waits until it has landed. Nothing else starts
 //! a regeneration than a read that finds nothing (seed: `regen-consistency`, invariant 6).
 
 mod flight;
@@ -13,12 +14,14 @@ pub use model::AskedModel;
 use crate::cache::{Cache, Find, Known};
 use crate::clock::Clock;
 use crate::crosscheck::Crosscheck;
-use crate::door::Door;
+use crate::door::{Door, NoAnswer};
 use crate::logger::Log;
 use crate::metrics::Metrics;
 use crate::oracle_health::OracleHealth;
 use crate::rate_limiter::RateLimiter;
-use actix::{Actor, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised};
+use actix::{
+    Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
+};
 use domain::divergence::{VARIANCE_THRESHOLD, VARIANCE_WINDOW, Variance, VarianceWatch};
 use domain::event::Severity;
 use domain::session::Email;
@@ -26,8 +29,11 @@ use domain::{DivergenceCheck, Event, Query, SessionId, Tier};
 use flight::Pilot;
 use std::collections::HashMap;
 use std::sync::Arc;
-use store::{LogQuery, Store};
+use store::{LogQuery, Store, StoreError};
 use tokio::sync::watch;
+
+/// So many entries are looked through at the most for what the watch knew before a restart.
+const REMEMBERED_MAX: usize = 100_000;
 
 /// Has a first verdict made and delivers it.
 #[derive(Debug, Clone, Message)]
@@ -53,6 +59,11 @@ pub struct Read(pub SessionId);
 #[rtype(result = "Variance")]
 pub struct AskVariance;
 
+/// Waits until nothing is on its way any more of what is now.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Rest;
+
 /// Takes a regeneration into account.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -69,8 +80,30 @@ pub struct Regen {
     pilot: Arc<Pilot>,
     cache: Door<Cache>,
     log: Log,
-    flights: HashMap<SessionId, watch::Receiver<Option<Landed>>>,
+    flights: HashMap<SessionId, Flight>,
     variance: VarianceWatch,
+}
+
+/// What is on its way for a session.
+#[derive(Debug, Clone)]
+struct Flight {
+    errand: Errand,
+    landed: watch::Receiver<Option<Landed>>,
+}
+
+/// What a flight is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Errand {
+    Read,
+    Deliver { tier: Tier, query: Query },
+}
+
+impl Flight {
+    /// Waits until it has landed.
+    async fn landed(mut self) -> Landed {
+        let landed = self.landed.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
+        landed.unwrap_or_else(|| Err(Arc::new(Failed::Crashed)))
+    }
 }
 
 /// Whom the actor asks.
@@ -91,27 +124,30 @@ impl Regen {
         clock: Clock,
         metrics: Metrics,
     ) -> Self {
-        let (cache, log, variance) = (doors.cache.clone(), doors.log.clone(), remembered(&store));
+        let (cache, log) = (doors.cache.clone(), doors.log.clone());
         let pilot = Arc::new(Pilot { model, doors, store, clock, metrics });
-        Self { pilot, cache, log, flights: HashMap::new(), variance }
+        Self { pilot, cache, log, flights: HashMap::new(), variance: VarianceWatch::default() }
     }
 
     /// The flight of a session that is still in the air.
-    fn under_way(&self, session_id: &SessionId) -> Option<watch::Receiver<Option<Landed>>> {
+    fn under_way(&self, session_id: &SessionId) -> Option<Flight> {
         let flight = self.flights.get(session_id)?;
         // the task has ended once its end of the channel is gone, whether it has left a result or panicked
-        (flight.borrow().is_none() && flight.has_changed().is_ok()).then(|| flight.clone())
+        let flies = flight.landed.borrow().is_none() && flight.landed.has_changed().is_ok();
+        flies.then(|| flight.clone())
     }
 
     fn take_off(
         &mut self,
         session_id: SessionId,
+        errand: Errand,
         flight: impl Future<Output = Landed> + 'static,
         ctx: &Context<Self>,
-    ) -> watch::Receiver<Option<Landed>> {
-        let (sender, receiver) = watch::channel(None);
+    ) -> Flight {
+        let (sender, landed) = watch::channel(None);
         let (tower, id) = (ctx.address(), session_id.clone());
-        self.flights.insert(session_id, receiver.clone());
+        let new = Flight { errand, landed };
+        self.flights.insert(session_id, new.clone());
         actix_rt::spawn(async move {
             let landed = flight.await;
             if let Ok(Landing::Regenerated(_, check)) = &landed {
@@ -122,35 +158,67 @@ impl Regen {
             // a message that is lost leaves what the next flight of the session replaces
             tower.do_send(Clear(id));
         });
-        receiver
+        new
+    }
+
+    /// Logs that regenerations differ too often.
+    fn escalate(&self, variance: Variance) {
+        tracing::warn!(?variance, "regenerated verdicts differ from what was delivered");
+        let (log, timestamp) = (self.log.clone(), self.pilot.clock.now());
+        let escalation = Event::InfrastructureVariance {
+            variance,
+            threshold: VARIANCE_THRESHOLD,
+            level: Severity::Escalation,
+            timestamp,
+        };
+        // where that fails it stands in the service log, and the watch goes on saying so
+        actix_rt::spawn(async move { drop(log.commit(escalation.into()).await) });
     }
 }
 
-/// The latest regenerations, as the log tells of them: what the watch knew before a restart.
-fn remembered(store: &Store) -> VarianceWatch {
-    let kind = Some("regen_divergence_check".to_owned());
-    let newest = LogQuery { event: kind, newest: true, limit: VARIANCE_WINDOW, ..LogQuery::default() };
-    let lines = store.log(&newest).unwrap_or_else(|error| {
-        tracing::warn!(%error, "the watch over regenerations begins anew");
-        Vec::new()
-    });
-    let mut watch = VarianceWatch::default();
-    for line in lines {
-        if let Ok(Event::RegenDivergenceCheck(check)) = serde_json::from_str(&line.json) {
-            watch.note(check.divergence_level);
+/// What the watch knew before a restart, by the log: the latest regenerations that it would have taken in, and whether it
+/// is still to be said that they differ too often.
+fn remembered(store: &Store) -> Result<(VarianceWatch, bool), StoreError> {
+    let newest = |event: &str, limit| LogQuery {
+        event: Some(event.to_owned()),
+        newest: true,
+        limit,
+        ..LogQuery::default()
+    };
+    let mut limit = VARIANCE_WINDOW;
+    let (watch, first) = loop {
+        let lines = store.log(&newest("regen_divergence_check", limit))?;
+        let mut watch = VarianceWatch::default();
+        for line in &lines {
+            if let Ok(Event::RegenDivergenceCheck(check)) = serde_json::from_str(&line.json) {
+                watch.note(&check);
+            }
         }
-    }
-    watch
-}
-
-/// Waits until a flight has landed.
-async fn landed(mut flight: watch::Receiver<Option<Landed>>) -> Landed {
-    let landed = flight.wait_for(Option::is_some).await.ok().and_then(|landed| landed.clone());
-    landed.unwrap_or_else(|| Err(Arc::new(Failed::Crashed)))
+        // those that it does not take in are skipped over
+        if watch.is_full() || lines.len() < limit || limit >= REMEMBERED_MAX {
+            break (watch, lines.first().map_or(0, |line| line.seq));
+        }
+        limit *= 10;
+    };
+    let said = store.log(&newest("infrastructure_variance", 1))?.last().is_some_and(|line| line.seq > first);
+    let unsaid = watch.variance().escalated && !said;
+    Ok((watch, unsaid))
 }
 
 impl Actor for Regen {
     type Context = Context<Self>;
+
+    fn started(&mut self, _: &mut Context<Self>) {
+        match remembered(&self.pilot.store) {
+            Ok((watch, unsaid)) => {
+                self.variance = watch;
+                if unsaid {
+                    self.escalate(self.variance.variance());
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the watch over regenerations begins anew"),
+        }
+    }
 }
 
 impl Supervised for Regen {}
@@ -159,11 +227,23 @@ impl Handler<Read> for Regen {
     type Result = ResponseFuture<Landed>;
 
     fn handle(&mut self, Read(session_id): Read, ctx: &mut Context<Self>) -> Self::Result {
-        let flight = self.under_way(&session_id).unwrap_or_else(|| {
+        let Some(flight) = self.under_way(&session_id) else {
             let (pilot, id) = (Arc::clone(&self.pilot), session_id.clone());
-            self.take_off(session_id, async move { pilot.regenerate(id).await }, ctx)
-        });
-        Box::pin(landed(flight))
+            let flight = async move { pilot.regenerate(id).await };
+            return Box::pin(self.take_off(session_id, Errand::Read, flight, ctx).landed());
+        };
+        if flight.errand == Errand::Read {
+            return Box::pin(flight.landed());
+        }
+        let me = ctx.address();
+        Box::pin(async move {
+            match flight.landed().await {
+                Ok(Landing::Rejected(_) | Landing::Mismatch(_)) | Err(_) => {
+                    again(&me, Read(session_id)).await
+                }
+                brought => brought,
+            }
+        })
     }
 }
 
@@ -171,22 +251,49 @@ impl Handler<Deliver> for Regen {
     type Result = ResponseFuture<Landed>;
 
     fn handle(&mut self, deliver: Deliver, ctx: &mut Context<Self>) -> Self::Result {
-        let Some(flight) = self.under_way(&deliver.session_id) else {
-            let (pilot, id) = (Arc::clone(&self.pilot), deliver.session_id.clone());
-            let flight = self.take_off(id, async move { pilot.generate(deliver).await }, ctx);
-            return Box::pin(landed(flight));
+        let Deliver { session_id, tier, query, customer_email } = deliver.clone();
+        let errand = Errand::Deliver { tier, query: query.clone() };
+        let Some(flight) = self.under_way(&session_id) else {
+            let pilot = Arc::clone(&self.pilot);
+            let flight = async move { pilot.generate(deliver).await };
+            return Box::pin(self.take_off(session_id, errand, flight, ctx).landed());
         };
-        let cache = self.cache.clone();
+        let (same, cache, me) = (flight.errand == errand, self.cache.clone(), ctx.address());
         Box::pin(async move {
-            let landing = landed(flight).await?;
-            // what has landed may be for another tier or query
-            let Deliver { session_id, tier, query, .. } = deliver;
-            match cache.ask(Find { session_id, tier, query }).await {
+            let landed = flight.landed().await;
+            if !same {
+                return again(&me, deliver).await;
+            }
+            let landing = landed?;
+            match cache.ask(Find { session_id, tier, query, customer_email }).await {
                 Ok(Ok(Known::Cached(cached))) => Ok(Landing::Replayed(cached)),
                 Ok(Ok(Known::Mismatch(mismatch))) => Ok(Landing::Mismatch(mismatch)),
                 Ok(Ok(Known::Nothing)) => Ok(landing),
                 Ok(Err(error)) => Err(Arc::new(error.into())),
                 Err(error) => Err(Arc::new(error.into())),
+            }
+        })
+    }
+}
+
+/// Asks anew, once that of somebody else has landed.
+async fn again<M>(regen: &Addr<Regen>, message: M) -> Landed
+where
+    M: Message<Result = Landed> + Send + 'static,
+    Regen: Handler<M>,
+{
+    let lost = |_| Err(Arc::new(Failed::NoAnswer(NoAnswer::Failed { actor: "regen" })));
+    regen.send(message).await.unwrap_or_else(lost)
+}
+
+impl Handler<Rest> for Regen {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _: Rest, _: &mut Context<Self>) -> Self::Result {
+        let flights: Vec<_> = self.flights.values().cloned().collect();
+        Box::pin(async move {
+            for flight in flights {
+                drop(flight.landed().await);
             }
         })
     }
@@ -204,17 +311,9 @@ impl Handler<Note> for Regen {
     type Result = ();
 
     fn handle(&mut self, Note(check): Note, _: &mut Context<Self>) {
-        let Some(variance) = self.variance.note(check.divergence_level) else { return };
-        tracing::warn!(?variance, "regenerated verdicts differ from what was delivered");
-        let (log, timestamp) = (self.log.clone(), self.pilot.clock.now());
-        let escalation = Event::InfrastructureVariance {
-            variance,
-            threshold: VARIANCE_THRESHOLD,
-            level: Severity::Escalation,
-            timestamp,
-        };
-        // where that fails it stands in the service log, and the watch goes on saying so
-        actix_rt::spawn(async move { drop(log.commit(escalation.into()).await) });
+        if let Some(variance) = self.variance.note(&check) {
+            self.escalate(variance);
+        }
     }
 }
 

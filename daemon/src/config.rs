@@ -180,7 +180,7 @@ impl Default for Config {
                 in_flight: 1024,
                 idle_s: 60,
                 request_s: 30,
-                shutdown_s: 10,
+                shutdown_s: 30,
             },
             storage: Storage { cache_bytes: 16 * 1024 * 1024, hot_bytes: 32 * 1024 * 1024 },
             supervision: Supervision { max_panics: 10, window_s: 60, max_pause_ms: 1000 },

@@ -11,6 +11,7 @@ use crate::telemetry::LogLevel;
 use crate::upstreams::Upstreams;
 use actors::fallback::Fallback;
 use actors::notifier::Rest;
+use actors::regen;
 use actors::system::Parts;
 use actors::{Clock, Supervision, System};
 use anyhow::{Context, bail};
@@ -190,6 +191,10 @@ impl Daemon {
             let (rested, ()) = tokio::join!(rest, async {
                 drop(routes.await);
                 service.settled().await;
+                // what nobody waits for any more is paid for all the same
+                if let Err(error) = service.system.regen.ask(regen::Rest).await {
+                    tracing::debug!(%error, "verdicts on their way are not waited for");
+                }
             });
             if let Err(error) = rested {
                 tracing::warn!(%error, "mails may be sent again by the next start");

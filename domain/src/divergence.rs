@@ -4,7 +4,8 @@ mod table;
 
 pub use table::{Cell, DivergenceTable};
 
-use crate::digest::Sha256Hex;
+use crate::gate_path::GatePath;
+use crate::generation::Generation;
 use crate::session::{Original, SessionId};
 use crate::verdict::{Label, Tier};
 use jiff::Timestamp;
@@ -114,6 +115,8 @@ pub struct DivergenceCheck {
     pub divergence_level: Option<DivergenceLevel>,
     /// Whether there was nothing to compare with.
     pub skipped: bool,
+    /// On which path the second verdict came: `regen`, or handed in over a lost one.
+    pub path: GatePath,
     /// Whether the original was made from another prompt; null where that is not known.
     pub prompt_changed: Option<bool>,
     /// Whether the original was made with other settings; null where that is not known.
@@ -122,7 +125,7 @@ pub struct DivergenceCheck {
     pub timestamp: Timestamp,
 }
 
-/// The regenerated verdict that is held against the original.
+/// The verdict that comes in the place of a lost one, and is held against the original.
 #[derive(Debug)]
 pub struct Regenerated<'r> {
     /// Whose.
@@ -131,8 +134,10 @@ pub struct Regenerated<'r> {
     pub tier: Tier,
     /// Its label.
     pub label: Label,
-    /// How it was made.
-    pub generation: &'r crate::generation::Generation,
+    /// On which path it came.
+    pub path: GatePath,
+    /// How it was made, where oracled had it made.
+    pub generation: Option<&'r Generation>,
 }
 
 impl DivergenceCheck {
@@ -141,8 +146,8 @@ impl DivergenceCheck {
     pub fn of(original: Option<&Original>, regenerated: &Regenerated<'_>, at: Timestamp) -> Self {
         let label = original.map(|original| original.verdict_label);
         let level = label.map(|label| DivergenceLevel::between(label, regenerated.label));
-        let made = original.and_then(|original| original.generation.as_ref());
-        let prompt = |sha256: &Sha256Hex| *sha256 != regenerated.generation.prompt_sha256;
+        let first = original.and_then(|original| original.generation.as_ref());
+        let made = first.zip(regenerated.generation);
         Self {
             session_id: regenerated.session_id.clone(),
             tier: regenerated.tier,
@@ -151,8 +156,9 @@ impl DivergenceCheck {
             top_level_match: level.map(|level| level == DivergenceLevel::None),
             divergence_level: level,
             skipped: level.is_none(),
-            prompt_changed: made.map(|made| prompt(&made.prompt_sha256)),
-            settings_changed: made.map(|made| made.settings != regenerated.generation.settings),
+            path: regenerated.path,
+            prompt_changed: made.map(|(first, again)| first.prompt_sha256 != again.prompt_sha256),
+            settings_changed: made.map(|(first, again)| first.settings != again.settings),
             timestamp: at,
         }
     }
@@ -178,15 +184,23 @@ pub struct VarianceWatch {
 }
 
 impl VarianceWatch {
-    /// Takes one regeneration in. Hands back the variance if it has just become one to escalate.
-    pub fn note(&mut self, level: Option<DivergenceLevel>) -> Option<Variance> {
-        let level = level?;
+    /// Takes one comparison in, if it is of a regeneration with a known original, and another prompt or other settings
+    /// do not explain the difference. Hands back the variance if it has just become one to escalate.
+    pub fn note(&mut self, check: &DivergenceCheck) -> Option<Variance> {
+        let explained = check.prompt_changed == Some(true) || check.settings_changed == Some(true);
+        let level = check.divergence_level.filter(|_| check.path == GatePath::Regen && !explained)?;
         let before = self.variance().escalated;
         if self.diverged.len() == VARIANCE_WINDOW {
             self.diverged.pop_front();
         }
         self.diverged.push_back(level != DivergenceLevel::None);
         Some(self.variance()).filter(|now| now.escalated && !before)
+    }
+
+    /// Whether it looks at as many as it ever does.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.diverged.len() == VARIANCE_WINDOW
     }
 
     /// How it is now.

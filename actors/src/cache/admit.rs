@@ -1,10 +1,12 @@
 //! Taking an approved verdict in: one commit for the verdict, its session, its entries and the mail it causes.
 
-use super::{ATTEMPTS, Cache, CacheError, Cached, Known, known};
+use super::find::{known, queued, wake};
+use super::{ATTEMPTS, Cache, CacheError, Cached, Known};
 use crate::clock::Clock;
 use crate::door::Door;
 use crate::logger::{CommitError, Log};
-use crate::notifier::{Notifier, Wake};
+use crate::metrics::Metrics;
+use crate::notifier::Notifier;
 use actix::{Context, Handler, Message, ResponseFuture};
 use domain::delivery::Regen;
 use domain::divergence::{DivergenceLevel, OriginalLabel, Regenerated};
@@ -59,7 +61,7 @@ impl Made {
 pub enum Admission {
     /// It was stored.
     Stored(Arc<Cached>),
-    /// It was stored in place of one that was lost, and held against the first.
+    /// It was stored in the place of one that was lost, and held against the first.
     Regenerated(Arc<Cached>, DivergenceCheck),
     /// Another was there already, and stays.
     Replayed(Arc<Cached>),
@@ -82,6 +84,7 @@ async fn admit(
     log: Log,
     clock: Clock,
     notifier: Option<Door<Notifier>>,
+    metrics: Metrics,
 ) -> Result<Admission, CacheError> {
     let look = || {
         let stored = || Ok(store.verdict(&admit.session_id)?.map(|(delivery, _)| Arc::new(delivery.into())));
@@ -110,17 +113,13 @@ async fn admit(
             delivered(&admit, session.as_ref(), mails, clock.now());
         match log.commit(record).await {
             Ok(_) => {
-                if let (Some(notifier), Some(mail_id)) = (notifier, mail_id) {
-                    // nothing waits for the mail
-                    actix_rt::spawn(async move {
-                        if let Err(error) = notifier.ask(Wake(mail_id)).await {
-                            tracing::debug!(%error, "the notifier finds a mail that it is not told of");
-                        }
-                    });
-                }
+                wake(notifier.as_ref(), mail_id);
                 let cached = Arc::new(Delivery::clone(&delivery).into());
                 return Ok(match check {
-                    Some(check) => Admission::Regenerated(cached, check),
+                    Some(check) => {
+                        metrics.making.compared(&check);
+                        Admission::Regenerated(cached, check)
+                    }
                     None => Admission::Stored(cached),
                 });
             }
@@ -135,10 +134,7 @@ async fn admit(
 fn delivered(admit: &Admit, session: Option<&(Session, u64)>, mails: bool, now: Timestamp) -> Delivered {
     let Admit { approved, judged, session_id, query, path, made, .. } = admit;
     let original = session.and_then(|(session, _)| session.original.as_ref());
-    let check = made.as_ref().filter(|_| *path == GatePath::Regen).map(|made| {
-        let (tier, label, generation) = (approved.tier(), approved.label(), &made.generation);
-        DivergenceCheck::of(original, &Regenerated { session_id, tier, label, generation }, now)
-    });
+    let check = comparison(admit, original, now);
     let delivery = Arc::new(Delivery {
         session_id: session_id.clone(),
         query: query.clone(),
@@ -155,12 +151,11 @@ fn delivered(admit: &Admit, session: Option<&(Session, u64)>, mails: bool, now: 
     let opened = (check.is_none() && original.is_none()).then(|| opened(admit, session, now));
     let to = opened.as_ref().or(session.map(|(session, _)| session));
     let to = to.and_then(|session| session.customer_email.clone()).filter(|_| mails);
-    let mut queued = None;
+    let mut mail_id = None;
     if let (Some(to), Some(kind)) = (to, causes(check.as_ref(), opened.is_some())) {
         let mail = Mail::queued(kind, Arc::clone(&delivery), to);
-        let (mail_id, session_id) = (mail.standing.mail_id.clone(), session_id.clone());
-        queued = Some(mail_id.clone());
-        events.push(Event::MailQueued { mail_id, session_id, kind, timestamp: now });
+        mail_id = Some(mail.standing.mail_id.clone());
+        events.push(queued(&mail, now));
         writes.push(Write::PutMail(Arc::new(mail)));
     }
     writes.extend(opened.map(Write::PutSession));
@@ -168,7 +163,21 @@ fn delivered(admit: &Admit, session: Option<&(Session, u64)>, mails: bool, now: 
         Expect { row: RowKey::Verdict(session_id.clone()), revision: None },
         Expect { row: RowKey::Session(session_id.clone()), revision: session.map(|(_, revision)| *revision) },
     ];
-    Delivered { record: Record { expect, events, writes }, delivery, check, mail_id: queued }
+    Delivered { record: Record { expect, events, writes }, delivery, check, mail_id }
+}
+
+/// What there is to compare: a regenerated verdict, and one that is handed in over a lost one, with the first. The first
+/// itself, handed in again, takes its own place.
+fn comparison(admit: &Admit, original: Option<&Original>, now: Timestamp) -> Option<DivergenceCheck> {
+    let Admit { approved, session_id, path, made, .. } = admit;
+    let is_the_first =
+        original.is_some_and(|original| original.verdict_sha256.as_ref() == Some(approved.sha256()));
+    let replaces = *path == GatePath::Regen || (original.is_some() && !is_the_first);
+    replaces.then(|| {
+        let generation = made.as_ref().map(|made| &made.generation);
+        let (tier, label, path) = (approved.tier(), approved.label(), *path);
+        DivergenceCheck::of(original, &Regenerated { session_id, tier, label, path, generation }, now)
+    })
 }
 
 /// Which mail a delivery causes: a first one brings the verdict, and a regenerated one that is far from the first
@@ -212,6 +221,6 @@ impl Handler<Admit> for Cache {
 
     fn handle(&mut self, message: Admit, _: &mut Context<Self>) -> Self::Result {
         let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
-        Box::pin(admit(message, store, log, clock, self.notifier.clone()))
+        Box::pin(admit(message, store, log, clock, self.notifier.clone(), self.metrics.clone()))
     }
 }

@@ -6,8 +6,8 @@ use domain::GatePath;
 use domain::divergence::DivergenceLevel;
 use domain::generation::{Generation, Settings};
 use domain::mail::MailKind;
-use domain::session::{Email, Original};
-use domain::{Label, MailId, Sha256Hex};
+use domain::session::{Email, Mismatch, Original};
+use domain::{Label, MailId, Query, Sha256Hex, Tier};
 
 const PEER: Peer = Peer { uid: 7, gid: 8, pid: Some(9) };
 
@@ -269,4 +269,84 @@ fn a_registered_session_without_a_verdict_takes_its_first_and_mails_it() {
         assert_eq!(session.customer_email, address());
         assert!(logged(&system.store).contains(&"mail_queued".to_owned()));
     });
+}
+
+async fn find(system: &System, email: Option<Email>) -> Known {
+    let query = Query::new("Sell honey?".into());
+    let message = Find { session_id: id("cs_1"), tier: Tier::Quick, query, customer_email: email };
+    system.cache.ask(message).await.expect("it answers").expect("it is committed")
+}
+
+/// What is cached for the session, as a document.
+fn cached(system: &System) -> serde_json::Value {
+    let (delivery, _) = system.store.verdict(&id("cs_1")).expect("it is read").expect("it is there");
+    serde_json::to_value(delivery).expect("it is plain data")
+}
+
+#[test]
+fn a_verdict_that_was_read_before_it_was_delivered_is_delivered_and_mailed_then_once() {
+    with_world(|World { system, .. }| async move {
+        register(&system, None, None).await;
+        regenerated(&system, None, Label::Red).await;
+        assert_eq!(cached(&system)["regen"], true);
+        for _ in 0..2 {
+            let Known::Cached(known) = find(&system, address()).await else { panic!("it is there") };
+            let document: serde_json::Value = serde_json::from_slice(&known.body).expect("it is JSON");
+            assert_eq!((&document["regen"], &document["notice"]), (&false.into(), &serde_json::Value::Null));
+            let read = system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads");
+            assert_eq!(read.expect("it is there").body, known.body, "what is hot has been let go of");
+        }
+        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        assert_eq!(session.original.map(|first| first.verdict_label), Some(Label::Red));
+        assert_eq!(session.customer_email, address());
+        let mails = logged(&system.store).iter().filter(|event| *event == "mail_queued").count();
+        assert_eq!(mails, 1);
+    });
+}
+
+#[test]
+fn an_address_that_comes_with_a_repeated_delivery_gets_the_verdict_unless_it_was_delivered_elsewhere() {
+    with_world(|World { system, .. }| async move {
+        judged(&system, judge("cs_1", GOOD, GatePath::CacheWrite)).await;
+        find(&system, None).await;
+        assert!(!logged(&system.store).contains(&"mail_queued".to_owned()));
+        find(&system, address()).await;
+        assert!(logged(&system.store).contains(&"mail_queued".to_owned()));
+    });
+    with_world(|World { system, .. }| async move {
+        register(&system, Some(Label::Green), None).await;
+        regenerated(&system, None, Label::Green).await;
+        find(&system, address()).await;
+        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        assert_eq!(session.customer_email, address(), "for a notice");
+        assert!(!logged(&system.store).contains(&"mail_queued".to_owned()));
+    });
+}
+
+#[test]
+fn a_verdict_that_is_handed_in_over_a_lost_one_is_held_against_it() {
+    for path in [GatePath::Submit, GatePath::CacheWrite] {
+        with_world(|World { system, .. }| async move {
+            let first = judge("cs_1", &verdict(Label::Green), GatePath::Submit);
+            judged(&system, Judge { customer_email: address(), ..first }).await;
+            let lose = || system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER });
+            assert!(lose().await.expect("it answers").expect("it is committed"));
+            let outcome = judged(&system, judge("cs_1", &verdict(Label::Red), path)).await;
+            let Outcome::Regenerated(_, check) = outcome else { panic!("{outcome:?}") };
+            assert_eq!((check.divergence_level, check.path), (Some(DivergenceLevel::Significant), path));
+            let document = cached(&system);
+            assert!(
+                document["disclaimer"].is_string() && document["original_verdict"] == "GREEN",
+                "{document}"
+            );
+            let mails = logged(&system.store).iter().filter(|event| *event == "mail_queued").count();
+            assert_eq!(mails, 2, "the verdict and the notice");
+
+            // the first one itself takes its own place
+            assert!(lose().await.expect("it answers").expect("it is committed"));
+            let outcome = judged(&system, judge("cs_1", &verdict(Label::Green), path)).await;
+            assert!(matches!(outcome, Outcome::Delivered(_)), "{outcome:?}");
+            assert_eq!(cached(&system)["regen"], false);
+        });
+    }
 }

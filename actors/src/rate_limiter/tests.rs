@@ -2,6 +2,7 @@ use super::*;
 use crate::testing::{World, id, logged, with_world};
 use domain::Sha256Hex;
 use domain::generation::Settings;
+use governor::clock::FakeRelativeClock;
 
 fn take(session_id: &str) -> Take {
     let prompt_sha256 = Sha256Hex::of(b"prompt");
@@ -56,13 +57,37 @@ fn what_did_not_reach_the_model_is_given_back() {
 }
 
 #[test]
-fn all_calls_together_stay_within_the_budget() {
-    let per_minute = NonZeroU32::new(3).expect("not zero");
-    let calls = Calls::new(CallLimits { per_minute, at_once: 100 });
-    for _ in 0..3 {
-        assert_eq!(calls.take(), Ok(()));
+fn all_calls_together_stay_within_the_budget_in_any_minute() {
+    for per_minute in [1, 2, 3, 4, 7, 60, 1000] {
+        let clock = FakeRelativeClock::default();
+        let limit = NonZeroU32::new(per_minute).expect("not zero");
+        let governor = governor::RateLimiter::direct_with_clock(quota(limit), clock.clone());
+        let (mut now_ms, mut taken): (u64, Vec<u64>) = (0, Vec::new());
+        // whoever asks all the time, for three minutes
+        while now_ms < 180_000 {
+            while governor.check().is_ok() {
+                taken.push(now_ms);
+            }
+            clock.advance(Duration::from_millis(7));
+            now_ms += 7;
+        }
+        let within = |from: u64| taken.iter().filter(|at| (from..from + 60_000).contains(at)).count();
+        let most = taken.iter().map(|at| within(*at)).max().expect("some are let through");
+        assert!(most <= per_minute as usize + usize::from(per_minute == 1), "{most} of {per_minute}");
+        assert!(
+            2 * taken.len() >= 3 * per_minute as usize,
+            "{} of {per_minute} in three minutes",
+            taken.len()
+        );
     }
-    let Err(Limited::Budget { wait, .. }) = calls.take() else { panic!("a fourth call") };
+}
+
+#[test]
+fn whoever_is_over_the_budget_is_told_when_to_come_again() {
+    let per_minute = NonZeroU32::new(4).expect("not zero");
+    let calls = Calls::new(CallLimits { per_minute, at_once: 100 });
+    assert_eq!(calls.take(), Ok(()));
+    let Err(Limited::Budget { wait, .. }) = calls.take() else { panic!("a second call at once") };
     assert!((Duration::from_secs(15)..=Duration::from_secs(20)).contains(&wait), "{wait:?}");
 }
 

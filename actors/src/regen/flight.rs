@@ -191,6 +191,9 @@ impl Pilot {
         }
         let (session, _) = self.store.session(&session_id)?.ok_or(Failed::SessionUnknown)?;
         let model = self.model()?;
+        if let Some(wait) = self.wait(&session_id) {
+            return Err(Failed::Limited(Limited::Session { wait }));
+        }
         let order = Order {
             session_id,
             tier: session.tier,
@@ -209,7 +212,12 @@ impl Pilot {
 
     async fn try_generate(&self, deliver: Deliver) -> Result<Landing, Failed> {
         let Deliver { session_id, tier, query, customer_email } = deliver;
-        let find = Find { session_id: session_id.clone(), tier, query: query.clone() };
+        let find = Find {
+            session_id: session_id.clone(),
+            tier,
+            query: query.clone(),
+            customer_email: customer_email.clone(),
+        };
         match self.doors.cache.ask(find).await?? {
             Known::Cached(cached) => return Ok(Landing::Replayed(cached)),
             Known::Mismatch(mismatch) => return Ok(Landing::Mismatch(mismatch)),
@@ -233,6 +241,10 @@ impl Pilot {
     }
 
     async fn lease(&self, model: &AskedModel) -> Result<Lease, Failed> {
+        // what cannot be delivered need not be paid for
+        if let Some((cause, _)) = &self.doors.log.report().borrow().failure {
+            return Err(CommitError::Unavailable(cause.clone()).into());
+        }
         let permit = self.doors.oracle_health.ask(Permit(model.oracle_id.clone())).await?;
         permit.map_err(|error| {
             let retry_after = match &error {
@@ -288,9 +300,16 @@ impl Pilot {
         if let Err(error) = self.doors.log.commit(record).await {
             tracing::warn!(%error, "a call of the model is not in the log");
         }
-        let noted = self.store.regen_attempt(&order.session_id).ok().flatten();
+        let wait = Some(&order.session_id).filter(|_| order.path == GatePath::Regen);
+        wait.and_then(|session_id| self.wait(session_id)).unwrap_or_default()
+    }
+
+    /// How long until a session's verdict may be made anew, if that is not now. What the rate limiter says counts; this
+    /// spares it, and the circuit, those who come too soon.
+    fn wait(&self, session_id: &SessionId) -> Option<Duration> {
+        let noted = self.store.regen_attempt(session_id).ok().flatten();
         let wait = noted.and_then(|(attempt, _)| attempt.wait(self.clock.now()));
-        wait.map(|wait| wait.unsigned_abs()).unwrap_or_default()
+        wait.map(|wait| wait.unsigned_abs())
     }
 
     async fn judged(
@@ -315,10 +334,7 @@ impl Pilot {
         };
         Ok(match outcome {
             Outcome::Delivered(cached) => Landing::Delivered(cached),
-            Outcome::Regenerated(cached, check) => {
-                self.metrics.making.compared(&check);
-                Landing::Regenerated(cached, check)
-            }
+            Outcome::Regenerated(cached, check) => Landing::Regenerated(cached, check),
             Outcome::Replayed(cached) => Landing::Replayed(cached),
             Outcome::Mismatch(mismatch) => Landing::Mismatch(mismatch),
             Outcome::Rejected(decision) | Outcome::Checked(decision) => Landing::Rejected(decision),

@@ -195,25 +195,135 @@ fn a_thousand_simultaneous_reads_of_one_missing_verdict_are_one_call_and_one_ans
     });
 }
 
+/// Sends all of these at once, and lets the model answer when the first has reached it.
+async fn amid_a_call(
+    world: &World,
+    model: &MadeUp,
+    orders: impl IntoIterator<Item = (Option<Deliver>, SessionId)>,
+) -> Vec<Landed> {
+    let flights: Vec<_> = orders
+        .into_iter()
+        .map(|(deliver, session_id)| {
+            let regen = world.system.regen.clone();
+            actix_rt::spawn(async move {
+                match deliver {
+                    Some(deliver) => regen.ask(deliver).await.expect("it answers"),
+                    None => regen.ask(Read(session_id)).await.expect("it answers"),
+                }
+            })
+        })
+        .collect();
+    while model.calls() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let mut landed = Vec::new();
+    for flight in flights {
+        // one permit a call that may follow
+        model.held.as_ref().expect("it waits").notify_one();
+        landed.push(flight.await.expect("it lives"));
+    }
+    landed
+}
+
+fn order(query: &str) -> Deliver {
+    let (session_id, query) = (id("cs_1"), Query::new(query.into()));
+    Deliver { session_id, tier: Tier::Quick, query, customer_email: None }
+}
+
 #[test]
-fn whoever_asks_while_another_tier_or_query_is_on_its_way_is_told_so_when_it_has_landed() {
+fn whoever_orders_the_same_shares_the_call_and_whoever_orders_something_else_is_told_so() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
+        let orders =
+            ["Sell honey?", "Sell honey?", "Sell wax?"].map(|query| (Some(order(query)), id("cs_1")));
+        let landed = amid_a_call(&world, &model, orders).await;
+        let [first, again, other] = landed.try_into().expect("three");
+        assert!(matches!(first, Ok(Landing::Delivered(_))), "{first:?}");
+        assert!(matches!(again, Ok(Landing::Replayed(_))), "{again:?}");
+        assert!(matches!(other, Ok(Landing::Mismatch(Mismatch::Query))), "{other:?}");
+        assert_eq!(model.calls(), 1);
+    });
+}
+
+#[test]
+fn another_order_is_not_answered_with_the_refusal_of_the_first() {
+    let refused = Ok(r#"{"verdict":"GREEN","summary":" "}"#.to_owned());
+    let says = Mutex::new([refused, verdict(Label::Green)].into());
+    let model = Arc::new(MadeUp { says, held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        let orders = ["Sell honey?", "Sell wax?"].map(|query| (Some(order(query)), id("cs_1")));
+        let landed = amid_a_call(&world, &model, orders).await;
+        let [first, other] = landed.try_into().expect("two");
+        assert!(matches!(first, Ok(Landing::Rejected(_))), "{first:?}");
+        assert!(matches!(other, Ok(Landing::Delivered(_))), "{other:?}");
+    });
+}
+
+#[test]
+fn a_reader_amid_an_order_gets_its_verdict_and_an_order_amid_a_read_is_not_held_to_its_limit() {
+    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        let orders = [(Some(order("Sell honey?")), id("cs_1")), (None, id("cs_1"))];
+        let landed = amid_a_call(&world, &model, orders).await;
+        assert!(matches!(landed[..], [Ok(Landing::Delivered(_)), Ok(Landing::Delivered(_))]), "{landed:?}");
+    });
+    let says = Mutex::new([failure(Kind::Status(500)), verdict(Label::Green)].into());
+    let model = Arc::new(MadeUp { says, held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        register(&world, "cs_1", None).await;
+        let orders = [(None, id("cs_1")), (Some(order("Sell honey?")), id("cs_1"))];
+        let landed = amid_a_call(&world, &model, orders).await;
+        assert!(matches!(landed[..], [Err(_), Ok(Landing::Delivered(_))]), "{landed:?}");
+    });
+}
+
+#[test]
+fn what_could_not_be_delivered_is_not_asked_for() {
+    let model = MadeUp::saying([]);
+    with_model(model, |world, model| async move {
+        register(&world, "cs_1", None).await;
+        world.break_store();
+        let lost = Event::ServiceStopped { timestamp: world.system.clock.now() };
+        assert!(world.system.log.commit(lost.into()).await.is_err());
+        for landed in [deliver(&world, "cs_2", "Sell honey?").await, read(&world, "cs_1").await] {
+            assert!(matches!(landed.as_ref().map_err(|e| &**e), Err(Failed::Commit(_))), "{landed:?}");
+        }
+        assert_eq!(model.calls(), 0);
+        world.mend_store();
+    });
+}
+
+#[test]
+fn whoever_comes_too_soon_is_told_so_although_the_circuit_is_open() {
+    let model = MadeUp::saying((0..3).map(|_| failure(Kind::Status(503))));
+    with_model(model, |world, _| async move {
+        for n in 0..3 {
+            register(&world, &format!("cs_{n}"), None).await;
+            assert!(read(&world, &format!("cs_{n}")).await.is_err());
+        }
+        let again = read(&world, "cs_0").await.expect_err("it is too soon");
+        assert!(matches!(&*again, Failed::Limited(Limited::Session { .. })), "{again:?}");
+    });
+}
+
+#[test]
+fn a_rest_waits_for_what_is_on_its_way() {
+    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        world.system.regen.ask(Rest).await.expect("nothing is on its way");
         let regen = world.system.regen.clone();
-        let (session_id, query) = (id("cs_1"), Query::new("Sell honey?".into()));
-        let first = Deliver { session_id, tier: Tier::Quick, query, customer_email: None };
-        let other = Deliver { query: Query::new("Sell wax?".into()), ..first.clone() };
-        let [first, again, other] = [first.clone(), first, other].map(|message| {
-            let regen = regen.clone();
-            actix_rt::spawn(async move { regen.ask(message).await.expect("it answers") })
-        });
+        let flight = actix_rt::spawn(async move { regen.ask(order("Sell honey?")).await });
         while model.calls() == 0 {
             tokio::task::yield_now().await;
         }
+        let regen = world.system.regen.clone();
+        let rest = actix_rt::spawn(async move { regen.ask(Rest).await });
+        tokio::task::yield_now().await;
+        assert!(!rest.is_finished());
         model.held.as_ref().expect("it waits").notify_one();
-        assert!(matches!(first.await, Ok(Ok(Landing::Delivered(_)))));
-        assert!(matches!(again.await, Ok(Ok(Landing::Replayed(_)))));
-        assert!(matches!(other.await, Ok(Ok(Landing::Mismatch(Mismatch::Query)))));
+        rest.await.expect("it lives").expect("it answers");
+        assert!(logged(&world.system.store).contains(&"verdict_cached".to_owned()));
+        drop(flight.await);
     });
 }
 
@@ -349,6 +459,11 @@ fn regen_gap_06_too_many_divergences_are_escalated_once_and_remembered_over_a_re
         assert_eq!((variance.regens, variance.diverged, variance.escalated), (20, 2, true));
         while !logged(&world.system.store).contains(&"infrastructure_variance".to_owned()) {
             tokio::task::yield_now().await;
+        }
+        // those of which nothing is known do not push out those that were counted
+        for n in 100..210 {
+            register(&world, &format!("cs_{n}"), None).await;
+            assert!(matches!(read(&world, &format!("cs_{n}")).await, Ok(Landing::Regenerated(..))));
         }
         let World { system, .. } = world.restarted(Outside::default()).await;
         assert_eq!(system.regen.ask(AskVariance).await.expect("it answers"), variance);

@@ -125,8 +125,12 @@ pub(super) async fn deliver(service: Arc<Service>, judge: Judge) -> Result<Respo
     let session_id = judge.session_id.clone();
     let (crosscheck, cache) = (service.system.crosscheck.clone(), service.system.cache.clone());
     let outcome = service.work(async move {
-        let Judge { session_id, tier, query, .. } = &judge;
-        let find = Find { session_id: session_id.clone(), tier: *tier, query: query.clone() };
+        let find = Find {
+            session_id: judge.session_id.clone(),
+            tier: judge.tier,
+            query: judge.query.clone(),
+            customer_email: judge.customer_email.clone(),
+        };
         match cache.ask(find).await?? {
             Known::Cached(cached) => Ok(Outcome::Replayed(cached)),
             Known::Mismatch(what) => Ok(Outcome::Mismatch(what)),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::digest::Sha256Hex;
 use crate::generation::{Generation, Settings};
 
 fn at() -> Timestamp {
@@ -11,8 +12,8 @@ fn made(prompt: &str, model: &str) -> Generation {
 
 fn check(original: Option<&Original>, label: Label) -> DivergenceCheck {
     let (session_id, generation) = ("cs_1".parse().expect("an id"), made("prompt", "model"));
-    let regenerated =
-        Regenerated { session_id: &session_id, tier: Tier::Full, label, generation: &generation };
+    let (tier, path, generation) = (Tier::Full, GatePath::Regen, Some(&generation));
+    let regenerated = Regenerated { session_id: &session_id, tier, label, path, generation };
     DivergenceCheck::of(original, &regenerated, at())
 }
 
@@ -47,7 +48,7 @@ fn an_entry_has_the_seeds_fields_under_the_seeds_names() {
         entry,
         concat!(
             r#"{"session_id":"cs_1","tier":"full","original_verdict":"GREEN","regen_verdict":"RED","#,
-            r#""top_level_match":false,"divergence_level":"significant","skipped":false,"#,
+            r#""top_level_match":false,"divergence_level":"significant","skipped":false,"path":"regen","#,
             r#""prompt_changed":false,"settings_changed":false,"timestamp":"2026-11-20T10:00:00Z"}"#
         )
     );
@@ -79,32 +80,51 @@ fn another_prompt_or_other_settings_are_flagged_where_they_are_known() {
 
 #[test]
 fn over_one_in_twenty_is_escalated_once_and_again_after_it_was_calm() {
-    use DivergenceLevel::{Minor, None as Same, Significant};
+    let green = original(Label::Green, None);
+    let noted = |label| check(Some(&green), label);
     let mut watch = VarianceWatch::default();
     for _ in 0..19 {
-        assert_eq!(watch.note(Some(Same)), None);
+        assert_eq!(watch.note(&noted(Label::Green)), None);
     }
-    assert_eq!(watch.note(Some(Minor)), None, "one in twenty is not more than one in twenty");
-    assert_eq!(watch.note(None), None, "nothing was compared");
+    assert_eq!(watch.note(&noted(Label::Amber)), None, "one in twenty is not more than one in twenty");
+    assert_eq!(watch.note(&check(None, Label::Red)), None, "nothing was compared");
     assert_eq!(watch.variance().regens, 20);
-    let escalated = watch.note(Some(Significant)).expect("two in twenty-one are");
+    let escalated = watch.note(&noted(Label::Red)).expect("two in twenty-one are");
     assert_eq!((escalated.regens, escalated.diverged, escalated.escalated), (21, 2, true));
-    assert_eq!(watch.note(Some(Minor)), None, "it was said already");
+    assert_eq!(watch.note(&noted(Label::Amber)), None, "it was said already");
     for _ in 0..VARIANCE_WINDOW {
-        assert_eq!(watch.note(Some(Same)), None);
+        assert_eq!(watch.note(&noted(Label::Green)), None);
     }
     assert_eq!(watch.variance(), Variance { regens: 100, diverged: 0, rate: 0.0, escalated: false });
-    let escalations = (0..10).filter_map(|_| watch.note(Some(Minor))).count();
+    assert!(watch.is_full());
+    let escalations = (0..10).filter_map(|_| watch.note(&noted(Label::Amber))).count();
     assert_eq!((escalations, watch.variance().diverged), (1, 10));
 }
 
 #[test]
 fn the_first_few_say_nothing() {
+    let green = original(Label::Green, None);
     let mut watch = VarianceWatch::default();
     for _ in 0..19 {
-        assert_eq!(watch.note(Some(DivergenceLevel::Significant)), None);
+        assert_eq!(watch.note(&check(Some(&green), Label::Red)), None);
     }
-    assert!(watch.note(Some(DivergenceLevel::Significant)).is_some());
+    assert!(watch.note(&check(Some(&green), Label::Red)).is_some());
+}
+
+#[test]
+fn what_another_prompt_or_temperature_explains_or_was_handed_in_is_no_variance() {
+    let mut watch = VarianceWatch::default();
+    for first in [made("another", "model"), made("prompt", "another")] {
+        watch.note(&check(Some(&original(Label::Green, Some(first))), Label::Red));
+    }
+    let handed_in = DivergenceCheck {
+        path: GatePath::CacheWrite,
+        ..check(Some(&original(Label::Green, None)), Label::Red)
+    };
+    watch.note(&handed_in);
+    assert_eq!(watch.variance().regens, 0);
+    watch.note(&check(Some(&original(Label::Green, Some(made("prompt", "model")))), Label::Red));
+    assert_eq!(watch.variance().diverged, 1);
 }
 
 #[test]

@@ -116,8 +116,13 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
     let generation =
         Generation { prompt_sha256: Sha256Hex::of(b"prompt"), settings: Settings::locked("model".into()) };
     let label = Label::Null;
-    let regenerated =
-        Regenerated { session_id: &session_id, tier: Tier::Full, label, generation: &generation };
+    let regenerated = Regenerated {
+        session_id: &session_id,
+        tier: Tier::Full,
+        label,
+        path: GatePath::Regen,
+        generation: Some(&generation),
+    };
     let checked = DivergenceCheck::of(None, &regenerated, timestamp);
     let events = [
         entry("{}"),

@@ -1,0 +1,184 @@
+//! What there is already for a session that a verdict is handed in or made for.
+
+use super::{ATTEMPTS, Cache, CacheError, Cached, Forget};
+use crate::clock::Clock;
+use crate::door::Door;
+use crate::logger::{CommitError, Log};
+use crate::notifier::{Notifier, Wake};
+use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use domain::divergence::OriginalLabel;
+use domain::mail::MailKind;
+use domain::session::{Email, Mismatch, Original};
+use domain::{Delivery, Event, Mail, Query, Session, SessionId, Tier};
+use jiff::Timestamp;
+use std::sync::Arc;
+use store::{Expect, Record, RowKey, Store, StoreError, Write};
+
+/// Asks what there is already for a session whose verdict is to be delivered.
+///
+/// A verdict that was only read so far, made for a session that was registered, is delivered by that: it becomes the
+/// session's first one, and is mailed. So is one whose customer had no address yet.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<Known, CacheError>")]
+pub struct Find {
+    /// Whose.
+    pub session_id: SessionId,
+    /// For which tier.
+    pub tier: Tier,
+    /// About what.
+    pub query: Query,
+    /// Where the verdict is mailed to.
+    pub customer_email: Option<Email>,
+}
+
+/// What there is for a session.
+#[derive(Debug)]
+pub enum Known {
+    /// Nothing cached, and no session that speaks against it.
+    Nothing,
+    /// A verdict.
+    Cached(Arc<Cached>),
+    /// A session of another tier or query.
+    Mismatch(Mismatch),
+}
+
+/// What there is already for a session, and the session with its revision. Its verdict is looked up only where the session
+/// is there, which it always is where a verdict is, and does not speak against the request.
+pub(super) fn known(
+    store: &Store,
+    session_id: &SessionId,
+    tier: Tier,
+    query: &Query,
+    look_up: impl FnOnce() -> Result<Option<Arc<Cached>>, StoreError>,
+) -> Result<(Known, Option<(Session, u64)>), StoreError> {
+    let session = store.session(session_id)?;
+    let known = match session.as_ref().map(|(session, _)| session.mismatch(tier, query)) {
+        None => Known::Nothing,
+        Some(Some(mismatch)) => Known::Mismatch(mismatch),
+        Some(None) => look_up()?.map_or(Known::Nothing, Known::Cached),
+    };
+    Ok((known, session))
+}
+
+/// Whether a session is still to learn something from the delivery of a verdict that is cached already.
+fn is_news(session: &Session, customer_email: Option<&Email>) -> bool {
+    session.original.is_none() || (session.customer_email.is_none() && customer_email.is_some())
+}
+
+/// Who commits that a cached verdict is delivered.
+struct Deliverer {
+    store: Store,
+    log: Log,
+    clock: Clock,
+    notifier: Option<Door<Notifier>>,
+}
+
+impl Deliverer {
+    /// Delivers the cached verdict of a session, and hands it back as it is cached then.
+    async fn deliver(&self, find: &Find) -> Result<Known, CacheError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let Some((session, session_revision)) = self.store.session(&find.session_id)? else {
+                return Ok(Known::Nothing);
+            };
+            let Some((delivery, verdict_revision)) = self.store.verdict(&find.session_id)? else {
+                return Ok(Known::Nothing);
+            };
+            if !is_news(&session, find.customer_email.as_ref()) {
+                return Ok(Known::Cached(Arc::new(delivery.into())));
+            }
+            let (mut record, delivery, mail) = self.delivered(session, delivery, find, self.clock.now());
+            record.expect = vec![
+                Expect { row: RowKey::Session(find.session_id.clone()), revision: Some(session_revision) },
+                Expect { row: RowKey::Verdict(find.session_id.clone()), revision: Some(verdict_revision) },
+            ];
+            match self.log.commit(record).await {
+                Ok(_) => {
+                    wake(self.notifier.as_ref(), mail);
+                    return Ok(Known::Cached(Arc::new(Delivery::clone(&delivery).into())));
+                }
+                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn delivered(
+        &self,
+        session: Session,
+        delivery: Delivery,
+        find: &Find,
+        now: Timestamp,
+    ) -> (Record, Arc<Delivery>, Option<domain::MailId>) {
+        let first = session.original.is_none();
+        // a first verdict was regenerated from nothing
+        let delivery = Arc::new(if first { Delivery { regen: None, ..delivery } } else { delivery });
+        let original = session.original.unwrap_or_else(|| Original::delivered(&delivery.approved, None, now));
+        let customer_email = find.customer_email.clone().or(session.customer_email);
+        // what was delivered elsewhere, or is not the first any more, was not this session's mail
+        let to_be_mailed = first || (original.delivered_at.is_some() && delivery.regen.is_none());
+        let to = customer_email.clone().filter(|_| to_be_mailed && self.notifier.is_some());
+        let mut events = vec![Event::SessionRegistered {
+            session_id: session.session_id.clone(),
+            tier: session.tier,
+            query_preview: session.query.preview(),
+            original_verdict: OriginalLabel(Some(original.verdict_label)),
+            has_email: customer_email.is_some(),
+            timestamp: now,
+        }];
+        let mut writes = vec![Write::PutVerdict(Arc::clone(&delivery))];
+        let mail = to.map(|to| Mail::queued(MailKind::Verdict, Arc::clone(&delivery), to));
+        let mail_id = mail.as_ref().map(|mail| mail.standing.mail_id.clone());
+        if let Some(mail) = mail {
+            events.push(queued(&mail, now));
+            writes.push(Write::PutMail(Arc::new(mail)));
+        }
+        writes.push(Write::PutSession(Session { customer_email, original: Some(original), ..session }));
+        (Record { expect: Vec::new(), events, writes }, delivery, mail_id)
+    }
+}
+
+/// The entry of a mail that is put into the outbox.
+pub(super) fn queued(mail: &Mail, timestamp: Timestamp) -> Event {
+    let domain::mail::Standing { mail_id, session_id, kind, .. } = mail.standing.clone();
+    Event::MailQueued { mail_id, session_id, kind, timestamp }
+}
+
+/// Tells whoever sends mail of one that was queued. Nothing waits for it.
+pub(super) fn wake(notifier: Option<&Door<Notifier>>, mail_id: Option<domain::MailId>) {
+    let (Some(notifier), Some(mail_id)) = (notifier.cloned(), mail_id) else { return };
+    actix_rt::spawn(async move {
+        if let Err(error) = notifier.ask(Wake(mail_id)).await {
+            tracing::debug!(%error, "the notifier finds a mail that it is not told of");
+        }
+    });
+}
+
+impl Handler<Find> for Cache {
+    type Result = ResponseFuture<Result<Known, CacheError>>;
+
+    fn handle(&mut self, find: Find, ctx: &mut Context<Self>) -> Self::Result {
+        let store = self.store.clone();
+        let Find { session_id, tier, query, customer_email } = &find;
+        let looked = known(&store, session_id, *tier, query, || Ok(self.look_up(session_id)?.0));
+        let (known, session) = match looked {
+            Ok(looked) => looked,
+            Err(error) => return Box::pin(async { Err(error.into()) }),
+        };
+        let news = session.is_some_and(|(session, _)| is_news(&session, customer_email.as_ref()));
+        if !news || !matches!(known, Known::Cached(_)) {
+            return Box::pin(async { Ok(known) });
+        }
+        let (log, clock, notifier) = (self.log.clone(), self.clock.clone(), self.notifier.clone());
+        let (cache, deliverer) = (ctx.address(), Deliverer { store, log, clock, notifier });
+        Box::pin(async move {
+            let known = deliverer.deliver(&find).await;
+            // it may say of itself now that it is the first; a cache that has panicked meanwhile holds nothing
+            if let Err(error) = cache.send(Forget(find.session_id)).await {
+                tracing::debug!(%error, "the cache has forgotten everything");
+            }
+            known
+        })
+    }
+}
