@@ -13,7 +13,7 @@ test:
 
 # the heavy tests, one at a time: each wants the machine to itself
 torture:
-    cargo test -p oracled-tests -- --ignored --test-threads 1 --skip llmock --skip llmposter --skip aiosmtpd
+    cargo test -p oracled-tests -- --ignored --test-threads 1 --skip llmock --skip llmposter --skip aiosmtpd --skip a_real_model
 
 # the model client under a server that nobody here wrote, which grades it (needs Python and PyPI)
 llmock:
@@ -22,6 +22,11 @@ llmock:
 # the model client against another server that nobody here wrote (wants crates.io)
 llmposter:
     tests/llmposter.sh
+
+# a real model on the whole path, behind any server that speaks OpenAI's wire; `just real-model http://127.0.0.1:8080/v1 NAME`
+real-model url name:
+    ORACLED_TEST_MODEL_URL={{quote(url)}} ORACLED_TEST_MODEL_NAME={{quote(name)}} \
+        cargo test -p oracled-tests --test real_model -- --ignored --nocapture
 
 # the daemon in a throw-away directory, with a walk through its main path
 dev:
