@@ -1,7 +1,9 @@
 //! `oracled`: the daemon's command line.
 
 use crate::config::{Config, Flags};
+use crate::upstreams::Upstreams;
 use crate::{dev, run, telemetry};
+use actors::Clock;
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -73,6 +75,8 @@ fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
 
 fn check_config(flags: &Flags, json: bool) -> anyhow::Result<()> {
     let config = Config::load(flags)?;
+    // addresses and secrets, as a start would
+    Upstreams::of(&config, &Clock::system())?;
     let mut out = io::stdout().lock();
     if json {
         serde_json::to_writer_pretty(&mut out, &config)?;

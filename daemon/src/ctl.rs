@@ -53,10 +53,10 @@ struct Ctl {
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
     /// The routes' socket
-    #[arg(long, global = true, value_name = "PATH", env = "ORACLED_SOCKET")]
+    #[arg(long, global = true, value_name = "PATH", env = "ORACLED_SOCKET", hide_env_values = true)]
     socket: Option<PathBuf>,
     /// The administrators' socket
-    #[arg(long, global = true, value_name = "PATH", env = "ORACLED_CONTROL_SOCKET")]
+    #[arg(long, global = true, value_name = "PATH", env = "ORACLED_CONTROL_SOCKET", hide_env_values = true)]
     control_socket: Option<PathBuf>,
     /// Print JSON, for programs
     #[arg(long, global = true)]

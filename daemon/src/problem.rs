@@ -101,7 +101,7 @@ pub enum Problem {
     /// Nobody knows what the session asked, so its verdict cannot be made again.
     #[error(
         "session {0} has no verdict here and is not known; \
-         register it by PUT /v1/sessions/{0} with `tier` and `query`, then read again"
+         register it by PUT /v1/sessions/{0} with `tier` and `query` (oraclectl register), then read again"
     )]
     SessionUnknown(String),
     /// The session's first verdict was delivered; another is only made when it is read.

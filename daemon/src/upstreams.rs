@@ -87,6 +87,10 @@ fn model(config: &ModelConfig, clock: &Clock) -> Result<Option<Arc<dyn Model>>, 
         }
         Provider::OpenAi => {
             let key = key("openai-api-key", "OPENAI_API_KEY")?;
+            // a server of one's own may want none
+            if key.is_none() && config.base_url.is_none() {
+                return Ok(None);
+            }
             let base = base(OPENAI_BASE);
             Arc::new(OpenAi::new(base, key, config.send_top_k, clock.clone()).map_err(unusable)?)
         }

@@ -79,7 +79,7 @@ fn check(expression: &str, served: &Served) {
 
 fn world_of(model: &ModelServer) -> World {
     let mut world = World::with_config(&format!(
-        "[model]\nbase_url = \"{}\"\n[mail]\ntransport = \"http\"\nbase_url = \"http://127.0.0.1:1\"\n",
+        "[model]\nbase_url = \"{}\"\ncalls_per_minute = 1000\n[mail]\ntransport = \"http\"\nbase_url = \"http://127.0.0.1:1\"\n",
         model.url()
     ));
     world.variables.push(("GEMINI_API_KEY".into(), "none".into()));

@@ -154,7 +154,7 @@ async fn vc_3_the_divergence_entry_is_in_the_log_file_before_the_answer_is_there
                 "original_verdict": word, "regen_verdict": regen, "top_level_match": matches,
                 "divergence_level": level, "skipped": original.is_none(),
                 // it was delivered without oracled
-                "prompt_changed": null, "settings_changed": null,
+                "path": "regen", "prompt_changed": null, "settings_changed": null,
             })
         );
         // and the answer itself says it

@@ -246,6 +246,19 @@ pub fn query(text: String, limits: &Limits) -> Result<Query, Problem> {
     if bytes > max_bytes { Err(Problem::QueryTooLong { bytes, max_bytes }) } else { Ok(Query::new(text)) }
 }
 
+/// The query `text`, which the model will be asked about.
+///
+/// # Errors
+/// `QueryTooLong`; `InvalidRequest` where nothing is asked.
+pub fn question(text: String, limits: &Limits) -> Result<Query, Problem> {
+    if text.trim().is_empty() {
+        return Err(Problem::InvalidRequest(
+            "`query` is empty: there is nothing to ask the model about".into(),
+        ));
+    }
+    query(text, limits)
+}
+
 /// The verdict called `word`.
 ///
 /// # Errors

@@ -71,7 +71,7 @@ pub async fn put(
     let register = Register {
         session_id: session_id.clone(),
         tier: request::tier(&tier)?,
-        query: request::query(query, &service.config.limits)?,
+        query: request::question(query, &service.config.limits)?,
         customer_email: request::email(customer_email)?,
         original_verdict: request::label(original_verdict)?,
     };

@@ -1,6 +1,7 @@
 //! `/v1/verdicts/{session_id}`: hands a verdict in for delivery, and reads it back.
 
 use super::request::{self, JsonBody, SessionInPath, SubmitRequest};
+use crate::config::Provider;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
 use actors::cache::{Cached, Find, Known, Read};
@@ -46,11 +47,12 @@ pub async fn post(
 ) -> Result<Response, Problem> {
     let SubmitRequest { tier, query, customer_email, verdict, raw } = body.parse()?;
     let limits = &service.config.limits;
-    let (tier, query) = (request::tier(&tier)?, request::query(query, limits)?);
-    let customer_email = request::email(customer_email)?;
+    let (tier, customer_email) = (request::tier(&tier)?, request::email(customer_email)?);
     if verdict.is_none() && raw.is_none() {
+        let query = request::question(query, limits)?;
         return generate(service, regen::Deliver { session_id, tier, query, customer_email }).await;
     }
+    let query = request::query(query, limits)?;
     let payload = request::payload(verdict.as_deref(), raw.as_deref())?;
     let (path, made) = (GatePath::Submit, None);
     deliver(service, Judge { session_id, tier, query, payload, customer_email, path, made }).await
@@ -60,6 +62,7 @@ async fn generate(service: Arc<Service>, order: regen::Deliver) -> Result<Respon
     let (session_id, regen) = (order.session_id.clone(), service.system.regen.clone());
     let landed = service.work(async move { Ok(regen.ask(order).await?) }).await?;
     match landed {
+        Err(failed) if matches!(*failed, Failed::NoModel) => Err(no_model(&service)),
         Ok(Landing::Delivered(cached)) => Ok(document(StatusCode::CREATED, cached.body.clone())),
         landed => Ok(document(StatusCode::OK, replayed(&*landing(&service, &session_id, landed)?))),
     }
@@ -105,6 +108,17 @@ pub async fn get(
     let mut response = document(StatusCode::OK, cached.body.clone());
     response.headers_mut().insert(X_CACHE, HeaderValue::from_static(came_from));
     Ok(response)
+}
+
+/// Why nothing can be made here, and what to do about it.
+fn no_model(service: &Service) -> Problem {
+    let cause = match service.config.model.provider {
+        Provider::None => {
+            "no model is configured: hand in `verdict` or `raw`, or configure `model.provider`".to_owned()
+        }
+        _ => "the model has no key: see `model.api_key_file`".to_owned(),
+    };
+    Problem::ModelUnavailable { cause, retry_after: None }
 }
 
 /// The verdict that a flight has brought.

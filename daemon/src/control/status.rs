@@ -1,7 +1,9 @@
 //! `GET /v1/status`: how the daemon is doing, on one page.
 
+use crate::config::{MailTransport, Provider};
 use crate::problem::Problem;
 use crate::service::Service;
+use ::actors::oracle_health::Statuses;
 use ::actors::regen::AskVariance;
 use axum::Json;
 use axum::extract::State;
@@ -41,8 +43,14 @@ pub struct Status {
     pub fallback_entries: u64,
     /// Why `oracle_log.jsonl` lags behind the log.
     pub mirror_lag: Option<String>,
-    /// Who makes verdicts, and the model's name; nothing where they are only handed in.
-    pub model: Option<String>,
+    /// Who makes verdicts, and the model's name; or why nobody does.
+    pub model: String,
+    /// How mail is sent, or that none is.
+    pub mail: String,
+    /// Mails in the outbox, dead letters among them.
+    pub mails: u64,
+    /// How what is asked outside is doing.
+    pub oracles: Vec<String>,
     /// How often regenerated verdicts differ from what was delivered.
     pub variance: Variance,
     /// Verdicts being judged.
@@ -61,7 +69,9 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<Status>, Pr
     let journal = service.journal();
     let reasons = service.unready();
     let variance = service.system.regen.ask(AskVariance).await?;
-    let model = service.system.model.as_ref();
+    let statuses = service.system.oracle_health.ask(Statuses).await?;
+    let oracles = statuses.iter().map(|health| format!("{} {}", health.oracle_id, health.status.as_str()));
+    let oracles = oracles.collect();
     Ok(Json(Status {
         version: env!("CARGO_PKG_VERSION").into(),
         pid: process::id(),
@@ -76,10 +86,31 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<Status>, Pr
         journal_failure: journal.failure.map(|(cause, _)| cause),
         fallback_entries: journal.fallback_entries,
         mirror_lag: journal.mirror_lag,
-        model: model.map(|oracle| format!("{oracle}, {}", service.config.model.name)),
+        model: asked(&service),
+        mail: sent_by(&service),
+        mails: journal.counts.mails,
+        oracles,
         variance,
         in_flight: service.in_flight(),
         connections: service.connections.load(Ordering::Relaxed),
         control_connections: service.control_connections.load(Ordering::Relaxed),
     }))
+}
+
+fn asked(service: &Service) -> String {
+    let config = &service.config.model;
+    match (&service.system.model, config.provider) {
+        (Some(oracle), _) => format!("{oracle}, {}", config.name),
+        (None, Provider::None) => "none: verdicts are only handed in".to_owned(),
+        (None, _) => format!("{}: it has no key, so no verdicts are made", config.name),
+    }
+}
+
+fn sent_by(service: &Service) -> String {
+    let config = &service.config.mail;
+    match config.transport {
+        MailTransport::None => "none: no mail is sent".to_owned(),
+        MailTransport::Http => format!("http, {}", config.base_url),
+        MailTransport::Smtp => format!("smtp, {}", config.smtp_host.as_deref().unwrap_or_default()),
+    }
 }

@@ -65,6 +65,9 @@ fn show(out: &mut dyn Write, Steered { oracle, probe }: Steered) -> Result<(), C
 }
 
 fn page(statuses: Vec<HealthStatus>) -> String {
+    if statuses.is_empty() {
+        return "no oracles: neither a model nor a mail service is configured".into();
+    }
     let rows = statuses.into_iter().map(|oracle| {
         let at = |at: Option<jiff::Timestamp>| at.map_or_else(|| "never".into(), |at| at.to_string());
         let status = match oracle.retry_at {

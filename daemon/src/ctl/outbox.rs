@@ -122,6 +122,11 @@ fn say(options: &Options, out: &mut dyn Write, mail: &Standing, what: &str) -> R
 }
 
 fn shown(mails: &[Standing], now: Timestamp) -> String {
+    if mails.is_empty() {
+        return "no mails".into();
+    }
+    // what is due and still there waits for the mail service: its health says until when
+    let next = |at: Timestamp| if at <= now { "due: see `health`".to_owned() } else { at.to_string() };
     let rows = mails.iter().map(|mail| {
         [
             mail.mail_id.to_string(),
@@ -129,7 +134,7 @@ fn shown(mails: &[Standing], now: Timestamp) -> String {
             mail.to.clone().into(),
             format!("{} s", now.duration_since(mail.queued_at).as_secs().max(0)),
             mail.attempts.to_string(),
-            mail.next_attempt_at.map_or_else(|| "dead".into(), |at| at.to_string()),
+            mail.next_attempt_at.map_or_else(|| "dead".into(), next),
             mail.last_error.clone().unwrap_or_else(|| "none".into()),
         ]
     });

@@ -21,7 +21,9 @@ pub(super) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), Ct
         ("state", status.state_dir),
         ("log", format!("{} entries", status.entries)),
         ("store", format!("{} verdicts, {} sessions", status.verdicts, status.sessions)),
-        ("model", status.model.unwrap_or_else(|| "none: verdicts are only handed in".into())),
+        ("model", status.model),
+        ("mail", format!("{}; {} in the outbox", status.mail, status.mails)),
+        ("oracles", if status.oracles.is_empty() { "none".into() } else { status.oracles.join(", ") }),
         ("divergence", diverged(&status.variance)),
         ("in flight", status.in_flight.to_string()),
         (

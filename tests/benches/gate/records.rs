@@ -62,7 +62,8 @@ pub(crate) fn regenerated(number: usize) -> [Record; 2] {
     };
     let (mut events, approved) = judged(&session_id, GatePath::Regen, Some(&generation), now);
     let (original, label) = (Original::told(Label::Green), approved.label());
-    let regenerated = Regenerated { session_id: &session_id, tier, label, generation: &generation };
+    let (path, generated) = (GatePath::Regen, Some(&generation));
+    let regenerated = Regenerated { session_id: &session_id, tier, label, path, generation: generated };
     let check = DivergenceCheck::of(Some(&original), &regenerated, now);
     events.push(Event::RegenDivergenceCheck(check));
     let regen = Some(Regen { original: OriginalLabel(Some(original.verdict_label)) });
