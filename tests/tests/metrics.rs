@@ -20,6 +20,8 @@ fn parsed(text: &str) -> Samples {
             let (what, name, rest) = (word(), word(), word());
             if name != family {
                 assert!(families.insert(name.clone()), "the family {name} stands in one place: {line}");
+                let scaled = ["milliseconds", "microseconds", "kilobytes", "percent"];
+                assert!(!scaled.iter().any(|unit| name.contains(unit)), "units are base units: {line}");
                 (family, kind) = (name, "unknown".into());
             }
             match what.as_str() {
@@ -114,7 +116,7 @@ async fn what_happens_is_counted_and_told_as_openmetrics_text() {
     });
     assert_eq!(hits.iter().sum::<f64>(), 2.0, "{hits:?}");
     for actor in ["regen", "crosscheck", "cache", "rate_limiter", "notifier", "oracle_health", "logger"] {
-        for family in ["queue_depth", "latency_p50_microseconds", "latency_p99_microseconds"] {
+        for family in ["queue_depth", "latency_p50_seconds", "latency_p99_seconds"] {
             assert!(
                 samples.contains_key(&format!("oracled_actor_{family}{{actor=\"{actor}\"}}")),
                 "{family}"
@@ -130,9 +132,7 @@ async fn the_oracles_families_are_there_before_there_is_an_oracle() {
     let answer = get(&mut daemon.routes().await, "/metrics").await;
     let text = str::from_utf8(&answer.body).unwrap();
     parsed(text);
-    for family in
-        ["circuit_state", "consecutive_failures", "latency_p50_milliseconds", "latency_p99_milliseconds"]
-    {
+    for family in ["circuit_state", "consecutive_failures", "latency_p50_seconds", "latency_p99_seconds"] {
         assert!(text.contains(&format!("# TYPE oracled_oracle_{family} gauge\n")), "{family} in {text}");
     }
 }

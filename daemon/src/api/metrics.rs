@@ -13,6 +13,7 @@ use prometheus_client::encoding::text;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const END: &str = "# EOF\n";
@@ -76,16 +77,18 @@ fn gauge(body: &mut String, name: &str, help: &str, value: u64) -> fmt::Result {
 }
 
 fn actors(body: &mut String, reports: &[ActorReport]) -> fmt::Result {
-    type Read = fn(&ActorReport) -> u64;
+    type Read = fn(&ActorReport) -> f64;
     let families: [(&str, &str, &str, &str, Read); 5] = [
-        ("actor_restarts", "counter", "_total", "restarts after a panic", |report| report.restarts),
-        ("actor_messages", "counter", "_total", "messages answered", |report| report.handled),
-        ("actor_queue_depth", "gauge", "", "messages waiting for an answer", |report| report.queue_depth),
-        ("actor_latency_p50_microseconds", "gauge", "", "median time to an answer", |report| {
-            report.latency_p50_us
+        ("actor_restarts", "counter", "_total", "restarts after a panic", |report| report.restarts as f64),
+        ("actor_messages", "counter", "_total", "messages answered", |report| report.handled as f64),
+        ("actor_queue_depth", "gauge", "", "messages waiting for an answer", |report| {
+            report.queue_depth as f64
         }),
-        ("actor_latency_p99_microseconds", "gauge", "", "99th percentile of it", |report| {
-            report.latency_p99_us
+        ("actor_latency_p50_seconds", "gauge", "", "median time to an answer", |report| {
+            Duration::from_micros(report.latency_p50_us).as_secs_f64()
+        }),
+        ("actor_latency_p99_seconds", "gauge", "", "99th percentile of it", |report| {
+            Duration::from_micros(report.latency_p99_us).as_secs_f64()
         }),
     ];
     for (name, kind, suffix, help, read) in families {
@@ -109,13 +112,17 @@ fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
             writeln!(body, "oracled_oracle_circuit_state{{oracle=\"{id}\",status=\"{status}\"}} {value}")?;
         }
     }
-    type Read = fn(&HealthStatus) -> u64;
+    type Read = fn(&HealthStatus) -> f64;
     let families: [(&str, &str, Read); 3] = [
         ("oracle_consecutive_failures", "failures since the last success", |oracle| {
             oracle.consecutive_failures.into()
         }),
-        ("oracle_latency_p50_milliseconds", "median time to an answer", |oracle| oracle.latency_p50_ms),
-        ("oracle_latency_p99_milliseconds", "99th percentile of it", |oracle| oracle.latency_p99_ms),
+        ("oracle_latency_p50_seconds", "median time to an answer", |oracle| {
+            Duration::from_millis(oracle.latency_p50_ms).as_secs_f64()
+        }),
+        ("oracle_latency_p99_seconds", "99th percentile of it", |oracle| {
+            Duration::from_millis(oracle.latency_p99_ms).as_secs_f64()
+        }),
     ];
     for (name, help, read) in families {
         family(body, name, help)?;
@@ -150,8 +157,8 @@ mod tests {
                 r#"oracled_oracle_circuit_state{oracle="model",status="unhealthy"} 0"#,
                 r#"oracled_oracle_circuit_state{oracle="model",status="circuit_open"} 0"#,
                 r#"oracled_oracle_consecutive_failures{oracle="model"} 1"#,
-                r#"oracled_oracle_latency_p50_milliseconds{oracle="model"} 120"#,
-                r#"oracled_oracle_latency_p99_milliseconds{oracle="model"} 120"#,
+                r#"oracled_oracle_latency_p50_seconds{oracle="model"} 0.12"#,
+                r#"oracled_oracle_latency_p99_seconds{oracle="model"} 0.12"#,
             ]
         );
     }
