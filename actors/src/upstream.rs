@@ -109,8 +109,18 @@ impl Refusal {
         match self {
             Self::PromptBlocked(reason) => format!("prompt_blocked:{reason}"),
             Self::Stopped(reason) => format!("finish_reason:{reason}"),
-            Self::Declined(_) => "declined".to_owned(),
-            Self::Empty => "empty_answer".to_owned(),
+            Self::Declined(_) | Self::Empty => self.as_str().to_owned(),
+        }
+    }
+
+    /// What was wrong, as one of few words, none of them the model's.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::PromptBlocked(_) => "prompt_blocked",
+            Self::Stopped(_) => "stopped_early",
+            Self::Declined(_) => "declined",
+            Self::Empty => "empty_answer",
         }
     }
 }

@@ -114,6 +114,12 @@ async fn each_problem_of_the_model_has_its_status_and_code_and_leaves_nothing_in
         assert_eq!(ordered(routes, &first).await.status, 201);
     }
     assert_eq!(sample(routes, "oracled_cached_verdicts").await, cases().len() as f64);
+    for outcome in ["prompt_blocked", "stopped_early", "empty_answer"] {
+        for path in ["generate", "regen"] {
+            let made = format!("oracled_verdicts_made_total{{path=\"{path}\",outcome=\"{outcome}\"}}");
+            assert_eq!(sample(routes, &made).await, 1.0, "{made}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -116,7 +116,7 @@ impl Failed {
             Self::Model { error, .. } => match error {
                 ModelError::Unavailable { .. } => "model_unavailable",
                 ModelError::Timeout { .. } => "model_timeout",
-                ModelError::Refused { .. } => "model_refused",
+                ModelError::Refused { reason } => reason.as_str(),
             },
             Self::Store(_) | Self::Commit(_) | Self::Cache(_) => "storage_failed",
             Self::Gate(_) | Self::NoAnswer(_) | Self::Crashed => "failed",
