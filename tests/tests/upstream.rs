@@ -421,6 +421,26 @@ async fn a_key_is_told_to_nobody_but_the_model() {
     assert!(!shown.contains(KEY), "{shown}");
 }
 
+/// What the model says is for the crosscheck; a failure's words go to the log and to callers.
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_not_quoted() {
+    const WORDS: &str = "Nobody has judged this";
+    for (answer, how) in [
+        (json!({"candidates": WORDS, "choices": WORDS}).to_string(), "not as the wire has it, at line 1"),
+        (WORDS.to_owned(), "no JSON, at line 1 column "),
+        (format!("{{\n\"{WORDS}\""), "not whole, at line 2 column "),
+    ] {
+        let server = ModelServer::start().await;
+        server.otherwise(Reply::bytes(200, answer.as_str()));
+        for model in both(&server) {
+            let called = call(model).await;
+            let shown = format!("{called:?} {}", called.outcome.as_ref().expect_err("it cannot be read"));
+            assert!(shown.contains(&format!("the answer cannot be read: {how}")), "{shown}");
+            assert!(!shown.contains(WORDS), "{shown}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_probe_asks_about_the_model_and_costs_nothing() {
     let server = ModelServer::start().await;

@@ -8,6 +8,7 @@ use domain::Sha256Hex;
 use domain::generation::Usage;
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 use std::time::Duration;
 
 /// What a wire's answer says, in the words of none.
@@ -50,8 +51,7 @@ fn heard<B: DeserializeOwned + Into<Said>>(endpoint: &Endpoint, reply: &Reply) -
     let said: Said = match serde_json::from_slice::<B>(&reply.body) {
         Ok(body) => body.into(),
         Err(error) => {
-            let failure = Failure::new(Kind::Unreadable, endpoint.clean(&error.to_string()));
-            return Attempt::Heard(mute, Err(Miss::Failed(failure)));
+            return Attempt::Heard(mute, Err(Miss::Failed(unreadable(&error))));
         }
     };
     let clean = |words: String| endpoint.clean(&words);
@@ -66,6 +66,19 @@ fn heard<B: DeserializeOwned + Into<Said>>(endpoint: &Endpoint, reply: &Reply) -
         if text.trim().is_empty() { Err(Refusal::Empty) } else { Ok(text.to_owned()) }
     });
     Attempt::Heard(heard, text.map_err(|refusal| Miss::Refused(refusal.map(clean))))
+}
+
+/// Where and how an answer cannot be read. serde's own message quotes the answer, which nobody has judged, and what is
+/// said here goes into the log.
+fn unreadable(error: &serde_json::Error) -> Failure {
+    let what = match error.classify() {
+        Category::Io => "not read",
+        Category::Syntax => "no JSON",
+        Category::Data => "not as the wire has it",
+        Category::Eof => "not whole",
+    };
+    let (line, column) = (error.line(), error.column());
+    Failure::new(Kind::Unreadable, format!("{what}, at line {line} column {column}"))
 }
 
 impl Refusal {
