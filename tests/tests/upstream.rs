@@ -352,7 +352,7 @@ async fn openais_wire_is_spoken_in_exactly_these_words() {
 }
 
 #[tokio::test]
-async fn an_answer_is_handed_over_with_all_that_is_known_of_it() {
+async fn an_answer_is_handed_over_without_its_fence_and_all_that_is_known_of_it_is_for_the_log() {
     for (wire, version, reason) in [(0, "v1beta/gemini-2.5-flash", "STOP"), (1, "gpt-made-up-001", "stop")] {
         let server = ModelServer::start().await;
         let fenced = format!("```json\n{GOOD}\n```");
@@ -361,11 +361,9 @@ async fn an_answer_is_handed_over_with_all_that_is_known_of_it() {
         let body = if wire == 0 { gemini_answer(&fenced) } else { openai_answer(&fenced) };
         let response_hash = Sha256Hex::of(body.to_string().as_bytes());
         let answer = called.outcome.expect("an answer");
-        let usage = Usage { prompt_tokens: Some(300), output_tokens: Some(40), total_tokens: Some(340) };
-        assert_eq!(answer.text, GOOD, "without its fence");
-        assert_eq!((answer.usage, answer.finish_reason.as_deref()), (Some(usage), Some(reason)));
-        assert_eq!((answer.oracle_version.as_str(), &answer.response_hash), (version, &response_hash));
+        assert_eq!(answer.text, GOOD);
 
+        let usage = Usage { prompt_tokens: Some(300), output_tokens: Some(40), total_tokens: Some(340) };
         let at = clock().now();
         let [logged] = <[Interaction; 1]>::try_from(called.interactions).expect("one attempt");
         let expected = Interaction {

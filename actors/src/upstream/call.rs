@@ -1,12 +1,12 @@
 //! One call of a model: as many attempts as may help, within a deadline, each of them accounted for.
 
 use super::failure::{Failure, Kind};
-use super::{Attempt, Heard, Miss, Model, Refusal};
+use super::{Attempt, Miss, Model, Refusal};
 use crate::clock::{Clock, monotonic};
 use backon::{BackoffBuilder, ExponentialBuilder};
-use domain::generation::{Settings, Usage};
+use domain::generation::Settings;
 use domain::interaction::{Interaction, Status};
-use domain::{GatePath, Prompt, SessionId, Sha256Hex};
+use domain::{GatePath, Prompt, SessionId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
@@ -64,19 +64,11 @@ pub struct Purpose {
     pub path: GatePath,
 }
 
-/// A model's answer.
+/// A model's answer. What else is known of it stands in the call's last [`Interaction`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// What it says, without a code fence around it.
     pub text: String,
-    /// Why it stopped, in its own words.
-    pub finish_reason: Option<String>,
-    /// What it cost.
-    pub usage: Option<Usage>,
-    /// The SHA-256 of the answer's body.
-    pub response_hash: Sha256Hex,
-    /// Which version answered: as it says, else as it was asked.
-    pub oracle_version: String,
 }
 
 /// Why a call brought no answer.
@@ -208,9 +200,7 @@ impl Caller {
 
         let asked = self.model.oracle_version(settings);
         let (outcome, heard) = match attempt {
-            Attempt::Heard(heard, outcome) => {
-                (outcome.map(|text| Answer::new(text, &heard, &asked)), Some(heard))
-            }
+            Attempt::Heard(heard, outcome) => (outcome.map(|text| Answer { text }), Some(heard)),
             Attempt::Unheard(failure) => (Err(Miss::Failed(failure)), None),
         };
         let interaction = Interaction {
@@ -251,14 +241,6 @@ fn status(outcome: &Result<Answer, Miss>) -> Status {
         Ok(_) => Status::Success,
         Err(Miss::Failed(Failure { kind: Kind::Timeout, .. })) => Status::Timeout,
         Err(_) => Status::Error,
-    }
-}
-
-impl Answer {
-    fn new(text: String, heard: &Heard, asked: &str) -> Self {
-        let Heard { response_hash, finish_reason, usage, oracle_version } = heard.clone();
-        let oracle_version = oracle_version.unwrap_or_else(|| asked.to_owned());
-        Self { text, finish_reason, usage, response_hash, oracle_version }
     }
 }
 
