@@ -16,6 +16,8 @@ use tracing::warn;
 /// Defaults").
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: f32 = 2.0;
+/// A model that wants to be left alone for longer may be asked again after this all the same.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// How long and how often a model is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +81,7 @@ pub enum ModelError {
     Unavailable {
         /// What was wrong last.
         cause: String,
-        /// For how long it wants to be left alone, if it says.
+        /// For how long it wants to be left alone, if it says: an hour at the most.
         retry_after: Option<Duration>,
     },
     /// It did not answer in time.
@@ -262,7 +264,10 @@ impl From<Miss> for ModelError {
             Miss::Refused(reason) => Self::Refused { reason },
             Miss::Failed(failure) => match failure.kind {
                 Kind::Timeout => Self::Timeout { cause: failure.detail },
-                _ => Self::Unavailable { cause: failure.to_string(), retry_after: failure.retry_after },
+                _ => Self::Unavailable {
+                    cause: failure.to_string(),
+                    retry_after: failure.retry_after.map(|wait| wait.min(RETRY_AFTER_MAX)),
+                },
             },
         }
     }
