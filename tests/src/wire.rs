@@ -3,6 +3,7 @@
 use crate::PATIENCE;
 use bytes::Bytes;
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use oracled::client::Answer;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -10,6 +11,28 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
+
+/// Fewer connections at once than these show no bound.
+const FEWEST: usize = 1000;
+/// So many files are left to the tests that run beside one with many connections.
+const LEFT_FILES: usize = 3000;
+
+/// How many connections a test is to make that wants so many: as many, or what the system's limit of files has room for,
+/// and then it says so.
+///
+/// # Panics
+/// Where that is too few to show anything, or the limit cannot be raised as far as the system allows.
+#[must_use]
+pub fn connections(wanted: usize) -> usize {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("the system tells");
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("the system lets us");
+    let room = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(LEFT_FILES);
+    assert!(room >= FEWEST, "{most} files may be open: at least {} are needed", FEWEST + LEFT_FILES);
+    if room < wanted {
+        println!("{room} connections instead of {wanted}: only {most} files may be open");
+    }
+    wanted.min(room)
+}
 
 /// One connection.
 #[derive(Debug)]

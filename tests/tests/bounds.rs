@@ -1,8 +1,7 @@
 //! Clients that are slow, many, or gone: each bound holds, and whoever keeps within it is served.
 
-use harness::wire::{Wire, head, post as whole_post};
+use harness::wire::{Wire, connections as many_connections, head, post as whole_post};
 use harness::{Daemon, GOOD, PATIENCE, World, at, document, eventually, get, log, post, problem, submission};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -194,10 +193,7 @@ async fn what_is_over_the_bound_of_verdicts_in_flight_is_turned_away_and_told_wh
 
 #[tokio::test]
 async fn ten_thousand_idle_connections_cost_bounded_memory_and_keep_nobody_else_waiting() {
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
-    // leave some for the tests beside this one
-    let count = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(1000).min(10_000);
+    let count = many_connections(10_000);
     let world = World::default();
     let daemon = world.serve().await;
     let before = daemon.resident_bytes().unwrap();

@@ -4,23 +4,14 @@
 use domain::{Label, Tier};
 use harness::making::{cached, came_from, order, ordered, read, registered, retry_after_s, sample, told_of};
 use harness::model::{ModelServer, Reply};
-use harness::wire::{Wire, head, post as whole_post};
+use harness::wire::{Wire, connections, head, post as whole_post};
 use harness::{Daemon, GOOD, World, at, document, eventually, get, log, problem};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use oracled::client::Answer;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
-
-/// Lets this process have as many connections as the system allows; hands back how many that is, without those that
-/// the tests beside this one may need.
-fn many_connections() -> usize {
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("the system tells");
-    setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("the system lets us");
-    usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(3000)
-}
 
 async fn register_all(daemon: &Daemon<'_>, count: usize) {
     const CONNECTIONS: usize = 32;
@@ -38,16 +29,15 @@ async fn register_all(daemon: &Daemon<'_>, count: usize) {
 
 #[tokio::test]
 async fn a_thousand_simultaneous_reads_of_one_missing_session_are_one_request_and_one_answer() {
-    const READERS: usize = 1000;
+    let count = connections(1000);
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
-    many_connections();
     registered(&mut daemon.routes().await, "cs_1", Some(Label::Amber)).await;
     // until all of them have asked
     model.otherwise(Reply::saying(GOOD).after(Duration::from_secs(2)));
     let mut readers = JoinSet::new();
-    for _ in 0..READERS {
+    for _ in 0..count {
         let mut wire = Wire::connect(&world.socket()).await;
         wire.send(head("GET", "/v1/verdicts/cs_1", &[])).await.expect("it listens");
         readers.spawn(async move { wire.answer().await.expect("it answers") });
@@ -58,7 +48,7 @@ async fn a_thousand_simultaneous_reads_of_one_missing_session_are_one_request_an
         assert_eq!((answer.status.as_u16(), &answer.body), (200, &answers[0].body));
     }
     let missed = answers.iter().filter(|answer| came_from(answer) == Some("MISS")).count();
-    assert!(missed > READERS / 2, "they asked before it was there: {missed}");
+    assert!(missed > count / 2, "they asked before it was there: {missed}");
     let told = told_of(&mut daemon.control().await, "cs_1").await;
     let expected = [
         "session_registered",
@@ -101,7 +91,7 @@ async fn ten_thousand_sessions_missing_at_once_cost_bounded_calls_and_bounded_me
     let model = ModelServer::start().await;
     let world = model.asked_by(&format!("calls_at_once = {AT_ONCE}"));
     let daemon = world.serve().await;
-    let missing = many_connections().min(10_000);
+    let missing = connections(10_000);
     register_all(&daemon, missing).await;
     model.otherwise(Reply::saying(GOOD).after(Duration::from_millis(100)));
     let mut wires = Vec::with_capacity(missing);
