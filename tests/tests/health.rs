@@ -1,8 +1,9 @@
 //! The oracles' health, from outside.
 
+use harness::model::ModelServer;
 use harness::{World, document, get, post, problem, whole_log};
 use hyper::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn both_sockets_tell_how_the_oracles_are_doing() {
@@ -41,6 +42,54 @@ async fn an_oracle_that_there_is_not_is_not_steered_and_nothing_is_logged() {
 }
 
 #[tokio::test]
+async fn an_oracle_that_there_is_is_opened_closed_and_probed_and_the_log_says_by_whom() {
+    let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
+    let world = model.asked_by(&format!(
+        "[health]\nhealth_check_interval_seconds = 3600\n[mail]\ntransport = \"http\"\nbase_url = \"{}\"",
+        mailbox.url()
+    ));
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let known: Vec<_> = document(&get(control, "/v1/health/oracles").await)
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|oracle| oracle["oracle_id"].as_str().expect("a name").to_owned())
+        .collect();
+    assert_eq!(known, ["gemini", "mail"]);
+    for (oracle, server) in known.iter().zip([&model, &mailbox]) {
+        let mut steered = Vec::new();
+        let probed = server.probes().len();
+        for action in ["open", "probe", "close", "probe"] {
+            let path = format!("/v1/health/oracles/{oracle}");
+            let answer = post(control, &path, &json!({"action": action})).await;
+            assert_eq!(answer.status, 200, "{}", document(&answer));
+            let told = document(&answer);
+            steered.push((told["oracle"]["status"].clone(), told["oracle"]["held_open"].clone()));
+            let succeeded = (action == "probe").then_some(&Value::Bool(true));
+            assert_eq!(told.pointer("/probe/succeeded"), succeeded, "{told}");
+        }
+        let (open, closed) = ((json!("circuit_open"), json!(true)), (json!("healthy"), json!(false)));
+        assert_eq!(steered, [open.clone(), open, closed.clone(), closed], "a probe closes nothing");
+        assert_eq!(server.probes().len(), probed + 2);
+    }
+
+    let (uid, mut expected) = (json!(nix::unistd::getuid().as_raw()), Vec::new());
+    for oracle in &known {
+        let probe = json!(["control_action", "probe_oracle", oracle, uid]);
+        let changed = |to: &str| json!(["oracle_health_changed", oracle, to, uid]);
+        expected.extend([changed("circuit_open"), probe.clone(), changed("healthy"), probe]);
+    }
+    let said = |entry: &Value| {
+        let named =
+            if entry["event"] == "control_action" { ["action", "detail"] } else { ["oracle_id", "to"] };
+        json!([entry["event"], entry[named[0]], entry[named[1]], entry["peer"]["uid"]])
+    };
+    let entries = whole_log(control).await;
+    assert_eq!(entries.iter().skip(1).map(said).collect::<Vec<_>>(), expected, "behind the start");
+}
+
+#[tokio::test]
 async fn routes_steer_no_oracle() {
     let world = World::default();
     let daemon = world.serve().await;
@@ -61,7 +110,7 @@ async fn oraclectl_shows_and_steers_the_oracles() {
         "{shown:?}"
     );
     let shown = world.ctl(&["health", "--json"]);
-    assert_eq!(serde_json::from_slice::<serde_json::Value>(&shown.stdout).unwrap(), json!([]));
+    assert_eq!(serde_json::from_slice::<Value>(&shown.stdout).unwrap(), json!([]));
     for action in ["open", "close", "probe"] {
         let refused = world.ctl(&["health", action, "model"]);
         assert_eq!(refused.status.code(), Some(1), "{action}");
