@@ -11,6 +11,7 @@ pub use lease::Lease;
 use crate::clock::Clock;
 use crate::door::NoAnswer;
 use crate::logger::{CommitError, Log};
+use crate::upstream::BoxFuture;
 use actix::{
     Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
 };
@@ -20,7 +21,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -30,9 +30,6 @@ use tokio::time::timeout;
 const TICK: Duration = Duration::from_secs(1);
 /// A probe that takes longer has failed.
 const PROBE_MAX: Duration = Duration::from_secs(5);
-
-/// What a trait's asynchronous method hands back.
-pub type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 
 /// Finds out whether an oracle could do what it is for, without having it done.
 pub trait Probe: fmt::Debug + Send + Sync {

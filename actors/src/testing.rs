@@ -3,10 +3,11 @@
 use crate::crosscheck::Judge;
 use crate::fallback::Fallback;
 use crate::notifier::Mailing;
-use crate::oracle_health::{BoxFuture, Oracle, Probe};
+use crate::oracle_health::{Oracle, Probe};
 use crate::rate_limiter::CallLimits;
 use crate::regen::AskedModel;
 use crate::system::{Parts, System};
+use crate::upstream::BoxFuture;
 use crate::upstream::mail::MailService;
 use crate::{Clock, Supervision};
 use domain::delivery::Regen;

@@ -1,6 +1,7 @@
 use super::*;
-use crate::oracle_health::{BoxFuture, Oracle, Probe};
+use crate::oracle_health::{Oracle, Probe};
 use crate::testing::{GOOD, Hand, Outside, World, id, mail_of, regenerated, with_outside};
+use crate::upstream::BoxFuture;
 use domain::health::HealthConfig;
 use domain::mail::{MailKind, SendFailure, Standing};
 use domain::{Delivery, Event, Label, Mail, Peer, Tier};
