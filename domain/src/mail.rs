@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
+mod hide;
+
 /// A divergence notice is tried so many times: at once, and once more.
 const NOTICE_ATTEMPTS: u32 = 2;
 /// Between the two.
@@ -169,6 +171,14 @@ pub struct SendFailure {
     pub permanent: bool,
     /// How long the mail service wants to be left alone.
     pub retry_after: Option<SignedDuration>,
+}
+
+impl SendFailure {
+    /// The same failure in words that do not hold `address`, which mail services quote: it is not to be logged.
+    #[must_use]
+    pub fn hiding(self, address: &Email) -> Self {
+        Self { cause: hide::hide(address.as_str(), &self.cause), ..self }
+    }
 }
 
 impl Standing {

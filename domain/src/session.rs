@@ -133,6 +133,14 @@ impl TryFrom<String> for Email {
     }
 }
 
+impl Email {
+    /// The address.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl From<Email> for String {
     fn from(email: Email) -> Self {
         email.0

@@ -72,7 +72,8 @@ impl Sender {
             return End::TurnedAway(due);
         }
         let began = monotonic();
-        let sent = self.service.send(&mail).await;
+        // a mail service quotes to whom a mail goes, and from here on its words are logged and shown
+        let sent = self.service.send(&mail).await.map_err(|failure| failure.hiding(&mail.standing.to));
         lease.report(health(&sent, began.elapsed()));
         self.settle(mail, revision, sent).await
     }

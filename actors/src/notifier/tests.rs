@@ -1,6 +1,6 @@
 use super::*;
-use crate::oracle_health::{Oracle, Probe};
-use crate::testing::{GOOD, Hand, Outside, World, id, mail_of, regenerated, with_outside};
+use crate::oracle_health::{Oracle, Probe, Statuses};
+use crate::testing::{GOOD, Hand, Outside, World, id, logged, mail_of, regenerated, with_outside};
 use crate::upstream::BoxFuture;
 use domain::health::HealthConfig;
 use domain::mail::{MailKind, SendFailure, Standing};
@@ -21,6 +21,8 @@ enum Mood {
     Takes,
     Fails,
     Refuses,
+    /// Fails, and quotes to whom the mail goes.
+    Quotes,
     Hangs,
     Panics,
 }
@@ -75,6 +77,10 @@ impl MadeUp {
             Mood::Takes | Mood::Hangs => Ok(()),
             Mood::Fails => Err(failure(false)),
             Mood::Refuses => Err(failure(true)),
+            Mood::Quotes => Err(SendFailure {
+                cause: format!("451 4.7.1 <{}>: Greylisted", mail.standing.to.as_str().to_uppercase()),
+                ..failure(false)
+            }),
             Mood::Panics => panic!("it was told to"),
         }
     }
@@ -199,6 +205,27 @@ fn what_is_queued_is_sent_at_once_and_leaves_the_outbox_with_its_entry() {
         let text = metrics(&world);
         assert!(text.contains("mails_total{kind=\"verdict\",outcome=\"sent\"} 1\n"), "{text}");
         assert!(text.contains("outbox_depth{state=\"queued\"} 0\n"), "{text}");
+    });
+}
+
+#[test]
+fn an_address_that_the_mail_service_quotes_is_neither_logged_nor_shown() {
+    with_service(Mood::Quotes, |world, _, _| async move {
+        world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("it has failed", async || logged(&world.system.store).len() == 3).await;
+        let asked = LogQuery { limit: usize::MAX, ..LogQuery::default() };
+        let log = world.system.store.log(&asked).expect("the log is read");
+        let lines = log.into_iter().map(|line| line.json);
+        let statuses = world.system.oracle_health.ask(Statuses).await.expect("it answers");
+        let shown = [world.list(false).await[0].last_error.clone(), statuses[0].last_error.clone()];
+        let told: Vec<_> = lines.chain(shown.into_iter().flatten()).collect();
+        let hidden = told.iter().filter(|told| told.contains("451 4.7.1 <[address]>: Greylisted"));
+        assert_eq!(
+            hidden.count(),
+            4,
+            "mail_failed, oracle_health_changed, the outbox and the health: {told:?}"
+        );
+        assert!(told.iter().all(|told| !told.to_lowercase().contains("a@example.org")), "{told:?}");
     });
 }
 

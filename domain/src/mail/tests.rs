@@ -72,6 +72,35 @@ fn what_cannot_be_sent_is_dead_at_once_and_a_service_that_asks_for_time_gets_it(
 }
 
 #[test]
+fn a_failure_does_not_tell_the_address_in_whatever_form_a_server_quotes_it() {
+    let hidden = |address: &str, cause: &str| {
+        let address = address.to_owned().try_into().expect("an address");
+        SendFailure { cause: cause.into(), ..failure() }.hiding(&address)
+    };
+    for (cause, shown) in [
+        ("451 4.7.1 <jo.e+1@b.org>: Greylisted", "451 4.7.1 <[address]>: Greylisted"),
+        ("Jo.E+1@B.ORG is not jo.e+1@b.org", "[address] is not [address]"),
+        ("to=jo.e%2B1%40b.org&x=1", "to=[address]&x=1"),
+        ("%3c%4ao.e%2b1%40b%2Eorg%3e", "%3c[address]%3e"),
+        ("cut: jo.e+1@b.or", "cut: [address]"),
+        ("cut: jo.", "cut: [address]"),
+        ("cut: jo.e%2B1%4", "cut: [address]"),
+        ("no: jo", "no: jo"),
+        ("jo.e+1@c.org", "jo.e+1@c.org"),
+        ("\u{e9}%", "\u{e9}%"),
+        ("", ""),
+    ] {
+        assert_eq!(hidden("jo.e+1@b.org", cause).cause, shown, "{cause}");
+    }
+    for (cause, shown) in [("550 \u{c9}%25@X.y", "550 [address]"), ("%C3%A9%2525%40x.y", "[address]")] {
+        assert_eq!(hidden("\u{e9}%25@x.y", cause).cause, shown, "{cause}");
+    }
+    let asked = SendFailure { retry_after: Some(DAY), permanent: true, ..failure() };
+    let address = "a@b".to_owned().try_into().expect("an address");
+    assert_eq!(asked.clone().hiding(&address), asked, "nothing else changes");
+}
+
+#[test]
 fn what_is_queued_again_is_tried_as_if_for_the_first_time() {
     let queued = mail(MailKind::DivergenceNotice).standing;
     let dead = queued.after(&failure(), at(0), DAY).after(&failure(), at(60), DAY);
