@@ -184,8 +184,9 @@ impl SendFailure {
 impl Standing {
     /// Where the mail stands after an attempt at `now` that failed: to be tried again, or dead.
     ///
-    /// A notice is tried once more after 60 s. A verdict mail is tried again after 2 s, 4 s, 8 s and so on up to
-    /// 15 minutes, for as long as it is not older than `max_age`.
+    /// A notice is tried once more after 60 s, whatever the mail service asks for. A verdict mail is tried again after
+    /// 2 s, 4 s, 8 s and so on up to 15 minutes, or when the mail service wants it to be, for as long as it is not
+    /// older than `max_age`.
     #[must_use]
     pub fn after(&self, failure: &SendFailure, now: Timestamp, max_age: SignedDuration) -> Self {
         let attempts = self.attempts.saturating_add(1);
@@ -195,11 +196,11 @@ impl Standing {
                 let doublings = (attempts - 1).min(16);
                 let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
                 let age = now.duration_since(self.tried_since).saturating_add(pause);
-                (age <= max_age).then_some(pause)
+                let asked = failure.retry_after.unwrap_or_default();
+                (age <= max_age).then_some(pause.max(asked))
             }
         };
-        let pause = pause.filter(|_| !failure.permanent);
-        let next = pause.map(|pause| pause.max(failure.retry_after.unwrap_or_default()));
+        let next = pause.filter(|_| !failure.permanent);
         Self {
             attempts,
             next_attempt_at: next.map(|pause| now.saturating_add(pause).unwrap_or(Timestamp::MAX)),

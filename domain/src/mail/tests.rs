@@ -43,6 +43,10 @@ fn regen_gap_04_a_notice_is_tried_once_more_after_60_s_and_then_it_is_dead() {
     assert_eq!(queued.next_attempt_at, Some(at(0)));
     let once = queued.after(&failure(), at(3), DAY);
     assert_eq!((once.attempts, once.next_attempt_at), (1, Some(at(63))));
+    for asked_s in [0, 3, 600] {
+        let busy = SendFailure { retry_after: Some(SignedDuration::from_secs(asked_s)), ..failure() };
+        assert_eq!(queued.after(&busy, at(3), DAY), once, "whatever the mail service asks for");
+    }
     let twice = once.after(&failure(), at(63), DAY);
     assert_eq!((twice.attempts, twice.next_attempt_at), (2, None));
     assert!(twice.is_dead());
