@@ -152,7 +152,7 @@ impl Notifier {
         }
         self.surveying = true;
         let store = self.store.clone();
-        let survey = spawn_blocking(move || Survey::of(&store, HEAD_MAX)).into_actor(self);
+        let survey = spawn_blocking(move || Survey::of(&store, HEAD_MAX, now)).into_actor(self);
         ctx.spawn(survey.map(|survey, notifier, ctx| {
             notifier.surveying = false;
             match survey

@@ -18,6 +18,8 @@ const NOTICE_PAUSE: SignedDuration = SignedDuration::from_secs(60);
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(2);
 /// until the pauses are this long.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
+/// No mail waits for longer between two attempts, whatever the mail service asks for.
+const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
 /// The longest cause of a failure that is kept, in characters.
 const CAUSE_MAX_CHARS: usize = 300;
 
@@ -185,8 +187,8 @@ impl Standing {
     /// Where the mail stands after an attempt at `now` that failed: to be tried again, or dead.
     ///
     /// A notice is tried once more after 60 s, whatever the mail service asks for. A verdict mail is tried again after
-    /// 2 s, 4 s, 8 s and so on up to 15 minutes, or when the mail service wants it to be, for as long as it is not
-    /// older than `max_age`.
+    /// 2 s, 4 s, 8 s and so on up to 15 minutes, or when the mail service wants it to be, but for an hour at the most,
+    /// for as long as it is not older than `max_age`.
     #[must_use]
     pub fn after(&self, failure: &SendFailure, now: Timestamp, max_age: SignedDuration) -> Self {
         let attempts = self.attempts.saturating_add(1);
@@ -197,7 +199,7 @@ impl Standing {
                 let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
                 let age = now.duration_since(self.tried_since).saturating_add(pause);
                 let asked = failure.retry_after.unwrap_or_default();
-                (age <= max_age).then_some(pause.max(asked))
+                (age <= max_age).then_some(pause.max(asked).min(LONGEST_WAIT))
             }
         };
         let next = pause.filter(|_| !failure.permanent);
@@ -207,6 +209,13 @@ impl Standing {
             last_error: Some(failure.cause.chars().take(CAUSE_MAX_CHARS).collect()),
             ..self.clone()
         }
+    }
+
+    /// When it is tried next, as it looks at `now`; nothing where it is a dead letter. What is further ahead than any
+    /// mail waits was written down by a clock that has jumped since: it is due now.
+    #[must_use]
+    pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.next_attempt_at.map(|at| if at.duration_since(now) > LONGEST_WAIT { now } else { at })
     }
 
     /// Where it stands when it is queued again, at `now`.

@@ -61,8 +61,9 @@ impl Sender {
                 return End::Gone;
             }
         };
-        let Some(due) = mail.standing.next_attempt_at else { return End::Gone };
-        if due > self.clock.now() {
+        let now = self.clock.now();
+        let Some(due) = mail.standing.due_at(now) else { return End::Gone };
+        if due > now {
             return End::Due(due);
         }
         let Some(lease) = self.permit().await else { return End::TurnedAway(due) };

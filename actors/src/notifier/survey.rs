@@ -17,21 +17,22 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Goes through the outbox and keeps the `head_max` mails that are due first. It blocks on the disk.
+    /// Goes through the outbox and keeps the `head_max` mails that are due first, as it looks at `now`. It blocks on
+    /// the disk.
     ///
     /// # Errors
     /// Where the store cannot be read.
-    pub(super) fn of(store: &Store, head_max: usize) -> Result<Self, StoreError> {
+    pub(super) fn of(store: &Store, head_max: usize, now: Timestamp) -> Result<Self, StoreError> {
         let mut survey = Self { head: Head::new(head_max), dead: 0, oldest: None };
         store.visit_mails(None, |standing| {
-            survey.note(standing);
+            survey.note(standing, now);
             true
         })?;
         Ok(survey)
     }
 
-    fn note(&mut self, standing: Standing) {
-        let Some(due) = standing.next_attempt_at else {
+    fn note(&mut self, standing: Standing, now: Timestamp) {
+        let Some(due) = standing.due_at(now) else {
             self.dead += 1;
             return;
         };

@@ -379,6 +379,24 @@ fn a_mail_that_nobody_told_of_is_found_within_a_minute() {
 }
 
 #[test]
+fn a_clock_that_was_far_ahead_for_a_while_keeps_no_mail_back() {
+    with_service(Mood::Fails, |world, hand, service| async move {
+        let years = 10 * 365 * 24 * 3600;
+        hand.turn(years);
+        world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("the first attempt fails", async || world.told().len() == 2).await;
+        service.set(Mood::Takes);
+        hand.turn(-years);
+        eventually("it is sent", async || {
+            world.pass(&hand, 1).await;
+            world.list(false).await.is_empty()
+        })
+        .await;
+        assert_eq!(service.attempts(), 2);
+    });
+}
+
+#[test]
 fn what_was_queued_before_a_restart_is_sent_behind_it() {
     let (hand, service) = (Hand::new(), MadeUp::new(Mood::Fails));
     with_outside(hand.clone(), outside(None), |world| async move {

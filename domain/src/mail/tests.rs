@@ -73,6 +73,25 @@ fn what_cannot_be_sent_is_dead_at_once_and_a_service_that_asks_for_time_gets_it(
     assert!(queued.after(&SendFailure { permanent: true, ..failure() }, at(1), DAY).is_dead());
     let asked = SendFailure { retry_after: Some(SignedDuration::from_secs(300)), ..failure() };
     assert_eq!(queued.after(&asked, at(1), DAY).next_attempt_at, Some(at(301)));
+    let asked = SendFailure { retry_after: Some(SignedDuration::MAX), ..failure() };
+    assert_eq!(queued.after(&asked, at(1), DAY).next_attempt_at, Some(at(3601)), "but no more than an hour");
+}
+
+#[test]
+fn what_is_due_further_ahead_than_any_mail_waits_is_due_now() {
+    let queued = mail(MailKind::Verdict).standing;
+    let due = |next: i64| Standing { next_attempt_at: Some(at(next)), ..queued.clone() }.due_at(at(0));
+    for next in [-1_000_000, 0, 1, 3600] {
+        assert_eq!(due(next), Some(at(next)));
+    }
+    for next in [3601, 1_000_000_000] {
+        assert_eq!(due(next), Some(at(0)));
+    }
+    assert_eq!(
+        Standing { next_attempt_at: None, ..queued }.due_at(at(0)),
+        None,
+        "a dead letter is never due"
+    );
 }
 
 #[test]

@@ -21,8 +21,6 @@ const PATH: &str = "send-verdict-email";
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// So much of an answer is read, in bytes.
 const ANSWER_MAX_BYTES: usize = 64 * 1024;
-/// A service that wants to be left alone for longer is asked again after this all the same.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// A mail service at a URL.
 #[derive(Debug)]
@@ -90,11 +88,10 @@ impl HttpMail {
     fn refused(&self, reply: &Reply) -> SendFailure {
         let said = self.endpoint.clean(&String::from_utf8_lossy(&reply.body));
         let cause = Failure { kind: Kind::Status(reply.status.as_u16()), retry_after: None, detail: said };
-        let retry_after = reply.retry_after.map(|wait| wait.min(RETRY_AFTER_MAX));
         SendFailure {
             cause: cause.to_string(),
             permanent: is_permanent(reply.status),
-            retry_after: retry_after.and_then(|wait| SignedDuration::try_from(wait).ok()),
+            retry_after: reply.retry_after.map(|wait| wait.try_into().unwrap_or(SignedDuration::MAX)),
         }
     }
 
