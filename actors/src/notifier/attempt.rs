@@ -75,7 +75,7 @@ impl Sender {
         let began = monotonic();
         // a mail service quotes to whom a mail goes, and from here on its words are logged and shown
         let sent = self.service.send(&mail).await.map_err(|failure| failure.hiding(&mail.standing.to));
-        lease.report(health(&sent, began.elapsed()));
+        lease.report(health(&sent, &mail.standing, began.elapsed()));
         self.settle(mail, revision, sent).await
     }
 
@@ -145,11 +145,12 @@ fn probed(ended: Result<(), String>) -> Outcome {
     ended.map_or_else(Outcome::Failure, |()| Outcome::Success { latency_ms: None })
 }
 
-/// What the attempt says of the mail service's health. A mail that can never be sent says nothing of it.
-fn health(sent: &Result<(), SendFailure>, took: Duration) -> Outcome {
+/// What the attempt says of the mail service's health. A mail that can never be sent says nothing of it, and one that
+/// failed before nothing new: a single mail must not open the circuit for all others.
+fn health(sent: &Result<(), SendFailure>, before: &Standing, took: Duration) -> Outcome {
     match sent {
         Ok(()) => Outcome::Success { latency_ms: Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)) },
-        Err(failure) if failure.permanent => Outcome::Neutral,
+        Err(failure) if failure.permanent || before.attempts > 0 => Outcome::Neutral,
         Err(failure) => Outcome::Failure(failure.cause.clone()),
     }
 }

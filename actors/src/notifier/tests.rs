@@ -2,7 +2,7 @@ use super::*;
 use crate::oracle_health::{Oracle, Probe, Statuses};
 use crate::testing::{GOOD, Hand, Outside, World, id, logged, mail_of, regenerated, with_outside};
 use crate::upstream::BoxFuture;
-use domain::health::HealthConfig;
+use domain::health::{HealthConfig, Status};
 use domain::mail::{MailKind, SendFailure, Standing};
 use domain::{Delivery, Event, Label, Mail, Peer, Tier};
 use serde_json::{Value, json};
@@ -357,6 +357,28 @@ fn a_service_that_is_down_for_an_hour_loses_nothing() {
         })
         .await;
         assert!(world.told().iter().all(|(_, attempt)| attempt.as_u64().is_none_or(|attempt| attempt <= 2)));
+    });
+}
+
+#[test]
+fn one_mail_that_fails_time_and_again_does_not_open_the_circuit_for_others() {
+    with_service(Mood::Fails, |world, hand, service| async move {
+        let health = async || {
+            let mut statuses = world.system.oracle_health.ask(Statuses).await.expect("it answers");
+            let mail = statuses.pop().expect("there is one");
+            (mail.status, mail.consecutive_failures)
+        };
+        world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("it has failed five times", async || {
+            world.pass(&hand, 1).await;
+            world.told().len() == 6
+        })
+        .await;
+        assert_eq!((service.attempts(), health().await), (5, (Status::Degraded, 1)));
+        for n in 2..4 {
+            world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
+        }
+        eventually("three mails that fail do", async || health().await == (Status::CircuitOpen, 3)).await;
     });
 }
 
