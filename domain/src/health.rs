@@ -99,8 +99,8 @@ pub enum Outcome {
     },
     /// It did not, for this reason.
     Failure(String),
-    /// It says nothing of the oracle's health: a mistake of ours (HTTP 400), a limit that was reached (429), or a call
-    /// that was never made.
+    /// It says nothing of the oracle's health: a mistake of ours (HTTP 400), a limit that was reached (429), an answer to
+    /// a probe that does not know the question, or a call that was never made.
     Neutral,
 }
 

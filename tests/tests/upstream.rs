@@ -88,8 +88,11 @@ fn faults() -> Vec<Fault> {
         (Reply::json(400, &gemini_answer(GOOD)), 1, "http_400", Health::Neutral),
         (Reply::json(400, &openai_answer(GOOD)), 1, "http_400", Health::Neutral),
     ];
-    for (status, code) in [(400, "http_400"), (401, "http_401"), (403, "http_403"), (404, "http_404")] {
-        faults.push((Reply::error(status, "not you"), 1, code, Health::Neutral));
+    for (status, code) in [(400, "http_400"), (413, "http_413"), (422, "http_422")] {
+        faults.push((Reply::error(status, "not this"), 1, code, Health::Neutral));
+    }
+    for (status, code) in [(401, "http_401"), (403, "http_403"), (404, "http_404"), (402, "http_402")] {
+        faults.push((Reply::error(status, "not you"), 1, code, Health::Failed));
     }
     for (status, code) in [(408, "http_408"), (500, "http_500"), (502, "http_502"), (503, "http_503")] {
         faults.push((Reply::error(status, "not now"), 4, code, Health::Failed));
