@@ -81,10 +81,14 @@ async fn a_status_says_whether_the_mail_was_taken_is_to_be_tried_again_or_never(
         assert_eq!(service.send(&mail(MailKind::Verdict)).await, Ok(()), "{status}");
     }
     for (status, permanent) in [
-        (301, true),
         (400, true),
-        (404, true),
+        (410, true),
+        (413, true),
         (422, true),
+        (301, false),
+        (401, false),
+        (403, false),
+        (404, false),
         (408, false),
         (429, false),
         (500, false),
@@ -97,7 +101,7 @@ async fn a_status_says_whether_the_mail_was_taken_is_to_be_tried_again_or_never(
         let cause = format!("HTTP status {status}: no  such user");
         assert_eq!(failed, SendFailure { cause, permanent, retry_after: None });
     }
-    assert_eq!(server.asked(), 14, "the client tries nothing again by itself, and follows nothing");
+    assert_eq!(server.asked(), 18, "the client tries nothing again by itself, and follows nothing");
     for (header, wait_s) in [("7", Some(7)), ("999999999", Some(999_999_999)), ("soon", None)] {
         server.next([Reply::bytes(503, "").header("retry-after", header)]);
         let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is not taken");

@@ -17,8 +17,9 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 use tokio::time::timeout;
 
-/// Replies that refuse the one who asks, and not the mail: authentication is required, too weak, failed, unencrypted.
-const NOT_THE_MAILS_FAULT: [u16; 4] = [530, 534, 535, 538];
+/// Replies that refuse the mail: its address, its size, its parameters. Another one refuses whoever asks, or the server
+/// is not as it should be; that will be mended, and no mail is to be lost until then.
+const THE_MAILS_FAULT: [u16; 7] = [501, 550, 551, 552, 553, 555, 556];
 
 /// How a connection is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,8 +174,7 @@ fn message_id(mail_id: &MailId, domain: &str) -> String {
 /// What an error of the exchange means for the mail. One to an address of more than ASCII, which the server does not
 /// take, is found out by the client.
 fn refused(error: &Error, ascii: bool) -> SendFailure {
-    let status = error.status().map(u16::from);
-    let the_mails_fault = error.is_permanent() && !status.is_some_and(|s| NOT_THE_MAILS_FAULT.contains(&s));
+    let the_mails_fault = error.status().is_some_and(|status| THE_MAILS_FAULT.contains(&status.into()));
     failure(error.to_string(), the_mails_fault || (error.is_client() && !ascii))
 }
 

@@ -2,6 +2,8 @@ use super::*;
 use crate::testing::{GOOD, mail_of};
 use domain::Tier;
 use domain::mail::MailKind;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
 
 fn settings() -> SmtpSettings {
     SmtpSettings {
@@ -67,4 +69,53 @@ fn an_address_that_is_none_for_mail_is_a_failure_for_good() {
 fn the_password_is_shown_nowhere() {
     let shown = format!("{:?} {:?}", settings(), Smtp::new(settings()).expect("it can be used"));
     assert!(!shown.contains("s3cret"), "{shown}");
+}
+
+/// What becomes of a mail that a server answers with `reply` where it has come to that command; the greeting is the
+/// empty one.
+async fn answered(command: &str, reply: &str) -> SendFailure {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("it has an address").port();
+    let settings = SmtpSettings { port, login: None, ..settings() };
+    let service = Smtp::new(settings).expect("it can be used");
+    let mail = mail_of(MailKind::Verdict, Tier::Quick, GOOD, None);
+    let server = async {
+        let (socket, _) = listener.accept().await.expect("it connects");
+        let (reader, mut writer) = socket.into_split();
+        let mut lines = BufReader::new(reader).lines();
+        let mut asked = String::new();
+        loop {
+            let said = if asked.starts_with(command) && (asked.is_empty() || !command.is_empty()) {
+                reply
+            } else if asked.is_empty() {
+                "220 here"
+            } else {
+                "250 yes"
+            };
+            // it may have heard enough
+            drop(writer.write_all(format!("{said}\r\n").as_bytes()).await);
+            let Ok(Some(line)) = lines.next_line().await else { return };
+            asked = line;
+        }
+    };
+    let (sent, ()) = tokio::join!(service.send(&mail), server);
+    sent.expect_err("it is not taken")
+}
+
+#[tokio::test]
+async fn only_what_a_server_says_of_the_mail_is_a_failure_for_good() {
+    for code in [501, 550, 551, 552, 553, 555, 556] {
+        let failed = answered("RCPT", &format!("{code} no <a@example.org>")).await;
+        assert!(failed.permanent && failed.cause.contains(&code.to_string()), "{failed:?}");
+    }
+    for code in [421, 451, 500, 502, 503, 504, 521, 530, 534, 535, 538, 554] {
+        let failed = answered("RCPT", &format!("{code} no")).await;
+        assert!(!failed.permanent && failed.cause.contains(&code.to_string()), "{failed:?}");
+    }
+    for (command, reply) in
+        [("", "554 not you"), ("", "421 later"), ("EHLO", "502 what"), ("MAIL", "503 when")]
+    {
+        let failed = answered(command, reply).await;
+        assert!(!failed.permanent, "{failed:?}");
+    }
 }
