@@ -110,13 +110,29 @@ async fn a_status_says_whether_the_mail_was_taken_is_to_be_tried_again_or_never(
 }
 
 #[tokio::test]
+async fn a_mail_that_a_status_says_is_taken_is_taken_whatever_becomes_of_the_body() {
+    let server = ModelServer::start().await;
+    let service = by_http(&server.url(), Duration::from_millis(500));
+    for reply in
+        [Reply::bytes(200, vec![b'x'; 64 * 1024 + 1]), Reply::bytes(202, vec![b'x'; 1000]).cut_after(10)]
+    {
+        server.next([reply.clone()]);
+        assert_eq!(service.send(&mail(MailKind::Verdict)).await, Ok(()), "{reply:?}");
+    }
+    // and what a status refuses for good is refused for good
+    server.next([Reply::bytes(422, vec![b'x'; 1000]).cut_after(10)]);
+    let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is not taken");
+    assert!(failed.permanent && failed.cause.starts_with("HTTP status 422: "), "{failed:?}");
+}
+
+#[tokio::test]
 async fn a_service_that_is_not_there_breaks_off_or_says_nothing_is_tried_again() {
     let server = ModelServer::start().await;
     let service = by_http(&server.url(), Duration::from_millis(500));
     for (reply, cause) in [
         (Reply::hang_up(), "the connection broke"),
         (Reply::silence(), "no answer in time: waited for 500 ms"),
-        (Reply::bytes(200, vec![b'x'; 64 * 1024 + 1]), "the answer is too long: over 65536 bytes"),
+        (Reply::bytes(503, vec![b'x'; 64 * 1024 + 1]), "HTTP status 503: the answer is too long"),
     ] {
         server.next([reply]);
         let began = Instant::now();

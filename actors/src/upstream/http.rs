@@ -2,7 +2,7 @@
 //! proxies, no retries of the client's own.
 
 use super::failure::{Failure, Kind, retry_after, retry_info};
-use crate::clock::Clock;
+use crate::clock::{Clock, monotonic};
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect, retry};
@@ -71,6 +71,17 @@ impl Key {
         value.set_sensitive(true);
         Ok(Self { name, value, secret })
     }
+}
+
+/// An answer whose head came, of whatever status.
+#[derive(Debug)]
+pub struct Head {
+    /// Its status.
+    pub status: StatusCode,
+    /// The wait that its `Retry-After` asks for.
+    pub retry_after: Option<Duration>,
+    /// Its body, if that came whole.
+    pub body: Result<Bytes, Failure>,
 }
 
 /// An answer that came whole, of whatever status.
@@ -153,17 +164,28 @@ impl Endpoint {
     /// # Errors
     /// Where no whole answer came. One of an unwelcome status is an answer.
     pub async fn send(&self, request: RequestBuilder, limit: Duration) -> Result<Reply, Failure> {
-        let exchange = async {
-            let response = request.send().await.map_err(|error| failure(&error))?;
-            self.read(response).await
-        };
-        let late = |_| Failure::new(Kind::Timeout, format!("waited for {} ms", limit.as_millis()));
-        timeout(limit, exchange).await.map_err(late)?
+        let Head { status, retry_after, body } = self.head(request, limit).await?;
+        Ok(Reply { status, retry_after, body: body? })
     }
 
-    async fn read(&self, mut response: Response) -> Result<Reply, Failure> {
+    /// The same for whom the answer's head is enough: a body that is cut, too long or late does not undo it.
+    ///
+    /// # Errors
+    /// Where no head came.
+    pub async fn head(&self, request: RequestBuilder, limit: Duration) -> Result<Head, Failure> {
+        let began = monotonic();
+        let late = |_| Failure::new(Kind::Timeout, format!("waited for {} ms", limit.as_millis()));
+        let response = timeout(limit, request.send()).await.map_err(late)?;
+        let response = response.map_err(|error| failure(&error))?;
+        let status = response.status();
         let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = header.and_then(|header| retry_after(header, self.clock.now()));
+        let left = limit.saturating_sub(began.elapsed());
+        let body = timeout(left, self.read(response)).await.map_err(late).flatten();
+        Ok(Head { status, retry_after, body })
+    }
+
+    async fn read(&self, mut response: Response) -> Result<Bytes, Failure> {
         let mut body = BytesMut::new();
         while let Some(piece) = response.chunk().await.map_err(|error| failure(&error))? {
             if body.len() + piece.len() > self.body_max_bytes {
@@ -171,7 +193,7 @@ impl Endpoint {
             }
             body.extend_from_slice(&piece);
         }
-        Ok(Reply { status: response.status(), retry_after, body: body.freeze() })
+        Ok(body.freeze())
     }
 
     /// Whether `reply` is of a success' status.

@@ -3,7 +3,7 @@
 use super::MailService;
 use crate::clock::Clock;
 use crate::oracle_health::Probe;
-use crate::upstream::http::Reply;
+use crate::upstream::http::Head;
 use crate::upstream::{BadEndpoint, BoxFuture, Endpoint, Failure, Kind};
 use domain::divergence::OriginalLabel;
 use domain::mail::{MailKind, SendFailure};
@@ -75,9 +75,10 @@ impl HttpMail {
     async fn hand_over(&self, mail: &Mail) -> Result<(), SendFailure> {
         let request = self.endpoint.post(&[PATH], &Request::of(mail));
         let request = request.header(IDEMPOTENCY_KEY, mail.standing.mail_id.as_str());
-        match self.endpoint.send(request, self.hard_timeout).await {
-            Ok(reply) if reply.status.is_success() => Ok(()),
-            Ok(reply) => Err(self.refused(&reply)),
+        match self.endpoint.head(request, self.hard_timeout).await {
+            // that it was taken is said before the body, whatever becomes of that
+            Ok(head) if head.status.is_success() => Ok(()),
+            Ok(head) => Err(self.refused(head)),
             // whether it was taken nobody knows: it is handed over again, under the same key
             Err(failure) => {
                 Err(SendFailure { cause: failure.to_string(), permanent: false, retry_after: None })
@@ -85,21 +86,24 @@ impl HttpMail {
         }
     }
 
-    fn refused(&self, reply: &Reply) -> SendFailure {
-        let said = self.endpoint.clean(&String::from_utf8_lossy(&reply.body));
-        let cause = Failure { kind: Kind::Status(reply.status.as_u16()), retry_after: None, detail: said };
+    fn refused(&self, Head { status, retry_after, body }: Head) -> SendFailure {
+        let detail = match body {
+            Ok(said) => self.endpoint.clean(&String::from_utf8_lossy(&said)),
+            Err(failure) => failure.to_string(),
+        };
+        let cause = Failure { retry_after: None, kind: Kind::Status(status.as_u16()), detail };
         SendFailure {
             cause: cause.to_string(),
-            permanent: is_permanent(reply.status),
-            retry_after: reply.retry_after.map(|wait| wait.try_into().unwrap_or(SignedDuration::MAX)),
+            permanent: is_permanent(status),
+            retry_after: retry_after.map(|wait| wait.try_into().unwrap_or(SignedDuration::MAX)),
         }
     }
 
     async fn look(&self) -> Result<(), String> {
-        match self.endpoint.send(self.endpoint.get(&[]), self.hard_timeout).await {
-            Ok(reply) if reply.status.is_server_error() => Err(format!("status {}", reply.status.as_u16())),
+        match self.endpoint.head(self.endpoint.get(&[]), self.hard_timeout).await {
+            Ok(head) if head.status.is_server_error() => Err(format!("status {}", head.status.as_u16())),
             // whoever answers is there, at whatever length
-            Ok(_) | Err(Failure { kind: Kind::TooLarge, .. }) => Ok(()),
+            Ok(_) => Ok(()),
             Err(failure) => Err(failure.to_string()),
         }
     }
@@ -127,6 +131,8 @@ impl MailService for HttpMail {
 mod tests {
     use super::*;
     use crate::testing::mail_of;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
 
     #[test]
     fn the_verdict_goes_out_byte_for_byte_as_the_model_wrote_it() {
@@ -134,6 +140,42 @@ mod tests {
         let mail = mail_of(MailKind::Verdict, Tier::Quick, verdict, None);
         let body = serde_json::to_string(&Request::of(&mail)).expect("it serializes");
         assert!(body.contains(&format!("\"verdict\":{verdict},")), "{body}");
+    }
+
+    /// What a service hears that asks one whose answer are these bytes, behind which the connection ends or stays.
+    async fn answered(bytes: &str, ends: bool) -> Result<(), SendFailure> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("it has an address"));
+        let clock = Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a time"));
+        let service = HttpMail::new(&url, Duration::from_millis(300), clock).expect("a service");
+        let mail = mail_of(MailKind::Verdict, Tier::Quick, crate::testing::GOOD, None);
+        let server = async {
+            let (mut socket, _) = listener.accept().await.expect("it connects");
+            let mut request = [0; 4096];
+            assert!(socket.read(&mut request).await.expect("it asks") > 0);
+            socket.write_all(bytes.as_bytes()).await.expect("it hears");
+            (!ends).then_some(socket)
+        };
+        let (sent, _socket) = tokio::join!(service.send(&mail), server);
+        sent
+    }
+
+    #[tokio::test]
+    async fn the_status_decides_once_it_is_there_whatever_becomes_of_the_body() {
+        for (body, ends) in [("content-length: 9\r\n\r\ncut", true), ("content-length: 9\r\n\r\nslow", false)]
+        {
+            let taken = answered(&format!("HTTP/1.1 202 Accepted\r\n{body}"), ends).await;
+            assert_eq!(taken, Ok(()), "{body}");
+            let refused = answered(&format!("HTTP/1.1 422 No\r\n{body}"), ends).await.expect_err("a refusal");
+            assert!(refused.permanent && refused.cause.starts_with("HTTP status 422: "), "{refused:?}");
+        }
+        let long = "x".repeat(ANSWER_MAX_BYTES + 1);
+        let long = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{long}", long.len());
+        assert_eq!(answered(&long, true).await, Ok(()));
+        for head in ["", "HTTP/1.1 20"] {
+            let failed = answered(head, false).await.expect_err("no status came");
+            assert!(!failed.permanent && failed.cause.starts_with("no answer in time"), "{failed:?}");
+        }
     }
 
     #[test]
