@@ -93,7 +93,8 @@ impl Daemon {
         umask(Mode::from_bits_truncate(0o077));
         // before anyone knows of the daemon: a signal that nobody listens to ends it on the spot
         let signals = Signals::listen()?;
-        let files = raise_file_limit(config.limits.connections + config.limits.control_connections);
+        let calls = config.model.calls_at_once;
+        let files = raise_file_limit(config.limits.connections + config.limits.control_connections + calls);
         let options = Options { dir: config.state_dir.clone(), cache_bytes: config.storage.cache_bytes };
         let clock = Clock::system();
         let upstreams = Upstreams::of(&config, &clock)?;
@@ -125,7 +126,7 @@ impl Daemon {
 
         let flags = Arc::new(flags);
         let bound = sockets.bound();
-        let connections = connections_within(files, &service.config.limits);
+        let connections = connections_within(files.saturating_sub(calls as u64), &service.config.limits);
         let servers = start_servers(&service, &flags, sockets, connections);
         let damaged = watch_for_damage(Arc::clone(&service));
         if service.config.model.provider != Provider::None && service.system.model.is_none() {

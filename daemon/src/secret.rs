@@ -3,8 +3,10 @@
 
 use crate::config::ConfigError;
 use secrecy::SecretString;
+use std::env::{self, VarError};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 /// Where systemd puts what `LoadCredential=oracled:…` names.
 const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
@@ -20,11 +22,26 @@ pub fn secret(
 ) -> Result<Option<SecretString>, ConfigError> {
     let credentials = env::var_os(CREDENTIALS_VARIABLE).map(PathBuf::from);
     let credential = credentials.map(|dir| dir.join(format!("oracled_{credential}")));
-    let credential = credential.filter(|file| file.exists());
+    let credential = credential.map(there).transpose()?.flatten();
     if let Some(file) = credential.as_deref().or(file) {
         return read(file).map(Some);
     }
-    Ok(env::var(variable).ok().filter(|text| !text.is_empty()).map(SecretString::from))
+    match env::var(variable) {
+        Ok(text) => Ok(Some(text).filter(|text| !text.is_empty()).map(SecretString::from)),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => {
+            Err(ConfigError::NotUnderstood(format!("the variable {variable} is not text")))
+        }
+    }
+}
+
+/// The file, if there is one of its name, be it a link to nowhere. One that cannot be looked at is not taken for none.
+fn there(file: PathBuf) -> Result<Option<PathBuf>, ConfigError> {
+    match fs::symlink_metadata(&file) {
+        Ok(_) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(ConfigError::NotUnderstood(format!("the secret in {}: {error}", file.display()))),
+    }
 }
 
 fn read(file: &Path) -> Result<SecretString, ConfigError> {

@@ -99,8 +99,8 @@ fn model(config: &ModelConfig, clock: &Clock) -> Result<Option<Arc<dyn Model>>, 
 }
 
 fn unusable(error: BadEndpoint) -> ConfigError {
-    let key = if matches!(error, BadEndpoint::BadKey) { "model.api_key_file" } else { "model.base_url" };
-    ConfigError::NotUnderstood(format!("`{key}`: {error}"))
+    let what = if matches!(error, BadEndpoint::BadKey) { "the model's key" } else { "`model.base_url`" };
+    ConfigError::NotUnderstood(format!("{what}: {error}"))
 }
 
 /// Asks whether a model would answer.

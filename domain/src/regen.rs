@@ -19,11 +19,13 @@ pub struct RegenAttempt {
 impl RegenAttempt {
     /// How long, at `now`, until the next one is allowed; nothing if it is.
     ///
-    /// Never longer than the period: a clock that was set back must not lock a customer out.
+    /// Never longer than the period, and nothing where the attempt lies further ahead than that: a clock that was set
+    /// back must not lock a customer out.
     #[must_use]
     pub fn wait(&self, now: Timestamp) -> Option<SignedDuration> {
         let left = REGEN_PERIOD - now.duration_since(self.attempted_at);
-        left.is_positive().then(|| left.min(REGEN_PERIOD))
+        let set_back = left > REGEN_PERIOD + REGEN_PERIOD;
+        (left.is_positive() && !set_back).then(|| left.min(REGEN_PERIOD))
     }
 }
 
@@ -35,9 +37,15 @@ mod tests {
     fn regen_gap_03_one_regeneration_a_session_in_five_minutes() {
         let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).expect("a time");
         let attempt = RegenAttempt { session_id: "cs_1".parse().expect("an id"), attempted_at: at(0) };
-        for (second, wait_s) in
-            [(0, Some(300)), (1, Some(299)), (299, Some(1)), (300, None), (9999, None), (-60, Some(300))]
-        {
+        for (second, wait_s) in [
+            (0, Some(300)),
+            (1, Some(299)),
+            (299, Some(1)),
+            (300, None),
+            (9999, None),
+            (-60, Some(300)),
+            (-3600, None),
+        ] {
             assert_eq!(attempt.wait(at(second)).map(|wait| wait.as_secs()), wait_s, "after {second} s");
         }
     }

@@ -65,7 +65,7 @@ async fn a_key_that_is_named_and_cannot_be_used_is_refused_and_not_passed_over()
     for (text, why) in [
         (Some(""), "the file is empty"),
         (Some("\n\r\n"), "the file is empty"),
-        (Some("q7x\ny8z"), "model.api_key_file"),
+        (Some("q7x\ny8z"), "the model's key"),
         (None, "No such file"),
     ] {
         let mut world = World::with_config(UNASKED);
@@ -105,7 +105,7 @@ async fn a_value_that_cannot_work_is_refused_with_what_is_allowed() {
     for (config, said) in [
         ("[model]\nprovider = \"grok\"", "`grok` is no provider; allowed: none, gemini, openai"),
         ("[model]\nprovider = \"openai\"", "`model.name` is not set; allowed: the name of a model"),
-        ("[model]\nname = \" \"", "`model.name` is empty; allowed: the name of a model"),
+        ("[model]\nname = \" \"", "`model.name` is \" \"; allowed: 1 to 200 visible characters"),
         (
             "[model]\ndeadline_ms = 29001",
             "`model.deadline_ms` is 29001; allowed: 100 to 29000: a second less",

@@ -87,7 +87,9 @@ impl Making {
                 ("output", usage.and_then(|usage| usage.output_tokens)),
             ] {
                 let direction = Direction { direction: Word(direction) };
-                self.tokens.get_or_create(&direction).inc_by(tokens.unwrap_or_default());
+                // a model's word; no answer has more, and a counter must not wrap
+                let tokens = tokens.unwrap_or_default().min(u64::from(u32::MAX));
+                self.tokens.get_or_create(&direction).inc_by(tokens);
             }
         }
     }

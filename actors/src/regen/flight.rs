@@ -7,15 +7,15 @@ use crate::crosscheck::{GateError, Judge, Outcome};
 use crate::door::NoAnswer;
 use crate::logger::CommitError;
 use crate::metrics::Metrics;
-use crate::oracle_health::{Lease, Permit, PermitError};
+use crate::oracle_health::{Lease, Permit, PermitError, Statuses};
 use crate::rate_limiter::{Limited, Place, Take, TakeError, TakeFirst, TakeRetry, Taken};
 use crate::upstream::{Called, Health, ModelError, Purpose};
 use domain::generation::Settings;
 use domain::health;
 use domain::session::{Email, Mismatch};
 use domain::{
-    Decision, DivergenceCheck, GatePath, Generation, Interaction, Payload, Prompt, Query, SessionId, Tier,
-    build_verdict_prompt,
+    Decision, DivergenceCheck, GatePath, Generation, Interaction, OracleId, Payload, Prompt, Query,
+    SessionId, Tier, build_verdict_prompt,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -255,13 +255,21 @@ impl Pilot {
         })
     }
 
+    /// Whether the circuit that a call was let through has stayed closed.
+    async fn is_closed(&self, oracle_id: &OracleId) -> bool {
+        let statuses = self.doors.oracle_health.ask(Statuses).await.unwrap_or_default();
+        statuses
+            .iter()
+            .any(|health| health.oracle_id == *oracle_id && health.status != health::Status::CircuitOpen)
+    }
+
     /// Calls the model and brings its answer to the gate.
     async fn fly(&self, model: &AskedModel, order: Order, leave: Leave) -> Result<Landing, Failed> {
         let Leave { lease, _place, taken } = leave;
         let purpose = Purpose { session_id: order.session_id.clone(), path: order.path };
         let may_retry = async || {
-            let leave = self.doors.rate_limiter.ask(TakeRetry).await;
-            matches!(leave, Ok(Ok(())))
+            let closed = self.is_closed(&model.oracle_id).await;
+            closed && matches!(self.doors.rate_limiter.ask(TakeRetry).await, Ok(Ok(())))
         };
         let called = model.caller.call(&purpose, &order.prompt, &order.settings, may_retry).await;
         self.metrics.making.called(&called.interactions);

@@ -166,6 +166,7 @@ pub struct SubmitRequest {
     #[schema(value_type = Option<Object>)]
     pub verdict: Option<Box<RawValue>>,
     /// The model's text; either this or `verdict`, or neither.
+    #[serde(default, deserialize_with = "given_text")]
     pub raw: Option<String>,
 }
 
@@ -207,6 +208,11 @@ pub struct CacheRequest {
     #[serde(default, rename = "regen_reason")]
     #[schema(value_type = Option<String>)]
     pub _regen_reason: Option<IgnoredAny>,
+}
+
+/// A text that is given: null is none.
+fn given_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
 }
 
 /// A member that is given, be it as null: that is a JSON value too, and is judged like any other.

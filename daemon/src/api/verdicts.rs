@@ -13,8 +13,8 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::session::Mismatch;
 use domain::{Decision, GatePath, SessionId};
-use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Method, StatusCode};
 use std::sync::Arc;
 
 /// Says whether a verdict that was read lay in the cache.
@@ -88,12 +88,15 @@ async fn generate(service: Arc<Service>, order: regen::Deliver) -> Result<Respon
     ),
 )]
 pub async fn get(
+    method: Method,
     State(service): State<Arc<Service>>,
     SessionInPath(session_id): SessionInPath,
 ) -> Result<Response, Problem> {
     let found = service.system.cache.ask(Read(session_id.clone())).await??;
     let (cached, came_from) = match found {
         Some(cached) => (cached, "HIT"),
+        // whoever asks for the head alone does not want it made
+        None if method == Method::HEAD => return Err(Problem::VerdictNotCached(session_id.to_string())),
         None if service.draining() => return Err(Problem::Draining),
         None => {
             let landed = service.system.regen.ask(regen::Read(session_id.clone())).await?;

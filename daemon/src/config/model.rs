@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 /// Between the end of all attempts and that of the request there must be so long, for the gate and the disk.
 const LEFT_FOR_THE_REST_MS: u64 = 1000;
+/// The longest name of a model or a version.
+const WORD_MAX_CHARS: usize = 200;
 
 /// Which wire a model speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +71,16 @@ pub struct Model {
     pub calls_at_once: usize,
 }
 
+/// A word that goes into an address and into the log.
+fn word(key: &'static str, word: &str) -> Result<(), ConfigError> {
+    let visible = |c: char| !c.is_control() && !c.is_whitespace();
+    if (1..=WORD_MAX_CHARS).contains(&word.chars().count()) && word.chars().all(visible) {
+        return Ok(());
+    }
+    let given: String = word.chars().take(40).collect();
+    Err(not_allowed(key, format!("{given:?}"), format!("1 to {WORD_MAX_CHARS} visible characters")))
+}
+
 impl Default for Model {
     fn default() -> Self {
         let Settings { model, temperature, top_p, top_k, .. } = Settings::locked(LOCKED_MODEL.into());
@@ -109,9 +121,8 @@ impl Model {
         if self.provider == Provider::None {
             return Ok(());
         }
-        if self.name.trim().is_empty() {
-            return Err(not_allowed("model.name", "empty", "the name of a model"));
-        }
+        word("model.name", &self.name)?;
+        word("model.version", &self.version)?;
         if self.provider == Provider::OpenAi && self.name == LOCKED_MODEL {
             return Err(not_allowed("model.name", "not set", "the name of a model that the server knows"));
         }
