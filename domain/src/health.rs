@@ -9,6 +9,10 @@
 //! - A circuit whose time has passed is half open, shown as `unhealthy` with `circuit_opened_at`: one call at a time is
 //!   let through, and it alone decides. A failure opens the circuit again; as many successes as the recovery threshold
 //!   make the oracle healthy. A call that is not reported on for 60 s makes way for another.
+//! - A probe asks less than a call does. What it fails at speaks as a failed call does; its success ends a row of failed
+//!   probes alone. A row that holds a failed call is ended by a call, and a circuit that opened over one is closed by
+//!   calls: whoever answers probes while calls fail is left alone all the same. Who makes a probe by a call's permit says
+//!   that it is as good as a call.
 //! - What was let through earlier and is reported later is counted, and changes no circuit.
 //! - A circuit that an administrator has opened stays open until it is closed. Closing makes the oracle healthy.
 //! - A clock that jumps back takes the circuit's times with it: what had passed has passed.
@@ -73,7 +77,7 @@ pub struct HealthStatus {
     pub last_success_at: Option<Timestamp>,
     /// When it last failed.
     pub last_failure_at: Option<Timestamp>,
-    /// Failures since the last success.
+    /// Failures in a row.
     pub consecutive_failures: u32,
     /// Time to an answer, median of the last 256 successful calls, in milliseconds; 0 while there are none.
     pub latency_p50_ms: u64,
@@ -113,13 +117,16 @@ pub struct Change {
     pub to: Status,
     /// Why.
     pub cause: String,
-    /// Failures since the last success.
+    /// Failures in a row.
     pub consecutive_failures: u32,
 }
 
-/// The leave to make one call, to be handed back with its outcome.
+/// The leave to make one call or probe, to be handed back with its outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Permit(u64);
+pub struct Permit {
+    number: u64,
+    probes: bool,
+}
 
 /// The circuit is open: no call is to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,6 +170,8 @@ pub struct Health {
     last_failure_at: Option<Timestamp>,
     last_error: Option<String>,
     consecutive_failures: u32,
+    /// Whether a call, and not a probe alone, failed in the row of failures or in the one that opened the circuit.
+    calls_fail: bool,
     /// Successes since the last failure, of the calls that decide something.
     successes: u32,
     latencies: Latencies,
@@ -183,6 +192,7 @@ impl Health {
             last_failure_at: None,
             last_error: None,
             consecutive_failures: 0,
+            calls_fail: false,
             successes: 0,
             latencies: Latencies::default(),
         }
@@ -205,9 +215,13 @@ impl Health {
     /// # Errors
     /// Where the circuit is open, or half open with a call on its way.
     pub fn permit(&mut self, now: Timestamp) -> Result<Permit, Refused> {
+        self.let_through(now, false)
+    }
+
+    fn let_through(&mut self, now: Timestamp, probes: bool) -> Result<Permit, Refused> {
         self.follow_back(now);
         match self.state {
-            State::Healthy | State::Degraded | State::Unhealthy => Ok(self.issue()),
+            State::Healthy | State::Degraded | State::Unhealthy => Ok(self.issue(probes)),
             State::Held { .. } => Err(Refused { retry_after: None }),
             State::Open { since } => {
                 let left = self.reset() - now.duration_since(since);
@@ -217,7 +231,7 @@ impl Health {
                 Err(Refused { retry_after: Some(TRIAL_PAUSE) })
             }
             State::HalfOpen { opened_at, .. } => {
-                let permit = self.issue();
+                let permit = self.issue(probes);
                 self.state = State::HalfOpen { opened_at, trial: Some((permit, now)) };
                 Ok(permit)
             }
@@ -237,7 +251,7 @@ impl Health {
         if self.probed_at.is_some_and(|at| now.duration_since(at) < interval) {
             return None;
         }
-        let permit = self.permit(now).ok()?;
+        let permit = self.let_through(now, true).ok()?;
         self.probed_at = Some(now);
         Some(permit)
     }
@@ -245,7 +259,7 @@ impl Health {
     /// Leave to make a probe because an administrator wants it, whatever the circuit says. It decides a half-open
     /// circuit only where no other call does.
     pub fn probe_now(&mut self, now: Timestamp) -> Permit {
-        let permit = self.permit(now).unwrap_or_else(|_| self.issue());
+        let permit = self.let_through(now, true).unwrap_or_else(|_| self.issue(true));
         self.probed_at = Some(now);
         permit
     }
@@ -258,10 +272,15 @@ impl Health {
             Outcome::Neutral => None,
             Outcome::Success { latency_ms } => {
                 self.last_success_at = Some(now);
-                self.consecutive_failures = 0;
                 if let Some(latency_ms) = latency_ms {
                     self.latencies.add(latency_ms);
                 }
+                if permit.probes && self.calls_fail {
+                    return None;
+                }
+                self.consecutive_failures = 0;
+                // what a circuit opened over is not forgotten before it is closed
+                self.calls_fail &= !decides || matches!(self.state, State::HalfOpen { .. });
                 if decides { self.succeeded() } else { None }
             }
             Outcome::Failure(error) => {
@@ -269,6 +288,7 @@ impl Health {
                 self.last_failure_at = Some(now);
                 self.last_error = Some(error.clone());
                 self.consecutive_failures = self.consecutive_failures.saturating_add(1);
+                self.calls_fail |= !permit.probes;
                 if decides { self.failed(now, &error) } else { None }
             }
         }
@@ -359,6 +379,7 @@ impl Health {
     fn enter(&mut self, state: State, cause: String) -> Change {
         let from = self.shown();
         self.state = state;
+        self.calls_fail &= !matches!(state, State::Healthy);
         Change { from, to: self.shown(), cause, consecutive_failures: self.consecutive_failures }
     }
 
@@ -371,9 +392,9 @@ impl Health {
         }
     }
 
-    const fn issue(&mut self) -> Permit {
+    const fn issue(&mut self, probes: bool) -> Permit {
         self.permits = self.permits.wrapping_add(1);
-        Permit(self.permits)
+        Permit { number: self.permits, probes }
     }
 
     /// Where the clock has jumped back, the times from which something is counted go with it.

@@ -225,6 +225,60 @@ fn what_an_administrator_opens_stays_open_until_it_is_closed() {
     health.permit(at(2_000_000)).expect("it is called again");
 }
 
+/// A probe, scheduled or ordered.
+fn probe(health: &mut Health, second: i64, outcome: Outcome) -> Option<Change> {
+    let permit = health.probe(at(second)).unwrap_or_else(|| health.probe_now(at(second)));
+    health.report(at(second), permit, outcome)
+}
+
+#[test]
+fn a_model_that_answers_probes_and_no_calls_opens_its_circuit_under_sparse_calls() {
+    let mut health = fresh();
+    for minute in 0..3 {
+        assert_ne!(health.status().status, Status::CircuitOpen);
+        call(&mut health, 60 * minute, failure());
+        (1..9).for_each(|second| drop(probe(&mut health, 60 * minute + second, SUCCESS)));
+    }
+    let status = health.status();
+    assert_eq!((status.status, status.consecutive_failures), (Status::CircuitOpen, 3));
+    assert_eq!(status.last_success_at, Some(at(128)), "the probes are shown all the same");
+}
+
+#[test]
+fn probes_do_not_close_a_circuit_that_calls_have_opened() {
+    let mut health = half_open();
+    (30..40).for_each(|second| assert_eq!(probe(&mut health, second, SUCCESS), None));
+    assert_eq!(call(&mut health, 40, SUCCESS), None, "the first of two");
+    assert_eq!(probe(&mut health, 41, SUCCESS), None, "and it is none");
+    assert_eq!(turn(call(&mut health, 42, SUCCESS)), Some((Status::Unhealthy, Status::Healthy)));
+    // a call that was let through before and succeeds only now does not have probes close it
+    let late = health.permit(at(43)).expect("it is healthy");
+    (0..3).for_each(|_| drop(call(&mut health, 43, failure())));
+    assert_eq!(health.report(at(44), late, SUCCESS), None);
+    health.pass(at(43 + RESET_S)).expect("it is half open");
+    assert_eq!(probe(&mut health, 73, SUCCESS).or_else(|| probe(&mut health, 74, SUCCESS)), None);
+    // nor does one that fails go unheard
+    let change = probe(&mut health, 75, failure());
+    assert_eq!(turn(change), Some((Status::Unhealthy, Status::CircuitOpen)));
+}
+
+#[test]
+fn a_row_of_failed_probes_alone_is_ended_by_probes() {
+    let mut health = fresh();
+    probe(&mut health, 0, failure());
+    assert_eq!(probe(&mut health, 1, SUCCESS), None);
+    assert_eq!(health.status().consecutive_failures, 0);
+    assert_eq!(turn(probe(&mut health, 2, SUCCESS)), Some((Status::Degraded, Status::Healthy)));
+    (3..6).for_each(|second| drop(probe(&mut health, second, failure())));
+    health.pass(at(5 + RESET_S)).expect("its circuit was open");
+    assert_eq!(probe(&mut health, 35, SUCCESS), None);
+    assert_eq!(turn(probe(&mut health, 36, SUCCESS)), Some((Status::Unhealthy, Status::Healthy)));
+    // once a call has ended a row that held another, probes may do the rest
+    call(&mut health, 40, failure());
+    call(&mut health, 41, SUCCESS);
+    assert_eq!(turn(probe(&mut health, 42, SUCCESS)), Some((Status::Degraded, Status::Healthy)));
+}
+
 #[test]
 fn an_administrator_takes_over_a_circuit_that_opened_by_itself() {
     let mut health = opened();
