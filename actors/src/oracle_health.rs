@@ -33,8 +33,9 @@ const PROBE_MAX: Duration = Duration::from_secs(5);
 
 /// Finds out whether an oracle could do what it is for, without having it done.
 pub trait Probe: fmt::Debug + Send + Sync {
-    /// Asks it once; the reason if it could not, of which 200 characters are kept. It is dropped after five seconds.
-    fn probe(&self) -> BoxFuture<'_, Result<(), String>>;
+    /// Asks it once: a success if it could; a failure, of whose reason 200 characters are kept, if nobody answers or the
+    /// answer says that it could not; neutral if it answers, and not to the question. It is dropped after five seconds.
+    fn probe(&self) -> BoxFuture<'_, Outcome>;
 }
 
 /// An oracle to watch over.
@@ -139,7 +140,7 @@ pub struct Steered {
     /// How the oracle is doing now.
     pub status: HealthStatus,
     /// How the probe ended, if one was ordered.
-    pub probe: Option<Result<(), String>>,
+    pub probe: Option<Outcome>,
 }
 
 /// How a call ended.
@@ -265,14 +266,13 @@ fn tell(log: &Log, oracle_id: &OracleId, change: Option<Change>, now: Timestamp)
 }
 
 /// Makes a probe, within its bound, and reports how it ended.
-async fn probed(probe: Arc<dyn Probe>, lease: Lease, turn: OwnedSemaphorePermit) -> Result<(), String> {
-    let ended = timeout(PROBE_MAX, probe.probe()).await;
-    let ended = ended.unwrap_or_else(|_| Err(format!("the probe took longer than {PROBE_MAX:?}")));
-    let ended = ended.map_err(|error| error.chars().take(ERROR_MAX_CHARS).collect::<String>());
-    lease.report(match &ended {
-        Ok(()) => Outcome::Success { latency_ms: None },
-        Err(error) => Outcome::Failure(error.clone()),
-    });
+async fn probed(probe: Arc<dyn Probe>, lease: Lease, turn: OwnedSemaphorePermit) -> Outcome {
+    let late = |_| Outcome::Failure(format!("the probe took longer than {PROBE_MAX:?}"));
+    let ended = match timeout(PROBE_MAX, probe.probe()).await.unwrap_or_else(late) {
+        Outcome::Failure(error) => Outcome::Failure(error.chars().take(ERROR_MAX_CHARS).collect()),
+        ended => ended,
+    };
+    lease.report(ended.clone());
     drop(turn);
     ended
 }

@@ -12,6 +12,7 @@ use crate::upstream::mail::MailService;
 use crate::{Clock, Supervision};
 use domain::delivery::Regen;
 use domain::divergence::OriginalLabel;
+use domain::health::Outcome;
 use domain::mail::{MailKind, SendFailure};
 use domain::{Delivery, GatePath, Label, Mail, Payload, Query, SessionId, Tier};
 use jiff::{SignedDuration, Timestamp};
@@ -117,8 +118,8 @@ fn nobody() -> Mailing {
     #[derive(Debug)]
     struct Nobody;
     impl Probe for Nobody {
-        fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
-            Box::pin(async { Err("nobody is there".into()) })
+        fn probe(&self) -> BoxFuture<'_, Outcome> {
+            Box::pin(async { Outcome::Failure("nobody is there".into()) })
         }
     }
     impl MailService for Nobody {

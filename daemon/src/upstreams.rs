@@ -11,6 +11,7 @@ use actors::rate_limiter::CallLimits;
 use actors::regen::AskedModel;
 use actors::upstream::{BadEndpoint, BoxFuture, CallPolicy, Caller, Gemini, Model, OpenAi};
 use domain::OracleId;
+use domain::health::Outcome;
 use jiff::SignedDuration;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -111,9 +112,12 @@ struct OfModel {
 }
 
 impl Probe for OfModel {
-    fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
+    fn probe(&self) -> BoxFuture<'_, Outcome> {
         Box::pin(async {
-            self.model.probe(&self.name, PROBE_TIMEOUT).await.map_err(|failure| failure.to_string())
+            match self.model.probe(&self.name, PROBE_TIMEOUT).await {
+                Ok(()) => Outcome::Success { latency_ms: None },
+                Err(failure) => failure.probed(),
+            }
         })
     }
 }

@@ -5,6 +5,7 @@ use actors::oracle_health::Probe;
 use actors::upstream::mail::{HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
 use domain::delivery::Regen;
 use domain::divergence::{DISCLAIMER, OriginalLabel};
+use domain::health::Outcome;
 use domain::mail::{MailKind, SendFailure};
 use domain::{Delivery, Label, Mail, Payload, Query, Tier, judge};
 use harness::model::{ModelServer, Reply};
@@ -144,24 +145,26 @@ async fn a_service_that_is_not_there_breaks_off_or_says_nothing_is_tried_again()
     let nobody = by_http(&format!("http://{free}"), PATIENCE);
     let failed = nobody.send(&mail(MailKind::Verdict)).await.expect_err("nobody is there");
     assert!(failed.cause.starts_with("no connection") && !failed.permanent, "{failed:?}");
-    nobody.probe().await.expect_err("nobody is there");
+    assert!(matches!(nobody.probe().await, Outcome::Failure(_)), "nobody is there");
 }
 
 #[tokio::test]
-async fn whoever_answers_below_500_is_alive() {
+async fn a_probe_fails_where_nobody_answers_or_with_500_and_says_nothing_where_nothing_is_known_there() {
     let server = ModelServer::start().await;
     let service = by_http(&server.url(), Duration::from_millis(500));
-    for (reply, alive) in [
-        (Reply::bytes(200, "hello"), true),
-        (Reply::bytes(404, ""), true),
-        (Reply::bytes(405, vec![b'x'; 70_000]), true),
-        (Reply::bytes(500, ""), false),
-        (Reply::bytes(503, ""), false),
-        (Reply::silence(), false),
+    let success = Outcome::Success { latency_ms: None };
+    for (reply, probed) in [
+        (Reply::bytes(200, "hello"), success.clone()),
+        (Reply::bytes(200, vec![b'x'; 70_000]), success),
+        (Reply::bytes(404, ""), Outcome::Neutral),
+        (Reply::bytes(405, vec![b'x'; 70_000]), Outcome::Neutral),
+        (Reply::bytes(302, ""), Outcome::Neutral),
+        (Reply::bytes(500, "no"), Outcome::Failure("HTTP status 500: no".into())),
+        (Reply::bytes(503, "later"), Outcome::Failure("HTTP status 503: later".into())),
+        (Reply::silence(), Outcome::Failure("no answer in time: waited for 500 ms".into())),
     ] {
         server.when_probed(reply);
-        let probed = service.probe().await;
-        assert_eq!(probed.is_ok(), alive, "{probed:?}");
+        assert_eq!(service.probe().await, probed);
     }
     assert!(server.probes().iter().all(|seen| seen.method == "GET" && seen.path == "/"));
     assert_eq!(server.asked(), 0, "no mail is spent on it");
@@ -344,7 +347,7 @@ async fn aiosmtpd_takes_what_is_sent_and_its_refusals_are_understood() {
     let dir = env::var("ORACLED_TEST_SMTP_DIR").expect("tests/aiosmtpd.sh sets it");
     let login = Some(("oracle", "s3cret"));
     let server = by_smtp(plain, SmtpTls::None, login);
-    server.probe().await.expect("it is there");
+    assert!(matches!(server.probe().await, Outcome::Success { .. }), "it is there");
     for _ in 0..2 {
         server.send(&mail(MailKind::Verdict)).await.expect("it is taken");
     }
@@ -375,7 +378,7 @@ async fn aiosmtpd_takes_what_is_sent_and_its_refusals_are_understood() {
     ] {
         let failed = send(&server, "a@b.org").await.expect_err("it is not safe");
         assert!(!failed.permanent && failed.cause.contains(cause), "{failed:?}");
-        let failed = server.probe().await.expect_err("it is not safe");
+        let Outcome::Failure(failed) = server.probe().await else { panic!("it is not safe") };
         assert!(failed.contains(cause), "{failed}");
     }
     assert_eq!(taken(dir.as_ref()).len(), 3);

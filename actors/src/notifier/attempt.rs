@@ -69,7 +69,7 @@ impl Sender {
         let Some(lease) = self.permit().await else { return End::TurnedAway(due) };
         if lease.is_trial() {
             // some mails have two attempts in all: none is spent on finding out whether the service is back
-            lease.report(probed(self.service.probe().await));
+            lease.report(tried(self.service.probe().await));
             return End::TurnedAway(due);
         }
         let began = monotonic();
@@ -141,8 +141,13 @@ impl Sender {
     }
 }
 
-fn probed(ended: Result<(), String>) -> Outcome {
-    ended.map_or_else(Outcome::Failure, |()| Outcome::Success { latency_ms: None })
+/// What a probe says that was made in the place of a mail. From a service that answers and does not know what it is asked
+/// for no probe learns more: then mails have to tell, or none would ever be sent again.
+fn tried(probed: Outcome) -> Outcome {
+    match probed {
+        Outcome::Neutral => Outcome::Success { latency_ms: None },
+        said => said,
+    }
 }
 
 /// What the attempt says of the mail service's health. A mail that can never be sent says nothing of it, and one that

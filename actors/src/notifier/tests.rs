@@ -2,7 +2,7 @@ use super::*;
 use crate::oracle_health::{Oracle, Probe, Statuses};
 use crate::testing::{GOOD, Hand, Outside, World, id, logged, mail_of, regenerated, with_outside};
 use crate::upstream::BoxFuture;
-use domain::health::{HealthConfig, Status};
+use domain::health::{HealthConfig, Outcome, Status};
 use domain::mail::{MailKind, SendFailure, Standing};
 use domain::{Delivery, Event, Label, Mail, Peer, Tier};
 use serde_json::{Value, json};
@@ -19,6 +19,8 @@ const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 enum Mood {
     #[default]
     Takes,
+    /// Takes mails, and does not know what a probe asks for.
+    TakesMailAlone,
     Fails,
     Refuses,
     /// Fails, and quotes to whom the mail goes.
@@ -74,7 +76,7 @@ impl MadeUp {
         self.sending.fetch_sub(1, Ordering::Relaxed);
         let failure = |permanent| SendFailure { cause: "status 502".into(), permanent, retry_after: None };
         match self.mood() {
-            Mood::Takes | Mood::Hangs => Ok(()),
+            Mood::Takes | Mood::TakesMailAlone | Mood::Hangs => Ok(()),
             Mood::Fails => Err(failure(false)),
             Mood::Refuses => Err(failure(true)),
             Mood::Quotes => Err(SendFailure {
@@ -87,8 +89,14 @@ impl MadeUp {
 }
 
 impl Probe for MadeUp {
-    fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(async { if self.mood() == Mood::Takes { Ok(()) } else { Err("status 502".into()) } })
+    fn probe(&self) -> BoxFuture<'_, Outcome> {
+        Box::pin(async {
+            match self.mood() {
+                Mood::Takes => Outcome::Success { latency_ms: None },
+                Mood::TakesMailAlone => Outcome::Neutral,
+                _ => Outcome::Failure("status 502".into()),
+            }
+        })
     }
 }
 
@@ -357,6 +365,20 @@ fn a_service_that_is_down_for_an_hour_loses_nothing() {
         })
         .await;
         assert!(world.told().iter().all(|(_, attempt)| attempt.as_u64().is_none_or(|attempt| attempt <= 2)));
+    });
+}
+
+#[test]
+fn a_service_that_knows_no_probe_gets_mail_again_once_it_answers() {
+    with_service(Mood::Fails, |world, hand, service| async move {
+        for n in 0..3 {
+            world.queue_and_wake(MailKind::Verdict, &format!("cs_{n}")).await;
+        }
+        eventually("the circuit is open", async || service.attempts() == 3).await;
+        service.set(Mood::TakesMailAlone);
+        world.pass(&hand, 40).await;
+        world.settled().await;
+        assert_eq!(service.attempts(), 6);
     });
 }
 

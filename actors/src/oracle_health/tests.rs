@@ -14,6 +14,8 @@ const SUCCESS: Outcome = Outcome::Success { latency_ms: Some(7) };
 #[derive(Debug, Default)]
 struct MadeUp {
     fails: AtomicBool,
+    /// Answers, and not to the question.
+    shrugs: AtomicBool,
     hangs: AtomicBool,
     panics: AtomicBool,
     begun: AtomicUsize,
@@ -21,7 +23,7 @@ struct MadeUp {
 }
 
 impl Probe for MadeUp {
-    fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
+    fn probe(&self) -> BoxFuture<'_, Outcome> {
         Box::pin(async {
             self.begun.fetch_add(1, Ordering::Relaxed);
             assert_eq!(self.at_once.fetch_add(1, Ordering::Relaxed), 0, "never two at a time");
@@ -30,7 +32,11 @@ impl Probe for MadeUp {
                 std::future::pending::<()>().await;
             }
             self.at_once.fetch_sub(1, Ordering::Relaxed);
-            if self.fails.load(Ordering::Relaxed) { Err("status 500 ".repeat(100)) } else { Ok(()) }
+            match (self.fails.load(Ordering::Relaxed), self.shrugs.load(Ordering::Relaxed)) {
+                (true, _) => Outcome::Failure("status 500 ".repeat(100)),
+                (false, true) => Outcome::Neutral,
+                (false, false) => Outcome::Success { latency_ms: None },
+            }
         })
     }
 }
@@ -304,15 +310,21 @@ fn an_ordered_probe_is_made_whatever_the_circuit_says_and_answers_how_it_ended()
     with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
         world.steer(Action::Open).await.expect("it is done");
         let steered = world.steer(Action::Probe).await.expect("it is done");
-        assert_eq!((steered.probe, steered.status.status), (Some(Ok(())), Status::CircuitOpen));
+        let success = Some(Outcome::Success { latency_ms: None });
+        assert_eq!((steered.probe, steered.status.status), (success, Status::CircuitOpen));
         assert_eq!(steered.status.last_success_at, Some(world.system.clock.now()), "it counts");
         probe.fails.store(true, Ordering::Relaxed);
         let steered = world.steer(Action::Probe).await.expect("it is done");
-        let error = steered.probe.and_then(Result::err).expect("it failed");
+        let Some(Outcome::Failure(error)) = steered.probe else { panic!("it failed") };
         assert!(error.starts_with("status 500") && error.len() == ERROR_MAX_CHARS, "{error}");
         assert_eq!(steered.status.last_error, Some(error));
         assert_eq!(steered.status.consecutive_failures, 1);
-        let entries = entries(&world.system.store, 3).await;
+        probe.fails.store(false, Ordering::Relaxed);
+        probe.shrugs.store(true, Ordering::Relaxed);
+        let before = world.status().await;
+        let steered = world.steer(Action::Probe).await.expect("it is done");
+        assert_eq!((steered.probe, steered.status), (Some(Outcome::Neutral), before), "it says nothing");
+        let entries = entries(&world.system.store, 4).await;
         for entry in &entries[1..] {
             assert_eq!(entry["event"], "control_action");
             assert_eq!((&entry["action"], &entry["detail"]), (&json!("probe_oracle"), &json!("model")));

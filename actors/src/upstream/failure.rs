@@ -1,5 +1,6 @@
 //! What can go wrong with a request, what it says about the one who was asked, and whether to ask again.
 
+use domain::health::Outcome;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::Value;
@@ -82,6 +83,16 @@ impl Failure {
         }
     }
 
+    /// What it says of the one who was probed. Who answers at all is there, and many know nothing at the place that is
+    /// asked for.
+    #[must_use]
+    pub fn probed(&self) -> Outcome {
+        match self.kind {
+            Kind::Status(300..=499) | Kind::TooLarge => Outcome::Neutral,
+            _ => Outcome::Failure(self.to_string()),
+        }
+    }
+
     /// What went wrong, as one word for the log.
     #[must_use]
     pub fn error_code(&self) -> String {
@@ -148,6 +159,19 @@ mod tests {
         assert_eq!(forgiven, [400, 413, 422, 429]);
         for kind in [Kind::Connect, Kind::Timeout, Kind::Broken, Kind::TooLarge, Kind::Unreadable] {
             assert!(blames(kind), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_probe_fails_where_nobody_answers_or_the_answer_says_so() {
+        let probed = |kind| Failure::new(kind, "x".into()).probed();
+        for kind in
+            [Kind::Status(404), Kind::Status(401), Kind::Status(429), Kind::Status(302), Kind::TooLarge]
+        {
+            assert_eq!(probed(kind), Outcome::Neutral, "{kind}");
+        }
+        for kind in [Kind::Connect, Kind::Timeout, Kind::Broken, Kind::Status(500), Kind::Status(503)] {
+            assert_eq!(probed(kind), Outcome::Failure(format!("{kind}: x")));
         }
     }
 

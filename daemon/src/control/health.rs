@@ -8,7 +8,7 @@ use actors::oracle_health::{self, Action, Steer};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use domain::health::HealthStatus;
+use domain::health::{HealthStatus, Outcome};
 use domain::{OracleId, Peer};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -33,16 +33,25 @@ pub struct Steered {
 /// How a probe ended.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Probed {
-    /// Whether it succeeded.
-    pub succeeded: bool,
+    /// Whether it succeeded; null where the oracle answered, and not to the question.
+    pub succeeded: Option<bool>,
     /// Why not.
     pub error: Option<String>,
 }
 
 impl From<oracle_health::Steered> for Steered {
     fn from(steered: oracle_health::Steered) -> Self {
-        let probe = steered.probe.map(|ended| Probed { succeeded: ended.is_ok(), error: ended.err() });
-        Self { oracle: steered.status, probe }
+        Self { oracle: steered.status, probe: steered.probe.map(Probed::from) }
+    }
+}
+
+impl From<Outcome> for Probed {
+    fn from(ended: Outcome) -> Self {
+        match ended {
+            Outcome::Success { .. } => Self { succeeded: Some(true), error: None },
+            Outcome::Failure(error) => Self { succeeded: Some(false), error: Some(error) },
+            Outcome::Neutral => Self { succeeded: None, error: None },
+        }
     }
 }
 

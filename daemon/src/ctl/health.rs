@@ -36,7 +36,7 @@ impl Health {
         let path = format!("/v1/health/oracles/{}", segment(oracle_id));
         let body = serde_json::to_vec(&Order { action }).map_err(std::io::Error::from)?;
         let steered: Steered = options.on_control(Method::POST, &path, Some(body.into())).await?.json()?;
-        let failed = steered.probe.as_ref().is_some_and(|probe| !probe.succeeded);
+        let failed = steered.probe.as_ref().is_some_and(|probe| probe.succeeded == Some(false));
         if options.json {
             json(out, &steered)?;
         } else {
@@ -54,8 +54,11 @@ async fn list(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
 
 fn show(out: &mut dyn Write, Steered { oracle, probe }: Steered) -> Result<(), CtlError> {
     match probe {
-        Some(Probed { succeeded: true, .. }) => writeln!(out, "the probe succeeded")?,
-        Some(Probed { error, .. }) => {
+        Some(Probed { succeeded: Some(true), .. }) => writeln!(out, "the probe succeeded")?,
+        Some(Probed { succeeded: None, .. }) => {
+            writeln!(out, "the oracle is there; its answer does not say how it is doing")?;
+        }
+        Some(Probed { succeeded: Some(false), error }) => {
             let error = error.unwrap_or_default();
             writeln!(out, "the probe failed: {}", super::output::on_one_line(&error))?;
         }

@@ -6,6 +6,7 @@ use crate::oracle_health::Probe;
 use crate::upstream::http::Head;
 use crate::upstream::{BadEndpoint, BoxFuture, Endpoint, Failure, Kind};
 use domain::divergence::OriginalLabel;
+use domain::health::Outcome;
 use domain::mail::{MailKind, SendFailure};
 use domain::session::Email;
 use domain::{Mail, MailId, Query, SessionId, Tier};
@@ -86,25 +87,27 @@ impl HttpMail {
         }
     }
 
-    fn refused(&self, Head { status, retry_after, body }: Head) -> SendFailure {
+    fn refused(&self, head: Head) -> SendFailure {
+        let permanent = is_permanent(head.status);
+        let failure = self.unwelcome(head);
+        let retry_after = failure.retry_after.map(|wait| wait.try_into().unwrap_or(SignedDuration::MAX));
+        SendFailure { cause: failure.to_string(), permanent, retry_after }
+    }
+
+    /// What an answer says that is no success.
+    fn unwelcome(&self, Head { status, retry_after, body }: Head) -> Failure {
         let detail = match body {
             Ok(said) => self.endpoint.clean(&String::from_utf8_lossy(&said)),
             Err(failure) => failure.to_string(),
         };
-        let cause = Failure { retry_after: None, kind: Kind::Status(status.as_u16()), detail };
-        SendFailure {
-            cause: cause.to_string(),
-            permanent: is_permanent(status),
-            retry_after: retry_after.map(|wait| wait.try_into().unwrap_or(SignedDuration::MAX)),
-        }
+        Failure { kind: Kind::Status(status.as_u16()), retry_after, detail }
     }
 
-    async fn look(&self) -> Result<(), String> {
+    async fn look(&self) -> Outcome {
         match self.endpoint.head(self.endpoint.get(&[]), self.hard_timeout).await {
-            Ok(head) if head.status.is_server_error() => Err(format!("status {}", head.status.as_u16())),
-            // whoever answers is there, at whatever length
-            Ok(_) => Ok(()),
-            Err(failure) => Err(failure.to_string()),
+            Ok(head) if head.status.is_success() => Outcome::Success { latency_ms: None },
+            Ok(head) => self.unwelcome(head).probed(),
+            Err(failure) => failure.probed(),
         }
     }
 }
@@ -116,7 +119,7 @@ const fn is_permanent(status: StatusCode) -> bool {
 }
 
 impl Probe for HttpMail {
-    fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
+    fn probe(&self) -> BoxFuture<'_, Outcome> {
         Box::pin(self.look())
     }
 }

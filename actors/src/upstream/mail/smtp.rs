@@ -4,6 +4,7 @@ use super::MailService;
 use super::letter::letter;
 use crate::oracle_health::Probe;
 use crate::upstream::BoxFuture;
+use domain::health::Outcome;
 use domain::mail::{SendFailure, Standing};
 use domain::{Mail, MailId, Sha256Hex};
 use lettre::message::Mailbox;
@@ -156,13 +157,14 @@ impl Smtp {
             .map_err(|error| unusable(&error))
     }
 
-    async fn look(&self) -> Result<(), String> {
-        match timeout(self.hard_timeout, self.transport.test_connection()).await {
-            Ok(Ok(true)) => Ok(()),
-            Ok(Ok(false)) => Err("the server does not answer NOOP".into()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no answer within {} ms", self.hard_timeout.as_millis())),
-        }
+    /// What is asked for here every mail needs: it is as good as one.
+    async fn look(&self) -> Outcome {
+        Outcome::Failure(match timeout(self.hard_timeout, self.transport.test_connection()).await {
+            Ok(Ok(true)) => return Outcome::Success { latency_ms: None },
+            Ok(Ok(false)) => "the server does not answer NOOP".into(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} ms", self.hard_timeout.as_millis()),
+        })
     }
 }
 
@@ -184,7 +186,7 @@ fn failure(cause: String, permanent: bool) -> SendFailure {
 }
 
 impl Probe for Smtp {
-    fn probe(&self) -> BoxFuture<'_, Result<(), String>> {
+    fn probe(&self) -> BoxFuture<'_, Outcome> {
         Box::pin(self.look())
     }
 }
