@@ -3,6 +3,8 @@
 //! It has a thread of its own, since it blocks on the disk. Records that arrive while one group is being synced
 //! wait in the mailbox and make the next group: the more there are, the fewer syncs each of them costs.
 
+mod patience;
+
 use crate::clock::{Clock, monotonic};
 use crate::door::Door;
 use crate::fallback::Fallback;
@@ -312,14 +314,22 @@ impl Log {
     /// `Stale`, after which to read and decide again; `Unavailable`, after which nothing may be delivered.
     pub async fn commit(&self, record: Record) -> Result<Receipt, CommitError> {
         let record = Arc::new(record);
-        let answer = self.door.ask(Commit(Arc::clone(&record))).await;
-        let outcome = answer.unwrap_or_else(|error| Err(CommitError::Unavailable(error.to_string())));
+        let outcome = self.ask(&record).await;
         if let Err(CommitError::Unavailable(cause)) = &outcome {
-            let entries = self.fallback.write(&record.events, cause);
-            self.fallback_entries.fetch_add(entries, Ordering::Relaxed);
-            self.metrics.fallback_entries.inc_by(entries);
+            self.fall_back(&record, cause);
         }
         outcome
+    }
+
+    async fn ask(&self, record: &Arc<Record>) -> Result<Receipt, CommitError> {
+        let answer = self.door.ask(Commit(Arc::clone(record))).await;
+        answer.unwrap_or_else(|error| Err(CommitError::Unavailable(error.to_string())))
+    }
+
+    fn fall_back(&self, record: &Record, cause: &str) {
+        let entries = self.fallback.write(&record.events, cause);
+        self.fallback_entries.fetch_add(entries, Ordering::Relaxed);
+        self.metrics.fallback_entries.inc_by(entries);
     }
 
     /// Opens `oracle_log.jsonl` anew after a rotation.

@@ -2,7 +2,7 @@
 
 use crate::clock::{Clock, monotonic};
 use crate::door::Door;
-use crate::logger::{CommitError, Log};
+use crate::logger::Log;
 use crate::metrics::{MailOutcome, Metrics};
 use crate::oracle_health::{Lease, OracleHealth, Permit};
 use crate::upstream::mail::MailService;
@@ -13,10 +13,6 @@ use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Expect, Record, RowKey, Store, Write};
-use tokio::time::sleep;
-
-/// How long until an outcome that could not be committed is tried to be, at least.
-const COMMIT_PAUSE: Duration = Duration::from_secs(1);
 
 /// What an attempt needs, of its own.
 #[derive(Debug, Clone)]
@@ -110,34 +106,16 @@ impl Sender {
             }
         };
         let expect = vec![Expect { row: RowKey::Mail(mail_id), revision: Some(revision) }];
-        let mut record = Record { expect, events: vec![event], writes: vec![write] };
-        loop {
-            match self.log.commit(record.clone()).await {
-                Ok(_) => break,
-                // another mail has taken its place meanwhile: that one is looked at anew, and the log tells of this one
-                Err(CommitError::Stale(_)) => {
-                    record = Record { events: record.events, ..Record::default() };
-                    end = End::Due(now);
-                }
-                Err(CommitError::Unavailable(cause)) => {
-                    tracing::warn!(cause, "what came of a mail cannot be logged; it will be tried again");
-                    self.log_is_back().await;
-                }
-            }
+        let events = vec![event];
+        let record = Record { expect, events: events.clone(), writes: vec![write] };
+        if self.log.commit_patiently(record).await.is_err() {
+            // another mail has taken its place meanwhile: that one is looked at anew, and the log tells of this one
+            let told = self.log.commit_patiently(Record { events, ..Record::default() }).await;
+            told.expect("what relies on no row is not stale");
+            end = End::Due(now);
         }
         self.metrics.sending.ended(kind, outcome);
         end
-    }
-
-    /// Waits a moment, and until the log takes entries.
-    async fn log_is_back(&self) {
-        sleep(COMMIT_PAUSE).await;
-        let mut report = self.log.report();
-        let back = report.wait_for(|report| report.failure.is_none()).await.map(|_| ());
-        if back.is_err() {
-            // the logger is gone, and the daemon with it in a moment
-            std::future::pending::<()>().await;
-        }
     }
 }
 

@@ -523,15 +523,44 @@ fn what_the_log_does_not_take_is_settled_when_it_does_and_not_sent_again() {
         eventually("it is being sent", async || service.attempts() == 1).await;
         world.break_store();
         service.set(Mood::Takes);
-        let lines = || world.fallback_lines.lock().expect("nobody panicked").clone();
-        eventually("the service log is told", async || lines().iter().any(|line| line.contains("mail_sent")))
-            .await;
+        is_broken(&world).await;
         world.pass(&hand, 100).await;
         world.mend_store();
         world.settled().await;
         assert_eq!(service.attempts(), 1);
         world.tells(&[("mail_queued", None), ("mail_sent", Some(1))]).await;
+        let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
+        assert_eq!(lines, [""; 0], "it is in the log, and nowhere else");
     });
+}
+
+/// Waits until the log has found that the disk takes nothing.
+async fn is_broken(world: &World) {
+    let mut report = world.system.log.report();
+    report.wait_for(|report| report.failure.is_some()).await.expect("the logger reports");
+}
+
+#[test]
+fn what_the_log_never_takes_goes_to_the_service_log_once_when_the_daemon_ends() {
+    let lines = Arc::new(Mutex::new(Arc::default()));
+    with_service(Mood::Hangs, |world, hand, service| {
+        let lines = Arc::clone(&lines);
+        async move {
+            *lines.lock().expect("nobody panicked") = Arc::clone(&world.fallback_lines);
+            world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+            eventually("it is being sent", async || service.attempts() == 1).await;
+            world.break_store();
+            service.set(Mood::Takes);
+            is_broken(&world).await;
+            world.pass(&hand, 100).await;
+            // a try more, and the log is gone for good
+            tokio::time::sleep(Duration::from_millis(1100)).await;
+            world.system.log.close().await;
+            assert!(world.fallback_lines.lock().expect("nobody panicked").is_empty());
+        }
+    });
+    let lines = lines.lock().expect("nobody panicked").lock().expect("nobody panicked").clone();
+    assert!(lines.len() == 1 && lines[0].contains("mail_sent"), "{lines:?}");
 }
 
 #[test]
