@@ -169,13 +169,30 @@ impl Mail {
 pub struct SendFailure {
     /// What went wrong.
     pub cause: String,
-    /// Whether it will go wrong each time: the address is refused, say.
-    pub permanent: bool,
+    /// Whose fault it is.
+    pub fault: Fault,
     /// How long the mail service wants to be left alone.
     pub retry_after: Option<SignedDuration>,
 }
 
+/// Whose fault it is that a mail was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The mail service's, which fails others as well.
+    Service,
+    /// This mail's, for now: a mailbox is full, say.
+    Mail,
+    /// This mail's each time: the address is refused, say.
+    MailForGood,
+}
+
 impl SendFailure {
+    /// Whether it will go wrong each time.
+    #[must_use]
+    pub fn is_permanent(&self) -> bool {
+        self.fault == Fault::MailForGood
+    }
+
     /// The same failure in words that do not hold `address`, which mail services quote: it is not to be logged.
     #[must_use]
     pub fn hiding(self, address: &Email) -> Self {
@@ -202,7 +219,7 @@ impl Standing {
                 (age <= max_age).then_some(pause.max(asked).min(LONGEST_WAIT))
             }
         };
-        let next = pause.filter(|_| !failure.permanent);
+        let next = pause.filter(|_| !failure.is_permanent());
         Self {
             attempts,
             next_attempt_at: next.map(|pause| now.saturating_add(pause).unwrap_or(Timestamp::MAX)),

@@ -6,7 +6,7 @@ use actors::upstream::mail::{HttpMail, MailService, Smtp, SmtpSettings, SmtpTls}
 use domain::delivery::Regen;
 use domain::divergence::{DISCLAIMER, OriginalLabel};
 use domain::health::Outcome;
-use domain::mail::{MailKind, SendFailure};
+use domain::mail::{Fault, MailKind, SendFailure};
 use domain::{Delivery, Label, Mail, Payload, Query, Tier, judge};
 use harness::model::{ModelServer, Reply};
 use harness::{Daemon, GOOD, World, document, eventually, get, log, post, problem, submission};
@@ -100,7 +100,12 @@ async fn a_status_says_whether_the_mail_was_taken_is_to_be_tried_again_or_never(
         server.next([Reply::bytes(status, "no\u{7} such\nuser").header("location", "http://127.0.0.1:9/")]);
         let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is not taken");
         let cause = format!("HTTP status {status}: no  such user");
-        assert_eq!(failed, SendFailure { cause, permanent, retry_after: None });
+        let fault = match status {
+            _ if permanent => Fault::MailForGood,
+            429 => Fault::Mail,
+            _ => Fault::Service,
+        };
+        assert_eq!(failed, SendFailure { cause, fault, retry_after: None });
     }
     assert_eq!(server.asked(), 18, "the client tries nothing again by itself, and follows nothing");
     for (header, wait_s) in [("7", Some(7)), ("999999999", Some(999_999_999)), ("soon", None)] {
@@ -123,7 +128,7 @@ async fn a_mail_that_a_status_says_is_taken_is_taken_whatever_becomes_of_the_bod
     // and what a status refuses for good is refused for good
     server.next([Reply::bytes(422, vec![b'x'; 1000]).cut_after(10)]);
     let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is not taken");
-    assert!(failed.permanent && failed.cause.starts_with("HTTP status 422: "), "{failed:?}");
+    assert!(failed.is_permanent() && failed.cause.starts_with("HTTP status 422: "), "{failed:?}");
 }
 
 #[tokio::test]
@@ -139,12 +144,12 @@ async fn a_service_that_is_not_there_breaks_off_or_says_nothing_is_tried_again()
         let began = Instant::now();
         let failed = service.send(&mail(MailKind::Verdict)).await.expect_err("it is not taken");
         assert!(failed.cause.starts_with(cause), "{failed:?}");
-        assert!(!failed.permanent && began.elapsed() < PATIENCE, "{failed:?}");
+        assert!(!failed.is_permanent() && began.elapsed() < PATIENCE, "{failed:?}");
     }
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let nobody = by_http(&format!("http://{free}"), PATIENCE);
     let failed = nobody.send(&mail(MailKind::Verdict)).await.expect_err("nobody is there");
-    assert!(failed.cause.starts_with("no connection") && !failed.permanent, "{failed:?}");
+    assert!(failed.cause.starts_with("no connection") && !failed.is_permanent(), "{failed:?}");
     assert!(matches!(nobody.probe().await, Outcome::Failure(_)), "nobody is there");
 }
 
@@ -364,12 +369,12 @@ async fn aiosmtpd_takes_what_is_sent_and_its_refusals_are_understood() {
 
     let send = async |server: &Smtp, to: &str| server.send(&mail_to(to, MailKind::Verdict)).await;
     let failed = send(&server, "refused@example.org").await.expect_err("550");
-    assert!(failed.permanent && failed.cause.contains("550"), "{failed:?}");
+    assert!(failed.is_permanent() && failed.cause.contains("550"), "{failed:?}");
     let failed = send(&server, "busy@example.org").await.expect_err("451");
-    assert!(!failed.permanent && failed.cause.contains("451"), "{failed:?}");
+    assert!(!failed.is_permanent() && failed.cause.contains("451"), "{failed:?}");
     let failed = send(&by_smtp(plain, SmtpTls::None, Some(("oracle", "wrong"))), "a@b.org").await;
     let failed = failed.expect_err("535");
-    assert!(!failed.permanent, "not the mail's fault: {failed:?}");
+    assert!(!failed.is_permanent(), "not the mail's fault: {failed:?}");
     assert!(failed.cause.contains("535") && !failed.cause.contains("wrong"), "{failed:?}");
     // it offers no STARTTLS, and where it speaks TLS nobody vouches for its certificate
     for (server, cause) in [
@@ -377,7 +382,7 @@ async fn aiosmtpd_takes_what_is_sent_and_its_refusals_are_understood() {
         (by_smtp(tls, SmtpTls::Implicit, login), "certificate"),
     ] {
         let failed = send(&server, "a@b.org").await.expect_err("it is not safe");
-        assert!(!failed.permanent && failed.cause.contains(cause), "{failed:?}");
+        assert!(!failed.is_permanent() && failed.cause.contains(cause), "{failed:?}");
         let Outcome::Failure(failed) = server.probe().await else { panic!("it is not safe") };
         assert!(failed.contains(cause), "{failed}");
     }

@@ -7,7 +7,7 @@ use crate::metrics::{MailOutcome, Metrics};
 use crate::oracle_health::{Lease, OracleHealth, Permit};
 use crate::upstream::mail::MailService;
 use domain::health::Outcome;
-use domain::mail::{SendFailure, Standing};
+use domain::mail::{Fault, SendFailure, Standing};
 use domain::{Event, Mail, MailId, OracleId};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
@@ -128,12 +128,12 @@ fn tried(probed: Outcome) -> Outcome {
     }
 }
 
-/// What the attempt says of the mail service's health. A mail that can never be sent says nothing of it, and one that
+/// What the attempt says of the mail service's health. What is this mail's own fault says nothing of it, and one that
 /// failed before nothing new: a single mail must not open the circuit for all others.
 fn health(sent: &Result<(), SendFailure>, before: &Standing, took: Duration) -> Outcome {
     match sent {
         Ok(()) => Outcome::Success { latency_ms: Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)) },
-        Err(failure) if failure.permanent || before.attempts > 0 => Outcome::Neutral,
+        Err(failure) if failure.fault != Fault::Service || before.attempts > 0 => Outcome::Neutral,
         Err(failure) => Outcome::Failure(failure.cause.clone()),
     }
 }

@@ -3,7 +3,7 @@ use crate::oracle_health::{Oracle, Probe, Statuses};
 use crate::testing::{GOOD, Hand, Outside, World, id, logged, mail_of, regenerated, with_outside};
 use crate::upstream::BoxFuture;
 use domain::health::{HealthConfig, Outcome, Status};
-use domain::mail::{MailKind, SendFailure, Standing};
+use domain::mail::{Fault, MailKind, SendFailure, Standing};
 use domain::{Delivery, Event, Label, Mail, Peer, Tier};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -74,14 +74,14 @@ impl MadeUp {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         self.sending.fetch_sub(1, Ordering::Relaxed);
-        let failure = |permanent| SendFailure { cause: "status 502".into(), permanent, retry_after: None };
+        let failure = |fault| SendFailure { cause: "status 502".into(), fault, retry_after: None };
         match self.mood() {
             Mood::Takes | Mood::TakesMailAlone | Mood::Hangs => Ok(()),
-            Mood::Fails => Err(failure(false)),
-            Mood::Refuses => Err(failure(true)),
+            Mood::Fails => Err(failure(Fault::Service)),
+            Mood::Refuses => Err(failure(Fault::MailForGood)),
             Mood::Quotes => Err(SendFailure {
                 cause: format!("451 4.7.1 <{}>: Greylisted", mail.standing.to.as_str().to_uppercase()),
-                ..failure(false)
+                ..failure(Fault::Service)
             }),
             Mood::Panics => panic!("it was told to"),
         }

@@ -220,7 +220,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let mailbox = Mailbox::start(dir.path().join("mail")).await.expect("it starts");
         let refused = sent(&mailbox, &mail_about(&"s".repeat(250))).await.expect_err("it is too long");
-        assert!(refused.permanent && refused.cause.contains("idempotency key"), "{refused:?}");
+        assert!(refused.is_permanent() && refused.cause.contains("idempotency key"), "{refused:?}");
         assert_eq!(fs::read_dir(mailbox.dir()).expect("it is read").count(), 0);
         for bad in ["", "a/b", "..\\a", "a b", "é"] {
             assert!(!is_name(bad), "{bad}");

@@ -23,7 +23,7 @@ fn mail(kind: MailKind) -> Mail {
 }
 
 fn failure() -> SendFailure {
-    SendFailure { cause: "status 502".into(), permanent: false, retry_after: None }
+    SendFailure { cause: "status 502".into(), fault: Fault::Service, retry_after: None }
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_verdict_mail_is_tried_ever_more_seldom_until_it_is_too_old() {
 #[test]
 fn what_cannot_be_sent_is_dead_at_once_and_a_service_that_asks_for_time_gets_it() {
     let queued = mail(MailKind::Verdict).standing;
-    assert!(queued.after(&SendFailure { permanent: true, ..failure() }, at(1), DAY).is_dead());
+    assert!(queued.after(&SendFailure { fault: Fault::MailForGood, ..failure() }, at(1), DAY).is_dead());
     let asked = SendFailure { retry_after: Some(SignedDuration::from_secs(300)), ..failure() };
     assert_eq!(queued.after(&asked, at(1), DAY).next_attempt_at, Some(at(301)));
     let asked = SendFailure { retry_after: Some(SignedDuration::MAX), ..failure() };
@@ -118,7 +118,7 @@ fn a_failure_does_not_tell_the_address_in_whatever_form_a_server_quotes_it() {
     for (cause, shown) in [("550 \u{c9}%25@X.y", "550 [address]"), ("%C3%A9%2525%40x.y", "[address]")] {
         assert_eq!(hidden("\u{e9}%25@x.y", cause).cause, shown, "{cause}");
     }
-    let asked = SendFailure { retry_after: Some(DAY), permanent: true, ..failure() };
+    let asked = SendFailure { retry_after: Some(DAY), fault: Fault::MailForGood, ..failure() };
     let address = "a@b".to_owned().try_into().expect("an address");
     assert_eq!(asked.clone().hiding(&address), asked, "nothing else changes");
 }

@@ -7,7 +7,7 @@ use crate::upstream::http::Head;
 use crate::upstream::{BadEndpoint, BoxFuture, Endpoint, Failure, Kind};
 use domain::divergence::OriginalLabel;
 use domain::health::Outcome;
-use domain::mail::{MailKind, SendFailure};
+use domain::mail::{Fault, MailKind, SendFailure};
 use domain::session::Email;
 use domain::{Mail, MailId, Query, SessionId, Tier};
 use jiff::SignedDuration;
@@ -82,16 +82,16 @@ impl HttpMail {
             Ok(head) => Err(self.refused(head)),
             // whether it was taken nobody knows: it is handed over again, under the same key
             Err(failure) => {
-                Err(SendFailure { cause: failure.to_string(), permanent: false, retry_after: None })
+                Err(SendFailure { cause: failure.to_string(), fault: Fault::Service, retry_after: None })
             }
         }
     }
 
     fn refused(&self, head: Head) -> SendFailure {
-        let permanent = is_permanent(head.status);
+        let fault = fault(head.status);
         let failure = self.unwelcome(head);
         let retry_after = failure.retry_after.map(|wait| wait.try_into().unwrap_or(SignedDuration::MAX));
-        SendFailure { cause: failure.to_string(), permanent, retry_after }
+        SendFailure { cause: failure.to_string(), fault, retry_after }
     }
 
     /// What an answer says that is no success.
@@ -112,10 +112,15 @@ impl HttpMail {
     }
 }
 
-/// Whether the service will answer this mail the same each time. What does not speak of the mail (a key that it wants, a
+/// Whose fault an answer says it is. What does not speak of the mail (a key that it wants, a
 /// path that it does not know) will be mended, and no mail is to be lost until then.
-const fn is_permanent(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 400 | 410 | 413 | 422)
+const fn fault(status: StatusCode) -> Fault {
+    match status.as_u16() {
+        400 | 410 | 413 | 422 => Fault::MailForGood,
+        // one too many: the service is well
+        429 => Fault::Mail,
+        _ => Fault::Service,
+    }
 }
 
 impl Probe for HttpMail {
@@ -170,21 +175,23 @@ mod tests {
             let taken = answered(&format!("HTTP/1.1 202 Accepted\r\n{body}"), ends).await;
             assert_eq!(taken, Ok(()), "{body}");
             let refused = answered(&format!("HTTP/1.1 422 No\r\n{body}"), ends).await.expect_err("a refusal");
-            assert!(refused.permanent && refused.cause.starts_with("HTTP status 422: "), "{refused:?}");
+            assert!(refused.is_permanent() && refused.cause.starts_with("HTTP status 422: "), "{refused:?}");
         }
         let long = "x".repeat(ANSWER_MAX_BYTES + 1);
         let long = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{long}", long.len());
         assert_eq!(answered(&long, true).await, Ok(()));
         for head in ["", "HTTP/1.1 20"] {
             let failed = answered(head, false).await.expect_err("no status came");
-            assert!(!failed.permanent && failed.cause.starts_with("no answer in time"), "{failed:?}");
+            assert!(!failed.is_permanent() && failed.cause.starts_with("no answer in time"), "{failed:?}");
         }
     }
 
     #[test]
     fn only_what_speaks_of_the_mail_is_permanent() {
-        let permanent = |status: &u16| StatusCode::from_u16(*status).map(is_permanent).expect("a status");
-        let statuses: Vec<_> = (300..600).filter(permanent).collect();
-        assert_eq!(statuses, [400, 410, 413, 422]);
+        let with = |wanted: Fault| -> Vec<u16> {
+            let is = |status: &u16| StatusCode::from_u16(*status).map(fault).expect("a status") == wanted;
+            (300..600).filter(is).collect()
+        };
+        assert_eq!((with(Fault::MailForGood), with(Fault::Mail)), (vec![400, 410, 413, 422], vec![429]));
     }
 }

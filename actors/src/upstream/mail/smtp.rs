@@ -5,7 +5,7 @@ use super::letter::letter;
 use crate::oracle_health::Probe;
 use crate::upstream::BoxFuture;
 use domain::health::Outcome;
-use domain::mail::{SendFailure, Standing};
+use domain::mail::{Fault, MailKind, SendFailure, Standing};
 use domain::{Mail, MailId, Sha256Hex};
 use lettre::message::Mailbox;
 use lettre::message::header::ContentType;
@@ -21,6 +21,8 @@ use tokio::time::timeout;
 /// Replies that refuse the mail: its address, its size, its parameters. Another one refuses whoever asks, or the server
 /// is not as it should be; that will be mended, and no mail is to be lost until then.
 const THE_MAILS_FAULT: [u16; 7] = [501, 550, 551, 552, 553, 555, 556];
+/// Replies that put the mail off: its mailbox is busy or full, or greylisted.
+const THE_MAILS_FAULT_FOR_NOW: [u16; 3] = [450, 451, 452];
 
 /// How a connection is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,26 +137,37 @@ impl Smtp {
         match timeout(self.hard_timeout, self.transport.send(message)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(refused(&error, ascii)),
-            Err(_) => Err(failure(format!("no answer within {} ms", self.hard_timeout.as_millis()), false)),
+            Err(_) => {
+                Err(failure(format!("no answer within {} ms", self.hard_timeout.as_millis()), Fault::Service))
+            }
         }
     }
 
     /// The mail as it goes over the wire: the same at every attempt.
     fn message(&self, mail: &Mail) -> Result<Message, SendFailure> {
         let Standing { mail_id, to, queued_at, .. } = &mail.standing;
-        let unusable = |error: &dyn fmt::Display| failure(format!("it cannot be written: {error}"), true);
+        let unusable =
+            |error: &dyn fmt::Display| failure(format!("it cannot be written: {error}"), Fault::MailForGood);
         let to: Address = String::from(to.clone())
             .parse()
             .map_err(|error| unusable(&error as &lettre::address::AddressError))?;
         Message::builder()
             .from(self.from.clone())
             .to(Mailbox::new(None, to))
-            .subject(self.subject.clone())
+            .subject(self.subject_of(mail))
             .date(SystemTime::from(*queued_at))
             .message_id(Some(message_id(mail_id, self.from.email.domain())))
             .header(ContentType::TEXT_PLAIN)
             .body(letter(mail))
             .map_err(|error| unusable(&error))
+    }
+
+    /// A notice is not to be taken for the mail that it speaks of.
+    fn subject_of(&self, mail: &Mail) -> String {
+        match mail.standing.kind {
+            MailKind::Verdict => self.subject.clone(),
+            MailKind::DivergenceNotice => format!("{}: a note on your results page", self.subject),
+        }
     }
 
     /// What is asked for here every mail needs: it is as good as one.
@@ -176,13 +189,19 @@ fn message_id(mail_id: &MailId, domain: &str) -> String {
 /// What an error of the exchange means for the mail. One to an address of more than ASCII, which the server does not
 /// take, is found out by the client.
 fn refused(error: &Error, ascii: bool) -> SendFailure {
-    let the_mails_fault = error.status().is_some_and(|status| THE_MAILS_FAULT.contains(&status.into()));
-    failure(error.to_string(), the_mails_fault || (error.is_client() && !ascii))
+    let status: Option<u16> = error.status().map(Into::into);
+    let fault = match status {
+        Some(status) if THE_MAILS_FAULT.contains(&status) => Fault::MailForGood,
+        _ if error.is_client() && !ascii => Fault::MailForGood,
+        Some(status) if THE_MAILS_FAULT_FOR_NOW.contains(&status) => Fault::Mail,
+        _ => Fault::Service,
+    };
+    failure(error.to_string(), fault)
 }
 
-fn failure(cause: String, permanent: bool) -> SendFailure {
+fn failure(cause: String, fault: Fault) -> SendFailure {
     let cause = cause.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    SendFailure { cause, permanent, retry_after: None }
+    SendFailure { cause, fault, retry_after: None }
 }
 
 impl Probe for Smtp {

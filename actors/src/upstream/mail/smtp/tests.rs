@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{GOOD, mail_of};
 use domain::Tier;
-use domain::mail::MailKind;
+use domain::mail::{Fault, MailKind};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
@@ -62,7 +62,7 @@ fn an_address_that_is_none_for_mail_is_a_failure_for_good() {
     let mut mail = mail_of(MailKind::Verdict, Tier::Quick, GOOD, None);
     mail.standing.to = "a..b@-".to_owned().try_into().expect("it has the shape");
     let failed = Smtp::new(settings()).expect("it can be used").message(&mail).expect_err("no such address");
-    assert!(failed.permanent, "{failed:?}");
+    assert!(failed.is_permanent(), "{failed:?}");
 }
 
 #[test]
@@ -106,16 +106,19 @@ async fn answered(command: &str, reply: &str) -> SendFailure {
 async fn only_what_a_server_says_of_the_mail_is_a_failure_for_good() {
     for code in [501, 550, 551, 552, 553, 555, 556] {
         let failed = answered("RCPT", &format!("{code} no <a@example.org>")).await;
-        assert!(failed.permanent && failed.cause.contains(&code.to_string()), "{failed:?}");
+        assert!(failed.is_permanent() && failed.cause.contains(&code.to_string()), "{failed:?}");
     }
     for code in [421, 451, 500, 502, 503, 504, 521, 530, 534, 535, 538, 554] {
         let failed = answered("RCPT", &format!("{code} no")).await;
-        assert!(!failed.permanent && failed.cause.contains(&code.to_string()), "{failed:?}");
+        assert!(!failed.is_permanent() && failed.cause.contains(&code.to_string()), "{failed:?}");
+    }
+    for (code, fault) in [(450, Fault::Mail), (452, Fault::Mail), (421, Fault::Service)] {
+        assert_eq!(answered("RCPT", &format!("{code} later")).await.fault, fault, "{code}");
     }
     for (command, reply) in
         [("", "554 not you"), ("", "421 later"), ("EHLO", "502 what"), ("MAIL", "503 when")]
     {
         let failed = answered(command, reply).await;
-        assert!(!failed.permanent, "{failed:?}");
+        assert!(!failed.is_permanent(), "{failed:?}");
     }
 }
