@@ -5,16 +5,7 @@
 # status 0 means that what was expected of it, and of what it was sent, held.
 #
 #   tests/aiosmtpd.sh
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-dir=$(mktemp -d)
-server=
-clean_up() {
-    if [[ -n $server ]]; then kill "$server" && wait "$server" || true; fi
-    rm -rf "$dir"
-}
-trap clean_up EXIT
+source "$(dirname "$0")/beside.sh"
 
 python3 -m venv "$dir/venv"
 "$dir/venv/bin/pip" install --quiet --disable-pip-version-check aiosmtpd==1.4.6

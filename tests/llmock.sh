@@ -6,31 +6,18 @@
 # the client's own expectations held and that llmock found neither an error nor a warning.
 #
 #   tests/llmock.sh
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-dir=$(mktemp -d)
-server=
-clean_up() {
-    if [[ -n $server ]]; then kill "$server" && wait "$server" || true; fi
-    rm -rf "$dir"
-}
-trap clean_up EXIT
+source "$(dirname "$0")/beside.sh"
 
 python3 -m venv "$dir/venv"
 "$dir/venv/bin/pip" install --quiet --disable-pip-version-check llmock==0.2.2
-port=$("$dir/venv/bin/python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(free_port)
 url="http://127.0.0.1:$port"
 
 # built first, so that the server does not wait for the compiler
 cargo test --package oracled-tests --test upstream --no-run
 "$dir/venv/bin/llmock" serve --host 127.0.0.1 --port "$port" --log-level warning &
 server=$!
-for _ in {1..100}; do
-    if "$dir/venv/bin/python" -c "import urllib.request as u; u.urlopen('$url/health')" 2>/dev/null; then break; fi
-    kill -0 "$server"
-    sleep 0.2
-done
+served "$port"
 
 ORACLED_TEST_LLMOCK="$url" cargo test --package oracled-tests --test upstream -- --ignored --nocapture llmock
 "$dir/venv/bin/llmock" report --strict --url "$url"

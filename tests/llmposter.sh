@@ -5,16 +5,7 @@
 # Needs crates.io; builds for a few minutes, and leaves nothing behind. The server listens on the loopback only.
 #
 #   tests/llmposter.sh
-set -euo pipefail
-cd "$(dirname "$0")/.."
-
-dir=$(mktemp -d)
-server=
-clean_up() {
-    if [[ -n $server ]]; then kill "$server" && wait "$server" || true; fi
-    rm -rf "$dir"
-}
-trap clean_up EXIT
+source "$(dirname "$0")/beside.sh"
 
 CARGO_TARGET_DIR="$dir/target" cargo install --quiet --locked --no-default-features --root "$dir" --version 0.5.0 llmposter
 cat >"$dir/fixtures.yaml" <<'YAML'
@@ -45,14 +36,10 @@ done
 
 # built first, so that the server does not wait for the compiler
 cargo test --package oracled-tests --test upstream --no-run
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(free_port)
 "$dir/bin/llmposter" --fixtures "$dir/fixtures.yaml" --port "$port" &
 server=$!
-for _ in {1..100}; do
-    if python3 -c "import urllib.request as u; u.urlopen('http://127.0.0.1:$port/health')" 2>/dev/null; then break; fi
-    kill -0 "$server"
-    sleep 0.2
-done
+served "$port"
 
 ORACLED_TEST_LLMPOSTER="http://127.0.0.1:$port" \
     cargo test --package oracled-tests --test upstream -- --ignored --nocapture llmposter

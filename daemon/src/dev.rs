@@ -67,7 +67,7 @@ pub fn dev(flags: Flags, exit: bool) -> anyhow::Result<ExitCode> {
         if exit {
             daemon.stop().await;
         } else {
-            out.write_all(to_try(&socket, &control_socket, &walk::session(before, "good")).as_bytes())?;
+            out.write_all(to_try(&socket, &control_socket, &step::session(before, "good")).as_bytes())?;
             daemon.until_stopped().await?;
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -3,8 +3,7 @@
 
 use super::model::QUERY;
 use super::outside::{Model, Outside};
-use super::step::{Expected, Step, Turn, is};
-use super::walk::session;
+use super::step::{Expected, Step, Turn, is, session};
 use domain::divergence::DISCLAIMER;
 use hyper::StatusCode;
 use jiff::Timestamp;

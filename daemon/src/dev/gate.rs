@@ -1,7 +1,6 @@
 //! What the walk shows of the gate: what passes, what is refused, and what is kept.
 
-use super::step::{Expected, Step, is};
-use super::walk::session;
+use super::step::{Expected, Step, is, session};
 use hyper::StatusCode;
 use serde_json::Value;
 

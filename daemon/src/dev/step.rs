@@ -8,6 +8,11 @@ use std::time::Duration;
 /// How the names of the events begin that tell of mail.
 pub(super) const MAIL_EVENTS: &str = "mail_";
 
+/// The sessions of one walk: `before`, the number of the last entry, keeps the walks over one store apart.
+pub(super) fn session(before: u64, name: &str) -> String {
+    format!("dev-{before}-{name}")
+}
+
 /// Which socket something is sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Socket {

@@ -3,7 +3,7 @@
 use super::mailbox::Kept;
 use super::outside::{Model, Outside};
 use super::show::{Ended, Screen};
-use super::step::{MAIL_EVENTS, Outcome, Socket, Step, Turn};
+use super::step::{MAIL_EVENTS, Outcome, Socket, Step, Turn, session};
 use super::{delivery, gate};
 use crate::client::{Answer, Client};
 use actors::Clock;
@@ -25,11 +25,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 const HEALTH_EVENT: &str = "oracle_health_changed";
 /// The mail service's name among the oracles.
 const MAIL_ORACLE: &str = "mail";
-
-/// The sessions of one walk: `before`, the number of the last entry, keeps the walks over one store apart.
-pub(super) fn session(before: u64, name: &str) -> String {
-    format!("dev-{before}-{name}")
-}
 
 /// A walk under way.
 #[derive(Debug)]
