@@ -16,7 +16,7 @@ use crate::door::Door;
 use crate::logger::{CommitError, Log};
 use crate::metrics::{FoundIn, HIT_MEMORY, HIT_STORE, MISS, Metrics};
 use crate::notifier::Notifier;
-use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
+use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use bytes::Bytes;
 use domain::{Delivery, Event, Peer, SessionId};
 use quick_cache::Weighter;
@@ -160,6 +160,14 @@ async fn purge(purge: Purge, store: Store, log: Log, clock: Clock) -> Result<boo
     }
 }
 
+/// Has the cache let go of what it holds in memory for a session, behind a change of the store: a read since the change
+/// began may have brought it back. A cache that has panicked meanwhile holds nothing at all.
+async fn forget(cache: &Addr<Cache>, session_id: SessionId) {
+    if let Err(error) = cache.send(Forget(session_id)).await {
+        tracing::debug!(%error, "the cache has forgotten everything");
+    }
+}
+
 impl Actor for Cache {
     type Context = Context<Self>;
 }
@@ -186,11 +194,7 @@ impl Handler<Purge> for Cache {
         let purged = purge(message, self.store.clone(), self.log.clone(), self.clock.clone());
         Box::pin(async move {
             let purged = purged.await;
-            // only now: a read since the handler began may have brought it back from the store. A cache that has
-            // panicked meanwhile holds nothing at all
-            if let Err(error) = cache.send(Forget(session_id)).await {
-                tracing::debug!(%error, "the cache has forgotten everything");
-            }
+            forget(&cache, session_id).await;
             purged
         })
     }

@@ -101,20 +101,14 @@ async fn deliver(
             return Ok(Outcome::Checked(judgement.decision));
         }
         (_, Err(_)) => {
-            log.commit(behind_its_making(judged, made.as_ref())).await?;
+            log.commit(Made::record(made.as_ref(), Some(judged))).await?;
             return Ok(Outcome::Rejected(judgement.decision));
         }
         (_, Ok(approved)) => approved,
     };
-    let record = behind_its_making(judged.clone(), made.as_ref());
+    let record = Made::record(made.as_ref(), Some(judged.clone()));
     let admit = Admit { approved, judged, session_id, query, customer_email, path, made };
     settle(cache.ask(admit).await, record, &log).await
-}
-
-/// An entry of the gate's behind those that tell how the verdict was made.
-fn behind_its_making(judged: Event, made: Option<&Made>) -> Record {
-    let events = Made::entries(made).chain([judged]).collect();
-    Record { events, ..Record::default() }
 }
 
 /// What the cache's answer means for the verdict. Where the cache did not get as far as the log, the judgement's record
@@ -165,7 +159,7 @@ impl Handler<Judge> for Crosscheck {
                     timestamp: now,
                 };
                 return Box::pin(async move {
-                    log.commit(behind_its_making(error, made.as_ref())).await?;
+                    log.commit(Made::record(made.as_ref(), Some(error))).await?;
                     Err(GateError::Judging(cause))
                 });
             }

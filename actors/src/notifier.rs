@@ -63,11 +63,6 @@ pub struct Wake(pub MailId);
 #[rtype(result = "()")]
 pub struct Rest;
 
-/// Looks what is due.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-struct Tick;
-
 /// Tells that a mail is in nobody's hand any more, and why.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -252,14 +247,6 @@ impl Handler<Wake> for Notifier {
         self.oldest.get_or_insert(now);
         self.head.put(mail_id, now);
         self.send_due(&ctx.address());
-    }
-}
-
-impl Handler<Tick> for Notifier {
-    type Result = ();
-
-    fn handle(&mut self, _: Tick, ctx: &mut Context<Self>) {
-        self.tick(ctx);
     }
 }
 

@@ -51,8 +51,13 @@ pub struct Made {
 
 impl Made {
     /// The entries that tell how `made` was made.
-    pub(crate) fn entries(made: Option<&Self>) -> impl Iterator<Item = Event> {
+    fn entries(made: Option<&Self>) -> impl Iterator<Item = Event> {
         made.into_iter().flat_map(|made| made.interactions.iter().cloned().map(Event::OracleInteraction))
+    }
+
+    /// A record of these entries, and behind them what came of it.
+    pub(crate) fn record(made: Option<&Self>, then: Option<Event>) -> Record {
+        Record { events: Self::entries(made).chain(then).collect(), ..Record::default() }
     }
 }
 
@@ -104,8 +109,7 @@ async fn admit(
             Known::Mismatch(mismatch) => Some(Admission::Mismatch(mismatch)),
         };
         if let Some(seen) = seen {
-            let events = Made::entries(admit.made.as_ref()).chain([admit.judged.clone()]).collect();
-            log.commit(Record { events, ..Record::default() }).await?;
+            log.commit(Made::record(admit.made.as_ref(), Some(admit.judged))).await?;
             return Ok(seen);
         }
         let mails = notifier.is_some();

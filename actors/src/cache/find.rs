@@ -1,6 +1,6 @@
 //! What there is already for a session that a verdict is handed in or made for.
 
-use super::{ATTEMPTS, Cache, CacheError, Cached, Forget};
+use super::{ATTEMPTS, Cache, CacheError, Cached, forget};
 use crate::clock::Clock;
 use crate::door::Door;
 use crate::logger::{CommitError, Log};
@@ -174,10 +174,8 @@ impl Handler<Find> for Cache {
         let (cache, deliverer) = (ctx.address(), Deliverer { store, log, clock, notifier });
         Box::pin(async move {
             let known = deliverer.deliver(&find).await;
-            // it may say of itself now that it is the first; a cache that has panicked meanwhile holds nothing
-            if let Err(error) = cache.send(Forget(find.session_id)).await {
-                tracing::debug!(%error, "the cache has forgotten everything");
-            }
+            // it may say of itself now that it is the first
+            forget(&cache, find.session_id).await;
             known
         })
     }

@@ -11,6 +11,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use store::{LogQuery, Record, Write};
 
+/// Has it look what is due, without waiting for its tick.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Tick;
+
+impl Handler<Tick> for Notifier {
+    type Result = ();
+
+    fn handle(&mut self, _: Tick, ctx: &mut Context<Self>) {
+        self.tick(ctx);
+    }
+}
+
 const PEER: Peer = Peer { uid: 1, gid: 2, pid: Some(3) };
 const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 

@@ -19,7 +19,7 @@ use domain::{
 };
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Record, Store, StoreError};
+use store::{Store, StoreError};
 
 /// What a flight ended as, for everyone who waits for it.
 pub type Landed = Result<Landing, Arc<Failed>>;
@@ -300,7 +300,7 @@ impl Pilot {
         unreached: Option<Taken>,
     ) -> Duration {
         let made = Made { generation: order.generation(), interactions };
-        let mut record = Record { events: Made::entries(Some(&made)).collect(), ..Record::default() };
+        let mut record = Made::record(Some(&made), None);
         if let Some(taken) = unreached {
             taken.give_back(&mut record);
         }
@@ -335,8 +335,7 @@ impl Pilot {
             Ok(outcome) => outcome?,
             Err(error) => {
                 // the gate would have logged it
-                let events = Made::entries(Some(&unheard)).collect();
-                self.doors.log.commit(Record { events, ..Record::default() }).await?;
+                self.doors.log.commit(Made::record(Some(&unheard), None)).await?;
                 return Err(error.into());
             }
         };
