@@ -13,8 +13,19 @@ impl Sha256Hex {
     /// The digest of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        let nibble = |n: u8| char::from_digit(u32::from(n), 16).expect("a nibble is below 16");
-        Self(Sha256::digest(bytes).iter().flat_map(|byte| [nibble(byte >> 4), nibble(byte & 0xf)]).collect())
+        let mut digits = String::with_capacity(64);
+        for byte in Sha256::digest(bytes) {
+            for nibble in [byte >> 4, byte & 0xf] {
+                digits.push(char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 }));
+            }
+        }
+        Self(digits)
+    }
+
+    /// The digest of `value`'s JSON as serde writes it. It is that of the canonical JSON (RFC 8785) for whatever has its
+    /// members in that order and no fractions.
+    pub(crate) fn of_json(value: &impl Serialize) -> Self {
+        Self::of(&serde_json::to_vec(value).expect("plain data with text for keys has a JSON"))
     }
 
     /// The 64 digits.

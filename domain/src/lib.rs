@@ -19,6 +19,7 @@ pub mod oracle;
 pub mod payload;
 pub mod prompt;
 pub mod regen;
+pub mod rules;
 pub mod session;
 pub mod tmm;
 pub mod verdict;

@@ -1,0 +1,109 @@
+//! Oracle-A: checks text against facts by rules that look at symbols alone (seed: `oracle-a-rules`).
+//!
+//! [`evaluate`] applies rules to a [`Candidate`] and says of each what it found, on what evidence. The same input gives
+//! the same bytes: nothing is sampled, and no meaning is guessed at. One family of rules a file: [`precision`] asks
+//! where claims come from, [`patterns`] what must and must not stand there, [`contradiction`] and [`comparison`] whether
+//! the text agrees with itself.
+
+mod candidate;
+mod check;
+mod claims;
+mod comparison;
+mod contradiction;
+mod facts;
+mod findings;
+mod normal;
+mod patterns;
+mod precision;
+pub mod registry;
+mod result;
+
+pub use candidate::{Candidate, Part};
+pub use check::{Check, Expected, InvalidCheck, Settings, Threshold, UNSUPPORTED_MAX};
+pub use facts::{Direction, FactSet};
+pub use registry::{Rule, RuleId};
+pub use result::{
+    Evaluation, Evidence, Finding, Input, Invariant, Metrics, Output, RuleResult, Span, Verdict, Violation,
+};
+
+use crate::digest::Sha256Hex;
+use candidate::Subject;
+use findings::{Findings, RuleError};
+use serde::Serialize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Everything that an evaluation depends on, for its digest. The members stand in RFC 8785's order.
+#[derive(Serialize)]
+struct Whole<'a> {
+    candidate_sha256: &'a Sha256Hex,
+    constraints: &'a [String],
+    context: Option<&'a str>,
+    expected: &'a Expected,
+    facts_sha256: &'a Sha256Hex,
+    rules: &'a [RuleId],
+    unsupported_max: u64,
+}
+
+/// Applies the rules that `check` names, or else the profile's, to `candidate`.
+///
+/// `facts` are those of `check`, compiled. A rule that fails over its own work is `ERROR`, with the cause; the others
+/// are applied all the same.
+#[must_use]
+pub fn evaluate(
+    candidate: &Candidate<'_>,
+    check: &Check,
+    facts: &FactSet,
+    settings: &Settings,
+) -> Evaluation {
+    let rules = check.rules.as_deref().unwrap_or(&settings.profile);
+    let unsupported_max = check.expected.unsupported_max(settings);
+    let subject = Subject::new(candidate, check, facts, unsupported_max);
+    let results: Vec<RuleResult> = rules.iter().map(|rule| applied(*rule, &subject)).collect();
+    let candidate_sha256 = candidate.sha256();
+    let whole = Whole {
+        candidate_sha256: &candidate_sha256,
+        constraints: &check.constraints,
+        context: check.context.as_deref(),
+        expected: &check.expected,
+        facts_sha256: facts.sha256(),
+        rules,
+        unsupported_max,
+    };
+    Evaluation::of(
+        Sha256Hex::of_json(&whole),
+        candidate_sha256,
+        facts.sha256().clone(),
+        subject.metrics(&results),
+        results,
+    )
+}
+
+/// What `rule` finds, be it that it cannot.
+fn applied(rule: RuleId, subject: &Subject<'_>) -> RuleResult {
+    let mut findings = Findings::new(rule);
+    let done = catch_unwind(AssertUnwindSafe(|| apply(rule, subject, &mut findings)));
+    match done {
+        Ok(Ok(())) => findings.result(None),
+        Ok(Err(RuleError(cause))) => findings.result(Some(cause)),
+        Err(_) => findings.result(Some("the rule panicked".into())),
+    }
+}
+
+fn apply(rule: RuleId, subject: &Subject<'_>, findings: &mut Findings) -> Result<(), RuleError> {
+    match rule {
+        RuleId::Prec001 => precision::unsupported_claims(subject, findings),
+        RuleId::Prec002 => return patterns::must_find(subject, findings),
+        RuleId::Prec003 => return patterns::must_not_find(subject, findings),
+        RuleId::Prec004 => precision::fact_sourcing(subject, findings),
+        RuleId::Cont001 => contradiction::direct_negation(subject, findings),
+        RuleId::Cont002 => {
+            contradiction::direct_negation(subject, findings);
+            comparison::incompatible(subject, findings);
+        }
+        RuleId::Cont003 => contradiction::assertion_then_infirmation(subject, findings),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! What is checked: one text, or the texts of one verdict.
+
+use super::check::Check;
+use super::claims::{Claim, sentences};
+use super::contradiction::{Asked, asked};
+use super::facts::{FactSet, Support};
+use super::normal::{Origins, normalize};
+use super::registry::RuleId;
+use super::result::{Metrics, RuleResult, Span, Verdict};
+use crate::digest::Sha256Hex;
+use std::cell::OnceCell;
+use std::ops::Range;
+
+/// One text of a candidate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// The field of a verdict that it is; none where the candidate is one text.
+    pub field: Option<&'a str>,
+    /// The text.
+    pub text: &'a str,
+}
+
+/// What is checked. The texts of a verdict are split into claims each for itself; a pattern is found in any of them, and
+/// they must not contradict one another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate<'a>(Vec<Part<'a>>);
+
+impl<'a> Candidate<'a> {
+    /// One text.
+    #[must_use]
+    pub fn text(text: &'a str) -> Self {
+        Self(vec![Part { field: None, text }])
+    }
+
+    /// Several, by the fields that they stand in.
+    #[must_use]
+    pub fn fields(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        Self(fields.into_iter().map(|(field, text)| Part { field: Some(field), text }).collect())
+    }
+
+    /// The SHA-256 of the text; of several, that of their JSON object by fields.
+    pub(super) fn sha256(&self) -> Sha256Hex {
+        match self.0.as_slice() {
+            [Part { field: None, text }] => Sha256Hex::of(text.as_bytes()),
+            parts => {
+                let fields = parts.iter().map(|part| (part.field.unwrap_or_default(), part.text));
+                Sha256Hex::of_json(&fields.collect::<std::collections::BTreeMap<_, _>>())
+            }
+        }
+    }
+}
+
+/// A part with its normalized text.
+#[derive(Debug)]
+struct Normal<'a> {
+    part: &'a Part<'a>,
+    text: String,
+    /// Made where something is found.
+    origins: OnceCell<Origins>,
+}
+
+/// A stretch of one normalized part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) part: usize,
+    pub(super) range: Range<usize>,
+}
+
+/// A candidate and its check as the rules see them: what several rules look at is made once.
+#[derive(Debug)]
+pub(super) struct Subject<'a> {
+    pub(super) check: &'a Check,
+    pub(super) facts: &'a FactSet,
+    pub(super) unsupported_max: u64,
+    parts: &'a [Part<'a>],
+    normal: OnceCell<Vec<Normal<'a>>>,
+    claims: OnceCell<Vec<Claim>>,
+    supports: OnceCell<Vec<Option<Support>>>,
+    asked: OnceCell<Asked>,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn new(
+        candidate: &'a Candidate<'a>,
+        check: &'a Check,
+        facts: &'a FactSet,
+        unsupported_max: u64,
+    ) -> Self {
+        let (normal, claims, supports, asked) = Default::default();
+        Self { check, facts, unsupported_max, parts: &candidate.0, normal, claims, supports, asked }
+    }
+
+    /// The texts, as they came.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.parts.iter().map(|part| part.text)
+    }
+
+    /// The texts, normalized.
+    pub(super) fn normal_texts(&self) -> impl Iterator<Item = &str> {
+        self.normal().iter().map(|normal| normal.text.as_str())
+    }
+
+    fn normal(&self) -> &[Normal<'a>] {
+        let normal =
+            |part: &'a Part<'a>| Normal { part, text: normalize(part.text), origins: OnceCell::new() };
+        self.normal.get_or_init(|| self.parts.iter().map(normal).collect())
+    }
+
+    /// The claims, by the published splitting.
+    pub(super) fn claims(&self) -> &[Claim] {
+        let split = || self.texts().enumerate().flat_map(|(part, text)| sentences(part, text)).collect();
+        self.claims.get_or_init(split)
+    }
+
+    /// What supports each of the claims.
+    pub(super) fn supports(&self) -> &[Option<Support>] {
+        self.supports.get_or_init(|| {
+            let claims: Vec<&str> = self.claims().iter().map(|claim| claim.normal.as_str()).collect();
+            self.facts.supports(&claims)
+        })
+    }
+
+    /// The pairs of opposites that are asked for, and where their terms appear.
+    pub(super) fn asked(&self) -> &Asked {
+        self.asked.get_or_init(|| asked(self))
+    }
+
+    /// A stretch of a part's text, as it came.
+    pub(super) fn span(&self, part: usize, range: Range<usize>) -> Span {
+        let field = self.parts.get(part).and_then(|part| part.field).map(String::from);
+        Span { end: range.end, field, start: range.start }
+    }
+
+    /// The text of a stretch.
+    pub(super) fn text_at(&self, part: usize, range: Range<usize>) -> &'a str {
+        self.parts.get(part).and_then(|part| part.text.get(range)).unwrap_or_default()
+    }
+
+    /// The stretch of the text as it came, by one of the normalized text.
+    pub(super) fn origin(&self, place: &Place) -> Range<usize> {
+        let Some(normal) = self.normal().get(place.part) else { return 0..0 };
+        let text = normal.part.text;
+        normal.origins.get_or_init(|| Origins::of(text)).range(text, place.range.clone())
+    }
+
+    /// What is counted, once the rules have been applied.
+    pub(super) fn metrics(&self, results: &[RuleResult]) -> Metrics {
+        let counted = |verdict| results.iter().filter(|result| result.verdict == verdict).count() as u64;
+        let violations = |result: &RuleResult| result.violations.len() as u64 + result.violations_omitted;
+        let by_facts = |rule: &RuleResult| matches!(rule.rule, RuleId::Prec001 | RuleId::Prec004);
+        let unsupported = results.iter().any(by_facts).then(|| self.supports());
+        Metrics {
+            blank_facts: self.facts.blank().count() as u64,
+            claims: self.claims().len() as u64,
+            facts: self.facts.len() as u64,
+            rules: results.len() as u64,
+            rules_error: counted(Verdict::Error),
+            rules_failed: counted(Verdict::Fail),
+            unsupported_claims: unsupported
+                .map_or(0, |supports| supports.iter().filter(|support| support.is_none()).count() as u64),
+            violations: results.iter().map(violations).sum(),
+        }
+    }
+}
