@@ -6,10 +6,14 @@ use crate::door::{Door, NoAnswer};
 use crate::guardian::panic_message;
 use crate::logger::{CommitError, Log};
 use crate::metrics::{JudgedAs, Metrics};
+use crate::rules::{Examine, Rules, RulesError};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
-use domain::event::Severity;
+use domain::event::{RulesEntry, Severity};
+use domain::rules::{Check, Evaluation};
 use domain::session::{Email, Mismatch};
-use domain::{Decision, DivergenceCheck, Event, GatePath, Judgement, Payload, Query, SessionId, Tier};
+use domain::{
+    Approved, Decision, DivergenceCheck, Event, GatePath, Judgement, Payload, Query, SessionId, Tier,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use store::Record;
@@ -32,6 +36,8 @@ pub struct Judge {
     pub path: GatePath,
     /// How it was made, if oracled had it made.
     pub made: Option<Made>,
+    /// What the rules are to check it against, behind the crosscheck; valid.
+    pub check: Option<Arc<Check>>,
 }
 
 /// What became of a verdict. Its log entry is durable in every case.
@@ -41,6 +47,8 @@ pub enum Outcome {
     Checked(Decision),
     /// It was refused, and nothing of it was kept.
     Rejected(Decision),
+    /// It passed the crosscheck and not the rules, and nothing of it was kept.
+    RefusedByRules(Box<Evaluation>),
     /// It passed and was delivered.
     Delivered(Arc<Cached>),
     /// It passed and was delivered in place of one that was lost, and held against the first.
@@ -63,7 +71,10 @@ pub enum GateError {
     /// The cache could not take it.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The cache did not answer.
+    /// The rules could not be applied.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// The cache, or the rules, did not answer.
     #[error(transparent)]
     NoAnswer(#[from] NoAnswer),
 }
@@ -76,39 +87,86 @@ type JudgeFn = fn(Tier, Payload) -> Judgement;
 pub struct Crosscheck {
     judge: JudgeFn,
     cache: Door<Cache>,
+    rules: Door<Rules>,
     log: Log,
     clock: Clock,
     metrics: Metrics,
 }
 
 impl Crosscheck {
-    pub(crate) fn new(cache: Door<Cache>, log: Log, clock: Clock, metrics: Metrics) -> Self {
-        Self { judge: domain::judge, cache, log, clock, metrics }
+    pub(crate) fn new(
+        (cache, rules): (Door<Cache>, Door<Rules>),
+        log: Log,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
+        Self { judge: domain::judge, cache, rules, log, clock, metrics }
     }
 }
 
-async fn deliver(
-    judgement: Judgement,
-    judged: Event,
-    message: Judge,
+/// What follows a judgement.
+struct Delivery {
     cache: Door<Cache>,
+    rules: Door<Rules>,
     log: Log,
-) -> Result<Outcome, GateError> {
-    let Judge { session_id, query, customer_email, path, made, .. } = message;
-    let approved = match (path, judgement.outcome) {
-        (GatePath::Check, _) => {
-            log.commit(judged.into()).await?;
-            return Ok(Outcome::Checked(judgement.decision));
-        }
-        (_, Err(_)) => {
-            log.commit(Made::record(made.as_ref(), Some(judged))).await?;
-            return Ok(Outcome::Rejected(judgement.decision));
-        }
-        (_, Ok(approved)) => approved,
-    };
-    let record = Made::record(made.as_ref(), Some(judged.clone()));
-    let admit = Admit { approved, judged, session_id, query, customer_email, path, made };
-    settle(cache.ask(admit).await, record, &log).await
+    clock: Clock,
+}
+
+impl Delivery {
+    async fn deliver(
+        self,
+        judgement: Judgement,
+        judged: Event,
+        message: Judge,
+    ) -> Result<Outcome, GateError> {
+        let Judge { session_id, query, customer_email, path, made, check, .. } = message;
+        let approved = match (path, judgement.outcome) {
+            (GatePath::Check, _) => {
+                self.log.commit(judged.into()).await?;
+                return Ok(Outcome::Checked(judgement.decision));
+            }
+            (_, Err(_)) => {
+                self.log.commit(Made::record(made.as_ref(), [judged])).await?;
+                return Ok(Outcome::Rejected(judgement.decision));
+            }
+            (_, Ok(approved)) => approved,
+        };
+        let mut judged = vec![judged];
+        let approved = match &check {
+            None => approved,
+            Some(check) => {
+                let verdict_of = (session_id.clone(), path);
+                match self.examine(approved, check, verdict_of, &mut judged).await {
+                    Ok(Ok(approved)) => approved,
+                    Ok(Err(evaluation)) => {
+                        self.log.commit(Made::record(made.as_ref(), judged)).await?;
+                        return Ok(Outcome::RefusedByRules(evaluation));
+                    }
+                    Err(error) => {
+                        self.log.commit(Made::record(made.as_ref(), judged)).await?;
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        let record = Made::record(made.as_ref(), judged.clone());
+        let admit = Admit { approved, judged, session_id, query, customer_email, path, made, check };
+        settle(self.cache.ask(admit).await, record, &self.log).await
+    }
+
+    /// The second gate: hands the verdict back where the rules let it through. Their entry joins the gate's.
+    async fn examine(
+        &self,
+        approved: Approved,
+        check: &Arc<Check>,
+        verdict_of: (SessionId, GatePath),
+        judged: &mut Vec<Event>,
+    ) -> Result<Result<Approved, Box<Evaluation>>, GateError> {
+        let examination = self.rules.ask(Examine { approved, check: Arc::clone(check) }).await??;
+        let entry = RulesEntry::of(&examination.evaluation, Some(verdict_of), self.clock.now());
+        judged.push(Event::RulesEvaluated(entry));
+        Ok(examination.outcome.map_err(|_| Box::new(examination.evaluation)))
+    }
 }
 
 /// What the cache's answer means for the verdict. Where the cache did not get as far as the log, the judgement's record
@@ -159,7 +217,7 @@ impl Handler<Judge> for Crosscheck {
                     timestamp: now,
                 };
                 return Box::pin(async move {
-                    log.commit(Made::record(made.as_ref(), Some(error))).await?;
+                    log.commit(Made::record(made.as_ref(), [error])).await?;
                     Err(GateError::Judging(cause))
                 });
             }
@@ -168,7 +226,8 @@ impl Handler<Judge> for Crosscheck {
         self.metrics.coherence.observe(judgement.decision.coherence_score.max(0.0));
         self.metrics.judged.get_or_create(&JudgedAs::new(message.tier, message.path, reason)).inc();
         let entry = Event::judged(&judgement, message.session_id.clone(), &message.query, message.path, now);
-        Box::pin(deliver(judgement, entry, message, self.cache.clone(), log))
+        let (cache, rules, clock) = (self.cache.clone(), self.rules.clone(), self.clock.clone());
+        Box::pin(Delivery { cache, rules, log, clock }.deliver(judgement, entry, message))
     }
 }
 

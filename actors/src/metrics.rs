@@ -1,8 +1,10 @@
 //! What the actors count for Prometheus.
 
+mod checking;
 mod making;
 mod sending;
 
+pub(crate) use checking::Checking;
 pub(crate) use sending::MailOutcome;
 
 use making::Making;
@@ -60,6 +62,7 @@ pub(crate) const MISS: FoundIn = FoundIn { result: Word("miss") };
 pub struct Metrics {
     pub(crate) judged: Family<JudgedAs, Counter>,
     pub(crate) coherence: Histogram,
+    pub(crate) checking: Checking,
     pub(crate) making: Making,
     pub(crate) sending: Sending,
     pub(crate) cache_reads: Family<FoundIn, Counter>,
@@ -74,6 +77,7 @@ impl Default for Metrics {
         Self {
             judged: Family::default(),
             coherence: Histogram::new([0.0, 0.25, 0.5, 0.75, 0.9, OMEGA, 0.99, 1.0]),
+            checking: Checking::default(),
             making: Making::default(),
             sending: Sending::default(),
             cache_reads: Family::default(),
@@ -98,6 +102,7 @@ impl Metrics {
             "coherence of the verdicts judged, a negative one as 0",
             self.coherence.clone(),
         );
+        self.checking.register(registry);
         self.making.register(registry);
         self.sending.register(registry);
         registry.register(

@@ -24,6 +24,7 @@ use actix::{
 };
 use domain::divergence::{VARIANCE_THRESHOLD, VARIANCE_WINDOW, Variance, VarianceWatch};
 use domain::event::Severity;
+use domain::rules::Check;
 use domain::session::Email;
 use domain::{DivergenceCheck, Event, Query, SessionId, Tier};
 use flight::Pilot;
@@ -47,6 +48,8 @@ pub struct Deliver {
     pub query: Query,
     /// Where it will be mailed to.
     pub customer_email: Option<Email>,
+    /// What the rules are to check it against; valid.
+    pub check: Option<Arc<Check>>,
 }
 
 /// Reads a verdict that is not in the cache: has it made anew, if its session is known.
@@ -95,7 +98,7 @@ struct Flight {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Errand {
     Read,
-    Deliver { tier: Tier, query: Query },
+    Deliver { tier: Tier, query: Query, check: Option<Arc<Check>> },
 }
 
 impl Flight {
@@ -238,7 +241,7 @@ impl Handler<Read> for Regen {
         let me = ctx.address();
         Box::pin(async move {
             match flight.landed().await {
-                Ok(Landing::Rejected(_) | Landing::Mismatch(_)) | Err(_) => {
+                Ok(Landing::Rejected(_) | Landing::RefusedByRules(_) | Landing::Mismatch(_)) | Err(_) => {
                     again(&me, Read(session_id)).await
                 }
                 brought => brought,
@@ -251,8 +254,8 @@ impl Handler<Deliver> for Regen {
     type Result = ResponseFuture<Landed>;
 
     fn handle(&mut self, deliver: Deliver, ctx: &mut Context<Self>) -> Self::Result {
-        let Deliver { session_id, tier, query, customer_email } = deliver.clone();
-        let errand = Errand::Deliver { tier, query: query.clone() };
+        let Deliver { session_id, tier, query, customer_email, check } = deliver.clone();
+        let errand = Errand::Deliver { tier, query: query.clone(), check };
         let Some(flight) = self.under_way(&session_id) else {
             let pilot = Arc::clone(&self.pilot);
             let flight = async move { pilot.generate(deliver).await };

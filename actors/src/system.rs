@@ -12,6 +12,7 @@ use crate::notifier::{Mailing, Notifier};
 use crate::oracle_health::{Oracle, OracleHealth};
 use crate::rate_limiter::{CallLimits, RateLimiter};
 use crate::regen::{AskedModel, Doors, Regen};
+use crate::rules::{Rules, RulesConfig};
 use crate::vitals::{ActorReport, Vitals};
 use actix_rt::{Arbiter, ArbiterHandle};
 use domain::OracleId;
@@ -44,6 +45,8 @@ pub struct Parts {
     pub hot_bytes: u64,
     /// How mail is sent.
     pub mailing: Mailing,
+    /// How text is checked against facts.
+    pub rules: RulesConfig,
 }
 
 /// The running actors.
@@ -57,6 +60,8 @@ pub struct System {
     pub regen: Door<Regen>,
     /// The cache.
     pub cache: Door<Cache>,
+    /// The rules.
+    pub rules: Door<Rules>,
     /// How often the model may be called.
     pub rate_limiter: Door<RateLimiter>,
     /// The outbox's keeper.
@@ -82,7 +87,7 @@ impl System {
     #[must_use]
     pub fn start(parts: Parts) -> Self {
         let Parts { journal, store, clock, fallback, supervision, .. } = parts;
-        let Parts { oracles, model, calls, mailing, queue, hot_bytes, .. } = parts;
+        let Parts { oracles, model, calls, mailing, rules, queue, hot_bytes, .. } = parts;
         let metrics = Metrics::default();
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
@@ -110,22 +115,26 @@ impl System {
         let notifier = {
             let (oracle_health, store, log) = (oracle_health.clone(), store.clone(), log.clone());
             let (clock, metrics) = (clock.clone(), metrics.clone());
-            hire.start("notifier", &here, queue, move || {
-                Notifier::new(mailing, oracle_health, store, log, clock, metrics)
-            })
+            let make = move || Notifier::new(mailing, oracle_health, store, log, clock, metrics);
+            hire.start("notifier", &here, queue, make)
         };
 
         let cache = {
             let (store, log, clock, metrics) = (store.clone(), log.clone(), clock.clone(), metrics.clone());
             let notifier = mails.then(|| notifier.clone());
-            hire.start("cache", &here, queue, move || {
-                Cache::new(store, log, clock, metrics, notifier, hot_bytes)
-            })
+            let make = move || Cache::new(store, log, clock, metrics, notifier, hot_bytes);
+            hire.start("cache", &here, queue, make)
+        };
+
+        let rules = {
+            let (log, clock, metrics) = (log.clone(), clock.clone(), metrics.clone());
+            hire.start("rules", &here, queue, move || Rules::new(rules, log, clock, metrics))
         };
 
         let crosscheck = {
-            let (cache, log, clock, metrics) = (cache.clone(), log.clone(), clock.clone(), metrics.clone());
-            hire.start("crosscheck", &here, queue, move || Crosscheck::new(cache, log, clock, metrics))
+            let doors = (cache.clone(), rules.clone());
+            let (log, clock, metrics) = (log.clone(), clock.clone(), metrics.clone());
+            hire.start("crosscheck", &here, queue, move || Crosscheck::new(doors, log, clock, metrics))
         };
 
         let made_by = model.as_ref().map(|model| model.oracle_id.clone());
@@ -147,6 +156,7 @@ impl System {
             model,
             regen,
             cache,
+            rules,
             rate_limiter,
             notifier,
             oracle_health,
@@ -165,6 +175,7 @@ impl System {
             self.regen.report(),
             self.crosscheck.report(),
             self.cache.report(),
+            self.rules.report(),
             self.rate_limiter.report(),
             self.notifier.report(),
             self.oracle_health.report(),

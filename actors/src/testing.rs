@@ -6,6 +6,7 @@ use crate::notifier::Mailing;
 use crate::oracle_health::{Oracle, Probe};
 use crate::rate_limiter::CallLimits;
 use crate::regen::AskedModel;
+use crate::rules::RulesConfig;
 use crate::system::{Parts, System};
 use crate::upstream::BoxFuture;
 use crate::upstream::mail::MailService;
@@ -14,6 +15,7 @@ use domain::delivery::Regen;
 use domain::divergence::OriginalLabel;
 use domain::health::Outcome;
 use domain::mail::{MailKind, SendFailure};
+use domain::rules::Settings;
 use domain::{Delivery, GatePath, Label, Mail, Payload, Query, SessionId, Tier};
 use jiff::{SignedDuration, Timestamp};
 use std::fs;
@@ -110,6 +112,7 @@ pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<
         queue: 2000,
         hot_bytes: 1 << 20,
         mailing: outside.mailing.unwrap_or_else(nobody),
+        rules: RulesConfig { settings: Settings::default(), compiled_bytes: 1 << 20 },
     })
 }
 
@@ -160,6 +163,7 @@ pub(crate) fn judge(session_id: &str, raw: &str, path: GatePath) -> Judge {
         customer_email: None,
         path,
         made: None,
+        check: None,
     }
 }
 

@@ -8,6 +8,7 @@ pub mod metrics;
 pub mod openapi;
 pub mod oracles;
 pub mod request;
+pub mod rules;
 pub mod sessions;
 pub mod verdicts;
 
@@ -24,6 +25,9 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/verdicts/{session_id}", get(verdicts::get).post(verdicts::post))
         .route("/v1/sessions/{session_id}", put(sessions::put))
         .route("/cache/{session_id}", get(cache::get).post(cache::post))
+        .route("/v1/rules", get(rules::list))
+        .route("/v1/rules/evaluate", post(rules::evaluate))
+        .route("/v1/rules/evaluate:batch", post(rules::evaluate_batch))
         .route("/v1/health/oracles", get(oracles::get))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

@@ -5,9 +5,11 @@
 
 mod mail;
 mod model;
+mod rules;
 
 pub use mail::{Mail, Tls as MailTls, Transport as MailTransport};
 pub use model::{Model, Provider};
+pub use rules::Rules;
 
 use crate::telemetry::{self, LogFormat};
 use ::config::{Environment, File, FileFormat};
@@ -80,6 +82,8 @@ pub struct Config {
     pub mail: Mail,
     /// When what is asked outside counts as failing, and is left alone.
     pub health: HealthConfig,
+    /// Which rules apply to text, and what they allow.
+    pub rules: Rules,
 }
 
 /// What is bounded, each with its own error when it is reached.
@@ -187,6 +191,7 @@ impl Default for Config {
             model: Model::default(),
             mail: Mail::default(),
             health: HealthConfig::default(),
+            rules: Rules::default(),
         }
     }
 }
@@ -268,6 +273,7 @@ impl Config {
         within("supervision.max_pause_ms", self.supervision.max_pause_ms, 0..=60_000)?;
         self.model.check(request_s)?;
         self.mail.check()?;
+        self.rules.check()?;
         if self.state_dir.as_os_str().is_empty() {
             return Err(not_allowed("state_dir", "empty", "the path of a directory"));
         }

@@ -5,10 +5,12 @@ mod causes;
 use actors::rate_limiter::Limited;
 use axum::response::{IntoResponse, Response};
 use domain::Decision;
+use domain::rules::Evaluation;
 use domain::session::Mismatch;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use std::time::Duration;
 
 /// The media type of an error.
@@ -58,10 +60,12 @@ pub enum Problem {
         max_bytes: usize,
     },
     /// The body is declared to be something else.
-    #[error("the content type is {given}; it must be application/json")]
+    #[error("the content type is {given}; it must be {wanted}")]
     UnsupportedMediaType {
         /// What it is declared to be.
         given: String,
+        /// What it must be.
+        wanted: &'static str,
     },
     /// The body did not arrive whole.
     #[error("the body did not arrive: {0}")]
@@ -154,6 +158,16 @@ pub enum Problem {
         /// Whom to ask.
         contact: String,
     },
+    /// The verdict did not pass the rules.
+    #[error("the rules did not let the verdict through; ask {contact} about session {session_id}")]
+    RulesRejected {
+        /// Whose verdict.
+        session_id: String,
+        /// What they say.
+        evaluation: Box<Evaluation>,
+        /// Whom to ask.
+        contact: String,
+    },
     /// Too much is being done already.
     #[error("{0}; try again in a moment")]
     Overloaded(String),
@@ -186,7 +200,11 @@ pub struct ProblemDocument<'p> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     decision: Option<&'p Decision>,
-    /// With `crosscheck_rejected`: whom the customer is to ask.
+    /// With `rules_rejected`: what the rules say, with its evidence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    evaluation: Option<&'p Evaluation>,
+    /// With `crosscheck_rejected` and `rules_rejected`: whom the customer is to ask.
     #[serde(skip_serializing_if = "Option::is_none")]
     contact: Option<&'p str>,
     /// With `session_mismatch`: `tier` or `query`.
@@ -229,6 +247,7 @@ impl Problem {
             Self::ModelTimeout { .. } => (StatusCode::GATEWAY_TIMEOUT, "model_timeout"),
             Self::ModelRefused(_) => (StatusCode::BAD_GATEWAY, "model_refused"),
             Self::CrosscheckRejected { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "crosscheck_rejected"),
+            Self::RulesRejected { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "rules_rejected"),
             Self::Overloaded(_) => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
             Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
             Self::StorageUnavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "storage_unavailable"),
@@ -257,9 +276,14 @@ impl Problem {
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let (status, code) = self.status();
-        let (decision, contact) = match self {
-            Self::CrosscheckRejected { decision, contact, .. } => (Some(&**decision), Some(contact.as_str())),
-            _ => (None, None),
+        let (decision, evaluation, contact) = match self {
+            Self::CrosscheckRejected { decision, contact, .. } => {
+                (Some(&**decision), None, Some(contact.as_str()))
+            }
+            Self::RulesRejected { evaluation, contact, .. } => {
+                (None, Some(&**evaluation), Some(contact.as_str()))
+            }
+            _ => (None, None, None),
         };
         let mismatch = if let Self::SessionMismatch { what, .. } = self { Some(*what) } else { None };
         let document = ProblemDocument {
@@ -269,10 +293,17 @@ impl Problem {
             detail: self.to_string(),
             code,
             decision,
+            evaluation,
             contact,
             mismatch,
         };
         serde_json::to_vec(&document).expect("a problem is plain data with string keys")
+    }
+
+    /// The document, as a member of another one.
+    #[must_use]
+    pub fn to_raw(&self) -> Box<RawValue> {
+        serde_json::from_slice(&self.to_json()).expect("the document is JSON")
     }
 }
 

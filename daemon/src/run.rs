@@ -118,6 +118,7 @@ impl Daemon {
             queue: config.limits.in_flight.saturating_add(config.limits.connections),
             hot_bytes: config.storage.hot_bytes,
             mailing: upstreams.mailing,
+            rules: config.rules.to_config(),
         });
         let service = Service::new(system, config, log_level);
         let version = env!("CARGO_PKG_VERSION").to_owned();

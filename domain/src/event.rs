@@ -4,8 +4,10 @@
 //! JSON is one line of `oracle_log.jsonl`, to which the journal adds `seq`.
 
 mod crosscheck;
+mod rules;
 
 pub use crosscheck::CrosscheckEntry;
+pub use rules::{RuleEntry, RulesEntry};
 
 use crate::crosscheck::Judgement;
 use crate::digest::Sha256Hex;
@@ -51,6 +53,8 @@ pub enum Event {
         /// When.
         timestamp: Timestamp,
     },
+    /// A text, or what a verdict says in words, was checked against facts.
+    RulesEvaluated(RulesEntry),
     /// An approved verdict was stored and may be answered from now on.
     VerdictCached {
         /// Whose.
@@ -248,9 +252,10 @@ pub enum Severity {
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 19] = [
+    pub const KINDS: [&'static str; 20] = [
         "tmm_crosscheck",
         "crosscheck_error",
+        "rules_evaluated",
         "verdict_cached",
         "verdict_purged",
         "session_registered",
@@ -288,6 +293,7 @@ impl Event {
         match self {
             Self::TmmCrosscheck(_) => "tmm_crosscheck",
             Self::CrosscheckError { .. } => "crosscheck_error",
+            Self::RulesEvaluated(_) => "rules_evaluated",
             Self::VerdictCached { .. } => "verdict_cached",
             Self::VerdictPurged { .. } => "verdict_purged",
             Self::SessionRegistered { .. } => "session_registered",
@@ -325,6 +331,7 @@ impl Event {
             | Self::MailFailed { session_id, .. }
             | Self::MailRequeued { session_id, .. }
             | Self::MailDropped { session_id, .. } => Some(session_id),
+            Self::RulesEvaluated(RulesEntry { session_id, .. }) => session_id.as_ref(),
             Self::InfrastructureVariance { .. }
             | Self::ControlAction { .. }
             | Self::OracleHealthChanged { .. }
@@ -359,6 +366,7 @@ impl Event {
             Self::TmmCrosscheck(CrosscheckEntry { timestamp, .. })
             | Self::OracleInteraction(Interaction { timestamp, .. })
             | Self::RegenDivergenceCheck(DivergenceCheck { timestamp, .. })
+            | Self::RulesEvaluated(RulesEntry { timestamp, .. })
             | Self::CrosscheckError { timestamp, .. }
             | Self::VerdictCached { timestamp, .. }
             | Self::VerdictPurged { timestamp, .. }

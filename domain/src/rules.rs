@@ -12,6 +12,7 @@ mod comparison;
 mod contradiction;
 mod facts;
 mod findings;
+mod gate;
 mod normal;
 mod patterns;
 mod precision;
@@ -21,7 +22,8 @@ mod result;
 pub use candidate::{Candidate, Part};
 pub use check::{Check, Expected, InvalidCheck, Settings, Threshold, UNSUPPORTED_MAX};
 pub use facts::{Direction, FactSet};
-pub use registry::{Rule, RuleId};
+pub use gate::{Examination, RefusedByRules, examine};
+pub use registry::{Rule, RuleId, UnknownRule};
 pub use result::{
     Evaluation, Evidence, Finding, Input, Invariant, Metrics, Output, RuleResult, Span, Verdict, Violation,
 };

@@ -3,10 +3,12 @@
 use crate::crosscheck::Approved;
 use crate::digest::Sha256Hex;
 use crate::generation::Generation;
+use crate::rules::Check;
 use crate::verdict::{Label, Tier};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::sync::Arc;
 
 /// The longest session id, in characters.
 pub const SESSION_ID_MAX_CHARS: usize = 255;
@@ -200,6 +202,9 @@ pub struct Session {
     /// The first verdict delivered; nothing while there is none, or none that is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub original: Option<Original>,
+    /// What the first verdict was checked against, and one that is made anew is to be, too.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub check: Option<Arc<Check>>,
 }
 
 impl Session {

@@ -168,10 +168,11 @@ fn nobody_but_dev_knows_what_takes_the_place_of_a_model_and_of_mail() {
 }
 
 /// Every actor with its type, in an order in which nobody asks one before it.
-const ACTORS: [(&str, &str); 7] = [
+const ACTORS: [(&str, &str); 8] = [
     ("regen", "Regen"),
     ("crosscheck", "Crosscheck"),
     ("cache", "Cache"),
+    ("rules", "Rules"),
     ("rate_limiter", "RateLimiter"),
     ("notifier", "Notifier"),
     ("oracle_health", "OracleHealth"),

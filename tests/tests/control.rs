@@ -83,6 +83,8 @@ async fn actors_report_what_they_did() {
     problem(&get(routes, "/v1/verdicts/cs_1").await, 503, "model_unavailable");
     assert_eq!(get(control, "/v1/health/oracles").await.status, 200);
     assert_eq!(get(control, "/v1/outbox").await.status, 200);
+    let text = json!({"candidate_output": "Ice melts", "facts": []});
+    assert_eq!(post(routes, "/v1/rules/evaluate", &text).await.status, 200);
     let mut reports = json!(null);
     // the oracle's new status is logged beside the answer
     eventually("nothing waits", async || {
@@ -93,7 +95,7 @@ async fn actors_report_what_they_did() {
     let names: Vec<_> = reports.as_array().unwrap().iter().map(|report| &report["name"]).collect();
     assert_eq!(
         names,
-        ["regen", "crosscheck", "cache", "rate_limiter", "notifier", "oracle_health", "logger"]
+        ["regen", "crosscheck", "cache", "rules", "rate_limiter", "notifier", "oracle_health", "logger"]
     );
     for report in reports.as_array().unwrap() {
         assert!(report["handled"].as_u64().unwrap() > 0, "{report}");
@@ -265,7 +267,7 @@ async fn a_question_to_the_log_that_is_not_understood_is_told_what_is_allowed() 
         ("limit=many", "limit"),
         ("after=-1", "after"),
         ("since=yesterday", "since"),
-        ("event=verdict_approved", "tmm_crosscheck, crosscheck_error, verdict_cached"),
+        ("event=verdict_approved", "tmm_crosscheck, crosscheck_error, rules_evaluated"),
         ("colour=blue", "colour"),
         ("limit=1&limit=2", "limit"),
     ] {

@@ -95,6 +95,8 @@ async fn metrics(daemon: &Daemon<'_>) -> String {
 async fn keep_busy(daemon: &Daemon<'_>) {
     let routes = &mut daemon.routes().await;
     post(routes, "/v1/verdicts/handed-in", &submission(GOOD)).await;
+    let text = json!({"candidate_output": "Ice melts", "facts": []});
+    assert_eq!(post(routes, "/v1/rules/evaluate", &text).await.status, 200);
     for number in 0..20 {
         let session = json!({
             "tier": "quick", "query": "Sell honey?", "customer_email": "a@example.org", "original_verdict": "RED",

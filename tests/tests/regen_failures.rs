@@ -141,6 +141,7 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
     let settings = Settings::locked(LOCKED_MODEL.to_owned());
     let generation = Some(Generation { prompt_sha256, settings });
     let session = Session {
+        check: None,
         session_id: "cs_1".parse().expect("an id"),
         tier: Tier::Quick,
         query: Query::new(QUERY.to_owned()),

@@ -11,6 +11,7 @@ use actix::{Context, Handler, Message, ResponseFuture};
 use domain::delivery::Regen;
 use domain::divergence::{DivergenceLevel, OriginalLabel, Regenerated};
 use domain::mail::MailKind;
+use domain::rules::Check;
 use domain::session::{Email, Mismatch, Original};
 use domain::{
     Approved, Delivery, DivergenceCheck, Event, GatePath, Generation, Interaction, Mail, MailId, Query,
@@ -26,8 +27,8 @@ use store::{Expect, Record, RowKey, Store, Write};
 pub struct Admit {
     /// The verdict.
     pub approved: Approved,
-    /// The judgement's log entry.
-    pub judged: Event,
+    /// The gate's log entries.
+    pub judged: Vec<Event>,
     /// Whose.
     pub session_id: SessionId,
     /// About what.
@@ -38,6 +39,8 @@ pub struct Admit {
     pub path: GatePath,
     /// How it was made, if oracled had it made.
     pub made: Option<Made>,
+    /// What the rules have checked it against.
+    pub check: Option<Arc<Check>>,
 }
 
 /// How a verdict was made that oracled had made.
@@ -56,7 +59,7 @@ impl Made {
     }
 
     /// A record of these entries, and behind them what came of it.
-    pub(crate) fn record(made: Option<&Self>, then: Option<Event>) -> Record {
+    pub(crate) fn record(made: Option<&Self>, then: impl IntoIterator<Item = Event>) -> Record {
         Record { events: Self::entries(made).chain(then).collect(), ..Record::default() }
     }
 }
@@ -109,7 +112,7 @@ async fn admit(
             Known::Mismatch(mismatch) => Some(Admission::Mismatch(mismatch)),
         };
         if let Some(seen) = seen {
-            log.commit(Made::record(admit.made.as_ref(), Some(admit.judged))).await?;
+            log.commit(Made::record(admit.made.as_ref(), admit.judged)).await?;
             return Ok(seen);
         }
         let mails = notifier.is_some();
@@ -149,7 +152,8 @@ fn delivered(admit: &Admit, session: Option<&(Session, u64)>, mails: bool, now: 
             .map(|_| Regen { original: OriginalLabel(original.map(|original| original.verdict_label)) }),
     });
     let mut events: Vec<_> = Made::entries(made.as_ref()).collect();
-    events.extend([judged.clone(), cached(approved, session_id, *path, now)]);
+    events.extend(judged.clone());
+    events.push(cached(approved, session_id, *path, now));
     events.extend(check.clone().map(Event::RegenDivergenceCheck));
     let mut writes = vec![Write::PutVerdict(Arc::clone(&delivery))];
     let opened = (check.is_none() && original.is_none()).then(|| opened(admit, session, now));
@@ -217,6 +221,7 @@ fn opened(admit: &Admit, session: Option<&(Session, u64)>, now: Timestamp) -> Se
         query: admit.query.clone(),
         customer_email: admit.customer_email.clone().or(registered),
         original: Some(Original::delivered(&admit.approved, generation, now)),
+        check: admit.check.clone(),
     }
 }
 

@@ -76,8 +76,9 @@ fn a_check_delivers_nothing_even_where_it_passes() {
 #[test]
 fn an_error_while_judging_is_an_error_in_the_log_and_no_approval() {
     with_world(|World { system, .. }| async move {
-        let (cache, log) = (system.cache.clone(), system.log.clone());
-        let mut broken = Crosscheck::new(cache, log, system.clock.clone(), system.metrics.clone());
+        let doors = (system.cache.clone(), system.rules.clone());
+        let (log, clock, metrics) = (system.log.clone(), system.clock.clone(), system.metrics.clone());
+        let mut broken = Crosscheck::new(doors, log, clock, metrics);
         broken.judge = |_, _| panic!("a fault in the mapping");
         let broken = Actor::start(broken);
         let outcome = broken.send(judge("cs_1", GOOD, GatePath::Submit)).await.expect("it answers");
@@ -137,6 +138,51 @@ fn a_judgement_is_logged_even_where_its_commit_stays_stale() {
         let entry = Event::judged(&judgement, id("cs_1"), &message.query, message.path, system.clock.now());
         let admitted = settle(Ok(Err(stale())), entry.into(), &system.log).await;
         assert!(matches!(admitted, Err(GateError::Cache(_) | GateError::Commit(_))), "{admitted:?}");
+        assert_eq!(logged(&system.store), ["tmm_crosscheck"]);
+    });
+}
+
+/// A verdict that is to be checked against `facts`.
+fn checked(session_id: &str, facts: &[&str]) -> Judge {
+    let facts = facts.iter().map(|fact| (*fact).to_owned()).collect();
+    let check = Some(Arc::new(Check { facts, ..Check::default() }));
+    Judge { check, ..judge(session_id, GOOD, GatePath::Submit) }
+}
+
+#[test]
+fn what_the_rules_refuse_is_delivered_to_nobody_and_both_judgements_are_logged() {
+    with_world(|World { system, .. }| async move {
+        let told =
+            system.crosscheck.ask(checked("cs_1", &["The plan is another."])).await.expect("it answers");
+        let Ok(Outcome::RefusedByRules(evaluation)) = told else { panic!("{told:?}") };
+        assert_eq!(evaluation.metrics.unsupported_claims, 1);
+        assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+        assert!(system.store.session(&id("cs_1")).expect("it is read").is_none());
+        assert_eq!(logged(&system.store), ["tmm_crosscheck", "rules_evaluated"]);
+    });
+}
+
+#[test]
+fn what_the_rules_let_through_is_delivered_in_one_commit_and_its_check_is_kept() {
+    with_world(|World { system, .. }| async move {
+        let message = checked("cs_1", &["It is a sound and simple plan."]);
+        let check = message.check.clone();
+        let told = system.crosscheck.ask(message).await.expect("it answers");
+        assert!(matches!(told, Ok(Outcome::Delivered(_))), "{told:?}");
+        assert_eq!(logged(&system.store), ["tmm_crosscheck", "rules_evaluated", "verdict_cached"]);
+        let (session, revision) =
+            system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+        assert_eq!((session.check, revision), (check, 3));
+    });
+}
+
+#[test]
+fn a_verdict_that_fails_the_crosscheck_is_not_looked_at_by_the_rules() {
+    with_world(|World { system, .. }| async move {
+        let payload = Payload::raw("no verdict");
+        let told =
+            system.crosscheck.ask(Judge { payload, ..checked("cs_1", &[]) }).await.expect("it answers");
+        assert!(matches!(told, Ok(Outcome::Rejected(_))), "{told:?}");
         assert_eq!(logged(&system.store), ["tmm_crosscheck"]);
     });
 }

@@ -12,6 +12,7 @@ use crate::rate_limiter::{Limited, Place, Take, TakeError, TakeFirst, TakeRetry,
 use crate::upstream::{Called, Health, ModelError, Purpose};
 use domain::generation::Settings;
 use domain::health;
+use domain::rules::{Check, Evaluation};
 use domain::session::{Email, Mismatch};
 use domain::{
     Decision, DivergenceCheck, GatePath, Generation, Interaction, OracleId, Payload, Prompt, Query,
@@ -35,6 +36,8 @@ pub enum Landing {
     Replayed(Arc<Cached>),
     /// It was made and did not pass.
     Rejected(Decision),
+    /// It was made, passed the crosscheck, and not the rules.
+    RefusedByRules(Arc<Evaluation>),
     /// The session is of another tier or query.
     Mismatch(Mismatch),
 }
@@ -98,6 +101,7 @@ impl Landing {
             Self::Regenerated(..) => "regenerated",
             Self::Replayed(_) => "replayed",
             Self::Rejected(_) => "rejected",
+            Self::RefusedByRules(_) => "refused_by_rules",
             Self::Mismatch(_) => "session_mismatch",
         }
     }
@@ -156,6 +160,7 @@ struct Order {
     path: GatePath,
     prompt: Prompt,
     settings: Settings,
+    check: Option<Arc<Check>>,
 }
 
 /// The leave to call the model.
@@ -202,6 +207,7 @@ impl Pilot {
             customer_email: None,
             path: GatePath::Regen,
             settings: model.regen().clone(),
+            check: session.check,
         };
         let lease = self.lease(model).await?;
         let (session_id, tier) = (order.session_id.clone(), order.tier);
@@ -211,7 +217,7 @@ impl Pilot {
     }
 
     async fn try_generate(&self, deliver: Deliver) -> Result<Landing, Failed> {
-        let Deliver { session_id, tier, query, customer_email } = deliver;
+        let Deliver { session_id, tier, query, customer_email, check } = deliver;
         let find = Find {
             session_id: session_id.clone(),
             tier,
@@ -230,7 +236,7 @@ impl Pilot {
         let model = self.model()?;
         let prompt = build_verdict_prompt(tier, &query);
         let (path, settings) = (GatePath::Generate, model.original.clone());
-        let order = Order { session_id, tier, query, customer_email, path, prompt, settings };
+        let order = Order { session_id, tier, query, customer_email, path, prompt, settings, check };
         let lease = self.lease(model).await?;
         let place = self.doors.rate_limiter.ask(TakeFirst).await?.map_err(Failed::Limited)?;
         self.fly(model, order, Leave { lease, _place: place, taken: None }).await
@@ -327,10 +333,11 @@ impl Pilot {
         interactions: Vec<Interaction>,
     ) -> Result<Landing, Failed> {
         let made = Made { generation: order.generation(), interactions };
-        let Order { session_id, tier, query, customer_email, path, .. } = order;
+        let Order { session_id, tier, query, customer_email, path, check, .. } = order;
         let payload = Payload::raw(&text);
         let unheard = made.clone();
-        let judge = Judge { session_id, tier, query, payload, customer_email, path, made: Some(made) };
+        let made = Some(made);
+        let judge = Judge { session_id, tier, query, payload, customer_email, path, made, check };
         let outcome = match self.doors.crosscheck.ask(judge).await {
             Ok(outcome) => outcome?,
             Err(error) => {
@@ -345,6 +352,7 @@ impl Pilot {
             Outcome::Replayed(cached) => Landing::Replayed(cached),
             Outcome::Mismatch(mismatch) => Landing::Mismatch(mismatch),
             Outcome::Rejected(decision) | Outcome::Checked(decision) => Landing::Rejected(decision),
+            Outcome::RefusedByRules(evaluation) => Landing::RefusedByRules(evaluation.into()),
         })
     }
 }

@@ -123,7 +123,7 @@ async fn read(world: &World, session_id: &str) -> Landed {
 
 async fn deliver(world: &World, session_id: &str, query: &str) -> Landed {
     let (session_id, query) = (id(session_id), Query::new(query.into()));
-    let message = Deliver { session_id, tier: Tier::Quick, query, customer_email: None };
+    let message = Deliver { session_id, tier: Tier::Quick, query, customer_email: None, check: None };
     world.system.regen.ask(message).await.expect("it answers")
 }
 
@@ -227,7 +227,7 @@ async fn amid_a_call(
 
 fn order(query: &str) -> Deliver {
     let (session_id, query) = (id("cs_1"), Query::new(query.into()));
-    Deliver { session_id, tier: Tier::Quick, query, customer_email: None }
+    Deliver { session_id, tier: Tier::Quick, query, customer_email: None, check: None }
 }
 
 #[test]

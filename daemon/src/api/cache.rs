@@ -46,6 +46,7 @@ pub async fn post(
         customer_email: None,
         path: GatePath::CacheWrite,
         made: None,
+        check: None,
     };
     deliver(service, judge).await
 }

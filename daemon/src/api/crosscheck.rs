@@ -34,6 +34,7 @@ pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result
         customer_email: None,
         path: GatePath::Check,
         made: None,
+        check: None,
     };
     let crosscheck = service.system.crosscheck.clone();
     let outcome = service.work(async move { Ok(crosscheck.ask(judge).await??) }).await?;

@@ -1,6 +1,6 @@
 //! `/openapi.json`: the routes' socket described.
 
-use super::{cache, crosscheck, health, metrics, oracles, sessions, verdicts};
+use super::{cache, crosscheck, health, metrics, oracles, rules, sessions, verdicts};
 use axum::Json;
 use utoipa::OpenApi;
 
@@ -18,6 +18,9 @@ use utoipa::OpenApi;
         sessions::put,
         cache::post,
         cache::get,
+        rules::list,
+        rules::evaluate,
+        rules::evaluate_batch,
         oracles::get,
         health::alive,
         health::ready,

@@ -1,10 +1,16 @@
 //! Reading a request: its body within bounds, its words into the domain's.
 
+mod check;
+pub(super) mod lines;
+
+pub use check::EvaluateRequest;
+
 use crate::config::Limits;
 use crate::problem::Problem;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use bytes::Bytes;
+use domain::rules::{Expected, RuleId};
 use domain::session::{Email, Query};
 use domain::{Label, Payload, SessionId, Tier};
 use http_body_util::BodyExt;
@@ -96,17 +102,25 @@ impl JsonBody {
     /// # Errors
     /// `InvalidJson` where it is not JSON, `InvalidRequest` where it is not a `T`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        let not_taken = |error: serde_json::Error| match error.classify() {
-            Category::Data => Problem::InvalidRequest(error.to_string()),
-            Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(error.to_string()),
-        };
-        // serde would take an array as the fields in their order, without their names
-        if self.text.trim_ascii_start().starts_with(b"[") {
-            serde_json::from_slice::<IgnoredAny>(&self.text).map_err(not_taken)?;
-            return Err(Problem::InvalidRequest("a request is an object, not an array".into()));
-        }
-        serde_json::from_slice(&self.text).map_err(not_taken)
+        parse(&self.text)
     }
+}
+
+/// Reads `text` as a `T`.
+///
+/// # Errors
+/// `InvalidJson` where it is not JSON, `InvalidRequest` where it is not a `T`.
+pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    let not_taken = |error: serde_json::Error| match error.classify() {
+        Category::Data => Problem::InvalidRequest(error.to_string()),
+        Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(error.to_string()),
+    };
+    // serde would take an array as the fields in their order, without their names
+    if text.trim_ascii_start().starts_with(b"[") {
+        serde_json::from_slice::<IgnoredAny>(text).map_err(not_taken)?;
+        return Err(Problem::InvalidRequest("a request is an object, not an array".into()));
+    }
+    serde_json::from_slice(text).map_err(not_taken)
 }
 
 /// Takes what still comes of a body that is refused, for a moment: many clients read no answer before they have sent
@@ -122,15 +136,21 @@ async fn discard(body: &mut Body) {
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
-    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("absent");
-    let essence = given.split(';').next().unwrap_or_default().trim();
+    let essence = essence(headers);
     let is_json =
         essence.eq_ignore_ascii_case("application/json") || essence.to_ascii_lowercase().ends_with("+json");
     if is_json {
         Ok(())
     } else {
-        Err(Problem::UnsupportedMediaType { given: given.chars().take(80).collect() })
+        let given = essence.chars().take(80).collect();
+        Err(Problem::UnsupportedMediaType { given, wanted: "application/json" })
     }
+}
+
+/// What a body is declared to be, without parameters.
+fn essence(headers: &HeaderMap) -> &str {
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("absent");
+    given.split(';').next().unwrap_or_default().trim()
 }
 
 /// `POST /v1/crosscheck`.
@@ -168,6 +188,19 @@ pub struct SubmitRequest {
     /// The model's text; either this or `verdict`, or neither.
     #[serde(default, deserialize_with = "given_text")]
     pub raw: Option<String>,
+    /// What is known to be so: with it the rules check what the verdict says in words.
+    #[serde(default, deserialize_with = "given_facts")]
+    pub facts: Option<Vec<String>>,
+    /// Where the verdict comes from; compared with nothing.
+    pub context: Option<String>,
+    /// Comparisons that hold.
+    pub constraints: Option<Vec<String>>,
+    /// What is expected of the verdict, as of `POST /v1/rules/evaluate`.
+    #[schema(value_type = Option<Object>)]
+    pub expected: Option<Expected>,
+    /// The rules to apply; the configured profile without it.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub rules: Option<Vec<RuleId>>,
 }
 
 /// `PUT /v1/sessions/{session_id}`.
@@ -213,6 +246,11 @@ pub struct CacheRequest {
 /// A text that is given: null is none.
 fn given_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     String::deserialize(deserializer).map(Some)
+}
+
+/// Facts that are given: null is none, and a verdict must not go unchecked for it.
+fn given_facts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    Vec::deserialize(deserializer).map(Some)
 }
 
 /// A member that is given, be it as null: that is a JSON value too, and is judged like any other.

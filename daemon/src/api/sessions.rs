@@ -34,7 +34,7 @@ pub struct KnownSession {
 
 impl From<Session> for KnownSession {
     fn from(session: Session) -> Self {
-        let Session { session_id, tier, query, customer_email, original } = session;
+        let Session { session_id, tier, query, customer_email, original, .. } = session;
         Self {
             session_id,
             tier,

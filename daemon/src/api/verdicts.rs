@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use domain::rules::Evaluation;
 use domain::session::Mismatch;
 use domain::{Decision, GatePath, SessionId};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -33,7 +34,7 @@ const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
         (status = 201, description = "It passed, is durable, and may be delivered", body = Object),
         (status = 200, description = "The session has a verdict already: that one, with `replayed`", body = Object),
         (status = 409, description = "`session_mismatch`: another tier or query; `delivered_already`", body = ProblemDocument),
-        (status = 422, description = "`crosscheck_rejected`, with the decision", body = ProblemDocument),
+        (status = 422, description = "`crosscheck_rejected`, with the decision; `rules_rejected`, with the evaluation", body = ProblemDocument),
         (status = 502, description = "`model_refused`", body = ProblemDocument),
         (status = 504, description = "`model_timeout`", body = ProblemDocument),
         (status = "4XX", description = "The request is refused", body = ProblemDocument),
@@ -45,17 +46,19 @@ pub async fn post(
     SessionInPath(session_id): SessionInPath,
     body: JsonBody,
 ) -> Result<Response, Problem> {
-    let SubmitRequest { tier, query, customer_email, verdict, raw } = body.parse()?;
+    let mut request: SubmitRequest = body.parse()?;
+    let check = request.take_check()?;
+    let SubmitRequest { tier, query, customer_email, verdict, raw, .. } = request;
     let limits = &service.config.limits;
     let (tier, customer_email) = (request::tier(&tier)?, request::email(customer_email)?);
     if verdict.is_none() && raw.is_none() {
         let query = request::question(query, limits)?;
-        return generate(service, regen::Deliver { session_id, tier, query, customer_email }).await;
+        return generate(service, regen::Deliver { session_id, tier, query, customer_email, check }).await;
     }
     let query = request::query(query, limits)?;
     let payload = request::payload(verdict.as_deref(), raw.as_deref())?;
     let (path, made) = (GatePath::Submit, None);
-    deliver(service, Judge { session_id, tier, query, payload, customer_email, path, made }).await
+    deliver(service, Judge { session_id, tier, query, payload, customer_email, path, made, check }).await
 }
 
 async fn generate(service: Arc<Service>, order: regen::Deliver) -> Result<Response, Problem> {
@@ -79,7 +82,7 @@ async fn generate(service: Arc<Service>, order: regen::Deliver) -> Result<Respon
     responses(
         (status = 200, description = "The verdict: `X-Cache: HIT` as it was delivered, `MISS` made anew, with `divergence_level`", body = Object),
         (status = 404, description = "`session_unknown`; `verdict_not_cached` where there is no model", body = ProblemDocument),
-        (status = 422, description = "`crosscheck_rejected`, with the decision", body = ProblemDocument),
+        (status = 422, description = "`crosscheck_rejected`, with the decision; `rules_rejected`, with the evaluation", body = ProblemDocument),
         (status = 429, description = "`regen_rate_limited`, with `Retry-After`", body = ProblemDocument),
         (status = 502, description = "`model_refused`", body = ProblemDocument),
         (status = 503, description = "`model_unavailable`, `model_busy`, each with `Retry-After`", body = ProblemDocument),
@@ -131,6 +134,9 @@ fn landing(service: &Service, session_id: &SessionId, landed: Landed) -> Result<
             Ok(cached)
         }
         Ok(Landing::Rejected(decision)) => Err(rejected(service, session_id, decision)),
+        Ok(Landing::RefusedByRules(evaluation)) => {
+            Err(refused_by_rules(service, session_id, Arc::unwrap_or_clone(evaluation)))
+        }
         Ok(Landing::Mismatch(what)) => Err(mismatch(session_id, what)),
         Err(failed) => Err(Problem::not_made(session_id, &failed)),
     }
@@ -161,6 +167,7 @@ pub(super) async fn deliver(service: Arc<Service>, judge: Judge) -> Result<Respo
         Outcome::Replayed(cached) => Ok(document(StatusCode::OK, replayed(&cached))),
         Outcome::Mismatch(what) => Err(mismatch(&session_id, what)),
         Outcome::Rejected(decision) => Err(rejected(&service, &session_id, decision)),
+        Outcome::RefusedByRules(evaluation) => Err(refused_by_rules(&service, &session_id, *evaluation)),
         Outcome::Checked(_) => Err(Problem::Internal("a delivery ended as a check".into())),
     }
 }
@@ -172,6 +179,11 @@ pub(super) fn mismatch(session_id: &SessionId, what: Mismatch) -> Problem {
 fn rejected(service: &Service, session_id: &SessionId, decision: Decision) -> Problem {
     let contact = service.config.contact.clone();
     Problem::CrosscheckRejected { session_id: session_id.to_string(), decision: Box::new(decision), contact }
+}
+
+fn refused_by_rules(service: &Service, session_id: &SessionId, evaluation: Evaluation) -> Problem {
+    let contact = service.config.contact.clone();
+    Problem::RulesRejected { session_id: session_id.to_string(), evaluation: Box::new(evaluation), contact }
 }
 
 /// The document with `"replayed":true` as its last member.

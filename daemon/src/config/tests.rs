@@ -1,4 +1,5 @@
 use super::*;
+use serde_json::Value;
 use std::fs;
 
 fn load(file: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Config, String> {
@@ -47,10 +48,14 @@ fn every_key_can_be_given_by_variable() {
         let below: Vec<_> = section.map(|(name, value)| (format!("{key}__{name}"), value.clone())).collect();
         let flat = if below.is_empty() { vec![(key.clone(), value.clone())] } else { below };
         for (name, value) in flat {
-            let value = digits.get(name.as_str()).map_or_else(
-                || value.as_str().map_or_else(|| value.to_string(), String::from),
-                |digits| (*digits).to_owned(),
-            );
+            let list =
+                |words: &Vec<Value>| words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",");
+            let value = match (digits.get(name.as_str()), &value) {
+                (Some(digits), _) => (*digits).to_owned(),
+                (None, Value::String(text)) => text.clone(),
+                (None, Value::Array(words)) => list(words),
+                (None, other) => other.to_string(),
+            };
             variables.push((format!("ORACLED_{}", name.to_uppercase()), value));
         }
     }
@@ -58,6 +63,7 @@ fn every_key_can_be_given_by_variable() {
     let given: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let loaded = load("", &given, &Flags::default()).expect("each is a key");
     assert_eq!((loaded.socket_mode.as_str(), loaded.limits), ("0600", Config::default().limits));
+    assert_eq!(loaded.rules, Config::default().rules);
 }
 
 #[test]
@@ -137,4 +143,20 @@ fn mail_to_another_machine_is_protected_unless_that_is_turned_off() {
         let mail = Mail { smtp_tls: configured, ..Mail::default() };
         assert_eq!(mail.tls(host), used, "{configured:?} {host}");
     }
+}
+
+#[test]
+fn a_profile_of_rules_is_a_list_of_known_ones_each_once() {
+    let config = load("[rules]\nprofile = ['RULE-CONT-001', 'RULE-PREC-002']", &[], &Flags::default());
+    let profile = config.expect("it is allowed").rules.to_config().settings.profile;
+    assert_eq!(
+        profile.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["RULE-CONT-001", "RULE-PREC-002"]
+    );
+    let error = refused("[rules]\nprofile = ['RULE-PREC-1']", &[]);
+    assert!(error.contains("`RULE-PREC-1` is not a rule; allowed: RULE-PREC-001, "), "{error}");
+    let error = refused("[rules]\nprofile = []", &[]);
+    assert!(error.contains("`rules.profile` is empty; allowed: at least one rule"), "{error}");
+    let error = refused("", &[("ORACLED_RULES__PROFILE", "RULE-PREC-001,RULE-PREC-001")]);
+    assert!(error.contains("`RULE-PREC-001` twice"), "{error}");
 }

@@ -22,6 +22,7 @@ pub async fn post(
         "regen" => system.regen.ask(InjectPanic).await,
         "rate_limiter" => system.rate_limiter.ask(InjectPanic).await,
         "cache" => system.cache.ask(InjectPanic).await,
+        "rules" => system.rules.ask(InjectPanic).await,
         "notifier" => system.notifier.ask(InjectPanic).await,
         "oracle_health" => system.oracle_health.ask(InjectPanic).await,
         "logger" => system.log.door().ask(InjectPanic).await,

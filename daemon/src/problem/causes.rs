@@ -9,6 +9,7 @@ use actors::notifier::OutboxError;
 use actors::oracle_health::SteerError;
 use actors::rate_limiter::Limited;
 use actors::regen::Failed;
+use actors::rules::RulesError;
 use actors::upstream::ModelError;
 use domain::SessionId;
 use store::StoreError;
@@ -110,7 +111,17 @@ impl From<&GateError> for Problem {
             GateError::Judging(_) => Self::Internal(error.to_string()),
             GateError::Commit(error) => error.into(),
             GateError::Cache(error) => error.into(),
+            GateError::Rules(error) => error.into(),
             GateError::NoAnswer(error) => (*error).into(),
+        }
+    }
+}
+
+impl From<&RulesError> for Problem {
+    fn from(error: &RulesError) -> Self {
+        match error {
+            RulesError::Evaluating(_) => Self::Internal(error.to_string()),
+            RulesError::Commit(error) => error.into(),
         }
     }
 }
@@ -137,4 +148,4 @@ macro_rules! by_value {
         }
     )*};
 }
-by_value!(StoreError, CommitError, CacheError, GateError);
+by_value!(StoreError, CommitError, CacheError, GateError, RulesError);

@@ -4,6 +4,7 @@ use crate::divergence::Regenerated;
 use crate::generation::{Settings, Usage};
 use crate::interaction;
 use crate::payload::Payload;
+use crate::rules::{self, Candidate, Check, Evaluation, FactSet, evaluate};
 
 fn entry(verdict: &str) -> Event {
     let judgement = judge(Tier::Quick, Payload::raw(verdict));
@@ -57,6 +58,33 @@ fn interaction(session_id: &SessionId, at: Timestamp) -> Event {
         usage: Some(Usage { prompt_tokens: Some(1), output_tokens: None, total_tokens: Some(2) }),
         timestamp: at,
     })
+}
+
+fn evaluation() -> Evaluation {
+    let mut check = Check { facts: vec!["a known fact".into()], ..Check::default() };
+    check.expected.must_find = vec!["secret pattern".into(), " ".into()];
+    let candidate = Candidate::text("A secret text.");
+    evaluate(&candidate, &check, &FactSet::compile(&check.facts), &rules::Settings::default())
+}
+
+#[test]
+fn an_evaluations_entry_tells_who_came_to_what_and_holds_no_text() {
+    let at = "2026-11-20T10:00:00Z".parse().expect("a time");
+    let verdict_of = Some(("cs_1".parse().expect("an id"), GatePath::Submit));
+    let event = Event::RulesEvaluated(RulesEntry::of(&evaluation(), verdict_of, at));
+    assert_eq!(event.session_id().map(SessionId::as_str), Some("cs_1"));
+    let line = serde_json::to_string(&event).expect("it serializes");
+    for said in [
+        r#""path":"submit","verdict":"FAIL","rules":[{"rule":"RULE-PREC-001","verdict":"FAIL","violations":1},"#,
+        r#"{"rule":"RULE-PREC-002","verdict":"ERROR","violations":0,"cause":"`must_find[1]` is blank"#,
+        evaluation().sha256.as_str(),
+        evaluation().facts_sha256.as_str(),
+    ] {
+        assert!(line.contains(said), "{line}");
+    }
+    for text in ["secret", "known"] {
+        assert!(!line.contains(text), "{line}");
+    }
 }
 
 fn about_a_mail(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> [Event; 5] {
@@ -133,6 +161,7 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
             cause: "a fault".into(),
             timestamp,
         },
+        Event::RulesEvaluated(RulesEntry::of(&evaluation(), None, timestamp)),
         Event::VerdictCached {
             session_id: session_id.clone(),
             tier: Tier::Full,

@@ -51,6 +51,12 @@ impl FactSet {
         &self.sha256
     }
 
+    /// The memory that it takes, or will once it is searched, in bytes.
+    #[must_use]
+    pub fn weight_bytes(&self) -> u64 {
+        self.facts.iter().map(|fact| fact.len() + size_of::<String>()).sum::<usize>() as u64
+    }
+
     /// How many facts there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -6,6 +6,7 @@ use crate::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;
+use std::str::FromStr;
 
 /// A rule's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -231,3 +232,20 @@ const CONT_003: Rule = Rule {
     parameters: with_the_pairs!(""),
     version: "1.0.0",
 };
+
+/// A word that is no rule's id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is not a rule; allowed: {}", RuleId::ALL.map(RuleId::as_str).join(", "))]
+pub struct UnknownRule {
+    /// The word, shortened to 40 characters.
+    pub given: String,
+}
+
+impl FromStr for RuleId {
+    type Err = UnknownRule;
+
+    fn from_str(word: &str) -> Result<Self, UnknownRule> {
+        let known = Self::ALL.into_iter().find(|rule| rule.as_str() == word);
+        known.ok_or_else(|| UnknownRule { given: word.chars().take(40).collect() })
+    }
+}

@@ -85,6 +85,7 @@ fn first(number: usize, path: GatePath, generation: Option<Generation>) -> Recor
     let (session_id, now) = (id(number), Timestamp::now());
     let (events, approved) = judged(&session_id, path, generation.as_ref(), now);
     let session = Session {
+        check: None,
         session_id: session_id.clone(),
         tier: Tier::Full,
         query: Query::new(QUERY.to_owned()),

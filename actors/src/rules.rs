@@ -1,0 +1,184 @@
+//! The rules: text checked against facts (Oracle-A).
+//!
+//! The decision is `domain`'s. The actor keeps the fact sets that were compiled for it, since the same facts are asked
+//! about again and again, and sees to it that large ones neither hold up the thread that it lives on nor take all
+//! processors at once.
+
+mod compiled;
+
+use crate::clock::{Clock, monotonic};
+use crate::guardian::panic_message;
+use crate::logger::{CommitError, Log};
+use crate::metrics::Metrics;
+use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
+use compiled::Compiled;
+use domain::event::RulesEntry;
+use domain::rules::{Candidate, Check, Evaluation, Examination, FactSet, Settings, evaluate, examine};
+use domain::{Approved, Event};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use store::Record;
+use tokio::sync::Semaphore;
+
+/// More than so many bytes of text and facts are looked at on a thread of their own.
+const INLINE_MAX_BYTES: usize = 16 * 1024;
+
+/// What is configured.
+#[derive(Debug, Clone)]
+pub struct RulesConfig {
+    /// Which rules apply, and what they allow, where a check does not say.
+    pub settings: Settings,
+    /// The memory for compiled fact sets, in bytes.
+    pub compiled_bytes: u64,
+}
+
+/// A text and what it is checked against.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// The text.
+    pub candidate_output: String,
+    /// Valid, as [`Check::validate`] has it.
+    pub check: Arc<Check>,
+}
+
+/// Evaluates texts, in their order, and logs the evaluations in one commit.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Vec<Evaluation>, RulesError>")]
+pub struct Evaluate(pub Vec<Case>);
+
+/// Examines an approved verdict. Whoever asks logs what comes of it, with what else belongs to the verdict.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Examination, RulesError>")]
+pub struct Examine {
+    /// The verdict.
+    pub approved: Approved,
+    /// What it is checked against; valid.
+    pub check: Arc<Check>,
+}
+
+/// Why nothing was evaluated.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    /// Evaluating failed inside.
+    #[error("evaluating failed: {0}")]
+    Evaluating(String),
+    /// The entries could not be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+/// The actor.
+#[derive(Debug)]
+pub struct Rules {
+    bench: Arc<Bench>,
+    log: Log,
+    clock: Clock,
+}
+
+/// What is needed to evaluate, on whatever thread.
+#[derive(Debug)]
+struct Bench {
+    settings: Settings,
+    compiled: Compiled,
+    /// As many large evaluations at once as there are processors; the others wait.
+    large: Arc<Semaphore>,
+    metrics: Metrics,
+}
+
+impl Rules {
+    pub(crate) fn new(config: RulesConfig, log: Log, clock: Clock, metrics: Metrics) -> Self {
+        let RulesConfig { settings, compiled_bytes } = config;
+        let compiled = Compiled::new(compiled_bytes, metrics.checking.clone());
+        let large = Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from)));
+        Self { bench: Arc::new(Bench { settings, compiled, large, metrics }), log, clock }
+    }
+}
+
+impl Bench {
+    /// Runs `work` over a text of so many bytes with the facts of `check`: here where that takes a moment, else on a
+    /// thread of its own.
+    async fn run<T: Send + 'static>(
+        self: Arc<Self>,
+        text_bytes: usize,
+        check: Arc<Check>,
+        work: impl FnOnce(&Check, &FactSet, &Settings) -> T + Send + 'static,
+    ) -> Result<T, RulesError> {
+        let bytes = text_bytes + check.facts.iter().map(String::len).sum::<usize>();
+        let bench = Arc::clone(&self);
+        let timed = move || {
+            let began = monotonic();
+            let facts = bench.compiled.of(&check.facts);
+            let done = catch_unwind(AssertUnwindSafe(|| work(&check, &facts, &bench.settings)));
+            bench.metrics.checking.took(began.elapsed());
+            done.map_err(|panic| RulesError::Evaluating(panic_message(&*panic)))
+        };
+        if bytes <= INLINE_MAX_BYTES {
+            return timed();
+        }
+        // the semaphore is never closed
+        let _place = self.large.acquire().await;
+        let done = tokio::task::spawn_blocking(timed).await;
+        done.unwrap_or_else(|error| Err(RulesError::Evaluating(error.to_string())))
+    }
+}
+
+async fn evaluate_all(
+    cases: Vec<Case>,
+    bench: Arc<Bench>,
+    log: Log,
+    clock: Clock,
+) -> Result<Vec<Evaluation>, RulesError> {
+    let mut evaluations = Vec::with_capacity(cases.len());
+    for Case { candidate_output, check } in cases {
+        let text_bytes = candidate_output.len();
+        let work = move |check: &Check, facts: &FactSet, settings: &Settings| {
+            evaluate(&Candidate::text(&candidate_output), check, facts, settings)
+        };
+        let evaluation = Arc::clone(&bench).run(text_bytes, check, work).await?;
+        bench.metrics.checking.evaluated(&evaluation);
+        evaluations.push(evaluation);
+    }
+    let now = clock.now();
+    let entry = |evaluation| Event::RulesEvaluated(RulesEntry::of(evaluation, None, now));
+    log.commit(Record { events: evaluations.iter().map(entry).collect(), ..Record::default() }).await?;
+    Ok(evaluations)
+}
+
+async fn examine_one(message: Examine, bench: Arc<Bench>) -> Result<Examination, RulesError> {
+    let Examine { approved, check } = message;
+    let text_bytes = approved.verdict().get().len();
+    let work =
+        move |check: &Check, facts: &FactSet, settings: &Settings| examine(approved, check, facts, settings);
+    let examination = Arc::clone(&bench).run(text_bytes, check, work).await?;
+    bench.metrics.checking.evaluated(&examination.evaluation);
+    Ok(examination)
+}
+
+impl Actor for Rules {
+    type Context = Context<Self>;
+}
+
+impl Supervised for Rules {}
+
+impl Handler<Evaluate> for Rules {
+    type Result = ResponseFuture<Result<Vec<Evaluation>, RulesError>>;
+
+    fn handle(&mut self, Evaluate(cases): Evaluate, _: &mut Context<Self>) -> Self::Result {
+        let (bench, log, clock) = (Arc::clone(&self.bench), self.log.clone(), self.clock.clone());
+        Box::pin(evaluate_all(cases, bench, log, clock))
+    }
+}
+
+impl Handler<Examine> for Rules {
+    type Result = ResponseFuture<Result<Examination, RulesError>>;
+
+    fn handle(&mut self, message: Examine, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(examine_one(message, Arc::clone(&self.bench)))
+    }
+}
+
+crate::panics_when_told!(Rules);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+use super::*;
+use crate::testing::{World, logged, with_world};
+
+fn case(text: &str, facts: &[String]) -> Case {
+    let check = Arc::new(Check { facts: facts.to_vec(), ..Check::default() });
+    Case { candidate_output: text.to_owned(), check }
+}
+
+fn verdicts(evaluations: &[Evaluation]) -> Vec<&'static str> {
+    evaluations.iter().map(|evaluation| evaluation.verdict.as_str()).collect()
+}
+
+#[test]
+fn evaluations_come_in_order_and_in_one_commit_however_large_each_is() {
+    with_world(|World { system, .. }| async move {
+        let small = ["Ice melts.".to_owned()];
+        let large: Vec<String> = (0..10_000).map(|n| format!("Fact number {n} holds.")).collect();
+        let cases = vec![
+            case("Ice melts", &small),
+            case("Fact number 9999 holds", &large),
+            case("Ice burns", &small),
+            case("Fact number 10000 holds", &large),
+        ];
+        let evaluations = system.rules.ask(Evaluate(cases)).await.expect("it answers").expect("it evaluates");
+        assert_eq!(verdicts(&evaluations), ["PASS", "PASS", "FAIL", "FAIL"]);
+        assert_eq!(logged(&system.store), ["rules_evaluated"; 4]);
+    });
+}
+
+#[test]
+fn nothing_is_said_of_an_evaluation_that_is_not_in_the_log() {
+    with_world(|world| async move {
+        world.break_store();
+        let facts = ["Ice melts.".to_owned()];
+        let told =
+            world.system.rules.ask(Evaluate(vec![case("Ice melts", &facts)])).await.expect("it answers");
+        assert!(matches!(told, Err(RulesError::Commit(CommitError::Unavailable(_)))), "{told:?}");
+        let lines = world.fallback_lines.lock().expect("nobody panicked").clone();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines.iter().all(|line| line.contains("rules_evaluated")), "{lines:?}");
+    });
+}
+
+#[test]
+fn facts_that_were_asked_about_are_compiled_once() {
+    let compiled = Compiled::new(1 << 20, crate::metrics::Checking::default());
+    let facts = ["Ice melts.".to_owned()];
+    let first = compiled.of(&facts);
+    assert!(Arc::ptr_eq(&first, &compiled.of(&facts)));
+    assert!(!Arc::ptr_eq(&first, &compiled.of(&["Ice melts".to_owned()])), "a stop makes another fact");
+}

@@ -1,0 +1,85 @@
+//! What a text, or a verdict, is to be checked against.
+
+use super::SubmitRequest;
+use crate::problem::Problem;
+use actors::rules::Case;
+use domain::rules::{Check, Expected, RuleId};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// The longest id of a case, in characters.
+const CASE_ID_MAX_CHARS: usize = 255;
+
+/// `POST /v1/rules/evaluate`, and every line of `POST /v1/rules/evaluate:batch`.
+#[derive(Debug, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EvaluateRequest {
+    /// What the caller calls it, up to 255 characters; the batch's answer bears it.
+    pub id: Option<String>,
+    /// The text to check.
+    pub candidate_output: String,
+    /// What is known to be so.
+    pub facts: Vec<String>,
+    /// Where the text comes from; compared with nothing.
+    pub context: Option<String>,
+    /// Comparisons that hold.
+    #[serde(default)]
+    pub constraints: Vec<String>,
+    /// What is expected: `must_find`, `must_not_find`, `max_unsupported_claims`, `contradiction_ids`,
+    /// `contradiction_pairs`.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    pub expected: Expected,
+    /// The rules to apply; the configured profile without it.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub rules: Option<Vec<RuleId>>,
+}
+
+impl EvaluateRequest {
+    /// The text and its check.
+    ///
+    /// # Errors
+    /// `InvalidRequest` where the check cannot be made.
+    pub fn case(self) -> Result<Case, Problem> {
+        let Self { id, candidate_output, facts, context, constraints, expected, rules } = self;
+        let chars = id.map_or(0, |id| id.chars().count());
+        if chars > CASE_ID_MAX_CHARS {
+            let text = format!("`id` has {chars} characters; at most {CASE_ID_MAX_CHARS} are taken");
+            return Err(Problem::InvalidRequest(text));
+        }
+        let check = valid(Check { facts, context, constraints, expected, rules })?;
+        Ok(Case { candidate_output, check })
+    }
+}
+
+impl SubmitRequest {
+    /// Takes out what the verdict is to be checked against; nothing where the request speaks of no facts.
+    ///
+    /// # Errors
+    /// `InvalidRequest` where the check cannot be made, or all but the facts are given.
+    pub fn take_check(&mut self) -> Result<Option<Arc<Check>>, Problem> {
+        let (context, constraints) = (self.context.take(), self.constraints.take());
+        let (expected, rules) = (self.expected.take(), self.rules.take());
+        let Some(facts) = self.facts.take() else {
+            let beside = [
+                ("context", context.is_some()),
+                ("constraints", constraints.is_some()),
+                ("expected", expected.is_some()),
+                ("rules", rules.is_some()),
+            ];
+            return match beside.iter().find(|(_, given)| *given) {
+                Some((name, _)) => Err(Problem::InvalidRequest(format!(
+                    "`{name}` is given without `facts`: a verdict is checked where `facts` are given, be it none: []"
+                ))),
+                None => Ok(None),
+            };
+        };
+        let (constraints, expected) = (constraints.unwrap_or_default(), expected.unwrap_or_default());
+        valid(Check { facts, context, constraints, expected, rules }).map(Some)
+    }
+}
+
+fn valid(check: Check) -> Result<Arc<Check>, Problem> {
+    check.validate().map_err(|error| Problem::InvalidRequest(error.to_string()))?;
+    Ok(Arc::new(check))
+}

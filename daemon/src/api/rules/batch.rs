@@ -1,0 +1,136 @@
+//! `POST /v1/rules/evaluate:batch`: texts by the line, and their evaluations by the line, while more are sent.
+
+use crate::api::request::lines::{Line, Lines};
+use crate::api::request::{self, EvaluateRequest};
+use crate::problem::{Problem, ProblemDocument};
+use crate::service::Service;
+use actors::rules::{Case, Evaluate};
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use domain::rules::Evaluation;
+use http_body_util::channel::{Channel, Sender};
+use hyper::header::CONTENT_TYPE;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+/// The media type of both.
+const MEDIA_TYPE: &str = "application/x-ndjson";
+
+/// Checks texts against facts: one request a line, as of `POST /v1/rules/evaluate`, and one answer a line, in the same
+/// order. What is wrong with a line is told in its place, and does not end the others.
+///
+/// # Errors
+/// A [`Problem`] where it is no such stream, or none is taken now.
+#[utoipa::path(
+    post,
+    path = "/v1/rules/evaluate:batch",
+    request_body(content = String, content_type = "application/x-ndjson"),
+    responses(
+        (status = 200, description = "Lines of `{line, id?, evaluation}` or `{line, id?, problem}`", body = String, content_type = "application/x-ndjson"),
+        (status = "4XX", description = "The request is refused", body = ProblemDocument),
+        (status = "5XX", description = "Nothing could be evaluated for now", body = ProblemDocument),
+    ),
+)]
+pub async fn evaluate_batch(
+    State(service): State<Arc<Service>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let lines = Lines::of(request, &service)?;
+    if service.draining() {
+        return Err(Problem::Draining);
+    }
+    let (sender, answer) = Channel::<Bytes, Infallible>::new(1);
+    tokio::spawn(answer_all(service, lines, sender));
+    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], Body::new(answer)).into_response())
+}
+
+/// Answers line by line until there are no more, or nobody listens.
+async fn answer_all(service: Arc<Service>, mut lines: Lines, mut sender: Sender<Bytes>) {
+    while let Some(some) = lines.next_some(&service).await {
+        let answers = answers(&service, some).await;
+        if sender.send_data(answers.into()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// One line of the answer.
+#[derive(Serialize)]
+struct Answer<'a> {
+    line: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evaluation: Option<&'a Evaluation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<Box<RawValue>>,
+}
+
+/// A line that was read: its id, and the case or what is wrong with it.
+struct Read {
+    line: u64,
+    id: Option<String>,
+    case: Result<Case, Problem>,
+}
+
+/// The answers to some lines, which are evaluated and logged together.
+async fn answers(service: &Service, lines: Vec<Line>) -> Vec<u8> {
+    let mut cases = Vec::new();
+    let mut read: Vec<(u64, Option<String>, Option<Problem>)> = Vec::new();
+    for Read { line, id, case } in lines.into_iter().map(reading) {
+        match case {
+            Ok(case) => {
+                cases.push(case);
+                read.push((line, id, None));
+            }
+            Err(problem) => read.push((line, id, Some(problem))),
+        }
+    }
+    let evaluated = if cases.is_empty() {
+        Ok(Vec::new())
+    } else {
+        let rules = service.system.rules.clone();
+        service.work(async move { Ok(rules.ask(Evaluate(cases)).await??) }).await
+    };
+    let (evaluations, failure) = match evaluated {
+        Ok(evaluations) => (evaluations, None),
+        Err(problem) => (Vec::new(), Some(problem)),
+    };
+    let mut evaluations = evaluations.iter();
+    let mut text = Vec::new();
+    for (line, id, problem) in read {
+        let evaluation = if problem.is_none() { evaluations.next() } else { None };
+        let problem = match (&problem, evaluation, &failure) {
+            (Some(problem), ..) | (None, None, Some(problem)) => Some(problem.to_raw()),
+            (None, None, None) => Some(Problem::Internal("no evaluation came back".into()).to_raw()),
+            (None, Some(_), _) => None,
+        };
+        let answer = Answer { line, id, evaluation, problem };
+        serde_json::to_writer(&mut text, &answer).expect("an answer is plain data with string keys");
+        text.push(b'\n');
+    }
+    text
+}
+
+fn reading(Line { number, text }: Line) -> Read {
+    /// What a line is called that is no request otherwise.
+    #[derive(Deserialize)]
+    struct Named {
+        id: Option<String>,
+    }
+    let text = match text {
+        Ok(text) => text,
+        Err(problem) => return Read { line: number, id: None, case: Err(problem) },
+    };
+    match request::parse::<EvaluateRequest>(&text) {
+        Ok(request) => Read { line: number, id: request.id.clone(), case: request.case() },
+        Err(problem) => {
+            let id = request::parse::<Named>(&text).ok().and_then(|named| named.id);
+            Read { line: number, id, case: Err(problem) }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The rules: which apply, and what they allow.
+
+use super::{ConfigError, not_allowed, within};
+use actors::rules::RulesConfig;
+use domain::rules::{RuleId, Settings};
+use serde::{Deserialize, Serialize};
+
+/// The rules that apply where a request names none, in this order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Words", into = "Vec<String>")]
+pub struct Profile(Vec<RuleId>);
+
+/// A list of ids, or, since a variable is one text, ids with commas between them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Words {
+    List(Vec<String>),
+    Text(String),
+}
+
+impl TryFrom<Words> for Profile {
+    type Error = String;
+
+    fn try_from(words: Words) -> Result<Self, String> {
+        let ids: Result<Vec<RuleId>, _> = match words {
+            Words::List(words) => words.iter().map(|word| word.parse()).collect(),
+            Words::Text(text) => text.split(',').map(|word| word.trim().parse()).collect(),
+        };
+        ids.map(Self).map_err(|error: domain::rules::UnknownRule| error.to_string())
+    }
+}
+
+impl From<Profile> for Vec<String> {
+    fn from(profile: Profile) -> Self {
+        profile.0.iter().map(ToString::to_string).collect()
+    }
+}
+
+/// The table `rules`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// The rules that apply where a request names none.
+    pub profile: Profile,
+    /// How many claims may be without support where a request does not say: `CONFIG:UNSUPPORTED_MAX`.
+    pub unsupported_max: u64,
+    /// The memory for compiled fact sets, in bytes.
+    pub compiled_bytes: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let Settings { unsupported_max, profile } = Settings::default();
+        Self { profile: Profile(profile), unsupported_max, compiled_bytes: 64 * 1024 * 1024 }
+    }
+}
+
+impl Rules {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let Profile(profile) = &self.profile;
+        let mut rest = profile.iter();
+        while let Some(rule) = rest.next() {
+            if rest.as_slice().contains(rule) {
+                return Err(not_allowed("rules.profile", format_args!("`{rule}` twice"), "each rule once"));
+            }
+        }
+        if profile.is_empty() {
+            return Err(not_allowed("rules.profile", "empty", "at least one rule"));
+        }
+        within("rules.unsupported_max", self.unsupported_max, 0..=1_000_000)?;
+        within("rules.compiled_bytes", self.compiled_bytes, 1 << 20..=1 << 40)
+    }
+
+    /// The same for those who apply them.
+    #[must_use]
+    pub fn to_config(&self) -> RulesConfig {
+        let Self { profile: Profile(profile), unsupported_max, compiled_bytes } = self.clone();
+        RulesConfig { settings: Settings { unsupported_max, profile }, compiled_bytes }
+    }
+}

@@ -1,0 +1,109 @@
+//! The rules as a second gate: behind the crosscheck, for what an approved verdict says in words.
+
+use super::{Candidate, Check, Evaluation, FactSet, Settings, Verdict, evaluate};
+use crate::crosscheck::Approved;
+use crate::payload::Node;
+use crate::verdict::{Dimension, Tier};
+
+/// What the rules say of an approved verdict, and the verdict, if they let it through.
+#[derive(Debug)]
+pub struct Examination {
+    /// What they say.
+    pub evaluation: Evaluation,
+    /// The verdict that may still be delivered, or the sign that it may not.
+    pub outcome: Result<Approved, RefusedByRules>,
+}
+
+/// The sign that the rules refused a verdict. The verdict itself is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedByRules(());
+
+/// The second gate: applies rules to the summary and every analysis of `approved`, and hands it back only where they
+/// come to `PASS`.
+#[must_use]
+pub fn examine(approved: Approved, check: &Check, facts: &FactSet, settings: &Settings) -> Examination {
+    let texts = texts(&approved);
+    let fields = texts.iter().map(|(field, text)| (field.as_str(), text.as_str()));
+    let evaluation = evaluate(&Candidate::fields(fields), check, facts, settings);
+    let outcome = match evaluation.verdict {
+        Verdict::Pass => Ok(approved),
+        Verdict::Fail | Verdict::Error => Err(RefusedByRules(())),
+    };
+    Examination { evaluation, outcome }
+}
+
+/// What a verdict says in words, by the paths of its fields: the summary, and what its tier has of analyses.
+fn texts(approved: &Approved) -> Vec<(String, String)> {
+    let node = Node::parse(approved.verdict().get()).expect("the crosscheck has read the same text");
+    let breakdown = node.object_at("breakdown").filter(|_| approved.tier() != Tier::Quick);
+    let analyses = Dimension::ALL.into_iter().filter_map(|dimension| {
+        let analysis = breakdown?.object_at(dimension.as_str())?.text_at("analysis")?;
+        Some((format!("breakdown.{dimension}.analysis"), analysis.to_owned()))
+    });
+    let summary = node.text_at("summary").map(|text| ("summary".to_owned(), text.to_owned()));
+    summary.into_iter().chain(analyses).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crosscheck::judge;
+    use crate::payload::Payload;
+
+    fn full(summary: &str, stability: &str) -> String {
+        let dimension =
+            |name: &str, analysis: &str| format!(r#""{name}":{{"verdict":"GREEN","analysis":"{analysis}"}}"#);
+        let rest =
+            ["Turbulence", "Change Rate", "Completion", "Curvature"].map(|name| dimension(name, "Calm"));
+        format!(
+            r#"{{"verdict":"GREEN","summary":"{summary}","breakdown":{{{},{}}}}}"#,
+            dimension("Stability", stability),
+            rest.join(",")
+        )
+    }
+
+    fn examined(tier: Tier, verdict: &str, check: &Check) -> Examination {
+        let approved = judge(tier, Payload::raw(verdict)).outcome.expect("it is coherent");
+        examine(approved, check, &FactSet::compile(&check.facts), &Settings::default())
+    }
+
+    #[test]
+    fn the_summary_and_every_analysis_are_examined_and_the_field_is_named() {
+        let facts = ["the plan is sound", "calm", "firm ground"].map(String::from).to_vec();
+        let check = Check { facts, ..Check::default() };
+        let verdict = full("The plan is sound.", "Firm ground! Gold below it.");
+        let Examination { evaluation, outcome } = examined(Tier::Full, &verdict, &check);
+        outcome.expect_err("one claim has no source");
+        assert_eq!((evaluation.metrics.claims, evaluation.metrics.unsupported_claims), (7, 1));
+        for rule in evaluation.rules.iter().filter(|rule| rule.verdict == Verdict::Fail) {
+            let span = rule.violations.first().and_then(|violation| violation.span.clone()).expect("a place");
+            assert_eq!(span.field.as_deref(), Some("breakdown.Stability.analysis"));
+            assert_eq!((span.start, span.end), (13, 26));
+        }
+        // of a quick one the breakdown is no part
+        examined(Tier::Quick, &verdict, &check).outcome.expect("its summary is supported");
+    }
+
+    #[test]
+    fn texts_are_split_each_for_itself_and_contradict_one_another() {
+        let mut check = Check { facts: vec!["the plan".into(), "calm".into()], ..Check::default() };
+        check.expected.contradiction_ids = vec!["always".into()];
+        check.expected.must_find = vec!["always".into()];
+        let verdict = full("The plan always works", "Calm that never is");
+        let evaluation = examined(Tier::Full, &verdict, &check).evaluation;
+        let failed: Vec<_> = evaluation.rules.iter().filter(|rule| rule.verdict == Verdict::Fail).collect();
+        assert_eq!(failed.len(), 3, "the contradiction rules alone: {failed:?}");
+        assert_eq!(evaluation.metrics.claims, 6);
+    }
+
+    #[test]
+    fn a_rule_that_cannot_tell_lets_nothing_through() {
+        let mut check = Check { facts: vec!["a sound and simple plan".into()], ..Check::default() };
+        let verdict = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
+        examined(Tier::Quick, verdict, &check).outcome.expect("it is supported");
+        check.expected.must_find = vec![" ".into()];
+        let Examination { evaluation, outcome } = examined(Tier::Quick, verdict, &check);
+        outcome.expect_err("the pattern is blank");
+        assert_eq!(evaluation.verdict, Verdict::Error);
+    }
+}
