@@ -87,6 +87,9 @@ fn comparisons(text: &str, place: impl Fn(Range<usize>) -> Option<(usize, Range<
         if before.ends_with(['-', '=', '<', '>']) || behind.starts_with(['-', '=', '<', '>']) {
             continue;
         }
+        if is_bracket(sign, before, behind) {
+            continue;
+        }
         let (left, right) = (before.trim_end_matches([' ', '\t']), behind.trim_start_matches([' ', '\t']));
         let (left, right) = (operand_behind(left), operand_before(right));
         if [left, right].iter().any(|operand| operand.is_empty() || operand.len() > OPERAND_MAX_BYTES) {
@@ -100,6 +103,16 @@ fn comparisons(text: &str, place: impl Fn(Range<usize>) -> Option<(usize, Range<
         found.push(Comparison { above, below, strict: !or_equal, text, at: place(range) });
     }
     found
+}
+
+/// Whether `sign` is one of the brackets around a tag's name or a type's parameter: `<b>`, `</b>`, `Vec<T>`.
+fn is_bracket(sign: &str, before: &str, behind: &str) -> bool {
+    if sign == "<" {
+        behind.strip_prefix(operand_before(behind)).is_some_and(|rest| rest.starts_with('>'))
+    } else {
+        let rest = before.strip_suffix(operand_behind(before));
+        rest.is_some_and(|rest| rest.strip_suffix('/').unwrap_or(rest).ends_with('<'))
+    }
 }
 
 /// The operand that `text` ends with.

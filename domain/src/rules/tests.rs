@@ -56,6 +56,7 @@ fn comparisons_that_cannot_hold_together_are_named_in_their_circle() {
         ("load < 7.0 and load > 5", None),
         ("x > 1,000 but x < 999.50", Some("x > 1,000, 1000 > 999.5, x < 999.50")),
         ("a -> b <- a => b << a >> b <> a", None),
+        ("<b>b</b>, <x>y</x>, <y>x</y>, Vec<T> t", None),
         ("n > -1, n < -2", Some("n > -1, -1 > -2, n < -2")),
         ("2 > 3", Some("2 > 3, 3 > 2")),
         ("x >= 7, x <= 5", Some("7 > 5, x <= 5, x >= 7")),
