@@ -33,13 +33,14 @@ struct Comparison {
 pub(super) fn incompatible(subject: &Subject<'_>, findings: &mut Findings) {
     let constraints = subject.check.constraints.iter().flat_map(|text| comparisons(text, |_| None));
     let mut all: Vec<Comparison> = constraints.collect();
-    for circle in circles(&all) {
+    let in_conflict = circles(&all);
+    for circle in &in_conflict {
         findings.step(&circle.text, "the constraints", || Output {
             finding: Finding::ConstraintsIncompatible,
             ..Output::default()
         });
     }
-    if findings.noted(Finding::ConstraintsIncompatible) {
+    if !in_conflict.is_empty() {
         // they say nothing about the candidate then
         all.clear();
     }

@@ -1,7 +1,7 @@
 //! What a rule writes down while it looks: its steps, and what speaks against the candidate.
 
 use super::registry::RuleId;
-use super::result::{Evidence, Finding, Input, Output, RuleResult, Span, Verdict, Violation};
+use super::result::{Evidence, Input, Output, RuleResult, Span, Verdict, Violation};
 use crate::digest::Sha256Hex;
 use serde::Serialize;
 
@@ -55,11 +55,6 @@ impl Findings {
             rule: self.rule,
             step: u32::try_from(self.evidence.len() + 1).unwrap_or(u32::MAX),
         });
-    }
-
-    /// Whether a step has found `finding`.
-    pub(super) fn noted(&self, finding: Finding) -> bool {
-        self.evidence.iter().any(|step| step.output.finding == finding)
     }
 
     /// Notes what speaks against the candidate.
