@@ -3,7 +3,8 @@
 //! [`evaluate`] applies rules to a [`Candidate`] and says of each what it found, on what evidence. The same input gives
 //! the same bytes: nothing is sampled, and no meaning is guessed at. One family of rules a file: [`precision`] asks
 //! where claims come from, [`patterns`] what must and must not stand there, [`contradiction`] and [`comparison`] whether
-//! the text agrees with itself.
+//! the text agrees with itself. The rules after the published ones go by Unicode's boundaries: [`sentences`], [`words`],
+//! joined claims by [`parts`], numbers with units by [`quantity`], opposites by their [`inflections`].
 
 mod candidate;
 mod check;
@@ -12,12 +13,19 @@ mod comparison;
 mod contradiction;
 mod facts;
 mod findings;
+mod forms;
 mod gate;
+mod inflections;
 mod normal;
+mod number;
+mod parts;
 mod patterns;
 mod precision;
+mod quantity;
 pub mod registry;
 mod result;
+mod sentences;
+mod words;
 
 pub use candidate::{Candidate, Part};
 pub use check::{Check, Expected, InvalidCheck, Settings, Threshold, UNSUPPORTED_MAX};
@@ -97,12 +105,16 @@ fn apply(rule: RuleId, subject: &Subject<'_>, findings: &mut Findings) -> Result
         RuleId::Prec002 => return patterns::must_find(subject, findings),
         RuleId::Prec003 => return patterns::must_not_find(subject, findings),
         RuleId::Prec004 => precision::fact_sourcing(subject, findings),
+        RuleId::Prec005 => precision::whole_sentences(subject, findings),
+        RuleId::Prec006 => return precision::part_by_part(subject, findings),
+        RuleId::Prec007 => precision::quantities(subject, findings),
         RuleId::Cont001 => contradiction::direct_negation(subject, findings),
         RuleId::Cont002 => {
             contradiction::direct_negation(subject, findings);
             comparison::incompatible(subject, findings);
         }
         RuleId::Cont003 => contradiction::assertion_then_infirmation(subject, findings),
+        RuleId::Cont004 => inflections::whole_words(subject, findings),
     }
     Ok(())
 }

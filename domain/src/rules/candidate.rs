@@ -7,6 +7,7 @@ use super::facts::{FactSet, Support};
 use super::normal::{Origins, normalize};
 use super::registry::RuleId;
 use super::result::{Metrics, RuleResult, Span, Verdict};
+use super::sentences;
 use crate::digest::Sha256Hex;
 use std::cell::OnceCell;
 use std::ops::Range;
@@ -66,6 +67,12 @@ pub(super) struct Place {
     pub(super) range: Range<usize>,
 }
 
+/// What of `facts` supports each of `claims`.
+pub(super) fn supports(claims: &[Claim], facts: &FactSet) -> Vec<Option<Support>> {
+    let claims: Vec<&str> = claims.iter().map(|claim| claim.normal.as_str()).collect();
+    facts.supports(&claims)
+}
+
 /// A candidate and its check as the rules see them: what several rules look at is made once.
 #[derive(Debug)]
 pub(super) struct Subject<'a> {
@@ -75,6 +82,7 @@ pub(super) struct Subject<'a> {
     parts: &'a [Part<'a>],
     normal: OnceCell<Vec<Normal<'a>>>,
     claims: OnceCell<Vec<Claim>>,
+    whole_claims: OnceCell<Vec<Claim>>,
     supports: OnceCell<Vec<Option<Support>>>,
     asked: OnceCell<Asked>,
 }
@@ -86,8 +94,9 @@ impl<'a> Subject<'a> {
         facts: &'a FactSet,
         unsupported_max: u64,
     ) -> Self {
-        let (normal, claims, supports, asked) = Default::default();
-        Self { check, facts, unsupported_max, parts: &candidate.0, normal, claims, supports, asked }
+        let (normal, claims, whole_claims, supports, asked) = Default::default();
+        let parts = &candidate.0;
+        Self { check, facts, unsupported_max, parts, normal, claims, whole_claims, supports, asked }
     }
 
     /// The texts, as they came.
@@ -112,12 +121,16 @@ impl<'a> Subject<'a> {
         self.claims.get_or_init(split)
     }
 
+    /// The claims by Unicode's sentences, as rows of words.
+    pub(super) fn whole_claims(&self) -> &[Claim] {
+        let split =
+            || self.texts().enumerate().flat_map(|(part, text)| sentences::claims(part, text)).collect();
+        self.whole_claims.get_or_init(split)
+    }
+
     /// What supports each of the claims.
     pub(super) fn supports(&self) -> &[Option<Support>] {
-        self.supports.get_or_init(|| {
-            let claims: Vec<&str> = self.claims().iter().map(|claim| claim.normal.as_str()).collect();
-            self.facts.supports(&claims)
-        })
+        self.supports.get_or_init(|| supports(self.claims(), self.facts))
     }
 
     /// The pairs of opposites that are asked for, and where their terms appear.

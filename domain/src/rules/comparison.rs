@@ -6,11 +6,11 @@
 use super::candidate::Subject;
 use super::findings::{Findings, Violated};
 use super::normal::normalize;
+use super::number::Number;
 use super::result::{Finding, Output};
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, EdgeReference, NodeIndex};
 use petgraph::visit::EdgeRef;
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 
@@ -264,51 +264,5 @@ fn circle(
     Circle {
         text: steps.iter().map(text).collect::<Vec<_>>().join(", "),
         latest: steps.iter().filter_map(|step| step.weight().by).max(),
-    }
-}
-
-/// A number, exactly as it is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Number {
-    negative: bool,
-    /// Without leading zeros.
-    whole: String,
-    /// Without trailing zeros.
-    fraction: String,
-}
-
-impl Number {
-    fn parse(text: &str) -> Option<Self> {
-        let (negative, digits) = match text.strip_prefix('-') {
-            Some(digits) => (true, digits),
-            None => (false, text),
-        };
-        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let whole = whole.replace(',', "");
-        let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if whole.is_empty() || !all_digits(&whole) || !all_digits(fraction) {
-            return None;
-        }
-        let whole = whole.trim_start_matches('0').to_owned();
-        let fraction = fraction.trim_end_matches('0').to_owned();
-        let negative = negative && !(whole.is_empty() && fraction.is_empty());
-        Some(Self { negative, whole, fraction })
-    }
-
-    fn text(&self) -> String {
-        let sign = if self.negative { "-" } else { "" };
-        let whole = if self.whole.is_empty() { "0" } else { &self.whole };
-        let point = if self.fraction.is_empty() { "" } else { "." };
-        format!("{sign}{whole}{point}{}", self.fraction)
-    }
-
-    fn cmp(&self, other: &Self) -> Ordering {
-        let size = |number: &Self| (number.whole.len(), number.whole.clone(), number.fraction.clone());
-        match (self.negative, other.negative) {
-            (false, true) => Ordering::Greater,
-            (true, false) => Ordering::Less,
-            (false, false) => size(self).cmp(&size(other)),
-            (true, true) => size(other).cmp(&size(self)),
-        }
     }
 }

@@ -1,13 +1,15 @@
-//! Pairs of opposites that must not both appear: RULE-CONT-001, its part of RULE-CONT-002, and RULE-CONT-003.
+//! Pairs of opposites that must not both appear: RULE-CONT-001, its part of RULE-CONT-002, RULE-CONT-003, and what
+//! RULE-CONT-004 shares with them.
 
 use super::candidate::{Place, Subject};
 use super::claims::sentence_around;
 use super::findings::{Findings, Violated};
 use super::normal::normalize;
 use super::result::{Finding, Output};
+use std::ops::Range;
 
 /// The published pairs (seed: "Predefined Contradiction Pairs").
-const PAIRS: [(&str, &str); 10] = [
+pub(super) const PAIRS: [(&str, &str); 10] = [
     ("always", "never"),
     ("true", "false"),
     ("increase", "decrease"),
@@ -35,8 +37,21 @@ pub(super) struct Asked {
     unknown: Vec<String>,
 }
 
-/// Looks up what the check asks for: the pairs that its ids name, in their order, and then those of its own.
+/// Looks up what the check asks for: the pairs that its ids name, in their order, and then those of its own; and where the
+/// terms appear, as substrings of the normalized texts.
 pub(super) fn asked(subject: &Subject<'_>) -> Asked {
+    asked_by(subject, |[one, other]| {
+        [(one, other), (other, one)].map(|(term, opposite)| {
+            let mut texts = subject.normal_texts().enumerate();
+            texts.find_map(|(part, text)| {
+                first_outside(text, term, opposite).map(|at| Place { part, range: at..at + term.len() })
+            })
+        })
+    })
+}
+
+/// The pairs that are asked for, with the places that `find` finds for the terms of each.
+pub(super) fn asked_by(subject: &Subject<'_>, find: impl Fn([&str; 2]) -> [Option<Place>; 2]) -> Asked {
     let expected = &subject.check.expected;
     let own: Vec<[String; 2]> =
         expected.contradiction_pairs.iter().map(|(one, other)| [normalize(one), normalize(other)]).collect();
@@ -49,9 +64,7 @@ pub(super) fn asked(subject: &Subject<'_>) -> Asked {
     let mut asked = Asked::default();
     let add = |asked: &mut Asked, terms: [&str; 2]| {
         if !asked.pairs.iter().any(|pair| pair.terms == terms) {
-            let [one, other] = terms;
-            let places = [first_outside(subject, one, other), first_outside(subject, other, one)];
-            asked.pairs.push(Pair { terms: terms.map(String::from), places });
+            asked.pairs.push(Pair { terms: terms.map(String::from), places: find(terms) });
         }
     };
     for id in &expected.contradiction_ids {
@@ -76,19 +89,17 @@ fn names(id: &str, [one, other]: [&str; 2]) -> bool {
     id == one || id == other || joined(one, other) || joined(other, one)
 }
 
-/// Where `term` appears first outside every occurrence of its opposite.
-fn first_outside(subject: &Subject<'_>, term: &str, opposite: &str) -> Option<Place> {
+/// Where in `text` the term appears first outside every occurrence of its opposite.
+pub(super) fn first_outside(text: &str, term: &str, opposite: &str) -> Option<usize> {
     // where in its opposite the term stands itself, as "valid" does in "invalid"
     let inside: Vec<usize> = occurrences(opposite, term).collect();
-    subject.normal_texts().enumerate().find_map(|(part, text)| {
-        let is_outside = |at: &usize| {
-            !inside.iter().any(|offset| {
-                let begins = at.checked_sub(*offset).and_then(|begin| text.get(begin..));
-                begins.is_some_and(|rest| rest.starts_with(opposite))
-            })
-        };
-        occurrences(text, term).find(is_outside).map(|at| Place { part, range: at..at + term.len() })
-    })
+    let is_outside = |at: &usize| {
+        !inside.iter().any(|offset| {
+            let begins = at.checked_sub(*offset).and_then(|begin| text.get(begin..));
+            begins.is_some_and(|rest| rest.starts_with(opposite))
+        })
+    };
+    occurrences(text, term).find(is_outside)
 }
 
 /// Where `needle` stands in `text`, overlapping or not.
@@ -104,17 +115,26 @@ fn occurrences(text: &str, needle: &str) -> impl Iterator<Item = usize> {
 
 /// RULE-CONT-001, and what RULE-CONT-002 has of it: of no pair both terms appear.
 pub(super) fn direct_negation(subject: &Subject<'_>, findings: &mut Findings) {
-    note_unknown(subject, findings);
-    for Pair { terms: [one, other], places } in &subject.asked().pairs {
-        let both = both(places);
-        note(subject, findings, [one, other], both);
+    opposites(subject, findings, subject.asked(), |place| subject.origin(place));
+}
+
+/// Whether of no pair that is asked for both terms appear; `origin` leads a place back to the text as it came.
+pub(super) fn opposites(
+    subject: &Subject<'_>,
+    findings: &mut Findings,
+    asked: &Asked,
+    origin: impl Fn(&Place) -> Range<usize>,
+) {
+    note_unknown(findings, asked);
+    for Pair { terms: [one, other], places } in &asked.pairs {
+        let both = both(places).map(|both| both.map(|place| (place.part, origin(place))));
+        note(subject, findings, [one, other], both.as_ref());
         if let Some([first, second]) = both {
-            let (span, related) = (subject.origin(second), subject.origin(first));
             findings.violation(|| Violated {
                 message: format!("`{one}` and `{other}` are opposites, and both appear"),
-                text: subject.text_at(second.part, span.clone()).to_owned(),
-                span: Some(subject.span(second.part, span)),
-                related: Some(subject.span(first.part, related)),
+                text: subject.text_at(second.0, second.1.clone()).to_owned(),
+                span: Some(subject.span(second.0, second.1)),
+                related: Some(subject.span(first.0, first.1)),
             });
         }
     }
@@ -122,14 +142,15 @@ pub(super) fn direct_negation(subject: &Subject<'_>, findings: &mut Findings) {
 
 /// RULE-CONT-003: what one sentence asserts, the same or a later one does not infirm. It reports the two sentences.
 pub(super) fn assertion_then_infirmation(subject: &Subject<'_>, findings: &mut Findings) {
-    note_unknown(subject, findings);
-    for Pair { terms: [one, other], places } in &subject.asked().pairs {
-        let both = both(places);
-        note(subject, findings, [one, other], both);
+    let asked = subject.asked();
+    note_unknown(findings, asked);
+    for Pair { terms: [one, other], places } in &asked.pairs {
+        let both = both(places).map(|both| both.map(|place| (place.part, subject.origin(place))));
+        note(subject, findings, [one, other], both.as_ref());
         if let Some(both) = both {
-            let [first, second] = both.map(|place| {
-                let text = subject.texts().nth(place.part).unwrap_or_default();
-                (place.part, sentence_around(text, subject.origin(place).start))
+            let [first, second] = both.map(|(part, place)| {
+                let text = subject.texts().nth(part).unwrap_or_default();
+                (part, sentence_around(text, place.start))
             });
             findings.violation(|| Violated {
                 message: format!(
@@ -150,16 +171,21 @@ fn both(places: &[Option<Place>; 2]) -> Option<[&Place; 2]> {
     Some(if order(one) <= order(other) { [one, other] } else { [other, one] })
 }
 
-fn note(subject: &Subject<'_>, findings: &mut Findings, [one, other]: [&str; 2], both: Option<[&Place; 2]>) {
+fn note(
+    subject: &Subject<'_>,
+    findings: &mut Findings,
+    [one, other]: [&str; 2],
+    both: Option<&[(usize, Range<usize>); 2]>,
+) {
     findings.step(one, other, || Output {
         finding: if both.is_some() { Finding::BothAppear } else { Finding::NotBothAppear },
-        span: both.map(|[_, second]| subject.span(second.part, subject.origin(second))),
+        span: both.map(|[_, (part, place)]| subject.span(*part, place.clone())),
         ..Output::default()
     });
 }
 
-fn note_unknown(subject: &Subject<'_>, findings: &mut Findings) {
-    for id in &subject.asked().unknown {
+fn note_unknown(findings: &mut Findings, asked: &Asked) {
+    for id in &asked.unknown {
         findings.step(id, "the known pairs", || Output {
             finding: Finding::UnknownContradictionId,
             ..Output::default()

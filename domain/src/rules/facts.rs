@@ -1,5 +1,6 @@
 //! The facts of a check, compiled: normalized once, and searched in both directions.
 
+use super::forms::Forms;
 use super::normal::normalize;
 use crate::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,7 @@ pub struct FactSet {
     /// Normalized; a blank one is empty.
     facts: Vec<String>,
     sha256: Sha256Hex,
+    forms: Forms,
 }
 
 impl FactSet {
@@ -41,8 +43,20 @@ impl FactSet {
     /// Compiles `facts`, in their order.
     #[must_use]
     pub fn compile(facts: &[String]) -> Self {
-        let sha256 = Self::sha256_of(facts);
-        Self { facts: facts.iter().map(|fact| normalize(fact)).collect(), sha256 }
+        Self::normalized(facts, normalize, Self::sha256_of(facts))
+    }
+
+    /// The same facts in another form. `facts` are those that were compiled, as they came.
+    pub(super) fn rewritten(&self, facts: &[String], form: impl Fn(&str) -> String) -> Self {
+        Self::normalized(facts, form, self.sha256.clone())
+    }
+
+    fn normalized(facts: &[String], form: impl Fn(&str) -> String, sha256: Sha256Hex) -> Self {
+        Self { facts: facts.iter().map(|fact| form(fact)).collect(), sha256, forms: Forms::default() }
+    }
+
+    pub(super) const fn forms(&self) -> &Forms {
+        &self.forms
     }
 
     /// The SHA-256 of the facts as they came: of their JSON array.
@@ -77,6 +91,11 @@ impl FactSet {
     /// A fact, normalized.
     pub(super) fn normal(&self, place: u32) -> &str {
         self.facts.get(place as usize).map_or("", String::as_str)
+    }
+
+    /// All facts, normalized, in their order.
+    pub(super) fn normals(&self) -> impl Iterator<Item = &str> {
+        self.facts.iter().map(String::as_str)
     }
 
     /// What supports each of `claims`, which are normalized and not blank.

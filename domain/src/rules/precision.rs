@@ -1,13 +1,17 @@
-//! Where claims come from: RULE-PREC-001 and RULE-PREC-004.
+//! Where claims come from: RULE-PREC-001, RULE-PREC-004, and those that do as it does over other claims.
 
-use super::candidate::Subject;
-use super::findings::{Findings, Violated};
+use super::candidate::{Subject, supports};
+use super::claims::Claim;
+use super::facts::{FactSet, Support};
+use super::findings::{Findings, RuleError, Violated};
+use super::parts::parts;
+use super::quantity;
 use super::result::{Finding, Output};
 
 /// RULE-PREC-001: no more claims without support than are allowed.
 pub(super) fn unsupported_claims(subject: &Subject<'_>, findings: &mut Findings) {
-    note_blank_facts(subject, findings);
-    let (claims, unsupported) = (subject.claims().len() as u64, unsupported(subject));
+    note_blank_facts(findings, subject.facts);
+    let (claims, unsupported) = (subject.claims().len() as u64, unsupported(subject.supports()));
     for text in subject.texts() {
         findings.step(text, ". ! ?", || Output {
             count: Some(claims),
@@ -27,42 +31,83 @@ pub(super) fn unsupported_claims(subject: &Subject<'_>, findings: &mut Findings)
         ..Output::default()
     });
     if over {
-        note_unsupported(subject, findings);
+        note_unsupported(subject, findings, subject.claims(), subject.supports());
     }
 }
 
 /// RULE-PREC-004: the same test stated per claim; the evidence names the fact that each claim comes from.
 pub(super) fn fact_sourcing(subject: &Subject<'_>, findings: &mut Findings) {
-    note_blank_facts(subject, findings);
-    for (claim, support) in subject.claims().iter().zip(subject.supports()) {
+    sourced(subject, findings, subject.claims(), subject.supports(), subject.facts);
+}
+
+/// RULE-PREC-005: the same over sentences by Unicode's boundaries, and by whole words.
+pub(super) fn whole_sentences(subject: &Subject<'_>, findings: &mut Findings) {
+    let (claims, facts) = (subject.whole_claims(), subject.facts.words(&subject.check.facts));
+    sourced(subject, findings, claims, &supports(claims, facts), facts);
+}
+
+/// RULE-PREC-006: the same over the parts of those sentences.
+pub(super) fn part_by_part(subject: &Subject<'_>, findings: &mut Findings) -> Result<(), RuleError> {
+    let facts = subject.facts.words(&subject.check.facts);
+    let joined = subject.facts.joined(&subject.check.facts);
+    let mut claims = Vec::new();
+    for claim in subject.whole_claims() {
+        let text = subject.text_at(claim.part, claim.range.clone());
+        claims.extend(parts(claim, text, joined).map_err(RuleError)?);
+    }
+    sourced(subject, findings, &claims, &supports(&claims, facts), facts);
+    Ok(())
+}
+
+/// RULE-PREC-007: the same over those sentences, with quantities in one form.
+pub(super) fn quantities(subject: &Subject<'_>, findings: &mut Findings) {
+    let facts = subject.facts.quantities(&subject.check.facts);
+    let rewritten = |claim: &Claim| {
+        let text = subject.text_at(claim.part, claim.range.clone());
+        Claim { normal: quantity::statement(text), ..claim.clone() }
+    };
+    let claims: Vec<Claim> = subject.whole_claims().iter().map(rewritten).collect();
+    sourced(subject, findings, &claims, &supports(&claims, facts), facts);
+}
+
+/// Whether no more of `claims` are without one of `facts` than is allowed.
+fn sourced(
+    subject: &Subject<'_>,
+    findings: &mut Findings,
+    claims: &[Claim],
+    supports: &[Option<Support>],
+    facts: &FactSet,
+) {
+    note_blank_facts(findings, facts);
+    for (claim, support) in claims.iter().zip(supports) {
         let span = || Some(subject.span(claim.part, claim.range.clone()));
         match support {
-            Some(support) => findings.step(&claim.normal, subject.facts.normal(support.fact), || Output {
+            Some(support) => findings.step(&claim.normal, facts.normal(support.fact), || Output {
                 direction: Some(support.direction),
                 fact: Some(support.fact),
                 finding: Finding::Supported,
                 span: span(),
                 ..Output::default()
             }),
-            None => findings.step(&claim.normal, subject.facts.sha256().as_str(), || Output {
+            None => findings.step(&claim.normal, facts.sha256().as_str(), || Output {
                 finding: Finding::Unsupported,
                 span: span(),
                 ..Output::default()
             }),
         }
     }
-    if unsupported(subject) > subject.unsupported_max {
-        note_unsupported(subject, findings);
+    if unsupported(supports) > subject.unsupported_max {
+        note_unsupported(subject, findings, claims, supports);
     }
 }
 
 /// How many claims are without support.
-fn unsupported(subject: &Subject<'_>) -> u64 {
-    subject.supports().iter().filter(|support| support.is_none()).count() as u64
+fn unsupported(supports: &[Option<Support>]) -> u64 {
+    supports.iter().filter(|support| support.is_none()).count() as u64
 }
 
-fn note_blank_facts(subject: &Subject<'_>, findings: &mut Findings) {
-    for fact in subject.facts.blank() {
+fn note_blank_facts(findings: &mut Findings, facts: &FactSet) {
+    for fact in facts.blank() {
         findings.step("", "", || Output {
             fact: Some(fact),
             finding: Finding::BlankFact,
@@ -71,9 +116,13 @@ fn note_blank_facts(subject: &Subject<'_>, findings: &mut Findings) {
     }
 }
 
-fn note_unsupported(subject: &Subject<'_>, findings: &mut Findings) {
-    let claims = subject.claims().iter().zip(subject.supports());
-    for (claim, _) in claims.filter(|(_, support)| support.is_none()) {
+fn note_unsupported(
+    subject: &Subject<'_>,
+    findings: &mut Findings,
+    claims: &[Claim],
+    supports: &[Option<Support>],
+) {
+    for (claim, _) in claims.iter().zip(supports).filter(|(_, support)| support.is_none()) {
         findings.violation(|| Violated {
             message: "no fact supports this claim".into(),
             text: subject.text_at(claim.part, claim.range.clone()).to_owned(),

@@ -1,6 +1,8 @@
 //! Every rule by its id. A rule that was published never changes: what is to be better is a new rule with a new id
 //! (seed: "Extensibility").
 
+mod definitions;
+
 use super::result::Invariant;
 use crate::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
@@ -23,6 +25,15 @@ pub enum RuleId {
     /// Fact sourcing, claim by claim.
     #[serde(rename = "RULE-PREC-004")]
     Prec004,
+    /// Fact sourcing over whole sentences.
+    #[serde(rename = "RULE-PREC-005")]
+    Prec005,
+    /// Fact sourcing part by part.
+    #[serde(rename = "RULE-PREC-006")]
+    Prec006,
+    /// Fact sourcing with quantities by their value.
+    #[serde(rename = "RULE-PREC-007")]
+    Prec007,
     /// Direct negation.
     #[serde(rename = "RULE-CONT-001")]
     Cont001,
@@ -32,6 +43,9 @@ pub enum RuleId {
     /// Assertion, then infirmation.
     #[serde(rename = "RULE-CONT-003")]
     Cont003,
+    /// Direct negation by whole words and their inflections.
+    #[serde(rename = "RULE-CONT-004")]
+    Cont004,
 }
 
 /// How a rule checks, in the seed's words.
@@ -69,14 +83,18 @@ pub struct Rule {
 
 impl RuleId {
     /// All rules, in the order in which they are applied and listed.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::Prec001,
         Self::Prec002,
         Self::Prec003,
         Self::Prec004,
+        Self::Prec005,
+        Self::Prec006,
+        Self::Prec007,
         Self::Cont001,
         Self::Cont002,
         Self::Cont003,
+        Self::Cont004,
     ];
 
     /// The rules that the seed publishes; they are the profile unless another is configured.
@@ -98,9 +116,13 @@ impl RuleId {
             Self::Prec002 => "RULE-PREC-002",
             Self::Prec003 => "RULE-PREC-003",
             Self::Prec004 => "RULE-PREC-004",
+            Self::Prec005 => "RULE-PREC-005",
+            Self::Prec006 => "RULE-PREC-006",
+            Self::Prec007 => "RULE-PREC-007",
             Self::Cont001 => "RULE-CONT-001",
             Self::Cont002 => "RULE-CONT-002",
             Self::Cont003 => "RULE-CONT-003",
+            Self::Cont004 => "RULE-CONT-004",
         }
     }
 
@@ -108,13 +130,17 @@ impl RuleId {
     #[must_use]
     pub const fn rule(self) -> &'static Rule {
         match self {
-            Self::Prec001 => &PREC_001,
-            Self::Prec002 => &PREC_002,
-            Self::Prec003 => &PREC_003,
-            Self::Prec004 => &PREC_004,
-            Self::Cont001 => &CONT_001,
-            Self::Cont002 => &CONT_002,
-            Self::Cont003 => &CONT_003,
+            Self::Prec001 => &definitions::PREC_001,
+            Self::Prec002 => &definitions::PREC_002,
+            Self::Prec003 => &definitions::PREC_003,
+            Self::Prec004 => &definitions::PREC_004,
+            Self::Prec005 => &definitions::PREC_005,
+            Self::Prec006 => &definitions::PREC_006,
+            Self::Prec007 => &definitions::PREC_007,
+            Self::Cont001 => &definitions::CONT_001,
+            Self::Cont002 => &definitions::CONT_002,
+            Self::Cont003 => &definitions::CONT_003,
+            Self::Cont004 => &definitions::CONT_004,
         }
     }
 }
@@ -155,83 +181,6 @@ impl Serialize for Rule {
         Definition { check_type, description, id, invariant, parameters, version }.serialize(serializer)
     }
 }
-
-/// The parameters of whatever goes by pairs of terms.
-macro_rules! with_the_pairs {
-    ($before:literal) => {
-        concat!(
-            "{",
-            $before,
-            r#""match_mode":"case_insensitive_substring_outside_the_opposite","#,
-            r#""pairs":[["always","never"],["true","false"],["increase","decrease"],["positive","negative"],"#,
-            r#"["valid","invalid"],["correct","incorrect"],["success","failure"],["above","below"],"#,
-            r#"["present","absent"],["enabled","disabled"]]}"#
-        )
-    };
-}
-
-const PREC_001: Rule = Rule {
-    check_type: CheckType::CountThreshold,
-    description: "At most so many claims without support: every sentence is in a fact, or a fact in it",
-    id: RuleId::Prec001,
-    invariant: Invariant::NoUnsupportedClaims,
-    parameters: r#"{"match_mode":"case_insensitive_substring","sentence_delimiters":[".","!","?"],"threshold_ref":"CONFIG:UNSUPPORTED_MAX"}"#,
-    version: "1.0.0",
-};
-
-const PREC_002: Rule = Rule {
-    check_type: CheckType::MustFind,
-    description: "Every pattern of `must_find` appears",
-    id: RuleId::Prec002,
-    invariant: Invariant::NoUnsupportedClaims,
-    parameters: r#"{"match_mode":"case_insensitive_substring"}"#,
-    version: "1.0.0",
-};
-
-const PREC_003: Rule = Rule {
-    check_type: CheckType::MustNotFind,
-    description: "No pattern of `must_not_find` appears",
-    id: RuleId::Prec003,
-    invariant: Invariant::NoUnsupportedClaims,
-    parameters: r#"{"match_mode":"case_insensitive_substring"}"#,
-    version: "1.0.0",
-};
-
-const PREC_004: Rule = Rule {
-    check_type: CheckType::PatternMatch,
-    description: "Every claim is traced to a fact; no more are without one than RULE-PREC-001 allows",
-    id: RuleId::Prec004,
-    invariant: Invariant::NoUnsupportedClaims,
-    parameters: r#"{"match_mode":"case_insensitive_substring","sentence_delimiters":[".","!","?"],"threshold_ref":"CONFIG:UNSUPPORTED_MAX","whitespace":"collapsed"}"#,
-    version: "1.0.0",
-};
-
-const CONT_001: Rule = Rule {
-    check_type: CheckType::ContradictionCheck,
-    description: "Of a pair of opposites not both appear",
-    id: RuleId::Cont001,
-    invariant: Invariant::NoContradiction,
-    parameters: with_the_pairs!(""),
-    version: "1.0.0",
-};
-
-const CONT_002: Rule = Rule {
-    check_type: CheckType::ContradictionCheck,
-    description: "Of a pair of opposites not both appear, and the comparisons that are made can hold together",
-    id: RuleId::Cont002,
-    invariant: Invariant::NoContradiction,
-    parameters: with_the_pairs!(r#""comparisons":["<",">","<=",">="],"#),
-    version: "1.0.0",
-};
-
-const CONT_003: Rule = Rule {
-    check_type: CheckType::ContradictionCheck,
-    description: "What one sentence asserts no later one infirms",
-    id: RuleId::Cont003,
-    invariant: Invariant::NoContradiction,
-    parameters: with_the_pairs!(""),
-    version: "1.0.0",
-};
 
 /// A word that is no rule's id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,0 +1,74 @@
+//! Numbers by their digits: nothing is rounded, and none is too large.
+
+use std::cmp::Ordering;
+
+/// A number, exactly as it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Number {
+    negative: bool,
+    /// Without leading zeros.
+    whole: String,
+    /// Without trailing zeros.
+    fraction: String,
+}
+
+impl Number {
+    /// Reads digits with commas anywhere before a decimal point, and a hyphen as the sign.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, text),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let whole = whole.replace(',', "");
+        let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || !all_digits(&whole) || !all_digits(fraction) {
+            return None;
+        }
+        Some(Self::of(negative, &whole, fraction))
+    }
+
+    /// With no zeros but those that it takes, and no commas.
+    pub(super) fn text(&self) -> String {
+        let sign = if self.negative { "-" } else { "" };
+        let whole = if self.whole.is_empty() { "0" } else { &self.whole };
+        let point = if self.fraction.is_empty() { "" } else { "." };
+        format!("{sign}{whole}{point}{}", self.fraction)
+    }
+
+    /// Times ten to the power of `power`.
+    pub(super) fn scaled(self, power: i32) -> Self {
+        let Self { negative, mut whole, mut fraction } = self;
+        let places = power.unsigned_abs() as usize;
+        if power < 0 {
+            whole.insert_str(0, &"0".repeat(places));
+            fraction.insert_str(0, &whole.split_off(whole.len() - places));
+        } else {
+            fraction.push_str(&"0".repeat(places));
+            let rest = fraction.split_off(places);
+            whole.push_str(&fraction);
+            fraction = rest;
+        }
+        Self::of(negative, &whole, &fraction)
+    }
+
+    pub(super) fn negated(self) -> Self {
+        Self::of(!self.negative, &self.whole, &self.fraction)
+    }
+
+    fn of(negative: bool, whole: &str, fraction: &str) -> Self {
+        let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+        let negative = negative && !(whole.is_empty() && fraction.is_empty());
+        Self { negative, whole: whole.to_owned(), fraction: fraction.to_owned() }
+    }
+
+    pub(super) fn cmp(&self, other: &Self) -> Ordering {
+        let size = |number: &Self| (number.whole.len(), number.whole.clone(), number.fraction.clone());
+        match (self.negative, other.negative) {
+            (false, true) => Ordering::Greater,
+            (true, false) => Ordering::Less,
+            (false, false) => size(self).cmp(&size(other)),
+            (true, true) => size(other).cmp(&size(self)),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Numbers with units, in one form: RULE-PREC-007. "14C", "14.0 °C" and "14 degrees Celsius" are the same word then, as are
+//! "7.8 km/s" and "7,800 metres per second". What cannot be read for certain stays as it is.
+
+mod unit;
+
+use super::number::Number;
+use super::words::{Row, stripped, words};
+use std::ops::Range;
+use unit::{Unit, leading_unit, leading_words};
+
+/// The most digits of a number that is read.
+const DIGITS_MAX: usize = 64;
+
+/// Words that multiply a number, by their powers of ten.
+pub(super) const SCALES: [(&str, i32); 4] =
+    [("thousand", 3), ("million", 6), ("billion", 9), ("trillion", 12)];
+
+/// What separates thousands: a comma, or a space that does not break or is thin.
+const SEPARATORS: [char; 4] = [',', '\u{a0}', '\u{2009}', '\u{202f}'];
+
+/// What a sign may stand behind; behind anything else a hyphen joins.
+const BEFORE_SIGN: &str = "([{\"'“‘«=<>≤≥~≈±";
+
+/// What no number stands directly behind, letters and digits aside: it would be part of something else.
+const BEFORE_NO_NUMBER: &str = ".,^_/*×·:";
+
+/// A claim or a fact as a row of words, of which every quantity is one.
+pub(super) fn statement(text: &str) -> String {
+    let text = stripped(text);
+    let mut row = Row::default();
+    let mut from = 0;
+    let push_words = |row: &mut Row, range: Range<usize>| {
+        words(text.get(range).unwrap_or_default()).for_each(|(_, word)| row.push(word));
+    };
+    for Quantity { range, text } in quantities(text) {
+        push_words(&mut row, from..range.start);
+        row.push_as_it_is(&text);
+        from = range.end;
+    }
+    push_words(&mut row, from..text.len());
+    row.into_text()
+}
+
+/// A number with its unit.
+#[derive(Debug, PartialEq, Eq)]
+struct Quantity {
+    range: Range<usize>,
+    /// In the one form: the number, a space that does not break, the unit without a prefix.
+    text: String,
+}
+
+fn quantities(text: &str) -> Vec<Quantity> {
+    let mut found: Vec<Quantity> = Vec::new();
+    let mut from = 0;
+    while let Some(at) = text.get(from..).and_then(|rest| rest.find(|c: char| c.is_ascii_digit())) {
+        let start = from + at;
+        let end = start + digits(text.get(start..).unwrap_or_default()).len();
+        let last = found.last().map_or(0, |last| last.range.end);
+        from = end;
+        if let Some(quantity) = quantity(text, start..end, last) {
+            from = quantity.range.end;
+            found.push(quantity);
+        }
+    }
+    found
+}
+
+/// The digits that `text` begins with, and the points and separators between them.
+fn digits(text: &str) -> &str {
+    let mut characters = text.char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
+        let behind = characters.peek().is_some_and(|(_, behind)| behind.is_ascii_digit());
+        let is_inside =
+            character.is_ascii_digit() || behind && (character == '.' || SEPARATORS.contains(&character));
+        if !is_inside {
+            return text.get(..at).unwrap_or_default();
+        }
+    }
+    text
+}
+
+/// The quantity whose digits stand at `digits`; `last` is where the one before it ends.
+fn quantity(text: &str, digits: Range<usize>, last: usize) -> Option<Quantity> {
+    let number = number(text.get(digits.clone())?)?;
+    let (start, currency) = leading_currency(text, last..digits.start);
+    let (start, negative) = leading_sign(text, last..start);
+    let before = text.get(..start)?.chars().next_back();
+    if before.is_some_and(|before| before.is_alphanumeric() || BEFORE_NO_NUMBER.contains(before)) {
+        return None;
+    }
+    let behind = text.get(digits.end..)?;
+    let (power, behind) = leading_scale(behind);
+    let (unit, behind) = match currency {
+        Some(currency) => (currency, behind),
+        None => leading_unit(behind.trim_start_matches(is_space))?,
+    };
+    let (unit, behind) = divided(unit, behind);
+    let mut next = behind.chars();
+    let is_whole = match next.next() {
+        Some('/' | '*' | '·' | '×' | '^') => !next.next().is_some_and(char::is_alphanumeric),
+        Some(next) => !next.is_alphanumeric(),
+        None => true,
+    };
+    let number = number.scaled(power + unit.power);
+    let number = if negative { number.negated() } else { number };
+    is_whole.then(|| Quantity {
+        range: start..text.len() - behind.len(),
+        text: format!("{}\u{a0}{}", number.text(), unit.name),
+    })
+}
+
+/// Spaces, but no line's end.
+fn is_space(character: char) -> bool {
+    character.is_whitespace() && !matches!(character, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// The number that these digits are, where the separators stand between thousands and there is one point at most.
+fn number(digits: &str) -> Option<Number> {
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let separator = whole.chars().find(|character| SEPARATORS.contains(character));
+    if let Some(separator) = separator {
+        let mut groups = whole.split(separator);
+        let first = groups.next()?.len();
+        if !(1..=3).contains(&first) || !groups.all(|group| group.len() == 3) {
+            return None;
+        }
+    }
+    let whole: String = whole.chars().filter(|character| Some(*character) != separator).collect();
+    let is_readable = whole.len() + fraction.len() <= DIGITS_MAX && !fraction.contains(SEPARATORS);
+    is_readable.then(|| Number::parse(&format!("{whole}.{fraction}"))).flatten()
+}
+
+/// Where the currency that ends a stretch of `text` begins, if it ends with one.
+fn leading_currency(text: &str, range: Range<usize>) -> (usize, Option<Unit>) {
+    let before = text.get(range.clone()).unwrap_or_default();
+    let before = before.strip_suffix(is_space).unwrap_or(before);
+    let start = |sign: char| range.start + before.len() - sign.len_utf8();
+    match before.chars().next_back().filter(|sign| "€$£¥".contains(*sign)) {
+        Some(sign) => (start(sign), Some(Unit { name: sign.to_string(), power: 0 })),
+        None => (range.end, None),
+    }
+}
+
+/// Where the sign that ends a stretch of `text` begins, if it ends with one, and whether it is a minus.
+fn leading_sign(text: &str, range: Range<usize>) -> (usize, bool) {
+    let before = text.get(range.clone()).unwrap_or_default();
+    let sign = before.chars().next_back().filter(|sign| "+-−".contains(*sign));
+    let Some(sign) = sign else { return (range.end, false) };
+    let start = range.end - sign.len_utf8();
+    let before = text.get(..start).and_then(|before| before.chars().next_back());
+    match before {
+        Some(before) if !before.is_whitespace() && !BEFORE_SIGN.contains(before) => (range.end, false),
+        _ => (start, sign != '+'),
+    }
+}
+
+/// The power of ten that `text` begins with in words, and what follows.
+fn leading_scale(text: &str) -> (i32, &str) {
+    let [word, _] = leading_words(text.trim_start_matches(is_space));
+    let scale = SCALES.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
+    scale.map_or((0, text), |(_, power)| {
+        let behind = text.trim_start_matches(is_space).get(word.len()..).unwrap_or_default();
+        (*power, behind)
+    })
+}
+
+/// `unit` divided by the one that `behind` begins with, if it does with a stroke or the word "per".
+fn divided(unit: Unit, behind: &str) -> (Unit, &str) {
+    let divisor = behind.strip_prefix('/').or_else(|| {
+        let [word, _] = leading_words(behind.trim_start_matches(is_space));
+        let per = word.eq_ignore_ascii_case("per");
+        let behind = behind.trim_start_matches(is_space).get(word.len()..)?;
+        per.then(|| behind.trim_start_matches(is_space))
+    });
+    match divisor.and_then(leading_unit) {
+        Some((divisor, behind)) => {
+            let name = format!("{}/{}", unit.name, divisor.name);
+            (Unit { name, power: unit.power - divisor.power }, behind)
+        }
+        None => (unit, behind),
+    }
+}

@@ -1,0 +1,144 @@
+//! Units by a fixed table of their spellings.
+
+/// A unit that is known.
+pub(in super::super) struct Known {
+    /// As it stands in the one form.
+    pub(in super::super) name: &'static str,
+    /// Its spellings as they stand, upper and lower case told apart.
+    pub(in super::super) symbols: &'static [&'static str],
+    /// Its spellings in any case.
+    pub(in super::super) words: &'static [&'static str],
+    /// Whether prefixes go with it.
+    pub(in super::super) is_prefixed: bool,
+}
+
+/// The prefixes: as a symbol, as a word, and as a power of ten. The micro sign and the Greek letter are two characters.
+pub(in super::super) const PREFIXES: [(&str, &str, i32); 10] = [
+    ("n", "nano", -9),
+    ("µ", "micro", -6),
+    ("μ", "micro", -6),
+    ("m", "milli", -3),
+    ("c", "centi", -2),
+    ("h", "hecto", 2),
+    ("k", "kilo", 3),
+    ("M", "mega", 6),
+    ("G", "giga", 9),
+    ("T", "tera", 12),
+];
+
+const fn known(
+    name: &'static str,
+    symbols: &'static [&'static str],
+    words: &'static [&'static str],
+    is_prefixed: bool,
+) -> Known {
+    Known { name, symbols, words, is_prefixed }
+}
+
+/// The units.
+pub(in super::super) const UNITS: [Known; 35] = [
+    known("m", &["m"], &["metre", "metres", "meter", "meters"], true),
+    known("g", &["g"], &["gram", "grams", "gramme", "grammes"], true),
+    known("t", &["t"], &["tonne", "tonnes"], false),
+    known("L", &["l", "L"], &["litre", "litres", "liter", "liters"], true),
+    known("s", &["s"], &["sec", "secs", "second", "seconds"], true),
+    known("min", &["min"], &["minute", "minutes"], false),
+    known("h", &["h"], &["hr", "hrs", "hour", "hours"], false),
+    known("d", &["d"], &["day", "days"], false),
+    known("week", &[], &["week", "weeks"], false),
+    known("month", &[], &["month", "months"], false),
+    known("year", &[], &["year", "years"], false),
+    known(
+        "°C",
+        &["°C", "° C", "℃", "C"],
+        &["celsius", "deg c", "degree c", "degrees c", "deg celsius", "degree celsius", "degrees celsius"],
+        false,
+    ),
+    known(
+        "°F",
+        &["°F", "° F", "℉", "F"],
+        &[
+            "fahrenheit",
+            "deg f",
+            "degree f",
+            "degrees f",
+            "deg fahrenheit",
+            "degree fahrenheit",
+            "degrees fahrenheit",
+        ],
+        false,
+    ),
+    known("K", &["K"], &["kelvin", "kelvins"], true),
+    known("°", &["°"], &["deg", "degree", "degrees"], false),
+    known("Hz", &["Hz"], &["hertz"], true),
+    known("N", &["N"], &["newton", "newtons"], true),
+    known("Pa", &["Pa"], &["pascal", "pascals"], true),
+    known("bar", &["bar"], &["bar", "bars"], true),
+    known("J", &["J"], &["joule", "joules"], true),
+    known("eV", &["eV"], &["electronvolt", "electronvolts"], true),
+    known("Wh", &["Wh"], &["watt-hour", "watt-hours", "watt hour", "watt hours"], true),
+    known("W", &["W"], &["watt", "watts"], true),
+    known("V", &["V"], &["volt", "volts"], true),
+    known("A", &["A"], &["amp", "amps", "ampere", "amperes"], true),
+    known("Ω", &["Ω", "\u{2126}"], &["ohm", "ohms"], true),
+    known("mol", &["mol"], &["mole", "moles"], true),
+    known("B", &["B"], &["byte", "bytes"], true),
+    known("bit", &["bit"], &["bit", "bits"], true),
+    known("bit/s", &["bps"], &[], true),
+    known("%", &["%"], &["percent", "per cent"], false),
+    known("€", &["€", "EUR"], &["euro", "euros"], false),
+    known("$", &["$"], &["dollar", "dollars"], false),
+    known("£", &["£"], &[], false),
+    known("¥", &["¥"], &["yen"], false),
+];
+
+/// A unit as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unit {
+    /// In the one form, without a prefix.
+    pub(super) name: String,
+    /// The power of ten that its prefix stands for.
+    pub(super) power: i32,
+}
+
+/// The unit that `text` begins with, the longest that is known, and what follows.
+pub(super) fn leading_unit(text: &str) -> Option<(Unit, &str)> {
+    let [one, two] = leading_words(text);
+    let (word, (known, power)) = [two, one].into_iter().find_map(|word| Some((word, by_spelling(word)?)))?;
+    let behind = text.get(word.len()..).unwrap_or_default();
+    for (exponent, sign, digit) in [(2, "²", "^2"), (3, "³", "^3")] {
+        if let Some(behind) = behind.strip_prefix(sign).or_else(|| behind.strip_prefix(digit)) {
+            return Some((Unit { name: format!("{}{sign}", known.name), power: power * exponent }, behind));
+        }
+    }
+    Some((Unit { name: known.name.to_owned(), power }, behind))
+}
+
+/// The word that `text` begins with, made of letters and the signs of units, and the one with the next.
+pub(super) fn leading_words(text: &str) -> [&str; 2] {
+    let is_of_word = |character: char| character.is_alphabetic() || "°%€$£¥℃℉".contains(character);
+    let word = |text: &str| text.find(|character| !is_of_word(character)).unwrap_or(text.len());
+    let one = word(text);
+    let rest = text.get(one..).unwrap_or_default();
+    let two = match rest.strip_prefix([' ', '-']) {
+        Some(next) => text.len() - next.len() + word(next),
+        None => one,
+    };
+    [one, two].map(|end| text.get(..end).unwrap_or_default())
+}
+
+/// The unit that is spelled `word`, with the power of its prefix.
+fn by_spelling(word: &str) -> Option<(&'static Known, i32)> {
+    let lower = word.to_lowercase();
+    UNITS.iter().find_map(|known| {
+        let power = |prefix: &str, by: fn(&(&'static str, &'static str, i32)) -> &'static str| {
+            let found = || PREFIXES.iter().find(|known| by(known) == prefix).map(|(.., power)| *power);
+            if prefix.is_empty() { Some(0) } else { known.is_prefixed.then(found).flatten() }
+        };
+        let symbol =
+            known.symbols.iter().find_map(|symbol| power(word.strip_suffix(symbol)?, |prefix| prefix.0));
+        let by_word =
+            || known.words.iter().find_map(|name| power(lower.strip_suffix(name)?, |prefix| prefix.1));
+        Some((known, symbol.or_else(by_word)?))
+    })
+}

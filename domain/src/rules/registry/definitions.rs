@@ -1,0 +1,172 @@
+//! The definitions. A test pins the SHA-256 of each.
+
+use super::{CheckType, Rule, RuleId};
+use crate::rules::result::Invariant;
+
+/// The parameters of whatever goes by pairs of terms.
+macro_rules! with_the_pairs {
+    ($before:literal) => {
+        concat!(
+            "{",
+            $before,
+            r#""match_mode":"case_insensitive_substring_outside_the_opposite","#,
+            r#""pairs":[["always","never"],["true","false"],["increase","decrease"],["positive","negative"],"#,
+            r#"["valid","invalid"],["correct","incorrect"],["success","failure"],["above","below"],"#,
+            r#"["present","absent"],["enabled","disabled"]]}"#
+        )
+    };
+}
+
+pub(super) const PREC_001: Rule = Rule {
+    check_type: CheckType::CountThreshold,
+    description: "At most so many claims without support: every sentence is in a fact, or a fact in it",
+    id: RuleId::Prec001,
+    invariant: Invariant::NoUnsupportedClaims,
+    parameters: r#"{"match_mode":"case_insensitive_substring","sentence_delimiters":[".","!","?"],"threshold_ref":"CONFIG:UNSUPPORTED_MAX"}"#,
+    version: "1.0.0",
+};
+
+pub(super) const PREC_002: Rule = Rule {
+    check_type: CheckType::MustFind,
+    description: "Every pattern of `must_find` appears",
+    id: RuleId::Prec002,
+    invariant: Invariant::NoUnsupportedClaims,
+    parameters: r#"{"match_mode":"case_insensitive_substring"}"#,
+    version: "1.0.0",
+};
+
+pub(super) const PREC_003: Rule = Rule {
+    check_type: CheckType::MustNotFind,
+    description: "No pattern of `must_not_find` appears",
+    id: RuleId::Prec003,
+    invariant: Invariant::NoUnsupportedClaims,
+    parameters: r#"{"match_mode":"case_insensitive_substring"}"#,
+    version: "1.0.0",
+};
+
+pub(super) const PREC_004: Rule = Rule {
+    check_type: CheckType::PatternMatch,
+    description: "Every claim is traced to a fact; no more are without one than RULE-PREC-001 allows",
+    id: RuleId::Prec004,
+    invariant: Invariant::NoUnsupportedClaims,
+    parameters: r#"{"match_mode":"case_insensitive_substring","sentence_delimiters":[".","!","?"],"threshold_ref":"CONFIG:UNSUPPORTED_MAX","whitespace":"collapsed"}"#,
+    version: "1.0.0",
+};
+
+pub(super) const CONT_001: Rule = Rule {
+    check_type: CheckType::ContradictionCheck,
+    description: "Of a pair of opposites not both appear",
+    id: RuleId::Cont001,
+    invariant: Invariant::NoContradiction,
+    parameters: with_the_pairs!(""),
+    version: "1.0.0",
+};
+
+pub(super) const CONT_002: Rule = Rule {
+    check_type: CheckType::ContradictionCheck,
+    description: "Of a pair of opposites not both appear, and the comparisons that are made can hold together",
+    id: RuleId::Cont002,
+    invariant: Invariant::NoContradiction,
+    parameters: with_the_pairs!(r#""comparisons":["<",">","<=",">="],"#),
+    version: "1.0.0",
+};
+
+pub(super) const CONT_003: Rule = Rule {
+    check_type: CheckType::ContradictionCheck,
+    description: "What one sentence asserts no later one infirms",
+    id: RuleId::Cont003,
+    invariant: Invariant::NoContradiction,
+    parameters: with_the_pairs!(""),
+    version: "1.0.0",
+};
+
+/// The parameters of whatever looks at Unicode's sentences, by whole words; a test holds them against the lists.
+macro_rules! by_sentences {
+    ($between:expr) => {
+        concat!(
+            r#"{"abbreviations":["e.g.","E.g.","i.e.","I.e.","cf.","Cf.","vs.","viz.","Dr.","Mr.","Mrs.","Ms.","Prof.","St."],"#,
+            r#""abbreviations_before_digits":["No.","no.","Nos.","nos.","Fig.","fig.","Figs.","figs.","Approx.","approx.","ca.","pp."],"#,
+            r#""behind_stop_max_chars":64,"#,
+            r#""edges":".!?…,;:\"'()[]{}“”„‘’‚«»‹›。！？、","#,
+            $between,
+            r#""sentences":"UAX29","threshold_ref":"CONFIG:UNSUPPORTED_MAX","unicode":"17.0.0","words":"UAX29"}"#
+        )
+    };
+}
+
+pub(super) const PREC_005: Rule = Rule {
+    check_type: CheckType::PatternMatch,
+    description: "Every sentence, by Unicode's boundaries, is traced to a fact by whole words",
+    id: RuleId::Prec005,
+    invariant: Invariant::NoUnsupportedClaims,
+    parameters: by_sentences!(r#""match_mode":"case_insensitive_whole_words","#),
+    version: "1.0.0",
+};
+
+pub(super) const PREC_006: Rule = Rule {
+    check_type: CheckType::PatternMatch,
+    description: "Every part of a sentence that is joined by \"and\", \"with\" or a comma is traced to a fact on its own",
+    id: RuleId::Prec006,
+    invariant: Invariant::NoUnsupportedClaims,
+    parameters: by_sentences!(r#""joints":["and","with",","],"match_mode":"case_insensitive_whole_words","#),
+    version: "1.0.0",
+};
+
+pub(super) const PREC_007: Rule = Rule {
+    check_type: CheckType::PatternMatch,
+    description: "Every sentence is traced to a fact, with numbers with units compared by their value",
+    id: RuleId::Prec007,
+    invariant: Invariant::NoUnsupportedClaims,
+    parameters: by_sentences!(concat!(
+        r#""match_mode":"case_insensitive_whole_words","quantities":{"digits_max":64,"prefixes":["#,
+        r#"["n","nano",-9],["µ","micro",-6],["μ","micro",-6],["m","milli",-3],["c","centi",-2],"#,
+        r#"["h","hecto",2],["k","kilo",3],["M","mega",6],["G","giga",9],["T","tera",12]],"#,
+        r#""scales":[["thousand",3],["million",6],["billion",9],["trillion",12]],"units":["#,
+        r#"["m",["m"],["metre","metres","meter","meters"],true],"#,
+        r#"["g",["g"],["gram","grams","gramme","grammes"],true],"#,
+        r#"["t",["t"],["tonne","tonnes"],false],"#,
+        r#"["L",["l","L"],["litre","litres","liter","liters"],true],"#,
+        r#"["s",["s"],["sec","secs","second","seconds"],true],"#,
+        r#"["min",["min"],["minute","minutes"],false],"#,
+        r#"["h",["h"],["hr","hrs","hour","hours"],false],["d",["d"],["day","days"],false],"#,
+        r#"["week",[],["week","weeks"],false],["month",[],["month","months"],false],"#,
+        r#"["year",[],["year","years"],false],"#,
+        r#"["°C",["°C","° C","℃","C"],["celsius","deg c","degree c","degrees c","deg celsius","degree celsius","degrees celsius"],false],"#,
+        r#"["°F",["°F","° F","℉","F"],["fahrenheit","deg f","degree f","degrees f","deg fahrenheit","degree fahrenheit","degrees fahrenheit"],false],"#,
+        r#"["K",["K"],["kelvin","kelvins"],true],["°",["°"],["deg","degree","degrees"],false],"#,
+        r#"["Hz",["Hz"],["hertz"],true],["N",["N"],["newton","newtons"],true],"#,
+        r#"["Pa",["Pa"],["pascal","pascals"],true],["bar",["bar"],["bar","bars"],true],"#,
+        r#"["J",["J"],["joule","joules"],true],"#,
+        r#"["eV",["eV"],["electronvolt","electronvolts"],true],"#,
+        r#"["Wh",["Wh"],["watt-hour","watt-hours","watt hour","watt hours"],true],"#,
+        r#"["W",["W"],["watt","watts"],true],["V",["V"],["volt","volts"],true],"#,
+        r#"["A",["A"],["amp","amps","ampere","amperes"],true],"#,
+        r#"["Ω",["Ω","Ω"],["ohm","ohms"],true],["mol",["mol"],["mole","moles"],true],"#,
+        r#"["B",["B"],["byte","bytes"],true],["bit",["bit"],["bit","bits"],true],"#,
+        r#"["bit/s",["bps"],[],true],["%",["%"],["percent","per cent"],false],"#,
+        r#"["€",["€","EUR"],["euro","euros"],false],["$",["$"],["dollar","dollars"],false],"#,
+        r#"["£",["£"],[],false],["¥",["¥"],["yen"],false]"#,
+        "]},"
+    )),
+    version: "1.0.0",
+};
+
+pub(super) const CONT_004: Rule = Rule {
+    check_type: CheckType::ContradictionCheck,
+    description: "Of a pair of opposites not both appear as whole words, in any inflection",
+    id: RuleId::Cont004,
+    invariant: Invariant::NoContradiction,
+    parameters: concat!(
+        r#"{"match_mode":"case_insensitive_whole_words","pairs":["#,
+        r#"[["always"],["never"]],[["true"],["false"]],"#,
+        r#"[["increase","increases","increased","increasing"],["decrease","decreases","decreased","decreasing"]],"#,
+        r#"[["positive","positives","positively"],["negative","negatives","negatively"]],"#,
+        r#"[["valid","validly"],["invalid","invalidly"]],"#,
+        r#"[["correct","correctly"],["incorrect","incorrectly"]],"#,
+        r#"[["success","successes","successful","successfully","succeed","succeeds","succeeded","succeeding"],["failure","failures","fail","fails","failed","failing","unsuccessful","unsuccessfully"]],"#,
+        r#"[["above"],["below"]],[["present"],["absent"]],"#,
+        r#"[["enabled","enable","enables","enabling"],["disabled","disable","disables","disabling"]]"#,
+        r#"],"unicode":"17.0.0","words":"UAX29"}"#
+    ),
+    version: "1.0.0",
+};

@@ -1,0 +1,109 @@
+//! Sentences by Unicode's boundaries (UAX #29), which keep "7.8 km/s" whole, and by a list of abbreviations.
+
+use super::claims::Claim;
+use super::words::statement;
+use std::ops::Range;
+use unicode_segmentation::UnicodeSegmentation;
+
+/// No sentence ends behind these.
+pub(super) const ABBREVIATIONS: [&str; 14] = [
+    "e.g.", "E.g.", "i.e.", "I.e.", "cf.", "Cf.", "vs.", "viz.", "Dr.", "Mr.", "Mrs.", "Ms.", "Prof.", "St.",
+];
+
+/// No sentence ends behind these where a digit follows.
+pub(super) const BEFORE_DIGITS: [&str; 12] =
+    ["No.", "no.", "Nos.", "nos.", "Fig.", "fig.", "Figs.", "figs.", "Approx.", "approx.", "ca.", "pp."];
+
+/// The most marks and spaces behind a full stop that are looked through for how the sentence goes on.
+pub(super) const BEHIND_STOP_MAX_CHARS: usize = 64;
+
+/// The claims of `text`: its sentences that have a letter or a digit.
+pub(super) fn claims(part: usize, text: &str) -> impl Iterator<Item = Claim> {
+    sentences(text).into_iter().filter_map(move |range| claim(part, text, range))
+}
+
+/// The claim that a stretch of `text` makes, unless it has neither letter nor digit.
+pub(super) fn claim(part: usize, text: &str, range: Range<usize>) -> Option<Claim> {
+    let piece = text.get(range.clone()).unwrap_or_default();
+    let normal = statement(piece);
+    let start = range.start + piece.len() - piece.trim_start().len();
+    (!normal.is_empty()).then(|| Claim { part, range: start..start + piece.trim().len(), normal })
+}
+
+/// The sentences of `text`, one after the other, white space and all.
+fn sentences(text: &str) -> Vec<Range<usize>> {
+    let mut sentences: Vec<Range<usize>> = Vec::new();
+    let mut from = 0;
+    for cut in cuts(text).into_iter().chain([text.len()]) {
+        let pieces = text.get(from..cut).unwrap_or_default().split_sentence_bound_indices();
+        for (at, piece) in pieces {
+            let range = from + at..from + at + piece.len();
+            match sentences.last_mut() {
+                Some(last) if goes_on(text.get(last.clone()).unwrap_or_default(), piece) => {
+                    last.end = range.end;
+                }
+                _ => sentences.push(range),
+            }
+        }
+        from = cut;
+    }
+    sentences
+}
+
+/// Whether `before`, for all that a boundary follows it, ends with an abbreviation that `behind` goes on from.
+fn goes_on(before: &str, behind: &str) -> bool {
+    let words = before.trim_end_matches([' ', '\t', '\u{a0}']);
+    let ends_with = |abbreviation: &&str| {
+        let rest = words.strip_suffix(abbreviation);
+        rest.is_some_and(|rest| !rest.ends_with(|character: char| character.is_alphanumeric()))
+    };
+    ABBREVIATIONS.iter().any(ends_with)
+        || behind.starts_with(|character: char| character.is_ascii_digit())
+            && BEFORE_DIGITS.iter().any(ends_with)
+}
+
+/// Where to cut `text` before its sentences are looked for. Behind a full stop the search looks ahead from every closing
+/// mark and every space; of very many it would make a square.
+fn cuts(text: &str) -> Vec<usize> {
+    let mut cuts = Vec::new();
+    let mut rest = text.char_indices();
+    while let Some((_, character)) = rest.next() {
+        if !is_full_stop(character) {
+            continue;
+        }
+        let mut behind = rest.clone();
+        let mut passed = 0;
+        while let Some((at, character)) = behind.next() {
+            if !is_passed(character) {
+                break;
+            }
+            passed += 1;
+            if passed > BEHIND_STOP_MAX_CHARS {
+                cuts.push(at);
+                break;
+            }
+            rest = behind.clone();
+        }
+    }
+    cuts
+}
+
+/// Whether `character` is what UAX #29 calls ATerm.
+const fn is_full_stop(character: char) -> bool {
+    matches!(character, '.' | '\u{2024}' | '\u{fe52}' | '\u{ff0e}')
+}
+
+/// Whether `character`, behind a full stop, leaves open whether the sentence ends there: it closes, is a space, or belongs
+/// to the character before it.
+fn is_passed(character: char) -> bool {
+    match character {
+        ' ' | '\t' => true,
+        _ if character.is_ascii_alphanumeric() || is_full_stop(character) => false,
+        // the boundaries themselves tell: before a letter that has no case, a sentence ends as soon as it can
+        _ => {
+            let probe = String::from_iter(['.', character, 'あ']);
+            let end = probe.split_sentence_bounds().next().map_or(0, str::len);
+            end == 1 + character.len_utf8()
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The rules after the published ones.
+
+use super::*;
+
+fn verdict(rule: RuleId, text: &str, facts: &[&str]) -> Verdict {
+    applied(rule, text, &check(facts)).verdict
+}
+
+fn applied(rule: RuleId, text: &str, check: &Check) -> RuleResult {
+    let check = Check { rules: Some(vec![rule]), ..check.clone() };
+    let [result] = evaluated(text, &check).rules.try_into().expect("one rule was applied");
+    result
+}
+
+/// What the violations quote.
+fn offending(rule: RuleId, text: &str, facts: &[&str]) -> Vec<String> {
+    let result = applied(rule, text, &check(facts));
+    for violation in &result.violations {
+        let span = violation.span.clone().expect("it stands somewhere");
+        assert_eq!(text[span.start..span.end], violation.text);
+    }
+    result.violations.into_iter().map(|violation| violation.text).collect()
+}
+
+#[test]
+fn sentences_are_unicodes_and_abbreviations_end_none() {
+    let facts = ["The probe flies at 7.8 km/s", "Use noble gases, e.g. Neon"];
+    for (text, unsupported) in [
+        ("The probe flies at 7.8 km/s. Use noble gases, e.g. Neon!", vec![]),
+        ("Use noble gases, e.g. Argon. The probe flies", vec!["Use noble gases, e.g. Argon."]),
+        ("the probe flies at 7. It lands", vec!["the probe flies at 7.", "It lands"]),
+        ("“The probe flies!” (Use noble gases…)\n— ... \n", vec![]),
+        ("The prob. Use noble gas", vec!["The prob.", "Use noble gas"]),
+        ("Is it Neon? No. 5 is", vec!["Is it Neon?", "No. 5 is"]),
+        ("e.g.\nNeon", vec![]),
+    ] {
+        assert_eq!(offending(RuleId::Prec005, text, &facts), unsupported, "{text}");
+    }
+}
+
+#[test]
+fn joined_claims_are_supported_part_by_part() {
+    let facts = ["Ice melts at 0 °C", "The flag is black and white", "Mars has 2 moons, Phobos and Deimos."];
+    for (text, unsupported) in [
+        ("Ice melts at 0 °C and the moon is cheese.", vec!["the moon is cheese."]),
+        ("Ice melts, the moon is cheese, with holes", vec!["the moon is cheese", "holes"]),
+        ("The flag is black and white, and ice melts", vec![]),
+        ("Surely the flag is black and white as ice melts at 0 °C", vec![]),
+        ("Black and white ice", vec!["white ice"]),
+        ("Mars has 2 moons and Phobos", vec![]),
+        (", and with, .", vec![]),
+        ("Sand melts", vec!["Sand melts"]),
+        ("Ice melts AND 1,000 moons shine", vec!["1,000 moons shine"]),
+    ] {
+        assert_eq!(offending(RuleId::Prec006, text, &facts), unsupported, "{text}");
+    }
+}
+
+#[test]
+fn quantities_are_compared_by_their_value() {
+    for (fact, text) in [
+        ("It boils at 14 °C", "it boils at 14C"),
+        ("It boils at 14 °C", "it boils at 14.0 degrees Celsius."),
+        ("It boils at −14 ℃", "It boils at -14 deg C"),
+        ("The probe flies at 7.8 km/s", "The probe flies at 7,800 metres per second"),
+        ("It takes 5 MW", "It takes 5000000 watts"),
+        ("It costs $5 million", "It costs $5,000,000"),
+        ("It costs 5 €", "It costs €5.00"),
+        ("5 cm³ of water", "0.000005 m^3 of water"),
+        ("A link of 1 Gbit/s", "a link of 1000 Mbps"),
+        ("Between 5%-10%", "between 5 percent-10 per cent"),
+    ] {
+        assert_eq!(verdict(RuleId::Prec007, text, &[fact]), Verdict::Pass, "{fact:?} {text:?}");
+    }
+    for (fact, text) in [
+        ("It boils at 14 °C", "it boils at 4 °C"),
+        ("It boils at 14 °C", "it boils at 14 °F"),
+        ("It boils at 14 °C", "it boils at -14 °C"),
+        ("It takes 5 MW", "It takes 5 mW"),
+        ("The probe flies at 7.8 km/s", "The probe flies at 7.8 km"),
+        ("The probe flies at 7.8 km/s", "The probe flies at 7.8"),
+        ("It costs $5 million", "It costs $5"),
+        ("Version 1.10 is out", "Version 1.1 is out"),
+        ("It weighs 1,5 kg", "It weighs 15 kg"),
+        ("It is 3×10^8 m/s fast", "8 m/s"),
+        ("1000 requests per minute", "1000 req/min"),
+    ] {
+        assert_eq!(verdict(RuleId::Prec007, text, &[fact]), Verdict::Fail, "{fact:?} {text:?}");
+    }
+}
+
+#[test]
+fn opposites_are_whole_words_in_their_inflections() {
+    let mut all = check(&[]);
+    all.expected.contradiction_ids =
+        ["increase", "valid", "success-failure", "false", "enabled"].map(String::from).into();
+    all.expected.contradiction_pairs = vec![("hot".into(), "not hot".into())];
+    for (text, both) in [
+        ("It increased, then was decreasing.", Some(("increased", "decreasing"))),
+        ("Construe falsehoods: true", None),
+        ("It's invalid. Do validate it!", None),
+        ("Failing first, it SUCCEEDED", Some(("Failing", "SUCCEEDED"))),
+        ("It is not hot", None),
+        ("It is not hot but hot", Some(("not hot", "hot"))),
+        ("İ enables, I disable", Some(("enables", "disable"))),
+    ] {
+        let result = applied(RuleId::Cont004, text, &all);
+        let found = result.violations.first().map(|violation| {
+            let [related, span] =
+                [&violation.related, &violation.span].map(|span| span.clone().expect("both stand there"));
+            (&text[related.start..related.end], &text[span.start..span.end])
+        });
+        assert_eq!(found, both, "{text}");
+    }
+}
+
+#[test]
+fn a_long_run_behind_a_stop_makes_no_square() {
+    for unit in [")", " ", "()", ")\u{93e}", "\u{102b}»", " \u{300}"] {
+        let text = format!("a.{}1", unit.repeat(200_000));
+        let evaluation = applied(RuleId::Prec005, &text, &check(&["a"]));
+        assert_eq!(evaluation.verdict, Verdict::Fail, "{unit:?}");
+    }
+}
