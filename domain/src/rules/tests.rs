@@ -1,3 +1,6 @@
+mod later;
+mod transcription;
+
 use super::*;
 
 fn check(facts: &[&str]) -> Check {
@@ -72,7 +75,6 @@ fn comparisons_that_cannot_hold_together_are_named_in_their_circle() {
     }
 }
 
-<<<<<<< HEAD
 #[test]
 fn what_fills_the_evidence_does_not_change_the_verdict() {
     let mut check = check(&["a > b"]);
@@ -81,6 +83,3 @@ fn what_fills_the_evidence_does_not_change_the_verdict() {
     check.expected.contradiction_ids = (0..1000).map(|n| format!("unknown {n}")).collect();
     assert_eq!(evaluated("a > b", &check).verdict, Verdict::Pass);
 }
-=======
-mod later;
->>>>>>> 9d57405 (Oracle-A: rules under new ids for Unicode's sentences, joined claims, quantities by value, and opposites in their inflections)

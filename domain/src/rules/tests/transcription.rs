@@ -1,0 +1,307 @@
+//! The published rules once more, as naively as the specification puts them: plain loops over plain strings, and no line
+//! shared with the rules themselves. Both must come to the same.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+/// One space for every run of white space, none at the ends, lower case.
+fn normal(text: &str) -> String {
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let mut one_space = String::new();
+    for character in text.chars() {
+        if !character.is_whitespace() {
+            one_space.push(character);
+        } else if !one_space.ends_with(' ') {
+            one_space.push(' ');
+        }
+    }
+    one_space.trim_matches(' ').to_lowercase()
+}
+
+/// What stands between `.`, `!` and `?` and is not blank, with its first byte.
+fn sentences(text: &str) -> Vec<(usize, String)> {
+    let mut sentences = vec![(0, String::new())];
+    for (at, character) in text.char_indices() {
+        if character == '.' || character == '!' || character == '?' {
+            sentences.push((at + 1, String::new()));
+        } else {
+            sentences.last_mut().expect("there is one from the start").1.push(character);
+        }
+    }
+    sentences.retain(|(_, sentence)| sentence.chars().any(|character| !character.is_whitespace()));
+    for (start, sentence) in &mut sentences {
+        *start += sentence.len() - sentence.trim_start().len();
+        *sentence = sentence.trim().to_owned();
+    }
+    sentences
+}
+
+/// The place of the first fact that contains the sentence or is contained in it, and whether it contains it.
+fn source(sentence: &str, facts: &[String]) -> Option<(u32, bool)> {
+    let sentence = normal(sentence);
+    for (place, fact) in (0..).zip(facts) {
+        let fact = normal(fact);
+        if fact.is_empty() {
+            continue;
+        }
+        if fact.contains(&sentence) {
+            return Some((place, true));
+        }
+        if sentence.contains(&fact) {
+            return Some((place, false));
+        }
+    }
+    None
+}
+
+/// RULE-PREC-001 and RULE-PREC-004: the sentences without a fact, where they are more than `unsupported_max`.
+fn unsupported(text: &str, facts: &[String], unsupported_max: u64) -> Vec<(usize, String)> {
+    let mut unsupported = sentences(text);
+    unsupported.retain(|(_, sentence)| source(sentence, facts).is_none());
+    if unsupported.len() as u64 > unsupported_max { unsupported } else { vec![] }
+}
+
+/// RULE-PREC-002 where `is_wanted`, else RULE-PREC-003; nothing where it cannot be told.
+fn patterns(text: &str, patterns: &[String], is_wanted: bool) -> Option<usize> {
+    let mut wrong = 0;
+    for pattern in patterns {
+        if normal(pattern).is_empty() {
+            return None;
+        }
+        if normal(text).contains(&normal(pattern)) != is_wanted {
+            wrong += 1;
+        }
+    }
+    Some(wrong)
+}
+
+/// The pairs that the ids name, and the check's own.
+fn pairs(expected: &Expected) -> Vec<(String, String)> {
+    let table = "always never true false increase decrease positive negative valid invalid correct incorrect \
+                 success failure above below present absent enabled disabled";
+    let table: Vec<&str> = table.split(' ').collect();
+    let mut known: Vec<(String, String)> =
+        table.chunks(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned())).collect();
+    let own: Vec<(String, String)> =
+        expected.contradiction_pairs.iter().map(|(one, other)| (normal(one), normal(other))).collect();
+    known.extend(own.clone());
+    let mut pairs = own;
+    for id in &expected.contradiction_ids {
+        let id = normal(id);
+        for (one, other) in &known {
+            if id == *one || id == *other || id == format!("{one}-{other}") || id == format!("{other}-{one}")
+            {
+                pairs.push((one.clone(), other.clone()));
+            }
+        }
+    }
+    pairs
+}
+
+/// Whether `term` occurs in `text` outside every occurrence of `opposite`.
+fn appears(text: &str, term: &str, opposite: &str) -> bool {
+    let starts_at = |at: usize, term: &str| text.is_char_boundary(at) && text[at..].starts_with(term);
+    for at in 0..text.len() {
+        let mut is_inside = false;
+        for from in 0..=at {
+            let reaches = from + opposite.len() >= at + term.len();
+            is_inside |= starts_at(from, opposite) && reaches;
+        }
+        if starts_at(at, term) && !is_inside {
+            return true;
+        }
+    }
+    false
+}
+
+/// RULE-CONT-001: the pairs of which both terms appear.
+fn contradictions(text: &str, expected: &Expected) -> BTreeSet<BTreeSet<String>> {
+    let text = normal(text);
+    let mut both = pairs(expected);
+    both.retain(|(one, other)| appears(&text, one, other) && appears(&text, other, one));
+    both.into_iter().map(|(one, other)| BTreeSet::from([one, other])).collect()
+}
+
+/// RULE-CONT-003: the sentences that assert and then infirm.
+fn infirmations(text: &str, expected: &Expected) -> BTreeSet<(usize, usize)> {
+    let sentences = sentences(text);
+    let first = |term: &str, opposite: &str| {
+        sentences.iter().find(|(_, sentence)| appears(&normal(sentence), term, opposite)).map(|(at, _)| *at)
+    };
+    let mut found = BTreeSet::new();
+    for (one, other) in pairs(expected) {
+        if let (Some(one), Some(other)) = (first(&one, &other), first(&other, &one)) {
+            found.insert((one.min(other), one.max(other)));
+        }
+    }
+    found
+}
+
+/// RULE-CONT-002's own part: whether these cannot all hold. Words stand between spaces.
+fn cannot_hold(texts: &[&str]) -> bool {
+    // above, below, and whether strictly
+    let mut steps: Vec<(&str, &str, bool)> = Vec::new();
+    for text in texts {
+        let words: Vec<&str> = text.split(' ').collect();
+        for words in words.windows(3) {
+            let is_operand = |word: &str| word.chars().all(char::is_alphanumeric) && !word.is_empty();
+            if is_operand(words[0]) && is_operand(words[2]) {
+                match words[1] {
+                    ">" | ">=" => steps.push((words[0], words[2], words[1] == ">")),
+                    "<" | "<=" => steps.push((words[2], words[0], words[1] == "<")),
+                    _ => {}
+                }
+            }
+        }
+    }
+    let operands: BTreeSet<&str> = steps.iter().flat_map(|(above, below, _)| [*above, *below]).collect();
+    for one in &operands {
+        for other in &operands {
+            if let (Ok(above), Ok(below)) = (one.parse::<u32>(), other.parse::<u32>())
+                && above > below
+            {
+                steps.push((one, other, true));
+            }
+        }
+    }
+    // whatever follows from two steps is a step, until nothing new follows
+    loop {
+        let mut follows = Vec::new();
+        for (above, middle, strict) in &steps {
+            for (same, below, as_strict) in &steps {
+                let step = (*above, *below, *strict || *as_strict);
+                if same == middle && !steps.contains(&step) && !follows.contains(&step) {
+                    follows.push(step);
+                }
+            }
+        }
+        if follows.is_empty() {
+            return steps.iter().any(|(above, below, strict)| above == below && *strict);
+        }
+        steps.extend(follows);
+    }
+}
+
+fn result(rule: RuleId, evaluation: &Evaluation) -> &RuleResult {
+    evaluation.rules.iter().find(|result| result.rule == rule).expect("every published rule was applied")
+}
+
+fn verdict_of(is_passed: bool) -> Verdict {
+    if is_passed { Verdict::Pass } else { Verdict::Fail }
+}
+
+fn spans(result: &RuleResult) -> Vec<(usize, usize)> {
+    let span = |violation: &Violation| violation.span.clone().map(|span| (span.start, span.end));
+    result.violations.iter().map(|violation| span(violation).expect("it stands somewhere")).collect()
+}
+
+fn words(
+    words: &'static [&'static str],
+    most: usize,
+    between: &'static str,
+) -> impl Strategy<Value = String> {
+    prop::collection::vec(prop::sample::select(words), 0..most).prop_map(|words| words.join(between))
+}
+
+const TERMS: &[&str] = &[
+    "true", "FALSE", "valid", "inValid", "increase", "decrease", "hot", "not  Hot", "nothot", "é", "É", "in",
+    ".", "! ", " ", "\r\n", "x", "correct", "ly", "İ", "abab", "ab",
+];
+
+proptest! {
+    #[test]
+    fn claims_without_a_fact_are_the_same(
+        text in "[abAB \\n.!?éÉİΣσ\u{a0}]{0,24}",
+        facts in prop::collection::vec("[abB .\\tÉiσς]{0,5}", 0..5),
+        unsupported_max in 0..3_u64,
+    ) {
+        let mut all = Check { facts, ..Check::default() };
+        all.expected.max_unsupported_claims = Some(Threshold::Number(unsupported_max));
+        let naive = unsupported(&text, &all.facts, unsupported_max);
+        let naive: Vec<_> = naive.into_iter().map(|(start, claim)| (start, start + claim.len())).collect();
+        let evaluation = evaluated(&text, &all);
+        for rule in [RuleId::Prec001, RuleId::Prec004] {
+            let result = result(rule, &evaluation);
+            prop_assert_eq!(result.verdict, verdict_of(naive.is_empty()));
+            prop_assert_eq!(&spans(result), &naive);
+        }
+        let named: Vec<_> = result(RuleId::Prec004, &evaluation).evidence.iter()
+            .filter(|step| [Finding::Supported, Finding::Unsupported].contains(&step.output.finding))
+            .map(|step| Some((step.output.fact?, step.output.direction? == Direction::ClaimInFact)))
+            .collect();
+        let sources: Vec<_> = sentences(&text).iter().map(|(_, claim)| source(claim, &all.facts)).collect();
+        prop_assert_eq!(named, sources);
+    }
+
+    #[test]
+    fn patterns_that_are_missing_or_there_are_the_same(
+        text in "[abAB \\nÉİΣσ.]{0,16}",
+        must_find in prop::collection::vec("[abB Éi.σς]{0,4}", 0..4),
+        must_not_find in prop::collection::vec("[abA \\néi]{0,4}", 0..4),
+    ) {
+        let expected = Expected { must_find, must_not_find, ..Expected::default() };
+        let evaluation = evaluated(&text, &Check { expected: expected.clone(), ..Check::default() });
+        for (rule, naive) in [
+            (RuleId::Prec002, patterns(&text, &expected.must_find, true)),
+            (RuleId::Prec003, patterns(&text, &expected.must_not_find, false)),
+        ] {
+            let result = result(rule, &evaluation);
+            prop_assert_eq!(result.verdict, naive.map_or(Verdict::Error, |wrong| verdict_of(wrong == 0)));
+            prop_assert_eq!(result.violations.len(), naive.unwrap_or(0));
+        }
+    }
+
+    #[test]
+    fn pairs_of_opposites_are_the_same(
+        text in words(TERMS, 8, ""),
+        contradiction_ids in prop::collection::vec(prop::sample::select(vec![
+            "true-false", "False-True", "VALID", "decrease", "hot", "not hot-hot", "ab", "nonsense", "",
+        ]), 0..5),
+        contradiction_pairs in prop::collection::vec(prop::sample::select(vec![
+            ("hot", "not HOT"), ("Not hot", "hot"), ("ab", "aba"), ("é", "x"), ("true", "in"), ("false", "true"),
+        ]), 0..3),
+    ) {
+        let expected = Expected {
+            contradiction_ids: contradiction_ids.into_iter().map(String::from).collect(),
+            contradiction_pairs: contradiction_pairs.into_iter().map(|(a, b)| (a.into(), b.into())).collect(),
+            ..Expected::default()
+        };
+        let evaluation = evaluated(&text, &Check { expected: expected.clone(), ..Check::default() });
+        let naive = contradictions(&text, &expected);
+        for rule in [RuleId::Cont001, RuleId::Cont002] {
+            let result = result(rule, &evaluation);
+            prop_assert_eq!(result.verdict, verdict_of(naive.is_empty()));
+            let quoted: BTreeSet<BTreeSet<String>> = result.violations.iter().map(|violation| {
+                [&violation.span, &violation.related].map(|span| {
+                    let span = span.clone().expect("both sides stand there");
+                    normal(&text[span.start..span.end])
+                }).into()
+            }).collect();
+            prop_assert_eq!(&quoted, &naive);
+        }
+        let result = result(RuleId::Cont003, &evaluation);
+        prop_assert_eq!(result.verdict, verdict_of(naive.is_empty()));
+        let reported: BTreeSet<_> = result.violations.iter().map(|violation| {
+            [&violation.related, &violation.span].map(|span| span.clone().expect("there are two").start).into()
+        }).collect();
+        prop_assert_eq!(reported, infirmations(&text, &expected));
+    }
+
+    #[test]
+    fn comparisons_that_cannot_hold_are_the_same(
+        text in words(&["a", "B", "b", "c", "é", "1", "2", "10", "<", ">", "<=", ">=", ",", "and"], 14, " "),
+        constraints in prop::collection::vec(words(&["a", "b", "2", "<", ">", ">="], 5, " "), 0..3),
+    ) {
+        let evaluation = evaluated(&text, &Check { constraints: constraints.clone(), ..Check::default() });
+        let lower: Vec<String> = constraints.iter().map(|text| normal(text)).collect();
+        let mut all: Vec<&str> = lower.iter().map(String::as_str).collect();
+        if cannot_hold(&all) {
+            // constraints that contradict each other say nothing about the candidate
+            all.clear();
+        }
+        let text = normal(&text);
+        all.push(&text);
+        prop_assert_eq!(result(RuleId::Cont002, &evaluation).verdict, verdict_of(!cannot_hold(&all)));
+    }
+}
