@@ -16,6 +16,8 @@ mod findings;
 mod forms;
 mod gate;
 mod inflections;
+mod lines;
+mod needles;
 mod normal;
 mod number;
 mod parts;

@@ -1,9 +1,17 @@
 //! The facts of a check, compiled: normalized once, and searched in both directions.
 
+mod direct;
+mod index;
+mod suffixes;
+
 use super::forms::Forms;
+use super::lines::Lines;
 use super::normal::normalize;
 use crate::digest::Sha256Hex;
+use index::Index;
 use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Which of claim and fact contains the other. Where they are equal, the claim is in the fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,13 +31,16 @@ pub(super) struct Support {
     pub(super) direction: Direction,
 }
 
-/// A set of facts, ready to be searched. It depends on nothing but the facts, and can be kept for as long as they are
-/// asked about.
+/// A set of facts, ready to be searched. What it finds depends on nothing but the facts, and it can be kept for as long as
+/// they are asked about.
 #[derive(Debug)]
 pub struct FactSet {
-    /// Normalized; a blank one is empty.
-    facts: Vec<String>,
+    facts: Lines,
     sha256: Sha256Hex,
+    /// What may still be spent on searches without the index.
+    left: AtomicU64,
+    /// Without anything in it where the facts are too long for one.
+    index: OnceLock<Option<Index>>,
     forms: Forms,
 }
 
@@ -52,7 +63,9 @@ impl FactSet {
     }
 
     fn normalized(facts: &[String], form: impl Fn(&str) -> String, sha256: Sha256Hex) -> Self {
-        Self { facts: facts.iter().map(|fact| form(fact)).collect(), sha256, forms: Forms::default() }
+        let facts = Lines::of(facts, form);
+        let left = AtomicU64::new(index::cost(&facts));
+        Self { facts, sha256, left, index: OnceLock::new(), forms: Forms::default() }
     }
 
     pub(super) const fn forms(&self) -> &Forms {
@@ -65,37 +78,38 @@ impl FactSet {
         &self.sha256
     }
 
-    /// The memory that it takes, or will once it is searched, in bytes.
-    #[must_use]
-    pub fn weight_bytes(&self) -> u64 {
-        self.facts.iter().map(|fact| fact.len() + size_of::<String>()).sum::<usize>() as u64
-    }
-
     /// How many facts there are.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub const fn len(&self) -> usize {
         self.facts.len()
     }
 
     /// Whether there is none.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.facts.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The memory that the set takes at the most, be its index and its other forms made already or not.
+    #[must_use]
+    pub const fn weight_bytes(&self) -> u64 {
+        let one = size_of::<Self>() as u64 + self.facts.weight_bytes() + index::weight_bytes(&self.facts);
+        one * (1 + Forms::COUNT)
     }
 
     /// The places of the blank facts, which support nothing.
     pub(super) fn blank(&self) -> impl Iterator<Item = u32> {
-        (0..).zip(&self.facts).filter(|(_, fact)| fact.is_empty()).map(|(place, _)| place)
+        self.facts.iter().filter(|(_, fact)| fact.is_empty()).map(|(place, _)| place)
     }
 
     /// A fact, normalized.
     pub(super) fn normal(&self, place: u32) -> &str {
-        self.facts.get(place as usize).map_or("", String::as_str)
+        self.facts.get(place)
     }
 
     /// All facts, normalized, in their order.
     pub(super) fn normals(&self) -> impl Iterator<Item = &str> {
-        self.facts.iter().map(String::as_str)
+        self.facts.iter().map(|(_, fact)| fact)
     }
 
     /// What supports each of `claims`, which are normalized and not blank.
@@ -103,17 +117,25 @@ impl FactSet {
         claims.iter().map(|claim| self.support(claim)).collect()
     }
 
-    /// The first fact that supports `claim`, by comparing it with one after the other.
+    /// The first fact that supports `claim`.
+    ///
+    /// It is searched for without the index until that has cost as much as making the index does: so nothing ever costs more
+    /// than twice what would have been best, however much or little is asked.
     fn support(&self, claim: &str) -> Option<Support> {
-        let supports = |fact: &str| {
-            if fact.len() >= claim.len() {
-                fact.contains(claim).then_some(Direction::ClaimInFact)
-            } else {
-                (!fact.is_empty() && claim.contains(fact)).then_some(Direction::FactInClaim)
+        if self.index.get().is_none() {
+            let mut left = self.left.load(Ordering::Relaxed);
+            let support = direct::support(&self.facts, claim, &mut left);
+            self.left.store(left, Ordering::Relaxed);
+            if let Ok(support) = support {
+                return support;
             }
-        };
-        let supported =
-            |(fact, text): (u32, &String)| supports(text).map(|direction| Support { fact, direction });
-        (0..).zip(&self.facts).find_map(supported)
+        }
+        match self.index.get_or_init(|| Index::of(&self.facts)) {
+            Some(index) => index.support(&self.facts, claim),
+            None => direct::support(&self.facts, claim, &mut { u64::MAX }).ok().flatten(),
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,9 @@ use serde::Serialize;
 
 /// The most steps, and the most violations, that one rule lists; the rest is counted.
 const LISTED_MAX: usize = 1_000;
+/// The most that the listed steps of one rule look at, the last one's aside: each is hashed whole, and many claims may be
+/// in one long fact.
+const LISTED_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// The longest text that is quoted, in characters.
 const QUOTED_MAX_CHARS: usize = 200;
 
@@ -19,6 +22,7 @@ pub(super) struct RuleError(pub(super) String);
 pub(super) struct Findings {
     rule: RuleId,
     evidence: Vec<Evidence>,
+    evidence_bytes: usize,
     evidence_omitted: u64,
     violations: Vec<Violation>,
     violations_omitted: u64,
@@ -29,6 +33,7 @@ impl Findings {
         Self {
             rule,
             evidence: Vec::new(),
+            evidence_bytes: 0,
             evidence_omitted: 0,
             violations: Vec::new(),
             violations_omitted: 0,
@@ -42,10 +47,11 @@ impl Findings {
             text: &'a str,
             with: &'a str,
         }
-        if self.evidence.len() == LISTED_MAX {
+        if self.evidence.len() == LISTED_MAX || self.evidence_bytes > LISTED_MAX_BYTES {
             self.evidence_omitted += 1;
             return;
         }
+        self.evidence_bytes += text.len() + with.len();
         let output = output();
         self.evidence.push(Evidence {
             input: Input { text: quoted(text), with: quoted(with) },
@@ -70,7 +76,7 @@ impl Findings {
 
     /// What the rule says in the end.
     pub(super) fn result(self, cause: Option<String>) -> RuleResult {
-        let Self { rule, evidence, evidence_omitted, violations, violations_omitted } = self;
+        let Self { rule, evidence, evidence_omitted, violations, violations_omitted, .. } = self;
         let verdict = match (&cause, violations.is_empty()) {
             (Some(_), _) => Verdict::Error,
             (None, false) => Verdict::Fail,

@@ -15,6 +15,11 @@ pub(super) struct Forms {
     joined: OnceLock<Joined>,
 }
 
+impl Forms {
+    /// How many there are.
+    pub(super) const COUNT: u64 = 3;
+}
+
 impl FactSet {
     /// These facts as rows of words. `facts` are those that were compiled, as they came.
     pub(super) fn words(&self, facts: &[String]) -> &Self {

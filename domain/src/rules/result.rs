@@ -167,7 +167,7 @@ pub struct RuleResult {
     /// With `ERROR`: why it could not be told.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cause: Option<String>,
-    /// The steps, whatever they come to; at most 1,000.
+    /// The steps, whatever they come to; at most 1,000, and none once those before have looked at more than 4 MiB.
     pub evidence: Vec<Evidence>,
     /// How many more there were.
     pub evidence_omitted: u64,

@@ -1,3 +1,4 @@
+mod hostile;
 mod later;
 mod transcription;
 

@@ -1,0 +1,68 @@
+//! Facts as they are searched when few claims are: one after the other, by nothing that had to be made before.
+
+use super::super::lines::Lines;
+use super::{Direction, Support};
+use memchr::memmem;
+
+/// How many bytes a search for one text passes while a comparison takes one in.
+const PASSED: usize = 4;
+/// What it costs to look at a fact, and to compare one; in bytes that a comparison takes in.
+const LOOK: usize = 4;
+const COMPARE: usize = 64;
+
+/// A search would have cost more than was left for it.
+pub(super) struct TooDear;
+
+/// The first of `facts` that supports `claim`. What it costs is taken from `left`, in bytes that a comparison takes in.
+pub(super) fn support(facts: &Lines, claim: &str, left: &mut u64) -> Result<Option<Support>, TooDear> {
+    let mut pay = |cost: usize| {
+        let paid = left.checked_sub(cost as u64);
+        *left = paid.unwrap_or(0);
+        paid.ok_or(TooDear)
+    };
+    pay(facts.text().len() / PASSED)?;
+    let around = memmem::find(facts.text().as_bytes(), claim.as_bytes()).map(|at| facts.place_at(at));
+    let pairs = Pairs::of(claim);
+    for (place, fact) in facts.iter().take(around.map_or(facts.len(), |fact| fact as usize)) {
+        pay(LOOK)?;
+        if fact.is_empty() || fact.len() >= claim.len() || !pairs.have_all(fact) {
+            continue;
+        }
+        pay(COMPARE + claim.len())?;
+        if claim.contains(fact) {
+            return Ok(Some(Support { fact: place, direction: Direction::FactInClaim }));
+        }
+    }
+    Ok(around.map(|fact| Support { fact, direction: Direction::ClaimInFact }))
+}
+
+/// The pairs of bytes that stand beside each other in a text, by a few of their bits. What has another one is not in it.
+struct Pairs([u64; 64]);
+
+impl Pairs {
+    fn of(text: &str) -> Self {
+        let mut pairs = Self([0; 64]);
+        for pair in text.as_bytes().windows(2) {
+            let (word, bit) = Self::place(pair);
+            if let Some(word) = pairs.0.get_mut(word) {
+                *word |= bit;
+            }
+        }
+        pairs
+    }
+
+    fn have_all(&self, text: &str) -> bool {
+        text.as_bytes().windows(2).all(|pair| {
+            let (word, bit) = Self::place(pair);
+            self.0.get(word).is_some_and(|word| word & bit != 0)
+        })
+    }
+
+    /// The word and the bit of a pair: letters differ in the lower six.
+    const fn place(pair: &[u8]) -> (usize, u64) {
+        match pair {
+            [one, other] => ((*one & 63) as usize, 1 << (*other & 63)),
+            _ => (0, 0),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+use super::super::normal::normalize;
+use super::*;
+use proptest::prelude::*;
+
+/// What supports `claims` by the index.
+fn indexed(set: &FactSet, claims: &[&str]) -> Vec<Option<Support>> {
+    let index = Index::of(&set.facts).expect("the facts are not too long");
+    claims.iter().map(|claim| index.support(&set.facts, claim)).collect()
+}
+
+/// What supports them by the rule's own words: every claim with every fact.
+fn looped(facts: &[String], claims: &[&str]) -> Vec<Option<Support>> {
+    let facts: Vec<String> = facts.iter().map(|fact| normalize(fact)).collect();
+    let mut supports = Vec::new();
+    for claim in claims {
+        let mut first = None;
+        for (place, fact) in (0..).zip(&facts) {
+            let direction = if fact.is_empty() {
+                None
+            } else if fact.contains(claim) {
+                Some(Direction::ClaimInFact)
+            } else if claim.contains(fact.as_str()) {
+                Some(Direction::FactInClaim)
+            } else {
+                None
+            };
+            first = first.or(direction.map(|direction| Support { fact: place, direction }));
+        }
+        supports.push(first);
+    }
+    supports
+}
+
+fn borrowed(claims: &[String]) -> Vec<&str> {
+    claims.iter().map(String::as_str).filter(|claim| !claim.is_empty()).collect()
+}
+
+/// Facts that are nested, overlapping, equal, or blank, in letters of one to four bytes.
+fn facts() -> impl Strategy<Value = Vec<String>> {
+    let fact =
+        prop_oneof!["[ab]{0,5}", "[ab ]{0,12}", "[aé😀ß\u{1}]{0,6}", "[a-d]{1,3}", "a{0,40}", "[ab]{20,60}",];
+    prop::collection::vec(fact, 0..40)
+}
+
+fn claims() -> impl Strategy<Value = Vec<String>> {
+    let claim =
+        prop_oneof!["[ab]{1,4}", "[ab]{5,90}", "[aé😀ß\u{1}]{1,9}", "[a-e]{1,12}", "a{1,60}", "[ab ]{1,12}"];
+    prop::collection::vec(claim.prop_map(|claim| normalize(&claim)), 1..20)
+}
+
+#[test]
+fn a_set_that_is_asked_often_makes_its_index_and_says_the_same() {
+    let facts: Vec<String> = (0..50).map(|at| format!("fact {at} of many")).collect();
+    let set = FactSet::compile(&facts);
+    let claims = ["fact 4", "what fact 31 of many says", "nothing of the kind", "of"];
+    let expected = looped(&facts, &claims);
+    assert_eq!(set.supports(&claims), expected);
+    assert!(set.index.get().is_none(), "a few claims are cheaper without it");
+    for _ in 0..1_000 {
+        assert_eq!(set.supports(&claims), expected);
+    }
+    assert!(set.index.get().is_some_and(Option::is_some), "a thousand times are not");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 1_000 } else { 50_000 }))]
+
+    #[test]
+    fn the_index_finds_what_the_loop_over_all_finds(facts in facts(), claims in claims()) {
+        let (set, claims) = (FactSet::compile(&facts), borrowed(&claims));
+        let expected = looped(&facts, &claims);
+        prop_assert_eq!(&indexed(&set, &claims), &expected);
+        prop_assert_eq!(&set.supports(&claims), &expected);
+    }
+
+    #[test]
+    fn a_piece_of_a_fact_is_found_in_the_first_that_has_it(
+        facts in prop::collection::vec("[abé]{0,30}", 1..30),
+        cuts in prop::collection::vec((any::<prop::sample::Index>(), 0..30_usize, 1..30_usize), 1..20),
+    ) {
+        let piece = |(fact, from, length): &(prop::sample::Index, usize, usize)| -> String {
+            fact.get(&facts).chars().skip(*from).take(*length).collect()
+        };
+        let claims: Vec<String> = cuts.iter().map(piece).collect();
+        let claims = borrowed(&claims);
+        prop_assert_eq!(indexed(&FactSet::compile(&facts), &claims), looped(&facts, &claims));
+    }
+}

@@ -1,0 +1,264 @@
+//! Many needles searched for in one pass (Aho and Corasick, 1975).
+//!
+//! A state is what has been read of a needle, and its number is where that ends in the needles' own text: so the state
+//! behind it needs no table, and a byte of the needles takes eight of memory. Only where needles with the same beginning
+//! part, a fork is kept. Building takes time in proportion to the needles, and searching to what is searched, whatever they
+//! are: nested, repeated, or of one letter.
+
+use super::lines::Lines;
+
+/// Nothing has been read.
+const ROOT: u32 = 0;
+/// No needle.
+const NONE: u32 = u32::MAX;
+/// Set in what a state falls back to: it is the place of the state's fork instead.
+const FORKED: u32 = 1 << 31;
+
+/// What making them costs for each byte, in bytes that a comparison takes in.
+const BYTE: u64 = 48;
+
+/// Needles, ready to be searched for. They stay with whoever has them, and come along with every call.
+#[derive(Debug)]
+pub(super) struct Needles {
+    /// The states behind the root, by their byte.
+    roots: Box<[u32; 256]>,
+    states: Vec<State>,
+    forks: Vec<Fork>,
+    /// The states behind forks, each fork's by their bytes.
+    behind: Vec<(u8, u32)>,
+    /// Behind each needle: an equal one, or else the longest that it ends with.
+    shorter: Vec<u32>,
+    /// The lowest place among a needle and all behind it.
+    lowest: Vec<u32>,
+}
+
+/// What has been read of a needle.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    /// The longest end of it that is a needle's beginning; or where that stands, if the state has a fork.
+    fallback: u32,
+    /// The longest needle that it ends with.
+    longest: u32,
+}
+
+/// A state behind which more than its own needle goes on.
+#[derive(Debug)]
+struct Fork {
+    fallback: u32,
+    from: usize,
+    to: usize,
+}
+
+/// What a needle has beyond its beginning that an earlier one, by the alphabet, has too.
+struct Tail {
+    /// Behind how many bytes.
+    depth: usize,
+    /// The state that it goes on from.
+    parent: u32,
+    /// Its next state.
+    state: u32,
+    /// Its last state.
+    end: u32,
+    /// Its needle, and the last of those that are equal.
+    needle: u32,
+    last_equal: u32,
+}
+
+impl Needles {
+    /// Those of `lines` that are not blank; none if there are too many bytes to be numbered.
+    pub(super) fn of(lines: &Lines) -> Option<Self> {
+        let states = lines.text().len() + 1;
+        if states >= FORKED as usize {
+            return None;
+        }
+        let mut needles = Self {
+            roots: Box::new([ROOT; 256]),
+            states: vec![State { fallback: ROOT, longest: NONE }; states],
+            forks: Vec::new(),
+            behind: Vec::new(),
+            shorter: vec![NONE; lines.len()],
+            lowest: vec![NONE; lines.len()],
+        };
+        let mut tails = needles.tails(lines);
+        needles.fork(lines, &tails);
+        tails.sort_unstable_by_key(|tail| tail.depth);
+        needles.fall_back(lines, tails);
+        Some(needles)
+    }
+
+    /// What making those of `lines` costs, in bytes that a comparison takes in.
+    pub(super) const fn cost(lines: &Lines) -> u64 {
+        (lines.text().len() as u64).saturating_mul(BYTE)
+    }
+
+    /// The memory that those of `lines` take at the most.
+    pub(super) const fn weight_bytes(lines: &Lines) -> u64 {
+        let state = size_of::<State>();
+        let needle = size_of::<Fork>() + size_of::<(u8, u32)>() + 2 * size_of::<u32>();
+        (size_of::<[u32; 256]>() + (lines.text().len() + 1) * state + lines.len() * needle) as u64
+    }
+
+    /// Each needle's tail, by the alphabet. Those that are equal have one, and hang behind each other.
+    fn tails(&mut self, lines: &Lines) -> Vec<Tail> {
+        let mut sorted: Vec<(u32, &[u8])> = lines
+            .iter()
+            .map(|(place, line)| (place, line.as_bytes()))
+            .filter(|(_, line)| !line.is_empty())
+            .collect();
+        sorted.sort_by_key(|(_, line)| *line);
+        let mut tails: Vec<Tail> = Vec::new();
+        // whose states the last needle's beginning goes through, and from which depth on
+        let mut owners: Vec<(usize, usize)> = Vec::new();
+        let mut last: &[u8] = &[];
+        for (needle, line) in sorted {
+            let depth = line.iter().zip(last).take_while(|(one, other)| one == other).count();
+            if depth == line.len() {
+                if let Some(tail) = tails.last_mut() {
+                    set(&mut self.shorter, tail.last_equal, needle);
+                    tail.last_equal = needle;
+                }
+                continue;
+            }
+            while owners.pop_if(|(from, _)| *from >= depth).is_some() {}
+            let parent = owners.last().map_or(ROOT, |(_, start)| number(start + depth));
+            let start = lines.start(needle);
+            owners.push((depth, start));
+            let (state, end) = (number(start + depth + 1), number(start + line.len()));
+            tails.push(Tail { depth, parent, state, end, needle, last_equal: needle });
+            last = line;
+        }
+        tails
+    }
+
+    /// Notes where each tail begins.
+    fn fork(&mut self, lines: &Lines, tails: &[Tail]) {
+        let mut begins: Vec<(u32, u8, u32)> =
+            tails.iter().map(|tail| (tail.parent, byte_before(lines, tail.state), tail.state)).collect();
+        begins.sort_unstable();
+        for siblings in begins.chunk_by(|one, other| one.0 == other.0) {
+            let Some((parent, ..)) = siblings.first() else { continue };
+            if *parent == ROOT {
+                for (_, byte, state) in siblings {
+                    set(self.roots.as_mut_slice(), u32::from(*byte), *state);
+                }
+                continue;
+            }
+            if let Some(state) = self.states.get_mut(*parent as usize) {
+                state.fallback = FORKED | number(self.forks.len());
+            }
+            let from = self.behind.len();
+            self.behind.extend(siblings.iter().map(|(_, byte, state)| (*byte, *state)));
+            self.forks.push(Fork { fallback: ROOT, from, to: self.behind.len() });
+        }
+    }
+
+    /// Finds what every state falls back to, which is less deep than it: so they go by depth.
+    fn fall_back(&mut self, lines: &Lines, tails: Vec<Tail>) {
+        let mut waiting = tails.into_iter().peekable();
+        let mut growing: Vec<Tail> = Vec::new();
+        let mut depth = 0;
+        while !growing.is_empty() || waiting.peek().is_some() {
+            growing.extend(std::iter::from_fn(|| waiting.next_if(|tail| tail.depth == depth)));
+            growing.retain_mut(|tail| {
+                self.fall_back_from(lines, tail);
+                (tail.parent, tail.state) = (tail.state, tail.state + 1);
+                tail.parent != tail.end
+            });
+            depth += 1;
+        }
+    }
+
+    fn fall_back_from(&mut self, lines: &Lines, tail: &Tail) {
+        let fallback = match tail.parent {
+            ROOT => ROOT,
+            parent => self.step(lines, self.fallback(parent).0, byte_before(lines, tail.state)),
+        };
+        let shorter = self.longest(fallback);
+        let ends = tail.state == tail.end;
+        if let Some(state) = self.states.get_mut(tail.state as usize) {
+            state.longest = if ends { tail.needle } else { shorter };
+            match self.forks.get_mut((state.fallback ^ FORKED) as usize) {
+                Some(fork) => fork.fallback = fallback,
+                None => state.fallback = fallback,
+            }
+        }
+        if ends {
+            set(&mut self.shorter, tail.last_equal, shorter);
+            let lowest = tail.needle.min(get(&self.lowest, shorter));
+            set(&mut self.lowest, tail.needle, lowest);
+        }
+    }
+
+    /// What `state` falls back to, and its fork.
+    fn fallback(&self, state: u32) -> (u32, Option<&Fork>) {
+        let fallback = self.states.get(state as usize).map_or(ROOT, |state| state.fallback);
+        // what is no fork's place is far beyond them
+        match self.forks.get((fallback ^ FORKED) as usize) {
+            Some(fork) => (fork.fallback, Some(fork)),
+            None => (fallback, None),
+        }
+    }
+
+    /// The longest needle that `state` ends with.
+    fn longest(&self, state: u32) -> u32 {
+        self.states.get(state as usize).map_or(NONE, |state| state.longest)
+    }
+
+    /// The state behind `state` when `byte` is read.
+    fn step(&self, lines: &Lines, mut state: u32, byte: u8) -> u32 {
+        while state != ROOT {
+            if lines.text().as_bytes().get(state as usize) == Some(&byte) {
+                return state + 1;
+            }
+            let (fallback, fork) = self.fallback(state);
+            let behind = fork.and_then(|fork| self.behind.get(fork.from..fork.to)).unwrap_or_default();
+            if let Ok(place) = behind.binary_search_by_key(&byte, |(byte, _)| *byte) {
+                return behind.get(place).map_or(ROOT, |(_, state)| *state);
+            }
+            state = fallback;
+        }
+        get(self.roots.as_slice(), u32::from(byte))
+    }
+
+    /// Wherever in `text` a needle ends: behind which byte, and the longest that does.
+    pub(super) fn ends(&self, lines: &Lines, text: &str) -> impl Iterator<Item = (usize, u32)> {
+        let mut state = ROOT;
+        (1..).zip(text.bytes()).filter_map(move |(end, byte)| {
+            state = self.step(lines, state, byte);
+            let longest = self.longest(state);
+            (longest != NONE).then_some((end, longest))
+        })
+    }
+
+    /// `needle`, then those that are equal to it or that it ends with.
+    pub(super) fn with_shorter(&self, needle: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(Some(needle), |needle| {
+            Some(get(&self.shorter, *needle)).filter(|next| *next != NONE)
+        })
+    }
+
+    /// The lowest place among those of [`with_shorter`](Self::with_shorter).
+    pub(super) fn lowest(&self, needle: u32) -> u32 {
+        get(&self.lowest, needle)
+    }
+}
+
+/// A state's or a needle's number; [`Needles::of`] has seen to it that there is one.
+fn number(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(NONE)
+}
+
+/// The byte that leads to `state`.
+fn byte_before(lines: &Lines, state: u32) -> u8 {
+    lines.text().as_bytes().get((state as usize).wrapping_sub(1)).copied().unwrap_or_default()
+}
+
+fn get(numbers: &[u32], at: u32) -> u32 {
+    numbers.get(at as usize).copied().unwrap_or(NONE)
+}
+
+fn set(numbers: &mut [u32], at: u32, number: u32) {
+    if let Some(place) = numbers.get_mut(at as usize) {
+        *place = number;
+    }
+}

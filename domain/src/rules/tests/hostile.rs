@@ -1,0 +1,109 @@
+//! What is asked to take long: it must not take longer than in proportion to its size.
+
+use super::*;
+use std::time::{Duration, Instant};
+
+/// The smaller size, in bytes, and how many times that is the larger.
+const SMALL: usize = 8 * 1024;
+const TIMES: usize = 16;
+
+/// Evaluates what `made` makes in two sizes. What is quadratic would take 256 times as long for 16 times the size.
+fn grows_with_its_size(made: impl Fn(usize) -> (String, Check)) {
+    let time = |size| {
+        let (text, check) = made(size);
+        let once = || {
+            let began = Instant::now();
+            let evaluation = evaluated(&text, &check);
+            assert_eq!(evaluation.metrics.rules_error, 0);
+            began.elapsed()
+        };
+        (0..3).map(|_| once()).min().expect("there were three")
+    };
+    let (small, large) = (time(SMALL), time(SMALL * TIMES));
+    let allowed = small.max(Duration::from_millis(2)) * 5 * u32::try_from(TIMES).expect("a few");
+    assert!(large < allowed, "{small:?} for {SMALL} bytes, {large:?} for {TIMES} times as many");
+}
+
+fn check(facts: Vec<String>) -> Check {
+    Check { facts, ..Check::default() }
+}
+
+fn fibonacci(size: usize) -> String {
+    let (mut last, mut word) = ("a".to_owned(), "ab".to_owned());
+    while word.len() < size {
+        let longer = format!("{word}{last}");
+        last = std::mem::replace(&mut word, longer);
+    }
+    word.truncate(size);
+    word
+}
+
+#[test]
+fn a_text_without_a_delimiter_against_facts_of_one_letter() {
+    let letters = |size| (0..size).map(|at| char::from(b"bcdefghi"[at % 8]).to_string()).collect();
+    grows_with_its_size(|size| ("a".repeat(size), check(letters(size / 4))));
+}
+
+#[test]
+fn as_many_claims_as_facts_and_blank_facts() {
+    let facts = |size: usize| {
+        (0..size / 8).map(|at| if at % 2 == 0 { " ".into() } else { format!("x{at}") }).collect()
+    };
+    grows_with_its_size(|size| ("ab. ".repeat(size / 4), check(facts(size))));
+}
+
+#[test]
+fn facts_within_facts_and_a_text_that_has_them_all() {
+    let nested = |size: usize| {
+        let short = (1..).scan(0, move |sum, length| {
+            *sum += length;
+            (*sum < size / 2).then(|| format!("{}b", "a".repeat(length)))
+        });
+        short.chain([format!("{}c", "a".repeat(size / 2))]).collect()
+    };
+    grows_with_its_size(|size| ("a".repeat(size), check(nested(size))));
+}
+
+#[test]
+fn facts_that_equal_the_text_or_nearly() {
+    grows_with_its_size(|size| {
+        let word = fibonacci(size);
+        (format!("{word}b{word}"), check(vec![format!("{word}a{word}"), format!("a{word}"), word]))
+    });
+}
+
+#[test]
+fn many_claims_in_one_long_fact() {
+    grows_with_its_size(|size| ("a. b. ".repeat(size / 6), check(vec!["a".repeat(size), "b".repeat(size)])));
+}
+
+#[test]
+fn claims_that_are_nearly_in_every_fact() {
+    let facts = |size: usize| (0..size / 64).map(|_| format!("{}b", "a".repeat(63))).collect();
+    grows_with_its_size(|size| (format!("{}c. ", "a".repeat(29)).repeat(size / 32), check(facts(size))));
+}
+
+#[test]
+fn deep_unicode() {
+    let facts = |size: usize| (0..size / 16).map(|at| format!("Σ\u{301}\u{301}İ{at}\u{200d}😀")).collect();
+    grows_with_its_size(|size| (format!("A{}", "\u{301}İ\u{200d}Σ".repeat(size / 8)), check(facts(size))));
+}
+
+#[test]
+fn patterns_within_patterns() {
+    grows_with_its_size(|size| {
+        let patterns = |last: &str| {
+            (1..=size / 128).map(|length| format!("{}{last}", "a".repeat(length % 64))).collect()
+        };
+        let expected =
+            Expected { must_find: patterns("a"), must_not_find: patterns("b"), ..Expected::default() };
+        ("a".repeat(size), Check { expected, ..check(vec![]) })
+    });
+}
+
+#[test]
+fn a_mebibyte_against_a_hundred_thousand_facts_is_evaluated() {
+    let facts = (0..100_000).map(|at| char::from(b"abcdefgh"[at % 8]).to_string()).collect();
+    let evaluation = evaluated(&"i".repeat(1024 * 1024), &check(facts));
+    assert_eq!((evaluation.verdict, evaluation.metrics.unsupported_claims), (Verdict::Fail, 1));
+}
