@@ -7,6 +7,7 @@ mod gate;
 mod mailbox;
 mod model;
 mod outside;
+mod rules;
 mod show;
 mod step;
 mod walk;

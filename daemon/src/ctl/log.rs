@@ -155,6 +155,14 @@ pub(crate) fn for_people(entry: &Value) -> String {
                 flags.join(",")
             )
         }
+        "rules_evaluated" => {
+            let rules = entry.get("rules").and_then(Value::as_array).into_iter().flatten();
+            let against = rules.filter(|rule| text_of(rule, "verdict") != "PASS");
+            let against =
+                against.map(|rule| format!("{} {}", text_of(rule, "rule"), text_of(rule, "verdict")));
+            let against: Vec<_> = against.collect();
+            format!("{} {} {}", text("path"), text("verdict"), against.join(", "))
+        }
         "verdict_cached" => format!("{} {} {}", text("path"), text("tier"), text("verdict_label")),
         "session_registered" => format!("{} original {}", text("tier"), text("original_verdict")),
         "regen_attempted" => text("tier"),

@@ -4,12 +4,12 @@ use super::step::{Expected, Step, is, session};
 use hyper::StatusCode;
 use serde_json::Value;
 
-const GOOD: &str = include_str!("good.json");
+pub(super) const GOOD: &str = include_str!("good.json");
 /// Praise over five refusals without a word of analysis.
 const CONTRADICTING: &str = include_str!("contradicting.json");
 /// What a real model said before it reached its token limit.
 const TRUNCATED: &str = include_str!("truncated.txt");
-const QUERY: &str = "A neighbourhood tool library run by volunteers out of a shipping container.";
+pub(super) const QUERY: &str = "A neighbourhood tool library run by volunteers out of a shipping container.";
 const TRUNCATED_QUERY: &str = "Adopt a second rescue dog while working from home three days a week.";
 
 /// Steps that ask nobody outside.

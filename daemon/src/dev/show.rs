@@ -18,11 +18,12 @@ const MAIL_LINES: usize = 5;
 /// The headers that say something of a verdict.
 const HEADERS: [&str; 2] = ["x-cache", "retry-after"];
 /// What is shown of an answer, and where it stands.
-const FIELDS: [(&str, &str); 12] = [
+const FIELDS: [(&str, &str); 17] = [
     ("code", "/code"),
     ("detail", "/detail"),
     ("replayed", "/replayed"),
     ("purged", "/purged"),
+    ("verdict", "/verdict"),
     ("verdict", "/verdict/verdict"),
     ("summary", "/verdict/summary"),
     ("original", "/original_verdict"),
@@ -31,6 +32,10 @@ const FIELDS: [(&str, &str); 12] = [
     ("reason", "/decision/crosscheck_reason"),
     ("coherence", "/decision/coherence_score"),
     ("flags", "/decision/flags"),
+    ("rules", "/evaluation/verdict"),
+    ("field", "/evaluation/rules/0/violations/0/span/field"),
+    ("violation", "/evaluation/rules/0/violations/0/text"),
+    ("violation", "/rules/0/violations/0/text"),
 ];
 
 /// How a step ended.
@@ -78,7 +83,7 @@ impl<W: Write> Screen<W> {
         }
         let document: Value = answer.json().unwrap_or_default();
         for (name, place) in FIELDS {
-            if let Some(value) = document.pointer(place) {
+            if let Some(value) = document.pointer(place).filter(|value| !value.is_object()) {
                 self.field(name, &value.to_string())?;
             }
         }

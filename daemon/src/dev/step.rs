@@ -91,6 +91,28 @@ impl Step {
         Self { body: Some(body), ..Self::new(title, Socket::Routes, Method::POST, path) }
     }
 
+    /// Hands in `verdict` to be checked against `facts`, too.
+    pub(super) fn submit_with_facts(
+        title: &str,
+        session: &str,
+        query: &str,
+        verdict: &str,
+        facts: &[&str],
+    ) -> Self {
+        let mut step = Self::submit(title, session, query, verdict);
+        step.body = step.body.map(|body| {
+            let members = body.strip_suffix('}').unwrap_or(&body);
+            format!("{members},\"facts\":{}}}", json!(facts))
+        });
+        step
+    }
+
+    /// Has a text checked against facts.
+    pub(super) fn evaluate(title: &str, body: &Value) -> Self {
+        let path = "/v1/rules/evaluate".to_owned();
+        Self { body: Some(body.to_string()), ..Self::new(title, Socket::Routes, Method::POST, path) }
+    }
+
     /// Wants a verdict without handing one in.
     pub(super) fn ask(title: impl Into<String>, session: &str, query: &str, email: Option<&str>) -> Self {
         let mut body = json!({"tier": "full", "query": query});

@@ -4,7 +4,7 @@ use super::mailbox::Kept;
 use super::outside::{Model, Outside};
 use super::show::{Ended, Screen};
 use super::step::{MAIL_EVENTS, Outcome, Socket, Step, Turn, session};
-use super::{delivery, gate};
+use super::{delivery, gate, rules};
 use crate::client::{Answer, Client};
 use actors::Clock;
 use actors::clock::monotonic;
@@ -23,6 +23,8 @@ const MAIL_TAKES: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(20);
 /// What happens beside the walk's sessions, and because of it.
 const HEALTH_EVENT: &str = "oracle_health_changed";
+/// What happens because of it in nobody's session.
+const RULES_EVENT: &str = "rules_evaluated";
 /// The mail service's name among the oracles.
 const MAIL_ORACLE: &str = "mail";
 
@@ -41,6 +43,7 @@ impl<W: Write> Walk<'_, W> {
     /// Walks and shows every step; hands back how many were not as they should be.
     pub(super) async fn walk(mut self) -> anyhow::Result<usize> {
         let mut steps = gate::steps(self.before);
+        steps.extend(rules::steps(self.before));
         steps.extend(delivery::steps(self.outside, self.before, Clock::system().now()));
         let count = steps.len() + 1;
         let (mut failed, mut seen) = (0, self.before);
@@ -163,7 +166,8 @@ impl<W: Write> Walk<'_, W> {
         entries.retain(|entry| {
             let word = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
             let of_mail = word("event").starts_with(MAIL_EVENTS) || word("oracle_id") == MAIL_ORACLE;
-            let is_ours = word("session_id").starts_with(&sessions) || word("event") == HEALTH_EVENT;
+            let of_no_session = [HEALTH_EVENT, RULES_EVENT].contains(&word("event"));
+            let is_ours = word("session_id").starts_with(&sessions) || of_no_session;
             is_ours && (mail_is_foreseen || !of_mail)
         });
         entries
