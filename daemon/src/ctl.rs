@@ -7,8 +7,10 @@ pub mod divergence;
 pub mod drain;
 pub mod get;
 pub mod health;
+pub(crate) mod lines;
 pub mod log;
 pub mod log_level;
+pub(crate) mod look;
 pub mod outbox;
 pub(crate) mod output;
 pub mod purge;
@@ -16,6 +18,7 @@ pub mod register;
 pub mod reload;
 pub mod status;
 pub mod submit;
+pub(crate) mod xml;
 
 use crate::client::{Answer, Client, ClientError};
 use crate::config::Directories;

@@ -11,23 +11,22 @@ mod flips;
 mod histogram;
 mod picture;
 mod report;
-mod svg;
 mod terminal;
 
+pub use super::lines::{LINE_MAX_BYTES, TooLong};
 pub use by_flag::{ByFlag, Named, Places};
 pub use by_tier::ByTier;
-pub use corpus::{LINE_MAX_BYTES, LineFault};
+pub use corpus::LineFault;
 pub use flips::{Flips, ToApproval, ToRefusal, Trials};
 pub use histogram::{Bin, Histogram};
 pub use report::{Approval, Occurrences, ReasonCount, Report};
 
+use super::lines;
+use super::look::Look;
 use corpus::{Corpus, Entry};
 use domain::Payload;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use terminal::Look;
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
 
 /// Judges a corpus of real outputs offline, by the very code that the daemon judges with.
 ///
@@ -98,31 +97,12 @@ impl Calibrate {
 
     /// Judges the corpus from its first line to its last, one line in memory at a time.
     fn report(&self) -> Result<Report, CalibrateError> {
-        let name = self.name();
-        let (input, bar) = self.open().map_err(|cause| CalibrateError::Read { file: name.clone(), cause })?;
-        let report = judge_all(name, bar.wrap_read(input));
+        let name = lines::name(&self.file);
+        let opened = lines::open(&self.file, "judging");
+        let (input, bar) = opened.map_err(|cause| CalibrateError::Read { file: name.clone(), cause })?;
+        let report = judge_all(name, input);
         bar.finish_and_clear();
         report
-    }
-
-    /// The corpus as people know it.
-    fn name(&self) -> String {
-        if self.is_stdin() { "standard input".to_owned() } else { self.file.display().to_string() }
-    }
-
-    fn is_stdin(&self) -> bool {
-        self.file == Path::new("-")
-    }
-
-    fn open(&self) -> io::Result<(Box<dyn Read>, ProgressBar)> {
-        if self.is_stdin() {
-            return Ok((Box::new(io::stdin()), progress(None)));
-        }
-        let file = File::open(&self.file)?;
-        let metadata = file.metadata()?;
-        // a pipe has no length to measure progress against
-        let bar = progress(metadata.is_file().then_some(metadata.len()));
-        Ok((Box::new(file), bar))
     }
 
     fn draw(&self, report: &Report) -> Result<(), CalibrateError> {
@@ -132,9 +112,9 @@ impl Calibrate {
     }
 }
 
-fn judge_all(name: String, input: impl Read) -> Result<Report, CalibrateError> {
+fn judge_all(name: String, input: impl BufRead) -> Result<Report, CalibrateError> {
     let mut report = Report::new(name.clone());
-    let mut corpus = Corpus::new(name.clone(), BufReader::new(input));
+    let mut corpus = Corpus::new(name.clone(), input);
     while let Some(Entry { tier, raw }) = corpus.next_entry()? {
         report.add(&domain::judge(tier, Payload::raw(&raw)));
     }
@@ -152,20 +132,6 @@ fn print(out: &mut dyn Write, report: &Report, json: bool, look: Look) -> io::Re
         terminal::write(out, report, look)?;
     }
     out.flush()
-}
-
-/// A progress bar over so many bytes; indicatif hides it where standard error is not a terminal.
-fn progress(length_bytes: Option<u64>) -> ProgressBar {
-    let (bar, template) = match length_bytes {
-        Some(length) => {
-            (ProgressBar::new(length), "judging {bar:40} {percent:>3}% of {total_bytes}, {eta} left")
-        }
-        None => (ProgressBar::no_length(), "judging {spinner} {bytes}"),
-    };
-    match ProgressStyle::with_template(template) {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }
 
 #[cfg(test)]

@@ -34,6 +34,15 @@ pub(crate) fn on_one_line(text: &str) -> String {
     harmless(text).replace('\n', "\\n")
 }
 
+/// The same, cut where it has more than so many characters.
+pub(super) fn shortened(text: &str, chars_max: usize) -> String {
+    let cut = text.char_indices().nth(chars_max).map(|(at, _)| at);
+    match cut.and_then(|at| text.get(..at)) {
+        Some(head) => on_one_line(head) + "…",
+        None => on_one_line(text),
+    }
+}
+
 fn steers(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')

@@ -1,22 +1,20 @@
 //! A corpus of model outputs: one `{"tier", "raw", …}` object a line, read one line at a time.
 
+use super::super::lines::{Lines, TooLong, reason};
 use super::CalibrateError;
 use domain::Tier;
 use domain::verdict::UnknownWord;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;
-use std::io::{self, BufRead, Read};
-
-/// A line may have so many bytes, its end not counted.
-pub const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
+use std::io::BufRead;
 
 /// What can be wrong with a line; each message says what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LineFault {
-    /// More bytes than [`LINE_MAX_BYTES`].
-    #[error("longer than 4 MiB, the most a line may have")]
-    TooLong,
+    /// More bytes than [`LINE_MAX_BYTES`](super::LINE_MAX_BYTES).
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
     /// The line is not a JSON document.
     #[error("not JSON ({reason}, column {column}); a line is one {{\"tier\", \"raw\", …}} object")]
     NotJson {
@@ -61,51 +59,21 @@ pub(super) struct Entry {
 /// A corpus being read. It holds one line at a time.
 pub(super) struct Corpus<R> {
     name: String,
-    input: R,
-    line: Vec<u8>,
-    line_number: u64,
+    lines: Lines<R>,
 }
 
 impl<R: BufRead> Corpus<R> {
     pub(super) fn new(name: String, input: R) -> Self {
-        Self { name, input, line: Vec::new(), line_number: 0 }
+        Self { name, lines: Lines::new(input) }
     }
 
     /// The next line that is not blank; nothing at the end; an error for a line that is no entry.
     pub(super) fn next_entry(&mut self) -> Result<Option<Entry>, CalibrateError> {
-        loop {
-            let more = self.read_line().map_err(|cause| self.unreadable(cause))?;
-            if !more {
-                return Ok(None);
-            }
-            let text = self.line.trim_ascii();
-            if self.line.len() > LINE_MAX_BYTES {
-                return Err(self.bad(LineFault::TooLong));
-            }
-            if !text.is_empty() {
-                return entry(text).map(Some).map_err(|fault| self.bad(fault));
-            }
-        }
-    }
-
-    /// Reads one line without its end; of one that is too long, only as much as shows it to be.
-    fn read_line(&mut self) -> io::Result<bool> {
-        self.line.clear();
-        self.line_number += 1;
-        let most = LINE_MAX_BYTES as u64 + 1;
-        let read = self.input.by_ref().take(most).read_until(b'\n', &mut self.line)?;
-        if self.line.last() == Some(&b'\n') {
-            self.line.pop();
-        }
-        Ok(read > 0)
-    }
-
-    fn unreadable(&self, cause: io::Error) -> CalibrateError {
-        CalibrateError::Read { file: self.name.clone(), cause }
-    }
-
-    fn bad(&self, fault: LineFault) -> CalibrateError {
-        CalibrateError::Line { file: self.name.clone(), line: self.line_number, fault }
+        let file = || self.name.clone();
+        let read = self.lines.next_line().map_err(|cause| CalibrateError::Read { file: file(), cause })?;
+        let Some(line) = read else { return Ok(None) };
+        let read = line.text.map_err(LineFault::from).and_then(entry);
+        read.map(Some).map_err(|fault| CalibrateError::Line { file: file(), line: line.number, fault })
     }
 }
 
@@ -147,9 +115,7 @@ fn text<'a>(field: &'static str, value: Option<Field<'a>>) -> Result<Cow<'a, str
 }
 
 fn unread(error: &serde_json::Error, is_object: bool) -> LineFault {
-    // serde_json counts lines within this one: always line 1, which would only mislead
-    let message = error.to_string();
-    let reason = message.split(" at line ").next().unwrap_or_default().to_owned();
+    let reason = reason(error);
     if !error.is_data() {
         LineFault::NotJson { reason, column: error.column() }
     } else if is_object {
@@ -161,8 +127,9 @@ fn unread(error: &serde_json::Error, is_object: bool) -> LineFault {
 
 #[cfg(test)]
 mod tests {
+    use super::super::LINE_MAX_BYTES;
     use super::*;
-    use std::io::BufReader;
+    use std::io::{self, BufReader, Read};
 
     fn read(text: impl Read) -> Corpus<BufReader<impl Read>> {
         Corpus::new("verdicts.ndjson".to_owned(), BufReader::new(text))
@@ -238,24 +205,9 @@ mod tests {
     }
 
     #[test]
-    fn a_line_may_have_exactly_the_limit() {
-        let frame = "{\"tier\":\"quick\",\"raw\":\"\"}";
-        let line = |bytes: usize| frame.replace("\"\"", &format!("\"{}\"", "x".repeat(bytes - frame.len())));
-        let both = format!("{}\n{}\n", line(LINE_MAX_BYTES), line(LINE_MAX_BYTES + 1));
-        let mut corpus = read(both.as_bytes());
-        assert!(corpus.next_entry().unwrap().is_some());
-        let error = corpus.next_entry().unwrap_err().to_string();
-        assert_eq!(error, "verdicts.ndjson, line 2: longer than 4 MiB, the most a line may have");
-    }
-
-    #[test]
-    fn a_line_without_end_is_refused_in_bounded_memory() {
-        for endless in [b' ', b'x'] {
-            let mut corpus = read(io::repeat(endless));
-            let error = corpus.next_entry().unwrap_err().to_string();
-            assert_eq!(error, "verdicts.ndjson, line 1: longer than 4 MiB, the most a line may have");
-            assert!(corpus.line.capacity() <= 2 * (LINE_MAX_BYTES + 1), "{}", corpus.line.capacity());
-        }
+    fn a_line_that_is_too_long_is_named() {
+        let error = first_error(&vec![b'x'; LINE_MAX_BYTES + 1]);
+        assert_eq!(error, "verdicts.ndjson, line 1: longer than 4 MiB, the most a line may have");
     }
 
     #[test]

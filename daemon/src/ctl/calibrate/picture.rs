@@ -1,8 +1,8 @@
 //! A report as a picture: approval bars, and for each tier the histogram of C with Ω between its bins.
 
+use super::super::xml::Xml;
 use super::histogram::{Bin, edge};
 use super::report::{Approval, Report};
-use super::svg::Svg;
 use domain::Tier;
 use domain::tmm::OMEGA;
 use std::fmt;
@@ -63,7 +63,7 @@ pub(super) fn of(report: &Report) -> String {
         ("aria-labelledby", &"title"),
         ("aria-describedby", &"desc"),
     ];
-    let mut svg = Svg::default();
+    let mut svg = Xml::default();
     svg.element("svg", &root, |svg| {
         heading(svg, report, height);
         approvals(svg, report, &tiers);
@@ -80,7 +80,7 @@ pub(super) fn of(report: &Report) -> String {
     svg.into_text()
 }
 
-fn heading(svg: &mut Svg, report: &Report, height: f64) {
+fn heading(svg: &mut Xml, report: &Report, height: f64) {
     let all = &report.approval.all;
     let title = format!("Crosscheck calibration: {} of {} verdicts approved", all.approved, all.verdicts);
     let shares = Tier::ALL.map(|tier| format!("{tier}: {}", outcome(report.approval.of(tier))));
@@ -101,7 +101,7 @@ fn outcome(approval: &Approval) -> String {
     format!("{} of {}{}", approval.approved, approval.verdicts, rate.unwrap_or_default())
 }
 
-fn approvals(svg: &mut Svg, report: &Report, tiers: &[(&str, &Approval, Tier)]) {
+fn approvals(svg: &mut Xml, report: &Report, tiers: &[(&str, &Approval, Tier)]) {
     let width = APPROVAL_RIGHT - PLOT_LEFT;
     let all = [("all tiers", &report.approval.all)];
     let rows = all.into_iter().chain(tiers.iter().map(|(name, approval, _)| (*name, *approval)));
@@ -118,7 +118,7 @@ fn approvals(svg: &mut Svg, report: &Report, tiers: &[(&str, &Approval, Tier)]) 
     }
 }
 
-fn histogram_heading(svg: &mut Svg, y: f64) {
+fn histogram_heading(svg: &mut Xml, y: f64) {
     let words = "Coherence C, as a share of each tier's verdicts";
     svg.words("text", &[("class", &"part ink"), ("x", &MARGIN), ("y", &Px(y))], words);
     for (class, word, right) in [("fail", "refused", 170.0), ("pass", "approved", 84.0)] {
@@ -172,7 +172,7 @@ struct Panel<'a> {
     top: f64,
 }
 
-fn panel(svg: &mut Svg, panel: &Panel<'_>, report: &Report, scale: Scale) {
+fn panel(svg: &mut Xml, panel: &Panel<'_>, report: &Report, scale: Scale) {
     let bottom = panel.top + PANEL_HEIGHT;
     let y = |share: f64| bottom - PANEL_HEIGHT * share / scale.highest_share;
     svg.words("text", &[("class", &"part ink"), ("x", &MARGIN), ("y", &Px(panel.top + 12.0))], panel.name);
@@ -199,7 +199,7 @@ fn panel(svg: &mut Svg, panel: &Panel<'_>, report: &Report, scale: Scale) {
 }
 
 /// One bin's bar with its count above it.
-fn column(svg: &mut Svg, bin: &Bin, count: u64, [x, y, width, height]: [f64; 4]) {
+fn column(svg: &mut Xml, bin: &Bin, count: u64, [x, y, width, height]: [f64; 4]) {
     let class = if bin.at_least_omega { "pass" } else { "fail" };
     // what is there is seen
     let height = height.max(1.5);
@@ -209,7 +209,7 @@ fn column(svg: &mut Svg, bin: &Bin, count: u64, [x, y, width, height]: [f64; 4])
 }
 
 /// The threshold, through all panels.
-fn omega(svg: &mut Svg, scale: &Scale, top: f64, bottom: f64) {
+fn omega(svg: &mut Xml, scale: &Scale, top: f64, bottom: f64) {
     let x = scale.x(scale.below_omega) - BIN_GAP / 2.0;
     rule(svg, "omega", [x, top - 14.0, x, bottom + 8.0]);
     let at = (Px(x), Px(top - 20.0));
@@ -217,7 +217,7 @@ fn omega(svg: &mut Svg, scale: &Scale, top: f64, bottom: f64) {
 }
 
 /// The edges of the bins, below the last panel.
-fn axis(svg: &mut Svg, bins: &[Bin], scale: &Scale, bottom: f64) {
+fn axis(svg: &mut Xml, bins: &[Bin], scale: &Scale, bottom: f64) {
     let mut tick = |x: f64, class: &str, label: String| {
         let class = format!("small mid {class}");
         svg.words("text", &[("class", &class), ("x", &Px(x)), ("y", &Px(bottom + 22.0))], label);
@@ -238,14 +238,14 @@ fn axis(svg: &mut Svg, bins: &[Bin], scale: &Scale, bottom: f64) {
     svg.words("text", &[("class", &"dim small"), ("x", &at.0), ("y", &at.1)], note);
 }
 
-fn bar(svg: &mut Svg, class: &'static str, [x, y, width, height]: [f64; 4]) {
+fn bar(svg: &mut Xml, class: &'static str, [x, y, width, height]: [f64; 4]) {
     let [x, y, width, height] = [x, y, width, height].map(Px);
     let rect: [(&'static str, &dyn fmt::Display); 6] =
         [("class", &class), ("x", &x), ("y", &y), ("width", &width), ("height", &height), ("rx", &2)];
     svg.leaf("rect", &rect);
 }
 
-fn rule(svg: &mut Svg, class: &'static str, [x1, y1, x2, y2]: [f64; 4]) {
+fn rule(svg: &mut Xml, class: &'static str, [x1, y1, x2, y2]: [f64; 4]) {
     let [x1, y1, x2, y2] = [x1, y1, x2, y2].map(Px);
     svg.leaf("line", &[("class", &class), ("x1", &x1), ("y1", &y1), ("x2", &x2), ("y2", &y2)]);
 }

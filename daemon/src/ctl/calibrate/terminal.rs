@@ -1,23 +1,16 @@
 //! A report for people: tables, and the histogram of C drawn with block characters.
 
-use super::super::output::on_one_line;
+use super::super::look::{Look, section};
+use super::super::output::{on_one_line, shortened};
 use super::by_flag::Named;
 use super::by_tier::ByTier;
 use super::flips::Trials;
 use super::histogram::Bin;
 use super::report::{Approval, Occurrences, Report};
-use comfy_table::{
-    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle,
-};
+use comfy_table::{Cell, Color, ContentArrangement, Table};
 use domain::Tier;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
-/// The widest that anything is drawn, in columns; lines beyond this are hard to follow with the eye.
-const WIDTH_MAX: u16 = 100;
-/// The narrowest: below this the terminal wraps, which is better than tables of broken words.
-const WIDTH_MIN: u16 = 60;
-/// From this width on there is room for the tiers of each flag.
-const WIDTH_OF_TIERS: u16 = 80;
 /// The longest bar, in columns.
 const BAR_MAX: usize = 50;
 /// The shortest space for bars, in columns.
@@ -30,56 +23,6 @@ const PLACES_LISTED: usize = 6;
 const PLACE_CHARS: usize = 28;
 /// An eighth of a column to a whole one.
 const BLOCKS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
-
-/// How wide to draw, and whether in colour.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
-    width: u16,
-    colour: bool,
-}
-
-impl Look {
-    /// What suits standard output: a terminal's own width, and colour unless `NO_COLOR` is set.
-    pub(super) fn of_stdout() -> Self {
-        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let colour = io::stdout().is_terminal() && !no_color;
-        Self::new(Table::new().width().unwrap_or(WIDTH_MAX), colour)
-    }
-
-    pub(super) fn new(width: u16, colour: bool) -> Self {
-        Self { width: width.clamp(WIDTH_MIN, WIDTH_MAX), colour }
-    }
-
-    /// The room for bars in a table that has columns of these widths beside them.
-    fn beside(self, columns: impl IntoIterator<Item = usize>) -> usize {
-        let padded: usize = columns.into_iter().map(|column| column + PADDING).sum();
-        usize::from(self.width).saturating_sub(padded + PADDING).clamp(BAR_MIN, BAR_MAX)
-    }
-
-    /// An empty table of this look. Columns hold numbers, which stand right, save the `text` columns, whose
-    /// words are never broken.
-    fn table(self, header: &[&str], text: &[usize]) -> Table {
-        let mut table = Table::new();
-        table
-            .load_style(TableStyle::new().header_separator(LineStyle::none().fill('─')))
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_width(self.width)
-            .set_header(header.iter().map(|name| Cell::new(name).add_attribute(Attribute::Bold)));
-        if self.colour {
-            table.enforce_styling();
-        } else {
-            table.force_no_tty();
-        }
-        for (index, column) in table.column_iter_mut().enumerate() {
-            if text.contains(&index) {
-                column.set_constraint(ColumnConstraint::ContentWidth);
-            } else {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        table
-    }
-}
 
 /// Writes `report` to `out`.
 pub(super) fn write(out: &mut dyn Write, report: &Report, look: Look) -> io::Result<()> {
@@ -97,21 +40,9 @@ pub(super) fn write(out: &mut dyn Write, report: &Report, look: Look) -> io::Res
     section(out, &to_refusal_title(report), &to_refusal(report, look))
 }
 
-fn section(out: &mut dyn Write, title: &str, table: &Table) -> io::Result<()> {
-    writeln!(out, "\n{title}")?;
-    if table.is_empty() {
-        return Ok(());
-    }
-    writeln!(out)?;
-    for line in table.lines() {
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
-}
-
 fn approval(approval: &ByTier<Approval>, look: Look) -> Table {
     let header = ["tier", "verdicts", "approved", "refused", "rate"];
-    let width = look.beside(header.iter().map(|name| name.len().max("strategy".len())));
+    let width = bars_beside(look, header.iter().map(|name| name.len().max("strategy".len())));
     let mut table = look.table(&[&header[..], &[""]].concat(), &[0, 5]);
     for (tier, of_tier) in approval.named() {
         let rate = of_tier.approval_rate.map(|rate| format!("{:.1} %", rate * 100.0));
@@ -133,7 +64,7 @@ fn histogram(report: &Report, look: Look) -> Table {
     let labels = bins.iter().map(|bin| bin.label().chars().count()).max();
     let digits = highest.to_string().len();
     let counts = ["all", "quick", "full", "strategy"].map(|name| name.len().max(digits));
-    let width = look.beside(labels.into_iter().chain(counts));
+    let width = bars_beside(look, labels.into_iter().chain(counts));
     let mut table = look.table(&["C", "", "all", "quick", "full", "strategy"], &[1]);
     table.set_content_arrangement(ContentArrangement::Disabled);
     let mut above = false;
@@ -180,7 +111,7 @@ fn reasons(report: &Report, look: Look) -> Table {
 
 fn flags(report: &Report, look: Look) -> Table {
     // where there is no room for them, tiers give way before words break
-    let tiers: &[Tier] = if look.width < WIDTH_OF_TIERS { &[] } else { &Tier::ALL };
+    let tiers: &[Tier] = if look.is_narrow() { &[] } else { &Tier::ALL };
     let mut header = vec!["flag", "weight", "verdicts", "approved"];
     header.extend(tiers.iter().map(|tier| tier.as_str()));
     let mut table = look.table(&header, &[0, 1]);
@@ -202,7 +133,10 @@ fn flags_by_place(report: &Report, look: Look) -> Table {
         let by_frequency = places.by_frequency();
         let (listed, rest) = by_frequency.split_at(by_frequency.len().min(PLACES_LISTED));
         for (place, count) in listed {
-            table.add_row([Cell::new(format!("{}:{}", named.flag, shortened(place))), Cell::new(count)]);
+            table.add_row([
+                Cell::new(format!("{}:{}", named.flag, shortened(place, PLACE_CHARS))),
+                Cell::new(count),
+            ]);
         }
         let others = rest.iter().map(|(_, count)| count).sum::<u64>() + places.other_places;
         if others > 0 {
@@ -243,6 +177,12 @@ fn trials(flags: &[Named<Trials>], [before, after]: [&str; 2], look: Look) -> Ta
     table
 }
 
+/// The room for bars in a table that has columns of these widths beside them.
+fn bars_beside(look: Look, columns: impl IntoIterator<Item = usize>) -> usize {
+    let padded: usize = columns.into_iter().map(|column| column + PADDING).sum();
+    usize::from(look.width).saturating_sub(padded + PADDING).clamp(BAR_MIN, BAR_MAX)
+}
+
 fn weight<T>(named: &Named<T>) -> String {
     if named.e_d > 0.0 {
         format!("E_D {:.1}", named.e_d)
@@ -250,15 +190,6 @@ fn weight<T>(named: &Named<T>) -> String {
         format!("V_r {:.1}", named.v_r)
     } else {
         "none".to_owned()
-    }
-}
-
-/// A place, cut where it is long and safe to show.
-fn shortened(place: &str) -> String {
-    let cut = place.char_indices().nth(PLACE_CHARS).map(|(at, _)| at);
-    match cut.and_then(|at| place.get(..at)) {
-        Some(head) => on_one_line(head) + "…",
-        None => on_one_line(place),
     }
 }
 

@@ -1,17 +1,17 @@
-//! A tiny writer of SVG: elements nest as calls nest, so what comes out is well-formed.
+//! A tiny writer of XML: elements nest as calls nest, so what comes out is well-formed.
 
 use std::fmt::{self, Display, Write};
 
-/// An SVG document, or a part of it, being written.
+/// An XML document, or a part of it, being written.
 #[derive(Debug, Default)]
-pub(super) struct Svg {
+pub(super) struct Xml {
     text: String,
 }
 
 /// An element's attributes: names of ours, values escaped when written.
 pub(super) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
 
-impl Svg {
+impl Xml {
     /// An element with whatever `inside` writes.
     pub(super) fn element(
         &mut self,
@@ -94,10 +94,10 @@ mod tests {
 
     #[test]
     fn words_and_attributes_are_escaped() {
-        let mut svg = Svg::default();
-        svg.element("g", &[("id", &"a\"<b>")], |svg| svg.words("text", &[], "1 < 2 & \u{1b}[0m"));
+        let mut xml = Xml::default();
+        xml.element("g", &[("id", &"a\"<b>")], |xml| xml.words("text", &[], "1 < 2 & \u{1b}[0m"));
         assert_eq!(
-            svg.into_text(),
+            xml.into_text(),
             "<g id=\"a&quot;&lt;b&gt;\">\n<text>1 &lt; 2 &amp; \u{fffd}[0m</text>\n</g>\n"
         );
     }
