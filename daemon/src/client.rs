@@ -1,10 +1,12 @@
 //! A client of either socket, for `oraclectl`, `oracled dev` and tests.
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use bytes::{Bytes, BytesMut};
+use http_body_util::channel::Channel;
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::http::request::Builder;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
@@ -17,7 +19,7 @@ use tokio::time::timeout;
 /// How long the beginning of an answer is waited for; longer than a request may take by default.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The longest answer that is read, in bytes.
+/// The longest answer that is read, or line of one that is read line by line, in bytes.
 const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// Why there is no answer.
@@ -42,10 +44,13 @@ pub enum ClientError {
     Unreadable(String),
 }
 
+/// What is sent: whole, or as it comes.
+type Body = Either<Full<Bytes>, Channel<Bytes>>;
+
 /// One connection.
 #[derive(Debug)]
 pub struct Client {
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<Body>,
 }
 
 /// An answer, whole.
@@ -81,11 +86,7 @@ impl Client {
         path: &str,
         body: Option<Bytes>,
     ) -> Result<Answer, ClientError> {
-        let response = self.open(method, path, body).await?;
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_MAX_BYTES).collect().await;
-        let body = body.map_err(|error| ClientError::Unreadable(error.to_string()))?.to_bytes();
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        Answer::whole(self.open(method, path, body).await?).await
     }
 
     /// Sends a request and hands back the answer with its body still to come.
@@ -98,12 +99,30 @@ impl Client {
         path: &str,
         body: Option<Bytes>,
     ) -> Result<Response<Incoming>, ClientError> {
-        self.sender.ready().await?;
-        let mut request = Request::builder().method(method).uri(path).header(HOST, "oracled");
+        let mut request = Request::builder().method(method).uri(path);
         if body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
-        let request = request.body(Full::new(body.unwrap_or_default()));
+        self.send(request, Either::Left(Full::new(body.unwrap_or_default()))).await
+    }
+
+    /// Posts lines of JSON as they come through `lines`, and hands back the answer, which may begin and go on
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// Where the connection breaks before the answer begins.
+    pub async fn exchange(
+        &mut self,
+        path: &str,
+        lines: Channel<Bytes>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let request = Request::post(path).header(CONTENT_TYPE, "application/x-ndjson");
+        self.send(request, Either::Right(lines)).await
+    }
+
+    async fn send(&mut self, request: Builder, body: Body) -> Result<Response<Incoming>, ClientError> {
+        self.sender.ready().await?;
+        let request = request.header(HOST, "oracled").body(body);
         let request = request.map_err(|error| ClientError::Unreadable(error.to_string()))?;
         let answered = timeout(PATIENCE, self.sender.send_request(request)).await;
         Ok(answered.map_err(|_| ClientError::Silent(PATIENCE))??)
@@ -111,12 +130,62 @@ impl Client {
 }
 
 impl Answer {
+    /// Reads an answer to its end.
+    pub(crate) async fn whole(response: Response<Incoming>) -> Result<Self, ClientError> {
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, ANSWER_MAX_BYTES).collect().await;
+        let body = body.map_err(|error| ClientError::Unreadable(error.to_string()))?.to_bytes();
+        Ok(Self { status: head.status, headers: head.headers, body })
+    }
+
     /// Reads the body as a `T`.
     ///
     /// # Errors
     /// `Unreadable` where it is none.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
         serde_json::from_slice(&self.body).map_err(|error| ClientError::Unreadable(error.to_string()))
+    }
+}
+
+/// An answer, line by line as it comes.
+#[derive(Debug)]
+pub struct AnswerLines {
+    body: Incoming,
+    pending: BytesMut,
+    /// So many bytes of what is pending hold no end of a line.
+    searched: usize,
+}
+
+impl AnswerLines {
+    /// The lines of `body`.
+    #[must_use]
+    pub fn of(body: Incoming) -> Self {
+        Self { body, pending: BytesMut::new(), searched: 0 }
+    }
+
+    /// The next line, with its end; nothing at the end of the answer.
+    ///
+    /// # Errors
+    /// Where the connection breaks, or the answer ends within a line.
+    pub async fn next_line(&mut self) -> Result<Option<Bytes>, ClientError> {
+        loop {
+            let end = self.pending.iter().skip(self.searched).position(|byte| *byte == b'\n');
+            if let Some(end) = end {
+                let line = self.pending.split_to(self.searched + end + 1).freeze();
+                self.searched = 0;
+                return Ok(Some(line));
+            }
+            self.searched = self.pending.len();
+            if self.searched > ANSWER_MAX_BYTES {
+                let text = format!("a line has more than {ANSWER_MAX_BYTES} bytes");
+                return Err(ClientError::Unreadable(text));
+            }
+            match self.body.frame().await.transpose()? {
+                Some(frame) => self.pending.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data)),
+                None if self.pending.is_empty() => return Ok(None),
+                None => return Err(ClientError::Unreadable("it ends within a line".into())),
+            }
+        }
     }
 }
 

@@ -20,13 +20,14 @@ pub mod status;
 pub mod submit;
 pub(crate) mod xml;
 
-use crate::client::{Answer, Client, ClientError};
+use crate::client::{Answer, AnswerLines, Client, ClientError};
 use crate::config::Directories;
 use bytes::Bytes;
 use calibrate::{Calibrate, CalibrateError};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use hyper::Method;
+use hyper::body::Incoming;
+use hyper::{Method, Response};
 use std::future::Future;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -258,6 +259,14 @@ impl Options {
 async fn call(socket: &Path, method: Method, path: &str, body: Option<Bytes>) -> Result<Answer, CtlError> {
     let answer = Client::connect(socket).await?.call(method, path, body).await?;
     if answer.status.is_success() { Ok(answer) } else { Err(problem(&answer)) }
+}
+
+/// The lines of an answer, where it is one of success.
+async fn answer_lines(response: Response<Incoming>) -> Result<AnswerLines, CtlError> {
+    if response.status().is_success() {
+        return Ok(AnswerLines::of(response.into_body()));
+    }
+    Err(problem(&Answer::whole(response).await?))
 }
 
 /// The error in an answer that is none of success.

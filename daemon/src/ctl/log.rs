@@ -1,11 +1,10 @@
 //! `oraclectl log`.
 
 use super::output::{harmless, on_one_line};
-use super::{CtlError, Options, problem, segment};
-use crate::client::{Answer, Client, ClientError};
+use super::{CtlError, Options, answer_lines, segment};
+use crate::client::{Client, ClientError};
 use crate::control::log::LIMIT_MAX;
 use domain::Event;
-use http_body_util::BodyExt;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -70,19 +69,9 @@ impl Log {
         let path = self.path();
         let mut client = Client::connect(&options.control_path()).await?;
         let response = client.open(Method::GET, &path, None).await?;
-        let (head, mut body) = response.into_parts();
-        if !head.status.is_success() {
-            let body = body.collect().await.map_err(ClientError::from)?.to_bytes();
-            return Err(problem(&Answer { status: head.status, headers: head.headers, body }));
-        }
-        let mut pending = Vec::new();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(ClientError::from)?;
-            pending.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-            while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = pending.drain(..=end).collect();
-                print(&line, options.json, out)?;
-            }
+        let mut lines = answer_lines(response).await?;
+        while let Some(line) = lines.next_line().await? {
+            print(&line, options.json, out)?;
             out.flush()?;
         }
         Ok(())
