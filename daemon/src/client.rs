@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 /// How long the beginning of an answer is waited for; longer than a request may take by default.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The longest answer that is read, or line of one that is read line by line, in bytes.
 const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;

@@ -16,6 +16,7 @@ pub(crate) mod output;
 pub mod purge;
 pub mod register;
 pub mod reload;
+pub mod rules;
 pub mod status;
 pub mod submit;
 pub(crate) mod xml;
@@ -28,6 +29,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use hyper::body::Incoming;
 use hyper::{Method, Response};
+use rules::RulesError;
 use std::future::Future;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -35,13 +37,13 @@ use std::process::ExitCode;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done; for crosscheck: the verdict is approved
+  0  done; for crosscheck: the verdict is approved; for rules eval: all cases went as wanted
   1  refused: the verdict is not approved, the session is not known, the request is not allowed,
-     the probe failed
+     the probe failed, a case did not go as wanted
   2  the command line is not understood
   3  the daemon does not answer
   4  the daemon answers that it cannot for now
-  5  a file cannot be read or written, or is not what it must be";
+  5  a file cannot be read or written, or is not what it must be, if only in some lines";
 
 /// Steers oracled, and asks it.
 #[derive(Debug, Parser)]
@@ -96,6 +98,7 @@ enum Verb {
     /// Shows or sets what the service's own log tells
     LogLevel(log_level::LogLevel),
     Calibrate(Calibrate),
+    Rules(rules::Rules),
     /// Prints completions for a shell
     Completions {
         /// Which shell
@@ -140,6 +143,9 @@ pub enum CtlError {
     /// The corpus, or what is made of it.
     #[error(transparent)]
     Calibrate(#[from] CalibrateError),
+    /// What was to be evaluated, or what came of it.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
     /// Nothing more can be printed.
     #[error("cannot print: {0}")]
     Output(#[from] io::Error),
@@ -151,6 +157,7 @@ impl CtlError {
             Self::NotApproved | Self::ProbeFailed => 1,
             Self::Problem { status, .. } if *status < 500 => 1,
             Self::Client(_) => 3,
+            Self::Rules(error) => error.exit_code(),
             Self::Problem { .. } => 4,
             Self::Read { .. } | Self::Calibrate(_) | Self::Output(_) => 5,
         }
@@ -178,7 +185,11 @@ pub fn main() -> ExitCode {
             if let (true, CtlError::Problem { document, .. }) = (json, &error) {
                 drop(writeln!(io::stdout(), "{}", output::harmless(&document.to_string())));
             }
-            if !matches!(error, CtlError::NotApproved | CtlError::ProbeFailed) {
+            let was_printed = matches!(
+                error,
+                CtlError::NotApproved | CtlError::ProbeFailed | CtlError::Rules(RulesError::NotAsWanted)
+            );
+            if !was_printed {
                 drop(writeln!(io::stderr(), "oraclectl: {}", output::on_one_line(&error.to_string())));
             }
             ExitCode::from(error.exit_code())
@@ -203,6 +214,7 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::Reload => ask(reload::run(options, out)),
         Verb::LogLevel(verb) => ask(verb.run(options, out)),
         Verb::Calibrate(verb) => Ok(verb.run(out, options.json)?),
+        Verb::Rules(verb) => ask(verb.run(options, out)),
         Verb::Completions { shell } => {
             // clap_complete panics where it cannot write
             let mut script = Vec::new();

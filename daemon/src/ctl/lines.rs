@@ -38,11 +38,8 @@ pub(super) fn open(file: &Path, done: &str) -> io::Result<Opened> {
 
 fn progress(length_bytes: Option<u64>, done: &str) -> ProgressBar {
     let (bar, template) = match length_bytes {
-        Some(length) => {
-            let template = "{bar:40} {percent:>3}% of {total_bytes}, {eta} left{msg}";
-            (ProgressBar::new(length), template)
-        }
-        None => (ProgressBar::no_length(), "{spinner} {bytes}{msg}"),
+        Some(length) => (ProgressBar::new(length), "{bar:20} {percent:>3}%, {eta} left{wide_msg}"),
+        None => (ProgressBar::no_length(), "{spinner} {bytes}{wide_msg}"),
     };
     match ProgressStyle::with_template(&format!("{done} {template}")) {
         Ok(style) => bar.with_style(style),

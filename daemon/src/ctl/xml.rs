@@ -19,10 +19,27 @@ impl Xml {
         attributes: Attributes<'_>,
         inside: impl FnOnce(&mut Self),
     ) {
+        self.start(name, attributes);
+        inside(self);
+        self.end(name);
+    }
+
+    /// The declaration that a document may begin with.
+    pub(super) fn declare(&mut self) {
+        self.text.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    }
+
+    /// The start of an element whose content is not all at hand; the caller ends it.
+    pub(super) fn start(&mut self, name: &'static str, attributes: Attributes<'_>) {
         self.open(name, attributes);
         self.text.push_str(">\n");
-        inside(self);
-        self.close(name);
+    }
+
+    /// Its end.
+    pub(super) fn end(&mut self, name: &'static str) {
+        self.text.push_str("</");
+        self.text.push_str(name);
+        self.text.push_str(">\n");
     }
 
     /// An element without content.
@@ -36,12 +53,12 @@ impl Xml {
         self.open(name, attributes);
         self.text.push('>');
         self.escaped(&words);
-        self.close(name);
+        self.end(name);
     }
 
-    /// The document.
-    pub(super) fn into_text(self) -> String {
-        self.text
+    /// What is written so far; more may follow behind it.
+    pub(super) fn take(&mut self) -> String {
+        std::mem::take(&mut self.text)
     }
 
     fn open(&mut self, name: &'static str, attributes: Attributes<'_>) {
@@ -54,12 +71,6 @@ impl Xml {
             self.escaped(value);
             self.text.push('"');
         }
-    }
-
-    fn close(&mut self, name: &'static str) {
-        self.text.push_str("</");
-        self.text.push_str(name);
-        self.text.push_str(">\n");
     }
 
     fn escaped(&mut self, words: &dyn Display) {
@@ -88,6 +99,27 @@ impl Write for Escaped<'_> {
     }
 }
 
+/// Every tag closed in its order, every attribute quoted, every `&` an entity: by eye of a small machine.
+#[cfg(test)]
+pub(super) fn assert_well_formed(xml: &str) {
+    let mut open = Vec::new();
+    let mut rest = xml;
+    while let Some((before, after)) = rest.split_once('<') {
+        for entity in before.split('&').skip(1) {
+            assert!(["amp;", "lt;", "gt;", "quot;"].iter().any(|name| entity.starts_with(name)), "{entity}");
+        }
+        let (tag, behind) = after.split_once('>').expect("a tag ends");
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name));
+        } else if !tag.ends_with('/') {
+            open.push(tag.split(' ').next().unwrap());
+        }
+        rest = behind;
+    }
+    assert!(open.is_empty() && rest.trim().is_empty(), "{open:?} {rest}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,7 +129,7 @@ mod tests {
         let mut xml = Xml::default();
         xml.element("g", &[("id", &"a\"<b>")], |xml| xml.words("text", &[], "1 < 2 & \u{1b}[0m"));
         assert_eq!(
-            xml.into_text(),
+            xml.take(),
             "<g id=\"a&quot;&lt;b&gt;\">\n<text>1 &lt; 2 &amp; \u{fffd}[0m</text>\n</g>\n"
         );
     }

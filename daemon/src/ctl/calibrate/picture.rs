@@ -77,7 +77,7 @@ pub(super) fn of(report: &Report) -> String {
         omega(svg, &scale, panels_top, panels_bottom);
         axis(svg, report.histogram.bins(), &scale, panels_bottom);
     });
-    svg.into_text()
+    svg.take()
 }
 
 fn heading(svg: &mut Xml, report: &Report, height: f64) {

@@ -1,3 +1,4 @@
+use super::super::xml::assert_well_formed;
 use super::*;
 use serde_json::{Value, json};
 
@@ -235,24 +236,4 @@ fn a_tier_without_verdicts_has_no_panel() {
     let picture = picture::of(&judge_all("-".into(), line.as_bytes()).unwrap());
     assert_well_formed(&picture);
     assert_eq!(picture.matches("verdicts</text>").count(), 1 + 1, "one panel, and the heading");
-}
-
-/// Every tag closed in its order, every attribute quoted, every `&` an entity: by eye of a small machine.
-fn assert_well_formed(xml: &str) {
-    let mut open = Vec::new();
-    let mut rest = xml;
-    while let Some((before, after)) = rest.split_once('<') {
-        for entity in before.split('&').skip(1) {
-            assert!(["amp;", "lt;", "gt;", "quot;"].iter().any(|name| entity.starts_with(name)), "{entity}");
-        }
-        let (tag, behind) = after.split_once('>').expect("a tag ends");
-        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
-        if let Some(name) = tag.strip_prefix('/') {
-            assert_eq!(open.pop(), Some(name));
-        } else if !tag.ends_with('/') {
-            open.push(tag.split(' ').next().unwrap());
-        }
-        rest = behind;
-    }
-    assert!(open.is_empty() && rest.trim().is_empty(), "{open:?} {rest}");
 }

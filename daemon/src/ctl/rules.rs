@@ -1,0 +1,124 @@
+//! `oraclectl rules`.
+
+mod case;
+mod eval;
+mod excerpt;
+mod feed;
+mod junit;
+mod outcome;
+mod tally;
+
+use super::output::{json, table};
+use super::{CtlError, Options};
+use hyper::Method;
+use serde::Deserialize;
+use serde_json::Value;
+use std::io::{self, Write};
+
+/// Shows the rules that text is checked by, or evaluates cases by them.
+#[derive(Debug, clap::Args)]
+pub struct Rules {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Shows every rule
+    List,
+    Eval(eval::Eval),
+}
+
+/// Why an evaluation of cases is no success. Each message is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    /// Some case did not go as wanted. Which was printed.
+    #[error("not all cases went as wanted")]
+    NotAsWanted,
+    /// The daemon failed over some of the cases. Which was printed.
+    #[error("the daemon could not evaluate {0} of the cases")]
+    NotEvaluated(u64),
+    /// Some lines are no cases. Which was printed.
+    #[error("{file}: {lines} lines are no cases")]
+    NoCases {
+        /// The file, as it was named.
+        file: String,
+        /// How many.
+        lines: u64,
+    },
+    /// The file has no line that is not blank.
+    #[error(
+        "{file} holds no case: a file of cases has one {{\"candidate_output\", \"facts\", …}} object a line, \
+         at least one"
+    )]
+    Empty {
+        /// The file, as it was named.
+        file: String,
+    },
+    /// The report cannot be written.
+    #[error("cannot write the report {file}: {cause}")]
+    Report {
+        /// The report's file, as it was named.
+        file: String,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// The cases cannot be printed. Whether the others went as wanted was not waited for.
+    #[error("cannot print: {0}")]
+    Output(io::Error),
+}
+
+impl RulesError {
+    /// Whether every case has its outcome all the same.
+    const fn is_of_all_cases(&self) -> bool {
+        matches!(self, Self::NotAsWanted | Self::NotEvaluated(_) | Self::NoCases { .. })
+    }
+
+    pub(super) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotAsWanted => 1,
+            Self::NotEvaluated(_) => 4,
+            Self::NoCases { .. } | Self::Empty { .. } | Self::Report { .. } | Self::Output(_) => 5,
+        }
+    }
+}
+
+impl Rules {
+    pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        match &self.action {
+            Action::List => list(options, out).await,
+            Action::Eval(eval) => eval.run(options, out).await,
+        }
+    }
+}
+
+/// What is shown of the rules.
+#[derive(Deserialize)]
+struct Listed {
+    rules: Vec<ListedRule>,
+}
+
+#[derive(Deserialize)]
+struct ListedRule {
+    id: String,
+    check_type: String,
+    invariant: String,
+    in_profile: bool,
+    description: String,
+}
+
+async fn list(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+    let answer = options.on_routes(Method::GET, "/v1/rules", None).await?;
+    if options.json {
+        return json(out, &answer.json::<Value>()?);
+    }
+    let Listed { rules } = answer.json()?;
+    let rows = rules.into_iter().map(|rule| {
+        let in_profile = if rule.in_profile { "yes" } else { "no" };
+        [rule.id, rule.check_type, rule.invariant, in_profile.to_owned(), rule.description]
+    });
+    Ok(writeln!(out, "{}", table(["id", "check", "invariant", "in profile", "description"], rows.collect()))?)
+}
+
+#[cfg(test)]
+mod tests;
