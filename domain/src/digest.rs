@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
+/// What most JSON that is digested has room in.
+const JSON_BYTES: usize = 1024;
+
 /// The SHA-256 of some bytes, written as 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -13,19 +16,20 @@ impl Sha256Hex {
     /// The digest of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        let mut digits = String::with_capacity(64);
-        for byte in Sha256::digest(bytes) {
-            for nibble in [byte >> 4, byte & 0xf] {
-                digits.push(char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 }));
-            }
+        let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+        let mut digits = [[0; 2]; 32];
+        for (pair, byte) in digits.iter_mut().zip(Sha256::digest(bytes)) {
+            *pair = [digit(byte >> 4), digit(byte & 0xf)];
         }
-        Self(digits)
+        Self(str::from_utf8(digits.as_flattened()).expect("digits are ASCII").to_owned())
     }
 
     /// The digest of `value`'s JSON as serde writes it. It is that of the canonical JSON (RFC 8785) for whatever has its
     /// members in that order and no fractions.
     pub(crate) fn of_json(value: &impl Serialize) -> Self {
-        Self::of(&serde_json::to_vec(value).expect("plain data with text for keys has a JSON"))
+        let mut json = Vec::with_capacity(JSON_BYTES);
+        serde_json::to_writer(&mut json, value).expect("plain data with text for keys has a JSON");
+        Self::of(&json)
     }
 
     /// The 64 digits.

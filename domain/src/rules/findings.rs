@@ -106,7 +106,9 @@ pub(super) struct Violated {
 
 /// `text`, or its beginning.
 fn quoted(text: &str) -> String {
-    let end = text.char_indices().nth(QUOTED_MAX_CHARS).map(|(end, _)| end);
+    // most text has no more bytes than that
+    let has_more = text.len() > QUOTED_MAX_CHARS;
+    let end = has_more.then(|| text.char_indices().nth(QUOTED_MAX_CHARS)).flatten().map(|(end, _)| end);
     match end.and_then(|end| text.get(..end)) {
         Some(beginning) => format!("{beginning}…"),
         None => text.to_owned(),

@@ -135,6 +135,9 @@ impl Needles {
         let mut begins: Vec<(u32, u8, u32)> =
             tails.iter().map(|tail| (tail.parent, byte_before(lines, tail.state), tail.state)).collect();
         begins.sort_unstable();
+        // no more than there are: what they weigh has been told
+        self.behind.reserve_exact(begins.len());
+        self.forks.reserve_exact(begins.len());
         for siblings in begins.chunk_by(|one, other| one.0 == other.0) {
             let Some((parent, ..)) = siblings.first() else { continue };
             if *parent == ROOT {

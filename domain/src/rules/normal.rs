@@ -5,19 +5,25 @@ use std::ops::Range;
 
 /// `text` as it is matched.
 pub(super) fn normalize(text: &str) -> String {
-    let mut normal = String::with_capacity(text.len());
-    for word in text.split_whitespace() {
-        if !normal.is_empty() {
-            normal.push(' ');
-        }
-        normal.push_str(word);
-    }
-    // most text is: then nothing is copied
-    if normal.is_ascii() {
+    // most text is ASCII, and then its bytes are all that is looked at
+    if text.is_ascii() {
+        let mut normal = joined(text, text.split(|character: char| matches!(character, '\t'..='\r' | ' ')));
         normal.make_ascii_lowercase();
         return normal;
     }
-    normal.to_lowercase()
+    joined(text, text.split_whitespace()).to_lowercase()
+}
+
+/// The words of `text` that are not empty, a space between them.
+fn joined<'a>(text: &str, words: impl Iterator<Item = &'a str>) -> String {
+    let mut joined = String::with_capacity(text.len());
+    for word in words.filter(|word| !word.is_empty()) {
+        if !joined.is_empty() {
+            joined.push(' ');
+        }
+        joined.push_str(word);
+    }
+    joined
 }
 
 /// Where each byte of a normalized text comes from.
@@ -61,6 +67,7 @@ mod tests {
     fn white_space_of_all_kinds_is_one_space_and_case_is_unicodes() {
         for (text, normal) in [
             ("  A\r\nB\rC\n\n\tD ", "a b c d"),
+            ("\u{b}a\u{b}b\u{c} c\u{1c}d\u{b}", "a b c\u{1c}d"),
             ("No\u{a0}Break\u{3000}Wide\u{2028}Line", "no break wide line"),
             ("zero\u{200b}width", "zero\u{200b}width"),
             ("İSTANBUL Iı", "i\u{307}stanbul iı"),

@@ -64,7 +64,7 @@ fn patterns(list: &str, patterns: &[String]) -> Result<Lines, RuleError> {
 
 /// Where each pattern appears first.
 fn places(subject: &Subject<'_>, patterns: &Lines) -> Vec<Option<Place>> {
-    let bytes: u64 = subject.normal_texts().map(|text| text.len() as u64).sum();
+    let bytes: u64 = subject.texts().map(|text| text.len() as u64).sum();
     let worth_it = bytes.saturating_mul(patterns.len() as u64) > Needles::cost(patterns);
     match worth_it.then(|| Needles::of(patterns)).flatten() {
         Some(needles) => places_by(&needles, subject, patterns),

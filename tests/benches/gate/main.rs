@@ -1,7 +1,7 @@
 //! The gate, measured: one table from one sitting, each figure beside its floor from the same run.
 //!
 //! `cargo bench -p oracled-tests` takes two minutes, `… -- --quick` half a minute, and `… -- read submit` measures
-//! only what is named (of crosscheck, read, submit, regen and start). What is compared is
+//! only what is named (of crosscheck, rules, read, submit, regen and start). What is compared is
 //! measured in turns (A B A B …) and the median of the rounds is shown, so that a machine that is busy for a
 //! moment does not favour one side.
 
@@ -14,6 +14,7 @@ mod model;
 mod read;
 mod records;
 mod regen;
+mod rules;
 mod start;
 mod submit;
 mod table;
@@ -87,8 +88,9 @@ fn main() -> io::Result<()> {
     let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
     let wanted = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);
     let mut table = Table::default();
-    let parts: [(&str, Measure); 5] = [
+    let parts: [(&str, Measure); 6] = [
         ("crosscheck", crosscheck::measure),
+        ("rules", rules::measure),
         ("read", read::measure),
         ("submit", submit::measure),
         ("regen", regen::measure),

@@ -1,0 +1,257 @@
+//! Oracle-A alone: from a text and its facts to the evaluation with its evidence and digests.
+
+use crate::Effort;
+use crate::machine;
+use crate::table::{Row, Table, at_most, median};
+use domain::Sha256Hex;
+use domain::rules::{Candidate, Check, Evaluation, FactSet, Settings, evaluate};
+use fastrand::Rng;
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::io;
+use std::time::Instant;
+
+/// What evaluating five sentences against twenty facts that nobody has seen may take.
+const TYPICAL_AIM_NS: f64 = 20e3;
+/// What evaluating 200 sentences against 10,000 facts that are cached may take.
+const LARGE_AIM_NS: f64 = 5e6;
+/// Evaluations of one timed batch of typical ones, and of large ones.
+const BATCH: u32 = 500;
+const LARGE_BATCH: u32 = 5;
+/// Batches of typical ones in a round.
+const BATCHES: usize = 7;
+/// After so many sentences the index of a set is made.
+const ASKED: usize = 2_000;
+/// The most comparisons that the double loop is given, which takes a second for ten million.
+const LOOP_MAX: usize = 2_000_000;
+
+/// A check and its text, as they come with a request.
+struct Case {
+    check: Check,
+    text: String,
+}
+
+impl Case {
+    /// Facts of nine words, and sentences of which a third is a piece of a fact, a third has a fact in it, and a third has
+    /// no support.
+    fn new(facts: usize, sentences: usize) -> Self {
+        let mut random = Rng::with_seed(17);
+        let words: Vec<String> =
+            (0..5_000).map(|_| (0..random.usize(2..9)).map(|_| random.lowercase()).collect()).collect();
+        let mut some = |count: usize| -> String {
+            let chosen: Vec<&str> =
+                (0..count).filter_map(|_| random.choice(&words)).map(String::as_str).collect();
+            chosen.join(" ")
+        };
+        let facts: Vec<String> = (0..facts).map(|_| format!("The {}", some(9))).collect();
+        let mut random = Rng::with_seed(18);
+        let text = (0..sentences)
+            .map(|sentence| {
+                let fact = random.choice(&facts).map_or("", String::as_str);
+                match sentence % 3 {
+                    1 => format!("{}. ", fact.split_at(fact.len() / 2).1.to_uppercase()),
+                    2 => format!("It is known: {fact}, as {} said. ", some(2)),
+                    _ => format!("{}. ", some(11)),
+                }
+            })
+            .collect();
+        Self { check: Check { facts, ..Check::default() }, text }
+    }
+
+    fn evaluated(&self, facts: &FactSet) -> Evaluation {
+        evaluate(&Candidate::text(black_box(&self.text)), &self.check, facts, &Settings::default())
+    }
+
+    /// What a request costs whose facts nobody has seen.
+    fn unseen(&self) -> Evaluation {
+        self.evaluated(&FactSet::compile(black_box(&self.check.facts)))
+    }
+
+    /// What one costs whose facts are in the cache: they are found there by the digest of what came.
+    fn cached(&self, cache: &HashMap<Sha256Hex, FactSet>) -> Evaluation {
+        let digest = FactSet::sha256_of(black_box(&self.check.facts));
+        self.evaluated(cache.get(&digest).expect("they are in the cache"))
+    }
+
+    /// A cache that has the facts, and in which they have been asked about often: their index is made.
+    fn cache(&self, sentences: usize) -> HashMap<Sha256Hex, FactSet> {
+        let facts = FactSet::compile(&self.check.facts);
+        for _ in 0..=ASKED / sentences {
+            drop(self.evaluated(&facts));
+        }
+        HashMap::from([(facts.sha256().clone(), facts)])
+    }
+}
+
+/// What a text is to be compared with, for the double loop.
+struct Plain {
+    facts: Vec<String>,
+    sentences: Vec<String>,
+}
+
+impl Plain {
+    fn of(case: &Case) -> Self {
+        let normal = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+        let sentences = case.text.split(['.', '!', '?']).map(normal).filter(|sentence| !sentence.is_empty());
+        Self {
+            facts: case.check.facts.iter().map(|fact| normal(fact)).collect(),
+            sentences: sentences.collect(),
+        }
+    }
+
+    /// How many sentences no fact supports: by comparing each with each, and nothing else.
+    fn unsupported(&self) -> u64 {
+        let supported = |sentence: &&String| {
+            self.facts.iter().any(|fact| fact.contains(*sentence) || sentence.contains(fact))
+        };
+        self.sentences.iter().filter(|sentence| !supported(sentence)).count() as u64
+    }
+}
+
+/// Measures a typical evaluation, large ones, how time grows, and what a set of facts costs.
+pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
+    table.group(
+        "Oracle-A, on one core; beside it each sentence is compared with each fact, without evidence and digests",
+    );
+    table.row(typical(effort));
+    let cached = large(effort, 10_000, 200);
+    let aim = at_most(cached.evaluated, LARGE_AIM_NS, ": 5 ms");
+    table.row(cached.row(format!("{}{aim}", cached.ratio())));
+    let cached = large(effort, 100_000, 1);
+    table.row(cached.row(cached.ratio()));
+    table.group("Oracle-A with ten times the size; ratio: how many times as long it takes");
+    for (what, sizes) in [
+        ("facts", [(1_000, 20), (10_000, 20), (100_000, 20)]),
+        ("sentences", [(10_000, 20), (10_000, 200), (10_000, 2_000)]),
+        ("facts and sentences", [(1_000, 20), (10_000, 200), (100_000, 2_000)]),
+    ] {
+        let mut smaller: Option<Large> = None;
+        for (facts, sentences) in sizes {
+            let large = large(effort, facts, sentences);
+            let grown = smaller.map(|smaller| {
+                format!("{:.1} for ten times the {what}", large.evaluated / smaller.evaluated)
+            });
+            table.row(large.row(grown.unwrap_or_default()));
+            smaller = Some(large);
+        }
+    }
+    table.group("sets of facts, on one core; beside it the memory of the process");
+    for facts in [1_000, 10_000, 100_000] {
+        table.row(compiled(effort, facts)?);
+    }
+    Ok(())
+}
+
+/// A request as most are, with facts that nobody has seen.
+fn typical(effort: Effort) -> Row {
+    let case = Case::new(20, 5);
+    assert_eq!(case.unseen().metrics.unsupported_claims, Plain::of(&case).unsupported());
+    let rounds: Vec<[f64; 2]> = (0..effort.rounds * BATCHES)
+        .map(|_| [time(BATCH, || case.unseen()), time(BATCH, || Plain::of(black_box(&case)).unsupported())])
+        .collect();
+    let evaluated = median(rounds.iter().map(|[evaluated, _]| *evaluated));
+    let looped = median(rounds.iter().map(|[_, looped]| *looped));
+    Row {
+        what: "20 facts, 5 sentences, nothing cached".into(),
+        measured: shown(evaluated),
+        beside: "normalize, then the double loop".into(),
+        beside_measured: shown(looped),
+        verdict: format!("{:.2}{}", evaluated / looped, at_most(evaluated, TYPICAL_AIM_NS, ": 20 µs")),
+        ..Row::default()
+    }
+}
+
+/// What an evaluation with cached facts takes, in nanoseconds, and the double loop where it ends within reason.
+struct Large {
+    facts: usize,
+    sentences: usize,
+    evaluated: f64,
+    /// Of it, the digest of the facts that came.
+    digest: f64,
+    looped: Option<f64>,
+}
+
+/// A request whose facts are cached: from the digest of the facts that came to the evaluation.
+fn large(effort: Effort, facts: usize, sentences: usize) -> Large {
+    let case = Case::new(facts, sentences);
+    let (cache, plain) = (case.cache(sentences), Plain::of(&case));
+    let comparable = facts * sentences <= LOOP_MAX;
+    if comparable {
+        assert_eq!(case.cached(&cache).metrics.unsupported_claims, plain.unsupported());
+    }
+    let rounds: Vec<[f64; 3]> = (0..effort.rounds)
+        .map(|_| {
+            [
+                time(LARGE_BATCH, || case.cached(&cache)),
+                time(LARGE_BATCH, || FactSet::sha256_of(black_box(&case.check.facts))),
+                if comparable { time(1, || black_box(&plain).unsupported()) } else { f64::NAN },
+            ]
+        })
+        .collect();
+    let [evaluated, digest, looped] = [0, 1, 2].map(|what| median(rounds.iter().map(|round| round[what])));
+    Large { facts, sentences, evaluated, digest, looped: comparable.then_some(looped) }
+}
+
+impl Large {
+    fn row(&self, verdict: String) -> Row {
+        Row {
+            what: format!("{} facts, {} sentences, facts cached", self.facts, self.sentences),
+            measured: shown(self.evaluated),
+            latencies: format!("{} the digest", shown(self.digest)),
+            beside: if self.looped.is_some() { "the double loop, normalized before" } else { "" }.into(),
+            beside_measured: self.looped.map(shown).unwrap_or_default(),
+            verdict,
+            ..Row::default()
+        }
+    }
+
+    fn ratio(&self) -> String {
+        self.looped.map_or(String::new(), |looped| format!("{:.4}", self.evaluated / looped))
+    }
+}
+
+/// What compiling a set costs, and its index, which is made when it is worth it.
+fn compiled(effort: Effort, facts: usize) -> io::Result<Row> {
+    let case = Case::new(facts, ASKED);
+    let mut resident = 0;
+    let mut weight = 0;
+    let mut rounds = Vec::new();
+    for _ in 0..effort.rounds {
+        let before = machine::resident_bytes()?;
+        let began = Instant::now();
+        let set = FactSet::compile(black_box(&case.check.facts));
+        let compiled = began.elapsed().as_secs_f64() * 1e9;
+        let [first, again] = [(); 2].map(|()| time(1, || case.evaluated(&set)));
+        rounds.push([compiled, first - again]);
+        resident = machine::resident_bytes()?.saturating_sub(before).max(resident);
+        weight = set.weight_bytes();
+    }
+    let compiled = median(rounds.iter().map(|[compiled, _]| *compiled));
+    let index = median(rounds.iter().map(|[_, index]| *index));
+    let bytes: usize = case.check.facts.iter().map(String::len).sum();
+    Ok(Row {
+        what: format!("{facts} facts, {:.2} MB: compile; index", mega(bytes as u64)),
+        measured: format!("{}; {}", shown(compiled), shown(index)),
+        beside: format!("{:.1} MB with its index, it says", mega(weight)),
+        beside_measured: format!("{:.1} MB more", mega(resident)),
+        verdict: format!("{:.0} bytes a byte of facts", weight as f64 / bytes as f64),
+        ..Row::default()
+    })
+}
+
+/// Nanoseconds of one call, from a batch of them.
+fn time<T>(batch: u32, mut call: impl FnMut() -> T) -> f64 {
+    let began = Instant::now();
+    for _ in 0..batch {
+        drop(black_box(call()));
+    }
+    began.elapsed().as_secs_f64() * 1e9 / f64::from(batch)
+}
+
+fn shown(ns: f64) -> String {
+    if ns < 1e6 { format!("{:.1} µs", ns / 1e3) } else { format!("{:.2} ms", ns / 1e6) }
+}
+
+fn mega(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
