@@ -6,7 +6,6 @@ mod suffixes;
 
 use super::forms::Forms;
 use super::lines::Lines;
-use super::normal::normalize;
 use crate::digest::Sha256Hex;
 use index::Index;
 use serde::{Deserialize, Serialize};
@@ -54,16 +53,15 @@ impl FactSet {
     /// Compiles `facts`, in their order.
     #[must_use]
     pub fn compile(facts: &[String]) -> Self {
-        Self::normalized(facts, normalize, Self::sha256_of(facts))
+        Self::of(Lines::normalized(facts), Self::sha256_of(facts))
     }
 
     /// The same facts in another form. `facts` are those that were compiled, as they came.
     pub(super) fn rewritten(&self, facts: &[String], form: impl Fn(&str) -> String) -> Self {
-        Self::normalized(facts, form, self.sha256.clone())
+        Self::of(Lines::of(facts.iter().map(|fact| form(fact))), self.sha256.clone())
     }
 
-    fn normalized(facts: &[String], form: impl Fn(&str) -> String, sha256: Sha256Hex) -> Self {
-        let facts = Lines::of(facts, form);
+    fn of(facts: Lines, sha256: Sha256Hex) -> Self {
         let left = AtomicU64::new(index::cost(&facts));
         Self { facts, sha256, left, index: OnceLock::new(), forms: Forms::default() }
     }
@@ -90,11 +88,12 @@ impl FactSet {
         self.len() == 0
     }
 
-    /// The memory that the set takes at the most, be its index and its other forms made already or not.
+    /// The memory that the set takes at the most, be its index made already or not. The forms that only rules after the
+    /// published ones search count once they have been made.
     #[must_use]
-    pub const fn weight_bytes(&self) -> u64 {
-        let one = size_of::<Self>() as u64 + self.facts.weight_bytes() + index::weight_bytes(&self.facts);
-        one * (1 + Forms::COUNT)
+    pub fn weight_bytes(&self) -> u64 {
+        let forms = self.forms.weight_bytes();
+        size_of::<Self>() as u64 + self.facts.weight_bytes() + index::weight_bytes(&self.facts) + forms
     }
 
     /// The places of the blank facts, which support nothing.

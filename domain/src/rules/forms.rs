@@ -16,8 +16,12 @@ pub(super) struct Forms {
 }
 
 impl Forms {
-    /// How many there are.
-    pub(super) const COUNT: u64 = 3;
+    /// The memory that those take that have been made.
+    pub(super) fn weight_bytes(&self) -> u64 {
+        let sets = [&self.words, &self.quantities].into_iter().filter_map(OnceLock::get);
+        let joined = self.joined.get().map_or(0, Joined::weight_bytes);
+        sets.map(|facts| facts.weight_bytes()).sum::<u64>() + joined
+    }
 }
 
 impl FactSet {

@@ -1,5 +1,7 @@
 //! Many normalized texts as one, for searching all of them at once.
 
+use super::normal::normalize;
+
 /// Normalized texts in their order, a line feed before each. None of them has one, so that nothing is found across two.
 #[derive(Debug)]
 pub(super) struct Lines {
@@ -9,15 +11,20 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// `texts` in a form that has no line feeds.
-    pub(super) fn of(texts: &[String], form: impl Fn(&str) -> String) -> Self {
-        let mut text = String::with_capacity(texts.iter().map(|text| text.len() + 1).sum());
-        let mut starts = Vec::with_capacity(texts.len());
+    /// Normalizes `texts`.
+    pub(super) fn normalized(texts: &[String]) -> Self {
+        Self::of(texts.iter().map(|text| normalize(text)))
+    }
+
+    /// `texts`, which are normalized.
+    pub(super) fn of(texts: impl Iterator<Item = impl AsRef<str>>) -> Self {
+        let (mut text, mut starts) = (String::new(), Vec::with_capacity(texts.size_hint().0));
         for line in texts {
             text.push('\n');
             starts.push(text.len());
-            text.push_str(&form(line));
+            text.push_str(line.as_ref());
         }
+        text.shrink_to_fit();
         Self { text, starts }
     }
 

@@ -2,22 +2,22 @@
 
 use super::claims::Claim;
 use super::facts::FactSet;
+use super::findings::RuleError;
+use super::lines::Lines;
+use super::needles::Needles;
 use super::sentences::claim;
 use super::words::{Row, words};
-use daachorse::DoubleArrayAhoCorasick;
-use std::fmt;
 use std::ops::Range;
 
 /// What joins claims. A comma between digits is a part of the number's word, and no joint.
 pub(super) const JOINTS: [&str; 3] = ["and", "with", ","];
 
 /// The facts that have joints, ready to be found in claims.
-pub(super) struct Joined(Result<Option<DoubleArrayAhoCorasick<u32>>, String>);
-
-impl fmt::Debug for Joined {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Joined").finish_non_exhaustive()
-    }
+#[derive(Debug)]
+pub(super) struct Joined {
+    facts: Lines,
+    /// None if the facts are too long.
+    needles: Option<Needles>,
 }
 
 impl Joined {
@@ -25,31 +25,34 @@ impl Joined {
     pub(super) fn of(facts: &FactSet) -> Self {
         let joints = JOINTS.map(|joint| format!(" {joint} "));
         let has_joint = |fact: &&str| joints.iter().any(|joint| fact.contains(joint.as_str()));
-        let mut joined: Vec<&str> = facts.normals().filter(has_joint).collect();
-        joined.sort_unstable();
-        joined.dedup();
-        if joined.is_empty() {
-            return Self(Ok(None));
-        }
-        Self(DoubleArrayAhoCorasick::new(joined).map(Some).map_err(|error| error.to_string()))
+        let facts = Lines::of(facts.normals().filter(has_joint));
+        Self { needles: Needles::of(&facts), facts }
+    }
+
+    /// The memory that they take.
+    pub(super) const fn weight_bytes(&self) -> u64 {
+        self.facts.weight_bytes() + Needles::weight_bytes(&self.facts)
     }
 
     /// Where facts with joints stand in `row`, by their ends: of those that end at one place, the longest.
-    ///
-    /// # Errors
-    /// Why the facts cannot be searched.
-    fn found(&self, row: &str) -> Result<Vec<Range<usize>>, String> {
-        let facts = self.0.as_ref().map_err(Clone::clone)?;
-        let found = facts.iter().flat_map(|facts| facts.find_overlapping_no_suffix_iter(row));
-        Ok(found.map(|found| found.start()..found.end()).collect())
+    fn found(&self, row: &str) -> Result<Vec<Range<usize>>, RuleError> {
+        let too_long =
+            || RuleError("the facts that have joints are too long to be searched for in claims".into());
+        let needles = self.needles.as_ref().ok_or_else(too_long)?;
+        let stretch = |(end, fact)| end - self.facts.get(fact).len()..end;
+        Ok(needles.ends(&self.facts, row).map(stretch).collect())
     }
 }
 
-/// The parts of `claim`, whose text as it came is `text`: what stands between joints that lie in no fact.
+/// The parts of `whole`, whose text as it came is `text`: what stands between joints, but for those within a fact.
 ///
 /// # Errors
 /// Why the facts cannot be searched.
-pub(super) fn parts(whole: &Claim, text: &str, facts: &Joined) -> Result<Vec<Claim>, String> {
+pub(super) fn parts<'a>(
+    whole: &Claim,
+    text: &str,
+    facts: impl Fn() -> &'a Joined,
+) -> Result<Vec<Claim>, RuleError> {
     let mut row = Row::default();
     let mut joints = Vec::new();
     for (range, word) in words(text) {
@@ -59,16 +62,19 @@ pub(super) fn parts(whole: &Claim, text: &str, facts: &Joined) -> Result<Vec<Cla
             joints.push((range, start..row.end()));
         }
     }
-    let row = row.into_text();
-    let mut found = facts.found(&row)?;
-    // from the last one on: what ends behind a joint and begins at or before it covers it
+    if joints.is_empty() {
+        return Ok(vec![whole.clone()]);
+    }
+    let mut found = facts().found(&row.into_text())?;
+    // from the last one on: of the facts that go on behind a joint, does one begin before it?
     let mut begins = usize::MAX;
     joints.reverse();
     joints.retain(|(_, joint)| {
-        while let Some(last) = found.pop_if(|last| last.end > joint.end) {
+        // a row has a space behind its last word
+        while let Some(last) = found.pop_if(|last| last.end > joint.end + 1) {
             begins = begins.min(last.start);
         }
-        begins > joint.start
+        begins >= joint.start
     });
     let ends = joints.iter().rev().map(|(range, _)| range.start).chain([text.len()]);
     let starts = [0].into_iter().chain(joints.iter().rev().map(|(range, _)| range.end));

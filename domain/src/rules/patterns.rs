@@ -4,7 +4,6 @@ use super::candidate::{Place, Subject};
 use super::findings::{Findings, RuleError, Violated};
 use super::lines::Lines;
 use super::needles::Needles;
-use super::normal::normalize;
 use super::result::{Finding, Output};
 
 /// RULE-PREC-002: every pattern appears.
@@ -52,7 +51,7 @@ fn note(subject: &Subject<'_>, findings: &mut Findings, pattern: &str, place: Op
 
 /// The patterns, normalized.
 fn patterns(list: &str, patterns: &[String]) -> Result<Lines, RuleError> {
-    let patterns = Lines::of(patterns, normalize);
+    let patterns = Lines::normalized(patterns);
     // a blank pattern is found in every text, and says nothing
     if let Some((place, _)) = patterns.iter().find(|(_, pattern)| pattern.is_empty()) {
         return Err(RuleError(format!(
@@ -110,7 +109,7 @@ mod tests {
             let candidate = Candidate::fields(texts.iter().map(|text| ("field", text.as_str())));
             let (check, facts) = (Check::default(), FactSet::compile(&[]));
             let subject = Subject::new(&candidate, &check, &facts, 0);
-            let patterns = Lines::of(&patterns, normalize);
+            let patterns = Lines::normalized(&patterns);
             let each: Vec<_> = patterns.iter().map(|(_, pattern)| place(&subject, pattern)).collect();
             let needles = Needles::of(&patterns).expect("they are few");
             prop_assert_eq!(places_by(&needles, &subject, &patterns), each);

@@ -49,11 +49,11 @@ pub(super) fn whole_sentences(subject: &Subject<'_>, findings: &mut Findings) {
 /// RULE-PREC-006: the same over the parts of those sentences.
 pub(super) fn part_by_part(subject: &Subject<'_>, findings: &mut Findings) -> Result<(), RuleError> {
     let facts = subject.facts.words(&subject.check.facts);
-    let joined = subject.facts.joined(&subject.check.facts);
+    let joined = || subject.facts.joined(&subject.check.facts);
     let mut claims = Vec::new();
     for claim in subject.whole_claims() {
         let text = subject.text_at(claim.part, claim.range.clone());
-        claims.extend(parts(claim, text, joined).map_err(RuleError)?);
+        claims.extend(parts(claim, text, joined)?);
     }
     sourced(subject, findings, &claims, &supports(&claims, facts), facts);
     Ok(())

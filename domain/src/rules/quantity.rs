@@ -6,17 +6,19 @@ mod unit;
 use super::number::Number;
 use super::words::{Row, stripped, words};
 use std::ops::Range;
+#[cfg(test)]
+pub(super) use unit::{PREFIXES, UNITS};
 use unit::{Unit, leading_unit, leading_words};
 
 /// The most digits of a number that is read.
-const DIGITS_MAX: usize = 64;
+pub(super) const DIGITS_MAX: usize = 64;
 
 /// Words that multiply a number, by their powers of ten.
 pub(super) const SCALES: [(&str, i32); 4] =
     [("thousand", 3), ("million", 6), ("billion", 9), ("trillion", 12)];
 
 /// What separates thousands: a comma, or a space that does not break or is thin.
-const SEPARATORS: [char; 4] = [',', '\u{a0}', '\u{2009}', '\u{202f}'];
+pub(super) const SEPARATORS: [char; 4] = [',', '\u{a0}', '\u{2009}', '\u{202f}'];
 
 /// What a sign may stand behind; behind anything else a hyphen joins.
 const BEFORE_SIGN: &str = "([{\"'“‘«=<>≤≥~≈±";
@@ -84,8 +86,13 @@ fn quantity(text: &str, digits: Range<usize>, last: usize) -> Option<Quantity> {
     let number = number(text.get(digits.clone())?)?;
     let (start, currency) = leading_currency(text, last..digits.start);
     let (start, negative) = leading_sign(text, last..start);
-    let before = text.get(..start)?.chars().next_back();
-    if before.is_some_and(|before| before.is_alphanumeric() || BEFORE_NO_NUMBER.contains(before)) {
+    let before = text.get(..start)?;
+    let is_part = if start == digits.start {
+        is_part_of_more(before, text.get(digits.clone())?)
+    } else {
+        before.ends_with(char::is_alphanumeric)
+    };
+    if is_part {
         return None;
     }
     let behind = text.get(digits.end..)?;
@@ -109,12 +116,28 @@ fn quantity(text: &str, digits: Range<usize>, last: usize) -> Option<Quantity> {
     })
 }
 
+/// Whether digits that stand behind `before` belong to something else: to a word, a version, a time, or to digits that a
+/// space separates from them as thousands.
+fn is_part_of_more(before: &str, digits: &str) -> bool {
+    let mut characters = before.chars().rev();
+    match characters.next() {
+        Some(last) if is_space(last) => {
+            let group = digits.split(|character: char| !character.is_ascii_digit()).next();
+            group.is_some_and(|group| group.len() == 3)
+                && characters.next().is_some_and(|before| before.is_ascii_digit())
+        }
+        Some(last) => last.is_alphanumeric() || BEFORE_NO_NUMBER.contains(last),
+        None => false,
+    }
+}
+
 /// Spaces, but no line's end.
 fn is_space(character: char) -> bool {
     character.is_whitespace() && !matches!(character, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// The number that these digits are, where the separators stand between thousands and there is one point at most.
+/// The number that these digits are, where the separators stand between thousands, there is one point at most, and no zero
+/// fills up the front.
 fn number(digits: &str) -> Option<Number> {
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let separator = whole.chars().find(|character| SEPARATORS.contains(character));
@@ -126,7 +149,9 @@ fn number(digits: &str) -> Option<Number> {
         }
     }
     let whole: String = whole.chars().filter(|character| Some(*character) != separator).collect();
-    let is_readable = whole.len() + fraction.len() <= DIGITS_MAX && !fraction.contains(SEPARATORS);
+    let is_filled = whole.len() > 1 && whole.starts_with('0');
+    let is_decimal = fraction.bytes().all(|byte| byte.is_ascii_digit());
+    let is_readable = whole.len() + fraction.len() <= DIGITS_MAX && is_decimal && !is_filled;
     is_readable.then(|| Number::parse(&format!("{whole}.{fraction}"))).flatten()
 }
 

@@ -1,3 +1,6 @@
+mod definitions;
+mod examples;
+mod frozen;
 mod hostile;
 mod later;
 mod transcription;
@@ -10,6 +13,13 @@ fn check(facts: &[&str]) -> Check {
 
 fn evaluated(text: &str, check: &Check) -> Evaluation {
     evaluate(&Candidate::text(text), check, &FactSet::compile(&check.facts), &Settings::default())
+}
+
+/// What `rule` alone says.
+fn applied(rule: RuleId, text: &str, check: &Check) -> RuleResult {
+    let check = Check { rules: Some(vec![rule]), ..check.clone() };
+    let [result] = evaluated(text, &check).rules.try_into().expect("one rule was applied");
+    result
 }
 
 fn failed(evaluation: &Evaluation) -> Vec<&'static str> {

@@ -1,15 +1,10 @@
 //! The rules after the published ones.
 
 use super::*;
+use proptest::prelude::*;
 
 fn verdict(rule: RuleId, text: &str, facts: &[&str]) -> Verdict {
     applied(rule, text, &check(facts)).verdict
-}
-
-fn applied(rule: RuleId, text: &str, check: &Check) -> RuleResult {
-    let check = Check { rules: Some(vec![rule]), ..check.clone() };
-    let [result] = evaluated(text, &check).rules.try_into().expect("one rule was applied");
-    result
 }
 
 /// What the violations quote.
@@ -54,6 +49,9 @@ fn joined_claims_are_supported_part_by_part() {
     ] {
         assert_eq!(offending(RuleId::Prec006, text, &facts), unsupported, "{text}");
     }
+    // a fact that is a joint joins nothing, nor does one that ends with it
+    let facts = ["And", "with", "ice melts and", "Ice melts"];
+    assert_eq!(offending(RuleId::Prec006, "Ice melts and the moon shines", &facts), ["the moon shines"]);
 }
 
 #[test]
@@ -69,6 +67,12 @@ fn quantities_are_compared_by_their_value() {
         ("5 cm³ of water", "0.000005 m^3 of water"),
         ("A link of 1 Gbit/s", "a link of 1000 Mbps"),
         ("Between 5%-10%", "between 5 percent-10 per cent"),
+        ("It is 12 100 km away", "It is 12 100 km away"),
+        ("It is 12\u{202f}100 km away", "It is 12,100 km away"),
+        ("0.20 €/kWh", "€0.2 per kWh"),
+        ("From -5 °C to +5 °C", "from −5.0 ° C to 5C"),
+        ("A 3 µm speck", "a 3 μm speck"),
+        ("A 3 µm speck", "a 0.003 millimeters speck"),
     ] {
         assert_eq!(verdict(RuleId::Prec007, text, &[fact]), Verdict::Pass, "{fact:?} {text:?}");
     }
@@ -84,6 +88,12 @@ fn quantities_are_compared_by_their_value() {
         ("It weighs 1,5 kg", "It weighs 15 kg"),
         ("It is 3×10^8 m/s fast", "8 m/s"),
         ("1000 requests per minute", "1000 req/min"),
+        ("It is 12 100 km away", "100 km away"),
+        ("It is 1 000 km away", "0 km away"),
+        ("It is 1.2.3 m long", "3 m long"),
+        ("At 12:30 h", "30 h"),
+        ("It turns at 5 N·m", "It turns at 5 N"),
+        ("Area of 5 m²", "Area of 5 m"),
     ] {
         assert_eq!(verdict(RuleId::Prec007, text, &[fact]), Verdict::Fail, "{fact:?} {text:?}");
     }
@@ -120,5 +130,58 @@ fn a_long_run_behind_a_stop_makes_no_square() {
         let text = format!("a.{}1", unit.repeat(200_000));
         let evaluation = applied(RuleId::Prec005, &text, &check(&["a"]));
         assert_eq!(evaluation.verdict, Verdict::Fail, "{unit:?}");
+    }
+}
+
+const PIECES: &[&str] = &[
+    "Ice", "melts", "and", "with", ",", ", ", ". ", "! ", "? ", "\n", " ", " ", " ", "e.g.", "Dr.", "No.",
+    "7.8", "1,000", "14", "C", "°C", "km/s", "km", "per", "second", "%", "$", "€", "million", "(", ")", "“",
+    "”", "é", "ß", "日本", "。", "'", "U.S.", "5", "0", "²", "_", "…",
+];
+
+proptest! {
+    #[test]
+    fn a_text_supports_itself(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {
+        let text = pieces.concat();
+        for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007] {
+            let result = applied(rule, &text, &check(&["Sand, and", &text]));
+            prop_assert_eq!(result.verdict, Verdict::Pass, "{} {:?}", rule, result.violations);
+        }
+    }
+
+    #[test]
+    fn no_text_is_too_odd(text in "\\PC{0,40}", fact in "\\PC{0,10}", term in "\\PC{1,5}") {
+        let mut all = check(&["and", &fact]);
+        all.expected.contradiction_pairs = vec![(term, "x".into())];
+        for rule in RuleId::ALL {
+            prop_assert_ne!(applied(rule, &text, &all).verdict, Verdict::Error);
+        }
+    }
+
+    #[test]
+    fn a_prefix_moves_the_point_and_rounds_nothing(number in 0_u64..2_000_000, power in prop::sample::select(vec![
+        ("n", -9), ("µ", -6), ("m", -3), ("c", -2), ("", 0), ("h", 2), ("k", 3), ("M", 6), ("G", 9), ("T", 12),
+    ])) {
+        let (prefix, power) = power;
+        let nanometres = u128::from(number) * 10_u128.pow(u32::try_from(power + 9).expect("no prefix is below nano"));
+        let fact = format!("It is {number}.0 {prefix}m long");
+        let result = applied(RuleId::Prec007, &format!("It is {nanometres} nanometres long."), &check(&[&fact]));
+        prop_assert_eq!(result.verdict, Verdict::Pass);
+        let result = applied(RuleId::Prec007, &format!("It is {} nm long.", nanometres + 1), &check(&[&fact]));
+        prop_assert_eq!(result.verdict, Verdict::Fail);
+    }
+}
+
+#[test]
+fn what_is_made_for_the_later_rules_has_its_weight() {
+    let facts: Vec<String> = (0..100).map(|place| format!("Ice {place} is black and white")).collect();
+    let set = FactSet::compile(&facts);
+    let mut weight_bytes = set.weight_bytes();
+    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007] {
+        let check = Check { facts: facts.clone(), rules: Some(vec![rule]), ..Check::default() };
+        let text = Candidate::text("Ice 7 is black and white");
+        assert_eq!(evaluate(&text, &check, &set, &Settings::default()).verdict, Verdict::Pass);
+        assert!(set.weight_bytes() > weight_bytes, "{rule}");
+        weight_bytes = set.weight_bytes();
     }
 }

@@ -1,0 +1,86 @@
+//! What the definitions of the rules say of themselves, held against what the rules go by.
+
+use super::*;
+use crate::rules::{claims, contradiction, inflections, parts, quantity, sentences, words};
+use serde_json::{Value, json};
+
+fn parameters(rule: RuleId) -> Value {
+    serde_json::from_str(rule.rule().parameters().get()).expect("they are JSON")
+}
+
+#[test]
+fn every_definition_is_canonical_and_stands_under_its_own_id() {
+    for rule in RuleId::ALL {
+        let definition = rule.rule();
+        assert_eq!(definition.id, rule);
+        assert_eq!(json!(rule), rule.as_str());
+        let text = serde_json::to_string(definition).expect("it is JSON");
+        let value: Value = serde_json::from_str(&text).expect("it is JSON");
+        assert_eq!(text, serde_json_canonicalizer::to_string(&value).expect("it is canonical"));
+    }
+    assert!(RuleId::ALL.is_sorted(), "they are applied in the order of their ids");
+    assert!(RuleId::PUBLISHED.iter().all(|rule| RuleId::ALL.contains(rule)));
+}
+
+#[test]
+fn the_parameters_are_what_the_rules_go_by() {
+    for rule in [RuleId::Prec001, RuleId::Prec004] {
+        assert_eq!(parameters(rule)["sentence_delimiters"], json!(claims::DELIMITERS));
+    }
+    for rule in [RuleId::Cont001, RuleId::Cont002, RuleId::Cont003] {
+        assert_eq!(parameters(rule)["pairs"], json!(contradiction::PAIRS));
+    }
+    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007] {
+        let parameters = parameters(rule);
+        assert_eq!(parameters["abbreviations"], json!(sentences::ABBREVIATIONS));
+        assert_eq!(parameters["abbreviations_before_digits"], json!(sentences::BEFORE_DIGITS));
+        assert_eq!(parameters["behind_stop_max_chars"], json!(sentences::BEHIND_STOP_MAX_CHARS));
+        assert_eq!(parameters["edges"], json!(words::EDGES));
+    }
+    assert_eq!(parameters(RuleId::Prec006)["joints"], json!(parts::JOINTS));
+    let units: Vec<_> = quantity::UNITS
+        .iter()
+        .map(|known| json!([known.name, known.symbols, known.words, known.is_prefixed]))
+        .collect();
+    let quantities = json!({
+        "digits_max": quantity::DIGITS_MAX,
+        "prefixes": quantity::PREFIXES,
+        "scales": quantity::SCALES,
+        "separators": quantity::SEPARATORS,
+        "units": units,
+    });
+    assert_eq!(parameters(RuleId::Prec007)["quantities"], quantities);
+    assert_eq!(parameters(RuleId::Cont004)["pairs"], json!(inflections::INFLECTED));
+}
+
+#[test]
+fn the_boundaries_are_those_of_the_unicode_version_that_the_rules_name() {
+    let (major, minor, patch) = unicode_segmentation::UNICODE_VERSION;
+    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Cont004] {
+        assert_eq!(parameters(rule)["unicode"], format!("{major}.{minor}.{patch}"));
+    }
+}
+
+#[test]
+fn the_inflected_pairs_are_the_published_ones() {
+    let first = |side: &[&'static str]| side[0];
+    let terms = inflections::INFLECTED.map(|[one, other]| (first(one), first(other)));
+    assert_eq!(terms, contradiction::PAIRS);
+}
+
+#[test]
+fn no_spelling_means_two_units() {
+    let mut spellings = std::collections::BTreeMap::new();
+    for known in &quantity::UNITS {
+        let prefixes = quantity::PREFIXES.iter().filter(|_| known.is_prefixed);
+        let prefixes: Vec<_> = prefixes.copied().chain([("", "", 0)]).collect();
+        for (symbol, word, power) in prefixes {
+            let symbols = known.symbols.iter().map(|spelling| format!("{symbol}{spelling}"));
+            for spelling in symbols.chain(known.words.iter().map(|spelling| format!("{word}{spelling}"))) {
+                let meaning = (known.name, power);
+                let other = *spellings.entry(spelling.clone()).or_insert(meaning);
+                assert_eq!(other, meaning, "{spelling}");
+            }
+        }
+    }
+}

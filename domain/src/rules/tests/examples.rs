@@ -1,0 +1,31 @@
+//! The examples of `docs/rules.md`.
+
+use super::*;
+use serde_json::{Value, json};
+
+#[test]
+fn every_example_of_the_documentation_holds() {
+    let mut rule = None;
+    let mut shown = Vec::new();
+    for line in include_str!("../../../../docs/rules.md").lines() {
+        if line.starts_with('#') {
+            let id = line.strip_prefix("### ").and_then(|heading| heading.split_once(':'));
+            rule = id.map(|(id, _)| serde_json::from_value::<RuleId>(json!(id)).expect("the rule is known"));
+        }
+        let (Some(rule), Some(row)) = (rule, line.strip_prefix("| `")) else { continue };
+        let (text, row) = row.split_once("` | `").expect("a candidate, then a check");
+        let (against, verdict) = row.split_once("` | ").expect("a check, then a verdict");
+        let (verdict, _) = verdict.split_once(" |").expect("a verdict, then why");
+        let against: Value = serde_json::from_str(against).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let mut whole = if against.is_array() { json!({ "facts": against }) } else { against };
+        whole.as_object_mut().expect("a check is an object").entry("facts").or_insert(json!([]));
+        let check: Check = serde_json::from_value(whole).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let result = applied(rule, text, &check);
+        assert_eq!(result.verdict.as_str(), verdict, "{rule}: {line}");
+        shown.push(rule);
+    }
+    shown.dedup();
+    let mut all = RuleId::PUBLISHED.to_vec();
+    all.extend(RuleId::ALL.iter().filter(|rule| !RuleId::PUBLISHED.contains(rule)));
+    assert_eq!(shown, all, "every rule has its table");
+}
