@@ -113,6 +113,23 @@ impl World {
         fs::read_to_string(self.path("stderr")).unwrap_or_default()
     }
 
+    /// All that daemons of this world have written, and nobody has removed: the log's mirror, what they said of
+    /// themselves, the database. None may be running: what they hold in memory is not in it.
+    ///
+    /// # Panics
+    /// Where it cannot be read.
+    #[must_use]
+    pub fn written(&self) -> String {
+        let mut written = self.mirror() + &self.service_log();
+        for file in fs::read_dir(self.state().join("store")).expect("there is a store") {
+            let file = file.expect("the system tells").path();
+            if file.is_file() {
+                written.push_str(&String::from_utf8_lossy(&fs::read(file).expect("it can be read")));
+            }
+        }
+        written
+    }
+
     /// `oracled` with these arguments, in this world alone: its home is there, and only the world's variables count.
     #[must_use]
     pub fn oracled(&self, arguments: &[&str]) -> Command {

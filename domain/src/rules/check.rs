@@ -1,6 +1,7 @@
 //! What a candidate is checked against: facts, constraints, expectations, and which rules apply.
 
 use super::registry::RuleId;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The threshold that stands in the configuration, by the name that the seed gives it.
@@ -44,7 +45,7 @@ pub struct Expected {
     #[serde(default)]
     pub contradiction_ids: Vec<String>,
     /// Pairs beside the published ones. They are checked whether an id names them or not.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "pairs")]
     pub contradiction_pairs: Vec<(String, String)>,
     /// How many claims may be without support; the configured number without it.
     #[serde(default)]
@@ -174,6 +175,15 @@ impl Expected {
             Some(Threshold::Config) | None => settings.unsupported_max,
         }
     }
+}
+
+/// Reads pairs. Taken as such, one of three terms would be told to be no JSON.
+fn pairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
+    let pair = |terms: Vec<String>| {
+        let pair = <[String; 2]>::try_from(terms).map(|[one, other]| (one, other));
+        pair.map_err(|terms| D::Error::invalid_length(terms.len(), &"a pair of two terms"))
+    };
+    Vec::deserialize(deserializer)?.into_iter().map(pair).collect()
 }
 
 impl Serialize for Threshold {

@@ -1,0 +1,348 @@
+//! `/v1/rules`, from outside: text is checked against facts, the answer can be checked in its turn, and the log knows of
+//! it without a word of the text.
+
+use bytes::Bytes;
+use domain::Sha256Hex;
+use domain::rules::{Candidate, Check, FactSet, RuleId, Settings, evaluate};
+use harness::making::sample;
+use harness::wire::{self, Wire};
+use harness::{Daemon, World, at, document, get, log, post, problem, whole_log};
+use hyper::Method;
+use oracled::client::{Answer, Client};
+use serde_json::{Value, json};
+
+const EVALUATE: &str = "/v1/rules/evaluate";
+
+async fn evaluated(routes: &mut Client, body: &Value) -> Answer {
+    let answer = post(routes, EVALUATE, body).await;
+    assert_eq!(answer.status, 200, "{}", document(&answer));
+    answer
+}
+
+/// A case of each verdict, with the rules that fail in it.
+fn one_of_each() -> [(&'static str, Value, Vec<&'static str>); 3] {
+    let facts = json!(["Water boils at 100 C at sea level.", "Ice melts"]);
+    [
+        ("PASS", json!({"candidate_output": "ICE melts. Water boils!", "facts": facts}), vec![]),
+        (
+            "FAIL",
+            json!({
+                "candidate_output": "Ice melts. The \"moon\" is chéese\u{1}.", "facts": facts,
+                "expected": {"must_not_find": ["CHÉESE"]},
+            }),
+            vec!["RULE-PREC-001", "RULE-PREC-003", "RULE-PREC-004"],
+        ),
+        (
+            "ERROR",
+            json!({
+                "candidate_output": "Ice melts.", "facts": facts, "expected": {"must_find": [" "]},
+            }),
+            vec![],
+        ),
+    ]
+}
+
+/// The list of that name in an answer, a rule or an entry.
+fn list<'v>(of: &'v Value, name: &str) -> &'v [Value] {
+    of.get(name).and_then(Value::as_array).expect("it has that list")
+}
+
+/// The ids of the rules that came to `verdict`.
+fn rules_at(answer: &Answer, verdict: &str) -> Vec<Value> {
+    let told = document(answer);
+    let of_it = list(&told, "rules").iter().filter(|rule| rule["verdict"] == verdict);
+    of_it.map(|rule| rule["rule"].clone()).collect()
+}
+
+#[tokio::test]
+async fn an_evaluation_is_canonical_json_and_bears_its_digest() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    for (verdict, body, failed) in one_of_each() {
+        let answer = evaluated(routes, &body).await;
+        assert_eq!(answer.headers["content-type"], "application/json");
+        let mut told = document(&answer);
+        assert_eq!(told["verdict"], verdict, "{told}");
+        assert_eq!(rules_at(&answer, "FAIL"), failed);
+        assert_eq!(rules_at(&answer, "ERROR").len(), usize::from(verdict == "ERROR"));
+        assert_eq!(list(&told, "rules").len(), RuleId::PUBLISHED.len(), "every rule is told of");
+        let canonical = |value: &Value| serde_json_canonicalizer::to_vec(value).unwrap();
+        assert_eq!(answer.body, canonical(&told));
+        let digest = told.as_object_mut().unwrap().remove("sha256").unwrap();
+        assert_eq!(digest, json!(Sha256Hex::of(&canonical(&told))));
+        let text = body["candidate_output"].as_str().unwrap();
+        assert_eq!(told["candidate_sha256"], json!(Sha256Hex::of(text.as_bytes())));
+        assert_eq!(told["facts_sha256"], json!(Sha256Hex::of(&canonical(&body["facts"]))));
+        for step in list(&told, "rules").iter().flat_map(|rule| list(rule, "evidence")) {
+            assert_eq!(step["output_sha256"], json!(Sha256Hex::of(&canonical(&step["output"]))), "{step}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_violation_says_where_in_the_text_it_is_and_a_rule_that_cannot_tell_says_why() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let [_, (_, failing, _), (_, erring, _)] = one_of_each();
+    let told = document(&evaluated(routes, &failing).await);
+    let text = failing["candidate_output"].as_str().unwrap();
+    let mut cut_out = Vec::new();
+    for violation in list(&told, "rules").iter().flat_map(|rule| list(rule, "violations")) {
+        let [start, end] =
+            ["start", "end"].map(|name| usize::try_from(violation["span"][name].as_u64().unwrap()).unwrap());
+        assert_eq!(violation["text"], text[start..end]);
+        assert_eq!(violation["invariant"], "Q-INV-01");
+        cut_out.push(&text[start..end]);
+    }
+    let claim = "The \"moon\" is chéese\u{1}";
+    assert_eq!(cut_out, [claim, "chéese", claim]);
+    let told = document(&evaluated(routes, &erring).await);
+    let cause = told["rules"][1]["cause"].as_str().unwrap();
+    assert!(cause.contains("`must_find[0]` is blank"), "{cause}");
+}
+
+#[tokio::test]
+async fn the_same_request_has_the_same_bytes_at_any_time_and_from_the_library() {
+    let world = World::default();
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        let daemon = world.serve().await;
+        let (one, other) = (&mut daemon.routes().await, &mut daemon.routes().await);
+        for (_, body, _) in one_of_each() {
+            for routes in [&mut *one, &mut *other] {
+                told.push((body.to_string(), evaluated(routes, &body).await.body));
+            }
+        }
+        assert!(daemon.stop().success());
+    }
+    for (body, answer) in &told {
+        let mut body: Value = serde_json::from_str(body).unwrap();
+        let text = body.as_object_mut().unwrap().remove("candidate_output").unwrap();
+        let check: Check = serde_json::from_value(body).unwrap();
+        let candidate = Candidate::text(text.as_str().unwrap());
+        let expected = evaluate(&candidate, &check, &FactSet::compile(&check.facts), &Settings::default());
+        assert_eq!(*answer, serde_json::to_vec(&expected).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn every_evaluation_is_in_the_log_by_its_digests_and_no_text_of_it_anywhere() {
+    let mut world = World::default();
+    world.config = "log_level = \"trace\"".into();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let mark = |of: &str| format!("Q7X {of} is true and false");
+    let mut body = json!({
+        "id": mark("id"), "candidate_output": mark("candidate"), "facts": [mark("fact")],
+        "context": mark("context"), "constraints": [mark("constraint")],
+        "expected": {
+            "must_find": [mark("pattern")], "must_not_find": ["q7x"], "contradiction_ids": ["true", mark("pair")],
+        },
+    });
+    let failing = evaluated(routes, &body).await;
+    body["expected"] = json!({"must_find": [mark("pattern"), " "]});
+    body["facts"] = json!([mark("candidate")]);
+    let erring = evaluated(routes, &body).await;
+    let entries = log(control, "event=rules_evaluated").await;
+    assert_eq!(entries.len(), 2);
+    for (entry, answer) in entries.iter().zip([&failing, &erring]) {
+        let told = document(answer);
+        for (name, told_as) in [
+            ("verdict", "verdict"),
+            ("candidate_sha256", "candidate_sha256"),
+            ("facts_sha256", "facts_sha256"),
+            ("input_sha256", "input_sha256"),
+            ("evaluation_sha256", "sha256"),
+        ] {
+            assert_eq!(entry[name], told[told_as], "{name}");
+        }
+        assert_eq!((&entry["session_id"], &entry["path"]), (&Value::Null, &Value::Null));
+        let of_rules = |of: &Value, name: &str| -> Vec<Value> {
+            list(of, "rules").iter().map(|rule| rule[name].clone()).collect()
+        };
+        for name in ["rule", "verdict", "cause"] {
+            assert_eq!(of_rules(entry, name), of_rules(&told, name), "{name}");
+        }
+        let counts = of_rules(&told, "violations");
+        let counts: Vec<_> =
+            counts.iter().map(|violations| json!(violations.as_array().unwrap().len())).collect();
+        assert_eq!(of_rules(entry, "violations"), counts);
+    }
+    assert!(daemon.stop().success());
+    let written = world.written().to_lowercase();
+    assert!(written.contains("rules_evaluated"), "the right files are looked at");
+    assert!(!written.contains("q7x"), "no text is kept anywhere");
+}
+
+/// A request that passes, with a member of its own or in `expected`.
+fn with(name: &str, value: Value) -> Value {
+    let mut body = json!({"candidate_output": "Ice melts.", "facts": ["Ice melts"], "expected": {}});
+    let (place, name) = name.strip_prefix("expected.").map_or(("", name), |name| ("/expected", name));
+    let members = body.pointer_mut(place).and_then(Value::as_object_mut).expect("it has both");
+    members.insert(name.to_owned(), value);
+    body
+}
+
+/// So many pairs of opposites.
+fn pairs(count: usize) -> Value {
+    (0..count).map(|n| json!([format!("a{n}"), format!("b{n}")])).collect()
+}
+
+/// Requests that cannot be evaluated, and what they are told.
+fn refusals() -> Vec<(Value, &'static str)> {
+    let threshold = "expected.max_unsupported_claims";
+    let whole = "a whole number from 0 on, or \"CONFIG:UNSUPPORTED_MAX\"";
+    vec![
+        (with("fact", json!([])), "unknown field `fact`"),
+        (with("expected.must_have", json!([])), "unknown field `must_have`"),
+        (with("want", json!({})), "unknown field `want`"),
+        (json!({"candidate_output": "?"}), "missing field `facts`"),
+        (json!({"facts": []}), "missing field `candidate_output`"),
+        (with("candidate_output", json!(null)), "invalid type: null"),
+        (with("facts", json!("Ice melts")), "invalid type: string"),
+        (with("facts", json!(null)), "invalid type: null"),
+        (with("facts", json!(["a", 1])), "invalid type: integer"),
+        (with("rules", json!(["RULE-PREC-999"])), "RULE-PREC-999"),
+        (with("rules", json!(["rule-prec-001"])), "rule-prec-001"),
+        (with("rules", json!([])), "`rules` is empty"),
+        (with("rules", json!(["RULE-PREC-001", "RULE-PREC-001"])), "`rules` names RULE-PREC-001 twice"),
+        (with(threshold, json!(-1)), whole),
+        (with(threshold, json!(1.0)), whole),
+        (with(threshold, json!("1")), whole),
+        (with(threshold, json!("CONFIG:UNSUPPORTED")), whole),
+        (with(threshold, json!([1])), whole),
+        (with("expected.contradiction_pairs", json!([["a"]])), "a pair of two terms"),
+        (with("expected.contradiction_pairs", json!([["a", "b", "c"]])), "a pair of two terms"),
+        (with("expected.contradiction_pairs", json!([["a", " "]])), "`expected.contradiction_pairs[0]`"),
+        (with("expected.contradiction_pairs", json!([["a", "b".repeat(129)]])), "129 bytes"),
+        (
+            with("expected.contradiction_pairs", json!([["a", "b"], ["c D", "C  d"]])),
+            "contradiction_pairs[1]` names one term twice",
+        ),
+        (with("expected.contradiction_pairs", pairs(65)), "65 entries; at most 64"),
+        (with("constraints", vec!["a < b"; 1001].into()), "`constraints` has 1001 entries; at most 1000"),
+        (with("expected.contradiction_ids", vec!["true"; 1001].into()), "at most 1000"),
+        (with("expected.must_find", vec!["a"; 10_001].into()), "at most 10000"),
+        (with("expected.must_not_find", vec!["a"; 10_001].into()), "at most 10000"),
+        (with("id", json!("é".repeat(256))), "`id` has 256 characters"),
+        (json!([]), "a request is an object"),
+    ]
+}
+
+#[tokio::test]
+async fn what_no_check_can_be_made_of_is_refused_with_what_is_wrong_and_not_logged() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for (body, telling) in refusals() {
+        let refused = problem(&post(routes, EVALUATE, &body).await, 400, "invalid_request");
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(detail.contains(telling), "{telling}: {detail}");
+    }
+    let twice = r#"{"candidate_output":"a","facts":[],"facts":["a"]}"#;
+    let answer = routes.call(Method::POST, EVALUATE, Some(Bytes::from(twice))).await.unwrap();
+    assert!(problem(&answer, 400, "invalid_request")["detail"].as_str().unwrap().contains("duplicate field"));
+    for text in
+        ["", "{", "\u{feff}{}", "{\"facts\":\"\u{1}\"}", r#"{"candidate_output":"\ud800","facts":[]}"#]
+    {
+        let answer = routes.call(Method::POST, EVALUATE, Some(Bytes::from(text))).await.unwrap();
+        problem(&answer, 400, "invalid_json");
+    }
+    assert!(log(control, "event=rules_evaluated").await.is_empty());
+    // the same within the bounds
+    let mut most = with("expected.contradiction_pairs", pairs(64));
+    most["expected"]["must_find"] = vec!["ice"; 10_000].into();
+    most["expected"]["contradiction_ids"] = vec!["a0-b0"; 1000].into();
+    most["constraints"] = vec!["a < b"; 1000].into();
+    most["id"] = json!("é".repeat(255));
+    assert_eq!(at(&evaluated(routes, &most).await, "/verdict"), "PASS");
+}
+
+#[tokio::test]
+async fn another_media_type_and_a_body_over_the_bound_are_refused() {
+    let world = World::with_config("[limits]\nbody_bytes = 1024");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let large = json!({"candidate_output": "x".repeat(1024), "facts": []});
+    problem(&post(routes, EVALUATE, &large).await, 413, "body_too_large");
+    let [(_, small, _), ..] = one_of_each();
+    let plain =
+        wire::head("POST", EVALUATE, &[("content-type", "text/plain"), ("content-length", "2")]) + "{}";
+    let refused = Wire::connect(&world.socket()).await.ask(plain).await.unwrap();
+    problem(&refused, 415, "unsupported_media_type");
+    problem(&get(routes, EVALUATE).await, 405, "method_not_allowed");
+    evaluated(routes, &small).await;
+}
+
+async fn registry(daemon: &Daemon<'_>) -> Value {
+    let answer = get(&mut daemon.routes().await, "/v1/rules").await;
+    assert_eq!(answer.status, 200);
+    document(&answer)
+}
+
+#[tokio::test]
+async fn the_registry_tells_of_every_rule_with_its_digest_and_whether_it_applies_unasked() {
+    let world = World::default();
+    let told = registry(&world.serve().await).await;
+    assert_eq!(told["unsupported_max"], 0);
+    let mut ids = Vec::new();
+    for rule in list(&told, "rules") {
+        let mut definition = rule.clone();
+        let members = definition.as_object_mut().unwrap();
+        let (digest, in_profile) = (members.remove("sha256"), members.remove("in_profile"));
+        let names: Vec<_> = members.keys().map(String::as_str).collect();
+        assert_eq!(names, ["check_type", "description", "id", "invariant", "parameters", "version"]);
+        let canonical = serde_json_canonicalizer::to_vec(&definition).unwrap();
+        assert_eq!(digest, Some(json!(Sha256Hex::of(&canonical))), "{definition}");
+        let id = definition["id"].as_str().unwrap().to_owned();
+        assert_eq!(in_profile, Some(json!(RuleId::PUBLISHED.iter().any(|rule| rule.as_str() == id))));
+        ids.push(id);
+    }
+    assert_eq!(ids, RuleId::ALL.map(RuleId::as_str));
+}
+
+#[tokio::test]
+async fn the_configured_profile_and_threshold_hold_where_a_request_does_not_say() {
+    let world =
+        World::with_config("[rules]\nprofile = [\"RULE-CONT-001\", \"RULE-PREC-001\"]\nunsupported_max = 1");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let told = registry(&daemon).await;
+    let applied = list(&told, "rules").iter().filter(|rule| rule["in_profile"] == true);
+    assert_eq!((applied.count(), &told["unsupported_max"]), (2, &json!(1)));
+    let mut body = json!({"candidate_output": "Mars is jam. Venus is tea.", "facts": []});
+    let answer = evaluated(routes, &body).await;
+    assert_eq!(rules_at(&answer, "PASS"), ["RULE-CONT-001"], "in the profile's order");
+    assert_eq!(rules_at(&answer, "FAIL"), ["RULE-PREC-001"]);
+    for (threshold, verdict) in
+        [(json!("CONFIG:UNSUPPORTED_MAX"), "FAIL"), (json!(2), "PASS"), (json!(null), "FAIL")]
+    {
+        body["expected"] = json!({"max_unsupported_claims": threshold});
+        assert_eq!(at(&evaluated(routes, &body).await, "/verdict"), verdict, "{threshold}");
+    }
+    body["candidate_output"] = json!("Mars is jam.");
+    body["expected"] = json!({"max_unsupported_claims": "CONFIG:UNSUPPORTED_MAX"});
+    assert_eq!(at(&evaluated(routes, &body).await, "/verdict"), "PASS");
+    body["rules"] = json!(["RULE-PREC-004"]);
+    assert_eq!(rules_at(&evaluated(routes, &body).await, "PASS"), ["RULE-PREC-004"]);
+}
+
+#[tokio::test]
+async fn evaluations_are_counted_by_what_they_came_to() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    for (_, body, _) in one_of_each() {
+        evaluated(routes, &body).await;
+    }
+    for verdict in ["PASS", "FAIL", "ERROR"] {
+        let name = format!("oracled_rules_evaluations_total{{verdict=\"{verdict}\"}}");
+        assert_eq!(sample(routes, &name).await, 1.0, "{verdict}");
+    }
+    let failed = "oracled_rules_applied_total{rule=\"RULE-PREC-003\",verdict=\"FAIL\"}";
+    assert_eq!(sample(routes, failed).await, 1.0);
+    let entries = whole_log(&mut daemon.control().await).await;
+    assert_eq!(entries.iter().filter(|entry| entry["event"] == "rules_evaluated").count(), 3);
+}
