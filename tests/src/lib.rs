@@ -5,6 +5,7 @@ pub mod load;
 pub mod making;
 pub mod model;
 pub mod strategies;
+pub mod stream;
 pub mod wire;
 
 use bytes::Bytes;

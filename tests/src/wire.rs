@@ -2,6 +2,7 @@
 
 use crate::PATIENCE;
 use bytes::Bytes;
+use hyper::StatusCode;
 use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use oracled::client::Answer;
@@ -74,18 +75,33 @@ impl Wire {
 
     /// Reads the next answer; nothing where the daemon hangs up instead.
     pub async fn answer(&mut self) -> Option<Answer> {
-        let head_end = |read: &[u8]| read.windows(4).position(|four| four == b"\r\n\r\n");
-        let end = self.read_until(head_end).await?;
-        let head: Vec<u8> = self.read.drain(..end + 4).collect();
-        let head = String::from_utf8(head).expect("the daemon's headers are ASCII");
+        let (status, headers) = self.answer_head().await?;
+        let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let body = Bytes::from(self.take(length.unwrap_or(0)).await?);
+        Some(Answer { status, headers, body })
+    }
+
+    /// Reads the next answer as far as its body.
+    pub(crate) async fn answer_head(&mut self) -> Option<(StatusCode, HeaderMap)> {
+        let head = String::from_utf8(self.take_until(b"\r\n\r\n").await?);
+        let head = head.expect("the daemon's headers are ASCII");
         let mut lines = head.lines();
         let status = lines.next().and_then(|line| line.split(' ').nth(1)?.parse().ok());
-        let headers: HeaderMap = lines.filter_map(header).collect();
-        let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let length: usize = length.unwrap_or(0);
-        self.read_until(|read| (read.len() >= length).then_some(length)).await?;
-        let body = Bytes::from(self.read.drain(..length).collect::<Vec<_>>());
-        Some(Answer { status: status.expect("the daemon speaks HTTP"), headers, body })
+        Some((status.expect("the daemon speaks HTTP"), lines.filter_map(header).collect()))
+    }
+
+    /// Reads what comes before `end`, and `end`.
+    pub(crate) async fn take_until(&mut self, end: &[u8]) -> Option<Vec<u8>> {
+        let at = self.read_until(|read| read.windows(end.len()).position(|some| some == end)).await?;
+        let mut taken: Vec<u8> = self.read.drain(..at + end.len()).collect();
+        taken.truncate(at);
+        Some(taken)
+    }
+
+    /// Reads so many bytes.
+    pub(crate) async fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        self.read_until(|read| (read.len() >= bytes).then_some(bytes)).await?;
+        Some(self.read.drain(..bytes).collect())
     }
 
     /// Sends `bytes`, even if the daemon answers and hangs up before it has read them all, and reads the answer.

@@ -101,7 +101,13 @@ impl Lines {
 
     /// Reads what comes next into the buffer.
     async fn read(&mut self, service: &Service) -> Result<(), Problem> {
-        let frame = timeout(self.patience, self.body.frame()).await;
+        let mut stopping = service.stopping();
+        let frame = tokio::select! {
+            biased;
+            frame = timeout(self.patience, self.body.frame()) => frame,
+            // what has come is answered; what may still come would keep the daemon from stopping
+            _ = stopping.wait_for(|stopping| *stopping) => return Err(Problem::Draining),
+        };
         let frame = frame.map_err(|_| Problem::RequestTimeout { max_s: self.patience.as_secs() })?;
         match frame {
             None => self.ended = true,

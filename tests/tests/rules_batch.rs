@@ -1,0 +1,355 @@
+//! `POST /v1/rules/evaluate:batch`, from outside: read and answered at the same time, in order, within bounds, and
+//! nothing unlogged.
+
+use harness::stream::Stream;
+use harness::wire::{Wire, head};
+use harness::{Daemon, PATIENCE, World, at, disk, document, eventually, get, log, post, problem};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+const BATCH: &str = "/v1/rules/evaluate:batch";
+const CASES: &str = include_str!("../cases/oracle-a.ndjson");
+const MIB: u64 = 1024 * 1024;
+
+async fn begin(world: &World) -> Stream {
+    Stream::begin(&world.socket(), BATCH).await
+}
+
+fn request(id: &str) -> Value {
+    json!({"id": id, "candidate_output": "Ice melts.", "facts": ["Ice melts"]})
+}
+
+fn line(id: &str) -> String {
+    request(id).to_string() + "\n"
+}
+
+/// What is answered to a whole body, sent with its length, in pieces as the system has them.
+async fn answered(world: &World, body: impl AsRef<[u8]>) -> Vec<Value> {
+    let mut stream = begin(world).await;
+    stream.send(body).await.expect("it listens");
+    stream.finish().await.expect("it listens");
+    stream.rest().await
+}
+
+/// Of an answer's line its number, its id, and its verdict or its problem's code.
+fn brief(line: &Value) -> (u64, String, String) {
+    let text = |place: &str| line.pointer(place).and_then(Value::as_str).map(str::to_owned);
+    let (verdict, code) = (text("/evaluation/verdict"), text("/problem/code"));
+    assert!(verdict.is_some() != code.is_some(), "one of both: {line}");
+    let number = line.get("line").and_then(Value::as_u64).expect("a line has its number");
+    (number, text("/id").unwrap_or_default(), verdict.or(code).unwrap_or_default())
+}
+
+fn briefs(lines: &[Value]) -> Vec<(u64, String, String)> {
+    lines.iter().map(brief).collect()
+}
+
+fn expected(lines: &[(u64, &str, &str)]) -> Vec<(u64, String, String)> {
+    lines.iter().map(|(line, id, came_to)| (*line, (*id).into(), (*came_to).into())).collect()
+}
+
+async fn evaluations_logged(daemon: &Daemon<'_>) -> usize {
+    let mut count = 0;
+    let mut after = 0;
+    loop {
+        let control = &mut daemon.control().await;
+        let entries = log(control, &format!("event=rules_evaluated&limit=10000&after={after}")).await;
+        let Some(last) = entries.last() else { return count };
+        after = last["seq"].as_u64().expect("an entry has its number");
+        count += entries.len();
+    }
+}
+
+async fn status(daemon: &Daemon<'_>, place: &str) -> Value {
+    at(&get(&mut daemon.control().await, "/v1/status").await, place)
+}
+
+#[tokio::test]
+async fn every_line_has_its_answer_in_order_and_what_is_wrong_with_one_ends_nothing() {
+    let world = World::with_config("[limits]\nbody_bytes = 2000");
+    let daemon = world.serve().await;
+    let mut wrong = request("unknown rule");
+    wrong["rules"] = json!(["RULE-PREC-999"]);
+    let mut failing = request("fails");
+    failing["facts"] = json!([]);
+    let mut erring = request("errs");
+    erring["expected"] = json!({"must_find": [""]});
+    let mut long = request("long");
+    long["facts"] = json!(["x".repeat(2000)]);
+    let body = [
+        line("first"),
+        "\n".into(),
+        "{\"id\":\"cut\",\n".into(),
+        format!("{wrong}\r\n"),
+        " \t\r\n".into(),
+        format!("{long}\n"),
+        "[]\n".into(),
+        format!("{failing}\r\n"),
+        "\u{feff}{}\n".into(),
+        format!("{erring}\n"),
+        json!({"id": "no text", "facts": []}).to_string() + "\n",
+        json!({"id": 7, "candidate_output": "", "facts": []}).to_string() + "\n",
+        "\n\n".into(),
+        request("last, without an end").to_string(),
+    ];
+    let lines = answered(&world, body.concat()).await;
+    let wanted = expected(&[
+        (1, "first", "PASS"),
+        (3, "", "invalid_json"),
+        (4, "unknown rule", "invalid_request"),
+        (6, "", "body_too_large"),
+        (7, "", "invalid_request"),
+        (8, "fails", "FAIL"),
+        (9, "", "invalid_json"),
+        (10, "errs", "ERROR"),
+        (11, "no text", "invalid_request"),
+        (12, "", "invalid_request"),
+        (15, "last, without an end", "PASS"),
+    ]);
+    assert_eq!(briefs(&lines), wanted);
+    let detail = lines[2]["problem"]["detail"].as_str().expect("it says why");
+    assert!(detail.contains("RULE-PREC-999"), "{detail}");
+    assert_eq!(lines[3]["problem"]["status"], 413);
+    assert_eq!(evaluations_logged(&daemon).await, 4, "what was evaluated, and no more");
+    // however the body is cut into pieces
+    let whole = body.concat();
+    for size in [1, 7, 100] {
+        let mut stream = begin(&world).await;
+        for piece in whole.as_bytes().chunks(size) {
+            stream.send(piece).await.expect("it listens");
+        }
+        stream.finish().await.expect("it listens");
+        assert_eq!(stream.rest().await, lines, "{size}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_has_the_evaluation_that_its_line_has_by_itself() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let mut stream = begin(&world).await;
+    for case in CASES.lines() {
+        let mut case: Value = serde_json::from_str(case).expect("a case is JSON");
+        let members = case.as_object_mut().expect("a case is an object");
+        let wanted =
+            ["category", "note", "want"].map(|name| members.remove(name)).into_iter().flatten().last();
+        stream.send(format!("{case}\n")).await.expect("it listens");
+        let answer = stream.line().await.expect("it answers");
+        assert_eq!(answer["id"], case["id"]);
+        let evaluation = &answer["evaluation"];
+        assert_eq!(Some(&evaluation["verdict"]), wanted.as_ref().map(|want| &want["verdict"]), "{case}");
+        assert_eq!(*evaluation, document(&post(routes, "/v1/rules/evaluate", &case).await), "{case}");
+    }
+    stream.finish().await.expect("it listens");
+    assert_eq!(stream.line().await, None);
+    assert_eq!(evaluations_logged(&daemon).await, 2 * CASES.lines().count());
+}
+
+#[tokio::test]
+async fn a_body_without_a_line_has_an_answer_without_one() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    for body in ["\n", " ", "\r\n\n \t\r\n", "\n\n\n"] {
+        assert_eq!(answered(&world, body).await, Vec::<Value>::new(), "{body:?}");
+    }
+    let mut stream = begin(&world).await;
+    stream.finish().await.expect("it listens");
+    assert_eq!(stream.line().await, None);
+    assert_eq!(evaluations_logged(&daemon).await, 0);
+}
+
+#[tokio::test]
+async fn another_media_type_is_refused() {
+    let world = World::default();
+    let _daemon = world.serve().await;
+    for media_type in ["application/json", "text/plain", "application/x-www-form-urlencoded"] {
+        let headers = [("content-type", media_type), ("content-length", "0")];
+        let refused = Wire::connect(&world.socket()).await.ask(head("POST", BATCH, &headers)).await;
+        problem(&refused.expect("it answers"), 415, "unsupported_media_type");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_leaves_nothing_behind() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    for sent in ["", "{\"id\":", &line("whole"), &line("many").repeat(2000)] {
+        let mut stream = begin(&world).await;
+        if !sent.is_empty() {
+            stream.send(sent).await.expect("it listens");
+        }
+        drop(stream);
+    }
+    eventually("their connections are forgotten", async || status(&daemon, "/connections").await == 0).await;
+    eventually("what was begun is done", async || status(&daemon, "/in_flight").await == 0).await;
+    assert_eq!(briefs(&answered(&world, line("after")).await), expected(&[(1, "after", "PASS")]));
+}
+
+#[tokio::test]
+async fn a_client_that_sends_no_more_and_one_that_reads_nothing_are_cut_off() {
+    let world = World::with_config("[limits]\nidle_s = 1\nrequest_s = 2\n[model]\nprovider = \"none\"");
+    let daemon = world.serve().await;
+    let mut silent = begin(&world).await;
+    silent.send(line("first").repeat(2) + "{").await.expect("it listens");
+    let lines = silent.rest().await;
+    assert_eq!(
+        briefs(&lines),
+        expected(&[(1, "first", "PASS"), (2, "first", "PASS"), (3, "", "request_timeout")]),
+        "what has come is answered"
+    );
+    let mut deaf = begin(&world).await;
+    // much more than the kernel keeps for whoever does not read
+    while tokio::time::timeout(Duration::from_millis(500), deaf.send(line("x").repeat(100)))
+        .await
+        .is_ok_and(|sent| sent.is_ok())
+    {}
+    eventually("their connections are forgotten", async || status(&daemon, "/connections").await == 0).await;
+    // while a slow one that goes on may take longer than any request
+    let mut slow = begin(&world).await;
+    for n in 1..=6 {
+        slow.send(line("slow")).await.expect("it listens");
+        assert_eq!(slow.line().await.map(|line| brief(&line).0), Some(n));
+        sleep(Duration::from_millis(500)).await;
+    }
+    slow.finish().await.expect("it listens");
+    assert_eq!(slow.line().await, None);
+}
+
+#[tokio::test]
+async fn ten_thousand_lines_take_bounded_memory_and_are_all_logged() {
+    const LINES: usize = 10_000;
+    let world = World::with_config("[storage]\ncache_bytes = 4194304");
+    let daemon = world.serve().await;
+    // its pools and caches have what they need
+    assert_eq!(answered(&world, line("x").repeat(500)).await.len(), 500);
+    let before = daemon.resident_bytes().expect("the system tells");
+    let mut stream = begin(&world).await;
+    let mut bytes = 0;
+    for some in 0..LINES / 100 {
+        let text: String = (0..100).map(|n| line(&format!("{}", some * 100 + n))).collect();
+        stream.send(text).await.expect("it listens");
+        for n in 0..100 {
+            let answer = stream.line().await.expect("it answers");
+            bytes += answer.to_string().len() as u64;
+            let number = some * 100 + n;
+            assert_eq!(brief(&answer), (number as u64 + 1, number.to_string(), "PASS".into()));
+        }
+    }
+    stream.finish().await.expect("it listens");
+    assert_eq!(stream.line().await, None);
+    let most = daemon.most_resident_bytes().expect("the system tells");
+    println!("{bytes} bytes answered; resident: {before} bytes before, {most} at the most");
+    assert!(bytes > 24 * MIB, "keeping all of it would show: {bytes}");
+    assert!(most < before + 16 * MIB, "{most} bytes, {before} before");
+    assert_eq!(evaluations_logged(&daemon).await, LINES + 500);
+}
+
+#[tokio::test]
+async fn a_long_line_that_never_ends_takes_no_memory_and_ends_nothing() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    assert_eq!(answered(&world, line("x").repeat(100)).await.len(), 100);
+    let before = daemon.resident_bytes().expect("the system tells");
+    let mut stream = begin(&world).await;
+    let piece = "x".repeat(1_000_000);
+    for _ in 0..64 {
+        stream.send(&piece).await.expect("it listens");
+    }
+    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(1, "", "body_too_large")]).pop());
+    stream.send("\n".to_owned() + &line("next")).await.expect("it listens");
+    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(2, "next", "PASS")]).pop());
+    stream.finish().await.expect("it listens");
+    assert_eq!(stream.line().await, None);
+    let most = daemon.most_resident_bytes().expect("the system tells");
+    assert!(most < before + 16 * MIB, "{most} bytes, {before} before");
+}
+
+#[tokio::test]
+async fn a_daemon_that_drains_answers_what_it_has_begun_and_turns_further_lines_away() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let mut stream = begin(&world).await;
+    stream.send(line("before")).await.expect("it listens");
+    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(1, "before", "PASS")]).pop());
+    assert_eq!(post(control, "/v1/drain", &json!({"draining": true})).await.status, 200);
+    stream.send(line("while")).await.expect("it listens");
+    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(2, "while", "draining")]).pop());
+    let headers = [("content-type", "application/x-ndjson"), ("content-length", "0")];
+    let refused = Wire::connect(&world.socket()).await.ask(head("POST", BATCH, &headers)).await;
+    problem(&refused.expect("it answers"), 503, "draining");
+    assert_eq!(post(control, "/v1/drain", &json!({"draining": false})).await.status, 200);
+    stream.send(line("after")).await.expect("it listens");
+    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(3, "after", "PASS")]).pop());
+    assert_eq!(evaluations_logged(&daemon).await, 2);
+}
+
+#[tokio::test]
+async fn a_stream_that_does_not_end_does_not_keep_the_daemon_from_stopping() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let mut stream = begin(&world).await;
+    stream.send(line("first")).await.expect("it listens");
+    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(1, "first", "PASS")]).pop());
+    daemon.signal("TERM");
+    assert_eq!(
+        briefs(&stream.rest().await),
+        expected(&[(2, "", "draining")]),
+        "it is told why there is no more"
+    );
+    assert!(daemon.wait().success(), "{}", world.service_log());
+    assert!(
+        !world.service_log().contains("not everything in flight was finished"),
+        "{}",
+        world.service_log()
+    );
+    let began = Instant::now();
+    let daemon = world.serve().await;
+    let mut stream = begin(&world).await;
+    // what was sent whole before the stop is answered whole
+    stream.send(line("x").repeat(500)).await.expect("it listens");
+    stream.finish().await.expect("it listens");
+    assert!(stream.line().await.is_some());
+    daemon.signal("TERM");
+    assert_eq!(stream.rest().await.iter().filter(|line| brief(line).2 == "PASS").count(), 499);
+    assert!(daemon.wait().success(), "{}", world.service_log());
+    assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn while_nothing_can_be_logged_every_line_is_told_so_and_no_evaluation_is_answered() {
+    let mut world = World::default();
+    if !disk::can_be_filled(&mut world) {
+        println!("skipped: there is no prlimit");
+        return;
+    }
+    let daemon = world.serve().await;
+    let mut stream = begin(&world).await;
+    stream.send(line("before")).await.expect("it listens");
+    assert_eq!(stream.line().await.map(|line| brief(&line).2), Some("PASS".into()));
+    disk::fill(&daemon, &world.state());
+    let (mut evaluated, mut turned_away) = (1, 0);
+    while turned_away < 100 {
+        stream.send(line("while").repeat(50)).await.expect("it listens");
+        for _ in 0..50 {
+            match brief(&stream.line().await.expect("it answers")).2.as_str() {
+                "PASS" => evaluated += 1,
+                "storage_unavailable" => turned_away += 1,
+                other => unreachable!("{other}"),
+            }
+        }
+        assert!(evaluated < 100_000, "it is full some time");
+    }
+    assert_eq!(evaluations_logged(&daemon).await, evaluated, "what was answered was logged before");
+    disk::empty(&daemon);
+    eventually("it is ready again", async || get(&mut daemon.routes().await, "/readyz").await.status == 200)
+        .await;
+    stream.send(line("after")).await.expect("it listens");
+    assert_eq!(stream.line().await.map(|line| brief(&line).2), Some("PASS".into()));
+    stream.finish().await.expect("it listens");
+    assert_eq!(stream.line().await, None);
+    assert_eq!(evaluations_logged(&daemon).await, evaluated + 1);
+    assert!(daemon.stop().success());
+}
