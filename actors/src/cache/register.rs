@@ -83,7 +83,7 @@ fn told(message: &Register, known: Option<&Session>) -> Result<Session, Mismatch
         Some(mismatch) => Err(mismatch),
         None if first.as_ref().is_some_and(speaks_against) => Err(Mismatch::OriginalVerdict),
         None => Ok(Session {
-            check: None,
+            check: known.and_then(|session| session.check.clone()),
             session_id: session_id.clone(),
             tier: *tier,
             query: query.clone(),

@@ -1,0 +1,323 @@
+//! `/v1/verdicts/{session_id}` with `facts`: the rules as a second gate behind the crosscheck, for verdicts that are handed
+//! in, made, and made anew.
+
+use domain::{Label, Tier};
+use harness::load::field;
+use harness::making::{QUERY, came_from, lose, order, put, read, saying, told_of};
+use harness::model::{ModelServer, Reply};
+use harness::{GOOD, World, at, document, get, log, post, problem, submission};
+use hyper::Method;
+use oracled::client::{Answer, Client};
+use serde_json::{Value, json};
+
+/// What supports every claim of [`GOOD`] and of [`saying`].
+const FACTS: [&str; 2] = ["A sound and simple plan", "It holds together"];
+/// A coherent verdict that says something else.
+const UNFOUNDED: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan. Q7X is cheese."}"#;
+
+fn with(mut body: Value, members: Value) -> Value {
+    let (Value::Object(body_), Value::Object(members)) = (&mut body, members) else {
+        unreachable!("objects")
+    };
+    body_.extend(members);
+    body
+}
+
+/// A submission of the quick tier that is to be checked against [`FACTS`].
+fn checked(raw: &str) -> Value {
+    with(submission(raw), json!({"facts": FACTS}))
+}
+
+async fn hand_in(routes: &mut Client, session: &str, body: &Value) -> Answer {
+    post(routes, &format!("/v1/verdicts/{session}"), body).await
+}
+
+/// The evaluation that a refusal bears.
+fn refused(answer: &Answer) -> Value {
+    let refused = problem(answer, 422, "rules_rejected");
+    let contact = "oracle@42sisters.ai";
+    assert_eq!(field(&refused, "contact"), contact);
+    assert!(field(&refused, "detail").as_str().is_some_and(|detail| detail.contains(contact)), "{refused}");
+    field(&refused, "evaluation").clone()
+}
+
+fn violations(evaluation: &Value) -> Vec<Value> {
+    let list = |of: &Value, name: &str| field(of, name).as_array().expect("it is a list").clone();
+    list(evaluation, "rules").iter().flat_map(|rule| list(rule, "violations")).collect()
+}
+
+#[tokio::test]
+async fn a_verdict_that_its_facts_support_is_delivered_and_the_log_has_both_gates() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for tier in Tier::ALL {
+        let session = tier.as_str();
+        let body = json!({"tier": tier, "query": QUERY, "raw": saying(tier, Label::Amber), "facts": FACTS});
+        let delivered = hand_in(routes, session, &body).await;
+        assert_eq!(delivered.status, 201, "{}", document(&delivered));
+        assert_eq!(get(routes, &format!("/v1/verdicts/{session}")).await.body, delivered.body);
+        assert_eq!(told_of(control, session).await, ["tmm_crosscheck", "rules_evaluated", "verdict_cached"]);
+        let entries = log(control, &format!("session={session}")).await;
+        let seqs: Vec<_> = entries.iter().filter_map(|entry| entry["seq"].as_u64()).collect();
+        assert_eq!(seqs, [seqs[0], seqs[0] + 1, seqs[0] + 2]);
+        assert_eq!((&entries[1]["verdict"], &entries[1]["path"]), (&json!("PASS"), &json!("submit")));
+        assert!(document(&delivered).get("facts").is_none(), "{}", document(&delivered));
+    }
+}
+
+#[tokio::test]
+async fn a_verdict_that_they_do_not_support_is_refused_with_the_evaluation_and_nothing_of_it_is_kept() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let body =
+        with(checked(UNFOUNDED), json!({"context": "Q7X context", "expected": {"must_not_find": ["q7x"]}}));
+    let evaluation = refused(&hand_in(routes, "cs_1", &body).await);
+    assert_eq!(evaluation["verdict"], "FAIL");
+    let found: Vec<_> = violations(&evaluation)
+        .iter()
+        .map(|violation| (violation["text"].clone(), violation["span"].clone()))
+        .collect();
+    let claim = (json!("Q7X is cheese"), json!({"field": "summary", "start": 25, "end": 38}));
+    let pattern = (json!("Q7X"), json!({"field": "summary", "start": 25, "end": 28}));
+    assert_eq!(found, [claim.clone(), pattern, claim]);
+
+    problem(&read(routes, "cs_1").await, 404, "session_unknown");
+    assert_eq!(told_of(control, "cs_1").await, ["tmm_crosscheck", "rules_evaluated"]);
+    let entries = log(control, "session=cs_1").await;
+    assert_eq!((&entries[0]["approved"], &entries[1]["verdict"]), (&json!(true), &json!("FAIL")));
+    assert_eq!(
+        entries[1]["seq"].as_u64(),
+        entries[0]["seq"].as_u64().map(|seq| seq + 1),
+        "one after the other"
+    );
+    assert_eq!(entries[1]["evaluation_sha256"], evaluation["sha256"]);
+    // the session was not opened by it either
+    let other =
+        json!({"tier": "full", "query": "Else?", "raw": saying(Tier::Full, Label::Red), "facts": FACTS});
+    assert_eq!(hand_in(routes, "cs_1", &other).await.status, 201);
+    assert!(daemon.stop().success());
+    let written = world.written().to_lowercase();
+    assert!(written.contains("rules_evaluated"), "the right files are looked at");
+    assert!(!written.contains("q7x"), "what was refused is kept nowhere");
+}
+
+#[tokio::test]
+async fn every_analysis_of_the_tier_is_checked_and_a_violation_names_its_field() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let mut verdict: Value = serde_json::from_str(&saying(Tier::Strategy, Label::Green)).expect("JSON");
+    verdict["breakdown"]["Change Rate"]["analysis"] = json!("It holds together. Gold!");
+    verdict["strategy"]["next_step"] = json!("Dig for silver.");
+    let body = |tier: &str| json!({"tier": tier, "query": QUERY, "verdict": verdict, "facts": FACTS});
+    for tier in ["full", "strategy"] {
+        let evaluation = refused(&hand_in(routes, tier, &body(tier)).await);
+        for violation in violations(&evaluation) {
+            assert_eq!(violation["text"], "Gold");
+            let span = json!({"field": "breakdown.Change Rate.analysis", "start": 19, "end": 23});
+            assert_eq!(violation["span"], span);
+        }
+        assert_eq!(evaluation["metrics"]["unsupported_claims"], 1, "a strategy is advice, and no claim");
+    }
+    assert_eq!(
+        hand_in(routes, "quick", &body("quick")).await.status,
+        201,
+        "a quick one has its summary alone"
+    );
+    // what one text asserts another infirms
+    verdict["breakdown"]["Change Rate"]["analysis"] = json!("It holds together and always works");
+    verdict["breakdown"]["Curvature"]["analysis"] = json!("It never holds together. It holds together");
+    let expected = json!({"contradiction_ids": ["always-never"], "max_unsupported_claims": 1});
+    let contradicting = with(
+        json!({"tier": "full", "query": QUERY, "verdict": verdict}),
+        json!({"facts": FACTS, "expected": expected}),
+    );
+    let found = violations(&refused(&hand_in(routes, "contradicting", &contradicting).await));
+    assert_eq!(found.len(), 3, "{found:?}");
+    for violation in found {
+        assert_eq!(violation["span"]["field"], "breakdown.Curvature.analysis");
+        assert_eq!(violation["related"]["field"], "breakdown.Change Rate.analysis");
+    }
+}
+
+#[tokio::test]
+async fn what_the_crosscheck_refuses_and_what_is_there_already_is_not_checked() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let incoherent = checked(r#"{"verdict":"GREEN","summary":" "}"#);
+    problem(&hand_in(routes, "cs_1", &incoherent).await, 422, "crosscheck_rejected");
+    assert_eq!(told_of(control, "cs_1").await, ["tmm_crosscheck"]);
+
+    let delivered = hand_in(routes, "cs_2", &submission(GOOD)).await;
+    assert_eq!(delivered.status, 201);
+    let none: [&str; 0] = [];
+    for (raw, facts) in [(GOOD, none.as_slice()), (UNFOUNDED, &FACTS)] {
+        let again = hand_in(routes, "cs_2", &with(submission(raw), json!({"facts": facts}))).await;
+        assert_eq!((again.status.as_u16(), at(&again, "/replayed")), (200, json!(true)));
+        assert_eq!(at(&again, "/verdict"), at(&delivered, "/verdict"));
+    }
+    let other = with(checked(GOOD), json!({"query": "Sell wax?"}));
+    problem(&hand_in(routes, "cs_2", &other).await, 409, "session_mismatch");
+    assert_eq!(told_of(control, "cs_2").await, ["tmm_crosscheck", "verdict_cached"]);
+}
+
+#[tokio::test]
+async fn a_rule_that_cannot_tell_lets_nothing_through() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let body = with(checked(GOOD), json!({"expected": {"must_find": [" "]}}));
+    let evaluation = refused(&hand_in(routes, "cs_1", &body).await);
+    assert_eq!(evaluation["verdict"], "ERROR");
+    assert_eq!(told_of(control, "cs_1").await, ["tmm_crosscheck", "rules_evaluated"]);
+    problem(&read(routes, "cs_1").await, 404, "session_unknown");
+    // as many rules as are named, and no others
+    let body = with(checked(UNFOUNDED), json!({"rules": ["RULE-PREC-003"]}));
+    assert_eq!(hand_in(routes, "cs_1", &body).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_check_that_cannot_be_made_is_refused_before_anything_is_judged() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let pairs: Vec<_> = (0..65).map(|n| [format!("a{n}"), format!("b{n}")]).collect();
+    for (members, telling) in [
+        (json!({"expected": {}}), "`expected` is given without `facts`"),
+        (json!({"rules": ["RULE-PREC-001"]}), "`rules` is given without `facts`"),
+        (json!({"constraints": []}), "`constraints` is given without `facts`"),
+        (json!({"context": ""}), "`context` is given without `facts`"),
+        (json!({"facts": null}), "null"),
+        (json!({"facts": "Ice melts"}), "string"),
+        (json!({"facts": [], "rules": []}), "`rules` is empty"),
+        (json!({"facts": [], "rules": ["RULE-PREC-999"]}), "RULE-PREC-999"),
+        (json!({"facts": [], "expected": {"must": []}}), "unknown field `must`"),
+        (json!({"facts": [], "expected": {"contradiction_pairs": pairs}}), "at most 64"),
+    ] {
+        for raw in [GOOD, "{}"] {
+            let answer = hand_in(routes, "cs_1", &with(submission(raw), members.clone())).await;
+            let refused = problem(&answer, 400, "invalid_request");
+            let detail = refused["detail"].as_str().expect("it says why");
+            assert!(detail.contains(telling), "{telling}: {detail}");
+        }
+    }
+    // elsewhere there is no second gate, and none is pretended
+    for path in ["/v1/crosscheck", "/cache/cs_1"] {
+        let body = with(checked(GOOD), json!({"session_id": "cs_1"}));
+        problem(&post(routes, path, &body).await, 400, "invalid_request");
+    }
+    assert!(told_of(control, "cs_1").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_verdict_that_is_made_passes_the_same_gate() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let ordered = with(order(Tier::Quick), json!({"facts": FACTS}));
+    let expected = ["oracle_interaction", "tmm_crosscheck", "rules_evaluated"];
+    model.next([Reply::saying(UNFOUNDED)]);
+    let evaluation = refused(&hand_in(routes, "cs_1", &ordered).await);
+    assert_eq!(violations(&evaluation)[0]["text"], "Q7X is cheese");
+    assert_eq!(told_of(control, "cs_1").await, expected);
+    problem(&read(routes, "cs_1").await, 404, "session_unknown");
+    assert!(
+        model.requests().iter().all(|request| !request.body.to_string().contains("holds together")),
+        "facts are not shown to the model"
+    );
+
+    let made = hand_in(routes, "cs_1", &ordered).await;
+    assert_eq!(made.status, 201, "{}", document(&made));
+    let entries = log(control, "session=cs_1&event=rules_evaluated").await;
+    let paths: Vec<_> = entries.iter().map(|entry| (&entry["verdict"], &entry["path"])).collect();
+    assert_eq!(paths, [(&json!("FAIL"), &json!("generate")), (&json!("PASS"), &json!("generate"))]);
+    assert!(daemon.stop().success());
+    assert!(!world.written().contains("Q7X"), "what was refused is kept nowhere");
+}
+
+#[tokio::test]
+async fn a_lost_verdict_that_is_made_anew_passes_the_gate_that_the_first_one_passed() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let mut daemon = world.serve().await;
+    for (session, body) in [
+        ("handed-in", checked(GOOD)),
+        ("made", with(order(Tier::Quick), json!({"facts": FACTS}))),
+        ("told-of-again", checked(GOOD)),
+        ("unchecked", submission(GOOD)),
+    ] {
+        let routes = &mut daemon.routes().await;
+        assert_eq!(hand_in(routes, session, &body).await.status, 201);
+        lose(&mut daemon.control().await, session).await;
+    }
+    // a route that tells of the session once more changes nothing of what it is checked against
+    let told = json!({"tier": "quick", "query": QUERY, "customer_email": "a@example.org", "original_verdict": "GREEN"});
+    assert_eq!(put(&mut daemon.routes().await, "told-of-again", &told).await.status, 200);
+    assert!(daemon.stop().success());
+
+    daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    model.otherwise(Reply::saying(UNFOUNDED));
+    for session in ["handed-in", "made", "told-of-again"] {
+        let evaluation = refused(&read(routes, session).await);
+        assert_eq!(violations(&evaluation)[0]["span"]["field"], "summary", "{session}");
+        let told = told_of(control, session).await;
+        let last = told.iter().rev().take(4).rev().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(
+            last,
+            ["regen_attempted", "oracle_interaction", "tmm_crosscheck", "rules_evaluated"],
+            "{session}"
+        );
+        let entries = log(control, &format!("session={session}&event=rules_evaluated")).await;
+        let entry = entries.last().expect("there is one");
+        assert_eq!((&entry["verdict"], &entry["path"]), (&json!("FAIL"), &json!("regen")));
+        problem(&get(routes, &format!("/cache/{session}")).await, 404, "verdict_not_cached");
+        problem(&read(routes, session).await, 429, "regen_rate_limited");
+    }
+    let unchecked = read(routes, "unchecked").await;
+    assert_eq!((unchecked.status.as_u16(), came_from(&unchecked)), (200, Some("MISS")));
+}
+
+#[tokio::test]
+async fn a_lost_verdict_that_is_made_anew_within_its_facts_is_delivered() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    assert_eq!(hand_in(routes, "cs_1", &checked(GOOD)).await.status, 201);
+    lose(control, "cs_1").await;
+    model.otherwise(Reply::saying(
+        r#"{"verdict":"AMBER","summary":"It holds together, a sound and simple plan."}"#,
+    ));
+    let read = read(routes, "cs_1").await;
+    assert_eq!((read.status.as_u16(), came_from(&read)), (200, Some("MISS")));
+    let told = told_of(control, "cs_1").await;
+    assert_eq!(
+        told[told.len() - 5..],
+        [
+            "oracle_interaction",
+            "tmm_crosscheck",
+            "rules_evaluated",
+            "verdict_cached",
+            "regen_divergence_check"
+        ]
+    );
+    assert_eq!(
+        routes.call(Method::GET, "/v1/verdicts/cs_1", None).await.expect("it answers").body,
+        read.body
+    );
+}
+
+#[tokio::test]
+async fn facts_are_in_no_log_though_the_session_keeps_them() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let facts = json!({"facts": ["A sound and simple plan", "Q7X a secret fact"]});
+    assert_eq!(hand_in(&mut daemon.routes().await, "cs_1", &with(submission(GOOD), facts)).await.status, 201);
+    assert!(daemon.stop().success());
+    assert!(!(world.mirror() + &world.service_log()).contains("Q7X"));
+}
