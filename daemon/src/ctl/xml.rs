@@ -113,7 +113,7 @@ pub(super) fn assert_well_formed(xml: &str) {
         if let Some(name) = tag.strip_prefix('/') {
             assert_eq!(open.pop(), Some(name));
         } else if !tag.ends_with('/') {
-            open.push(tag.split(' ').next().unwrap());
+            open.push(tag.split(' ').next().unwrap_or(tag));
         }
         rest = behind;
     }
