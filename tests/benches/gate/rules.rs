@@ -188,7 +188,9 @@ fn large(effort: Effort, facts: usize, sentences: usize) -> Large {
             ]
         })
         .collect();
-    let [evaluated, digest, looped] = [0, 1, 2].map(|what| median(rounds.iter().map(|round| round[what])));
+    let evaluated = median(rounds.iter().map(|[evaluated, ..]| *evaluated));
+    let digest = median(rounds.iter().map(|[_, digest, _]| *digest));
+    let looped = median(rounds.iter().map(|[.., looped]| *looped));
     Large { facts, sentences, evaluated, digest, looped: comparable.then_some(looped) }
 }
 
