@@ -91,26 +91,46 @@ fn names(id: &str, [one, other]: [&str; 2]) -> bool {
 
 /// Where in `text` the term appears first outside every occurrence of its opposite.
 pub(super) fn first_outside(text: &str, term: &str, opposite: &str) -> Option<usize> {
-    // where in its opposite the term stands itself, as "valid" does in "invalid"
-    let inside: Vec<usize> = occurrences(opposite, term).collect();
-    let is_outside = |at: &usize| {
-        !inside.iter().any(|offset| {
-            let begins = at.checked_sub(*offset).and_then(|begin| text.get(begin..));
-            begins.is_some_and(|rest| rest.starts_with(opposite))
-        })
-    };
-    occurrences(text, term).find(is_outside)
+    let first = text.find(term)?;
+    // as "valid" stands in "invalid"
+    if !opposite.contains(term) {
+        return Some(first);
+    }
+    let mut opposites = occurrences(text, opposite).peekable();
+    let mut covered = 0;
+    occurrences(text, term).find(|at| {
+        // of the opposites that begin here or before, the last one ends last
+        while let Some(begin) = opposites.next_if(|begin| begin <= at) {
+            covered = begin + opposite.len();
+        }
+        at + term.len() > covered
+    })
 }
 
-/// Where `needle` stands in `text`, overlapping or not.
+/// Where `needle` stands in `text`, overlapping or not, in time that grows with both alone (Knuth, Morris and Pratt, 1977).
 fn occurrences(text: &str, needle: &str) -> impl Iterator<Item = usize> {
-    let step = needle.chars().next().map_or(1, char::len_utf8);
-    let mut from = 0;
-    std::iter::from_fn(move || {
-        let at = from + text.get(from..)?.find(needle)?;
-        from = at + step;
-        Some(at)
+    let needle = needle.as_bytes();
+    // of each of its beginnings, how long the longest other one is that it ends with
+    let mut borders = vec![0];
+    for byte in needle.iter().skip(1) {
+        borders.push(matched(needle, &borders, borders.last().copied().unwrap_or(0), *byte));
+    }
+    let mut so_far = 0;
+    text.bytes().enumerate().filter_map(move |(at, byte)| {
+        so_far = matched(needle, &borders, so_far, byte);
+        (so_far == needle.len()).then(|| at + 1 - so_far)
     })
+}
+
+/// So much of `needle` has been read once `byte` is read behind so much of it.
+fn matched(needle: &[u8], borders: &[usize], mut so_far: usize, byte: u8) -> usize {
+    while needle.get(so_far) != Some(&byte) {
+        match so_far.checked_sub(1).and_then(|last| borders.get(last)) {
+            Some(border) => so_far = *border,
+            None => return 0,
+        }
+    }
+    so_far + 1
 }
 
 /// RULE-CONT-001, and what RULE-CONT-002 has of it: of no pair both terms appear.
@@ -190,5 +210,25 @@ fn note_unknown(findings: &mut Findings, asked: &Asked) {
             finding: Finding::UnknownContradictionId,
             ..Output::default()
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_term_is_outside_where_no_occurrence_of_its_opposite_holds_it(
+            text in "[ab]{0,24}", term in "[ab]{1,4}", opposite in "[ab]{1,6}",
+        ) {
+            let stands = |needle: &str, at: usize| text[at..].starts_with(needle);
+            let holds = |begin: usize, at: usize| {
+                stands(&opposite, begin) && begin <= at && at + term.len() <= begin + opposite.len()
+            };
+            let is_outside = |at: &usize| stands(&term, *at) && !(0..text.len()).any(|begin| holds(begin, *at));
+            prop_assert_eq!(first_outside(&text, &term, &opposite), (0..text.len()).find(is_outside));
+        }
     }
 }
