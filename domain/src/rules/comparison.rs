@@ -4,7 +4,7 @@
 //! the numbers among the operands they make a graph, and a circle in it that has a strict step cannot be.
 
 use super::candidate::Subject;
-use super::findings::{Findings, Violated};
+use super::findings::{Findings, Violated, quoted};
 use super::normal::normalize;
 use super::number::Number;
 use super::result::{Finding, Output};
@@ -61,7 +61,7 @@ pub(super) fn incompatible(subject: &Subject<'_>, findings: &mut Findings) {
             ..Output::default()
         });
         findings.violation(|| Violated {
-            message: format!("these cannot hold together: {text}"),
+            message: format!("these cannot hold together: {}", quoted(text)),
             text: words,
             span,
             related: None,

@@ -105,7 +105,7 @@ pub(super) struct Violated {
 }
 
 /// `text`, or its beginning.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     // most text has no more bytes than that
     let has_more = text.len() > QUOTED_MAX_CHARS;
     let end = has_more.then(|| text.char_indices().nth(QUOTED_MAX_CHARS)).flatten().map(|(end, _)| end);

@@ -1,7 +1,7 @@
 //! What must and must not stand in the text: RULE-PREC-002 and RULE-PREC-003.
 
 use super::candidate::{Place, Subject};
-use super::findings::{Findings, RuleError, Violated};
+use super::findings::{Findings, RuleError, Violated, quoted};
 use super::lines::Lines;
 use super::needles::Needles;
 use super::result::{Finding, Output};
@@ -31,7 +31,7 @@ pub(super) fn must_not_find(subject: &Subject<'_>, findings: &mut Findings) -> R
         if let Some(place) = place {
             let range = subject.origin(&place);
             findings.violation(|| Violated {
-                message: format!("`{pattern}` must not be found, and is there"),
+                message: format!("`{}` must not be found, and is there", quoted(pattern)),
                 text: subject.text_at(place.part, range.clone()).to_owned(),
                 span: Some(subject.span(place.part, range)),
                 related: None,

@@ -69,7 +69,7 @@ pub struct Span {
 pub struct Violation {
     /// What it violates.
     pub invariant: Invariant,
-    /// What is wrong.
+    /// What is wrong; what it quotes is cut to 200 characters.
     pub message: String,
     /// The other side, where two stretches speak against each other.
     #[serde(skip_serializing_if = "Option::is_none", default)]

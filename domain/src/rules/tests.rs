@@ -94,3 +94,15 @@ fn what_fills_the_evidence_does_not_change_the_verdict() {
     check.expected.contradiction_ids = (0..1000).map(|n| format!("unknown {n}")).collect();
     assert_eq!(evaluated("a > b", &check).verdict, Verdict::Pass);
 }
+
+#[test]
+fn a_message_is_short_whatever_it_is_about() {
+    let mut check = check(&[]);
+    check.expected.must_not_find = vec!["x".repeat(5000)];
+    let circle: String = (0..500).map(|n| format!("n{n} > n{} ", (n + 1) % 500)).collect();
+    let evaluation = evaluated(&format!("{circle}{}", "x".repeat(5000)), &check);
+    assert_eq!(failed(&evaluation), ["RULE-PREC-001", "RULE-PREC-003", "RULE-PREC-004", "RULE-CONT-002"]);
+    for violation in evaluation.rules.iter().flat_map(|rule| &rule.violations) {
+        assert!(violation.message.chars().count() < 300, "{}", violation.message);
+    }
+}
