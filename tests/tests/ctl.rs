@@ -10,6 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 
 const REFUSED: &str = r#"{"verdict":"GREEN","summary":""}"#;
+const CASE: &str = "{\"candidate_output\":\"It works.\",\"facts\":[\"It works.\"]}\n";
 
 /// What was printed, by a run with this exit code.
 fn printed(output: &Output, code: i32) -> String {
@@ -275,7 +276,7 @@ async fn what_the_daemon_cannot_do_for_now_has_its_own_exit_code() {
 #[tokio::test]
 async fn without_a_daemon_each_verb_says_so_in_one_line_without_a_backtrace() {
     let world = World::default();
-    let good = file(&world, "good", GOOD);
+    let (good, cases) = (file(&world, "good", GOOD), file(&world, "cases.ndjson", CASE));
     let verbs = [
         &["status"][..],
         &["actors"],
@@ -290,6 +291,9 @@ async fn without_a_daemon_each_verb_says_so_in_one_line_without_a_backtrace() {
         &["health"],
         &["health", "open", "model"],
         &["log-level"],
+        &["rules", "list"],
+        &["rules", "eval", &cases],
+        &["rules", "eval", &cases, "--json"],
     ];
     // never been there, and gone without saying goodbye
     for (stale, told) in [(false, "is the daemon running"), (true, "start the daemon")] {
@@ -352,6 +356,47 @@ fn calibrate_judges_lines_offline() {
     complaint(&world.ctl(&["calibrate", "/nowhere.ndjson"]), 5);
 }
 
+#[tokio::test]
+async fn rules_are_listed_and_what_cases_come_to_is_the_exit_code() {
+    let world = World::default();
+    let _daemon = world.serve().await;
+    let rules = json_of(&world.ctl(&["rules", "list", "--json"]), 0)["rules"].as_array().unwrap().clone();
+    let shown = printed(&world.ctl(&["rules", "list"]), 0);
+    assert!(
+        rules.len() >= 7 && rules.iter().all(|rule| shown.contains(rule["id"].as_str().unwrap())),
+        "{shown}"
+    );
+
+    let eval = |file: &str, more: &[&str]| world.ctl(&[&["rules", "eval", file], more].concat());
+    let all = concat!(env!("CARGO_MANIFEST_DIR"), "/cases/oracle-a.ndjson");
+    let report = world.path("junit.xml");
+    let shown = printed(&eval(all, &["--junit", report.to_str().unwrap()]), 0);
+    let cases = fs::read_to_string(all).unwrap().lines().count();
+    assert!(shown.contains(&format!("{cases} cases: {cases} passed, 0 failed, 0 errors")), "{shown}");
+    assert_eq!(fs::read_to_string(report).unwrap().matches("<testcase ").count(), cases);
+    let piped = with_input(&mut world.ctl_command(&["rules", "eval", "-", "--json"]), CASE);
+    assert_eq!((&json_of(&piped, 0)["ok"], &json_of(&piped, 0)["line"]), (&json!(true), &json!(1)));
+
+    let fails = CASE.replace("It works.\",\"facts", "It works. It always flies.\",\"facts");
+    let output = eval(&file(&world, "fails.ndjson", &(CASE.to_owned() + &fails)), &[]);
+    let shown = printed(&output, 1);
+    assert!(output.stderr.is_empty(), "what failed is a result, not a complaint");
+    assert!(shown.contains("line 2") && shown.contains("It works. »It always flies«."), "{shown}");
+    let bad = file(
+        &world,
+        "bad.ndjson",
+        &format!("{CASE}{{\"facts\":[]}}\n{}", CASE.replace("[\"It works.\"]", "7")),
+    );
+    let output = eval(&bad, &["--json"]);
+    assert!(complaint(&output, 5).contains("line"));
+    let told = lines(&output.stdout);
+    let problems = [&told[1], &told[2]].map(|told| told["problem"]["status"].clone());
+    assert_eq!((told.len(), &told[0]["ok"], problems), (3, &json!(true), [json!(400), json!(400)]));
+
+    printed(&world.ctl(&["drain"]), 0);
+    assert!(complaint(&eval(all, &[]), 4).contains("(draining)"));
+}
+
 #[test]
 fn completions_and_the_man_page_are_printed() {
     let world = World::default();
@@ -361,7 +406,7 @@ fn completions_and_the_man_page_are_printed() {
     }
     let man = printed(&world.ctl(&["man"]), 0);
     assert!(man.contains(".TH oraclectl") && man.contains(".SH EXIT STATUS"), "{man}");
-    for verb in ["STATUS", "HEALTH", "SUBMIT", "LOG-LEVEL", "CALIBRATE"] {
+    for verb in ["STATUS", "HEALTH", "SUBMIT", "LOG-LEVEL", "CALIBRATE", "RULES"] {
         assert!(man.contains(&format!(".SH {verb}\n")), "{verb}");
     }
     assert!(man.contains("--customer-email"), "with each verb's own options: {man}");
@@ -383,6 +428,7 @@ async fn whoever_has_read_enough_may_go_away() {
         &["log", "-f", "--after", "0"],
         &["calibrate", &corpus],
         &["calibrate", &corpus, "--json"],
+        &["rules", "list"],
         &["completions", "bash"],
         &["man"],
         &["--help"],

@@ -123,8 +123,12 @@ impl Tally {
         }
     }
 
-    /// Writes for people which cases did not go as wanted, and how many of which category did.
+    /// Writes for people which cases did not go as wanted, and how many of which category did; nothing where there
+    /// were none.
     pub(super) fn write(self, out: &mut dyn Write, took: Duration, look: Look) -> io::Result<()> {
+        if self.all.cases == 0 {
+            return Ok(());
+        }
         if !self.listed.is_empty() {
             list(out, &self.listed, look)?;
             if self.not_listed > 0 {
