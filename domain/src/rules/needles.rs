@@ -265,3 +265,22 @@ fn set(numbers: &mut [u32], at: u32, number: u32) {
         *place = number;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needles_weigh_no_more_than_they_say() {
+        for needles in [vec![], vec!["a".to_owned()], (0..1_000).map(|at| format!("{at}")).collect()] {
+            let lines = Lines::normalized(&needles);
+            let needles = Needles::of(&lines).expect("they are few");
+            let weight = size_of_val(needles.roots.as_slice())
+                + needles.states.capacity() * size_of::<State>()
+                + needles.forks.capacity() * size_of::<Fork>()
+                + needles.behind.capacity() * size_of::<(u8, u32)>()
+                + (needles.shorter.capacity() + needles.lowest.capacity()) * size_of::<u32>();
+            assert!(weight as u64 <= Needles::weight_bytes(&lines), "{weight}");
+        }
+    }
+}

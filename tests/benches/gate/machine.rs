@@ -34,15 +34,6 @@ pub(crate) fn cpu_ns(pid: u32) -> io::Result<u64> {
     Ok(all)
 }
 
-/// The memory that this process has, in bytes.
-pub(crate) fn resident_bytes() -> io::Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let kib = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<u64>().ok());
-    Ok(kib.unwrap_or_default() * 1024)
-}
-
 /// The device and the kind of the file system that `path` is on.
 fn file_system(mounts: &str, path: &Path) -> (String, String) {
     let mounted = mounts.lines().filter_map(|line| {

@@ -72,3 +72,21 @@ impl Suffixes {
         low(level, range).into_iter().chain(lowest).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suffixes_weigh_no_more_than_they_say() {
+        for size in [0, 1, BLOCK, BLOCK + 1, BLOCK * BLOCK + 1, 1_000_000] {
+            let text = "ab".repeat(size / 2);
+            let suffixes = Suffixes::of(&text).expect("it is short");
+            let places: usize = suffixes.lows.iter().chain([&suffixes.order]).map(Vec::len).sum();
+            assert!(
+                (places * size_of::<i32>()) as u64 <= Suffixes::weight_bytes(&text),
+                "{places} for {size}"
+            );
+        }
+    }
+}
