@@ -109,7 +109,11 @@ impl Bench {
         let timed = move || {
             let began = monotonic();
             let facts = bench.compiled.of(&check.facts);
+            let weight_bytes = facts.weight_bytes();
             let done = catch_unwind(AssertUnwindSafe(|| work(&check, &facts, &bench.settings)));
+            if facts.weight_bytes() != weight_bytes {
+                bench.compiled.keep(&facts);
+            }
             bench.metrics.checking.took(began.elapsed());
             done.map_err(|panic| RulesError::Evaluating(panic_message(&*panic)))
         };

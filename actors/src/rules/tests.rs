@@ -6,6 +6,11 @@ fn case(text: &str, facts: &[String]) -> Case {
     Case { candidate_output: text.to_owned(), check }
 }
 
+fn bench(system: &crate::System) -> Arc<Bench> {
+    let config = RulesConfig { settings: Settings::default(), compiled_bytes: 1 << 20 };
+    Rules::new(config, system.log.clone(), system.clock.clone(), system.metrics.clone()).bench
+}
+
 fn verdicts(evaluations: &[Evaluation]) -> Vec<&'static str> {
     evaluations.iter().map(|evaluation| evaluation.verdict.as_str()).collect()
 }
@@ -48,4 +53,28 @@ fn facts_that_were_asked_about_are_compiled_once() {
     let first = compiled.of(&facts);
     assert!(Arc::ptr_eq(&first, &compiled.of(&facts)));
     assert!(!Arc::ptr_eq(&first, &compiled.of(&["Ice melts".to_owned()])), "a stop makes another fact");
+}
+
+#[test]
+fn a_set_that_has_grown_is_weighed_anew() {
+    with_world(|World { system, .. }| async move {
+        let bench = bench(&system);
+        let facts: Vec<String> = (0..50).map(|n| format!("Fact number {n} holds, and is known.")).collect();
+        let check = |rules: &str| {
+            let rules = Some(vec![rules.parse().expect("a rule")]);
+            Arc::new(Check { facts: facts.clone(), rules, ..Check::default() })
+        };
+        let weight = async |rules: &str| {
+            let work = |check: &Check, facts: &FactSet, settings: &Settings| {
+                evaluate(&Candidate::text("Fact number 7 holds"), check, facts, settings)
+            };
+            let evaluated = Arc::clone(&bench).run(19, check(rules), work).await.expect("it evaluates");
+            assert_eq!(verdicts(&[evaluated]), ["PASS"]);
+            bench.compiled.weight_bytes()
+        };
+        let published = weight("RULE-PREC-001").await;
+        let whole_words = weight("RULE-PREC-005").await;
+        assert!(whole_words > published + published / 2, "{whole_words} after {published} bytes");
+        assert_eq!(weight("RULE-PREC-001").await, whole_words);
+    });
 }
