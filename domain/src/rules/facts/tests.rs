@@ -62,6 +62,17 @@ fn a_set_that_is_asked_often_makes_its_index_and_says_the_same() {
     assert!(set.index.get().is_some_and(Option::is_some), "a thousand times are not");
 }
 
+#[test]
+fn a_search_without_the_index_ends_when_what_it_may_cost_is_spent() {
+    let facts = Lines::normalized(&vec!["b".to_owned(); 1_000]);
+    let claim = "a".repeat(10_000);
+    let mut left = 1_000_000;
+    assert!(direct::support(&facts, &claim, &mut left).is_err(), "ten million bytes would be compared");
+    assert_eq!(left, 0);
+    let mut left = 20_000_000;
+    assert!(matches!(direct::support(&facts, &claim, &mut left), Ok(None)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 1_000 } else { 50_000 }))]
 
