@@ -5,10 +5,11 @@ use domain::{Label, Tier};
 use harness::load::field;
 use harness::making::{QUERY, came_from, lose, order, put, read, saying, told_of};
 use harness::model::{ModelServer, Reply};
-use harness::{GOOD, World, at, document, get, log, post, problem, submission};
+use harness::{GOOD, World, at, document, eventually, get, log, post, problem, submission};
 use hyper::Method;
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// What supports every claim of [`GOOD`] and of [`saying`].
 const FACTS: [&str; 2] = ["A sound and simple plan", "It holds together"];
@@ -320,4 +321,44 @@ async fn facts_are_in_no_log_though_the_session_keeps_them() {
     assert_eq!(hand_in(&mut daemon.routes().await, "cs_1", &with(submission(GOOD), facts)).await.status, 201);
     assert!(daemon.stop().success());
     assert!(!(world.mirror() + &world.service_log()).contains("Q7X"));
+}
+
+#[tokio::test]
+async fn a_check_of_nearly_a_mebibyte_is_kept_with_its_session() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    // no two alike, so that a lost or swapped piece would show
+    let facts: Vec<String> =
+        (0..45_000).map(|n| format!("fact number {n:06}")).chain(FACTS.map(String::from)).collect();
+    let body = with(submission(GOOD), json!({"facts": facts}));
+    assert!((900_000..1_048_576).contains(&body.to_string().len()), "{}", body.to_string().len());
+    assert_eq!(hand_in(&mut daemon.routes().await, "cs_1", &body).await.status, 201);
+    lose(&mut daemon.control().await, "cs_1").await;
+    assert!(daemon.stop().success());
+
+    let daemon = world.serve().await;
+    model.otherwise(Reply::saying(
+        r#"{"verdict":"GREEN","summary":"Fact number 039999. Fact number 020000!"}"#,
+    ));
+    let read = read(&mut daemon.routes().await, "cs_1").await;
+    assert_eq!((read.status.as_u16(), came_from(&read)), (200, Some("MISS")), "{}", document(&read));
+    let entries = log(&mut daemon.control().await, "session=cs_1&event=rules_evaluated").await;
+    assert_eq!((entries.len(), &entries[0]["facts_sha256"]), (2, &entries[1]["facts_sha256"]));
+}
+
+#[tokio::test]
+async fn of_two_who_order_one_verdict_each_gets_it_by_the_check_that_they_asked_for() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    model.otherwise(Reply::saying(UNFOUNDED).after(Duration::from_millis(500)));
+    let mut other = daemon.routes().await;
+    let checked = with(order(Tier::Quick), json!({"facts": FACTS}));
+    let first = tokio::spawn(async move { hand_in(&mut other, "cs_1", &checked).await });
+    eventually("the model is asked", async || model.asked() == 1).await;
+    let second = hand_in(&mut daemon.routes().await, "cs_1", &order(Tier::Quick)).await;
+    assert_eq!(second.status, 201, "it asked for no check: {}", document(&second));
+    refused(&first.await.expect("it answers"));
+    assert_eq!(model.asked(), 2);
 }
