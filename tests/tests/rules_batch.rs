@@ -208,10 +208,10 @@ async fn a_client_that_sends_no_more_and_one_that_reads_nothing_are_cut_off() {
     eventually("their connections are forgotten", async || status(&daemon, "/connections").await == 0).await;
     // while a slow one that goes on may take longer than any request
     let mut slow = begin(&world).await;
-    for n in 1..=6 {
+    for n in 1..=10 {
         slow.send(line("slow")).await.expect("it listens");
         assert_eq!(slow.line().await.map(|line| brief(&line).0), Some(n));
-        sleep(Duration::from_millis(500)).await;
+        sleep(Duration::from_millis(300)).await;
     }
     slow.finish().await.expect("it listens");
     assert_eq!(slow.line().await, None);
