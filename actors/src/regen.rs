@@ -271,7 +271,7 @@ impl Handler<Deliver> for Regen {
             match cache.ask(Find { session_id, tier, query, customer_email }).await {
                 Ok(Ok(Known::Cached(cached))) => Ok(Landing::Replayed(cached)),
                 Ok(Ok(Known::Mismatch(mismatch))) => Ok(Landing::Mismatch(mismatch)),
-                Ok(Ok(Known::Nothing)) => Ok(landing),
+                Ok(Ok(Known::Nothing(_))) => Ok(landing),
                 Ok(Err(error)) => Err(Arc::new(error.into())),
                 Err(error) => Err(Arc::new(error.into())),
             }

@@ -72,12 +72,33 @@ impl Service {
         &self,
         work: impl Future<Output = Result<T, Problem>> + Send + 'static,
     ) -> Result<T, Problem> {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place =
+            place.map_err(|_| Problem::Overloaded("as much as is allowed is being judged already".into()));
+        self.work_at(place, work).await
+    }
+
+    /// The same for a caller that can wait for its turn: it is not told that it is too much.
+    ///
+    /// # Errors
+    /// `Draining` without having begun; `Internal` where the work panicked.
+    pub async fn work_in_turn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        self.work_at(place.map_err(|_| Problem::Draining), work).await
+    }
+
+    async fn work_at<T: Send + 'static>(
+        &self,
+        place: Result<OwnedSemaphorePermit, Problem>,
+        work: impl Future<Output = Result<T, Problem>> + Send + 'static,
+    ) -> Result<T, Problem> {
         if self.draining() {
             return Err(Problem::Draining);
         }
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        let place =
-            place.map_err(|_| Problem::Overloaded("as much as is allowed is being judged already".into()))?;
+        let place = place?;
         // a future of its own: hyper drops the handler's when the client goes away
         let worked = tokio::spawn(async move {
             let done = work.await;

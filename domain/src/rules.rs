@@ -113,7 +113,7 @@ fn apply(rule: RuleId, subject: &Subject<'_>, findings: &mut Findings) -> Result
         RuleId::Cont001 => contradiction::direct_negation(subject, findings),
         RuleId::Cont002 => {
             contradiction::direct_negation(subject, findings);
-            comparison::incompatible(subject, findings);
+            return comparison::incompatible(subject, findings);
         }
         RuleId::Cont003 => contradiction::assertion_then_infirmation(subject, findings),
         RuleId::Cont004 => inflections::whole_words(subject, findings),

@@ -193,7 +193,7 @@ fn pairs(count: usize) -> Value {
 /// Requests that cannot be evaluated, and what they are told.
 fn refusals() -> Vec<(Value, &'static str)> {
     let threshold = "expected.max_unsupported_claims";
-    let whole = "a whole number from 0 on, or \"CONFIG:UNSUPPORTED_MAX\"";
+    let whole = "a whole number from 0 to 9007199254740991, or \"CONFIG:UNSUPPORTED_MAX\"";
     vec![
         (with("fact", json!([])), "unknown field `fact`"),
         (with("expected.must_have", json!([])), "unknown field `must_have`"),

@@ -284,6 +284,22 @@ async fn a_lost_verdict_that_is_made_anew_passes_the_gate_that_the_first_one_pas
 }
 
 #[tokio::test]
+async fn what_is_handed_in_over_a_lost_verdict_passes_the_gate_that_the_first_one_passed() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    assert_eq!(hand_in(routes, "cs_1", &checked(GOOD)).await.status, 201);
+    lose(control, "cs_1").await;
+    refused(&hand_in(routes, "cs_1", &submission(UNFOUNDED)).await);
+    let verdict: Value = serde_json::from_str(UNFOUNDED).unwrap();
+    let written = json!({"tier": "quick", "query": QUERY, "verdict": verdict});
+    refused(&post(routes, "/cache/cs_1", &written).await);
+    // a check of its own goes before the session's
+    let other = with(submission(UNFOUNDED), json!({"facts": [verdict["summary"]]}));
+    assert_eq!(hand_in(routes, "cs_1", &other).await.status, 201);
+}
+
+#[tokio::test]
 async fn a_lost_verdict_that_is_made_anew_within_its_facts_is_delivered() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");

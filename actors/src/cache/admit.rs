@@ -101,12 +101,12 @@ async fn admit(
     // whoever hands one in has asked before and been told that there is nothing; if that has changed, or a session
     // is there, the journal refuses the record
     let (mut there, mut session) =
-        if admit.path == GatePath::Regen { look()? } else { (Known::Nothing, None) };
+        if admit.path == GatePath::Regen { look()? } else { (Known::Nothing(None), None) };
     let mut attempt = 0;
     loop {
         attempt += 1;
         let seen = match there {
-            Known::Nothing => None,
+            Known::Nothing(_) => None,
             // it was judged, so its entry is due, whatever becomes of it
             Known::Cached(cached) => Some(Admission::Replayed(cached)),
             Known::Mismatch(mismatch) => Some(Admission::Mismatch(mismatch)),

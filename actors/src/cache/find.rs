@@ -8,6 +8,7 @@ use crate::notifier::{Notifier, Wake};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use domain::divergence::OriginalLabel;
 use domain::mail::MailKind;
+use domain::rules::Check;
 use domain::session::{Email, Mismatch, Original};
 use domain::{Delivery, Event, Mail, Query, Session, SessionId, Tier};
 use jiff::Timestamp;
@@ -34,8 +35,8 @@ pub struct Find {
 /// What there is for a session.
 #[derive(Debug)]
 pub enum Known {
-    /// Nothing cached, and no session that speaks against it.
-    Nothing,
+    /// Nothing cached, and no session that speaks against it. Where one is known, what its verdict is to be checked against.
+    Nothing(Option<Arc<Check>>),
     /// A verdict.
     Cached(Arc<Cached>),
     /// A session of another tier or query.
@@ -53,9 +54,12 @@ pub(super) fn known(
 ) -> Result<(Known, Option<(Session, u64)>), StoreError> {
     let session = store.session(session_id)?;
     let known = match session.as_ref().map(|(session, _)| session.mismatch(tier, query)) {
-        None => Known::Nothing,
+        None => Known::Nothing(None),
         Some(Some(mismatch)) => Known::Mismatch(mismatch),
-        Some(None) => look_up()?.map_or(Known::Nothing, Known::Cached),
+        Some(None) => look_up()?.map_or_else(
+            || Known::Nothing(session.as_ref().and_then(|(session, _)| session.check.clone())),
+            Known::Cached,
+        ),
     };
     Ok((known, session))
 }
@@ -80,10 +84,10 @@ impl Deliverer {
         loop {
             attempt += 1;
             let Some((session, session_revision)) = self.store.session(&find.session_id)? else {
-                return Ok(Known::Nothing);
+                return Ok(Known::Nothing(None));
             };
             let Some((delivery, verdict_revision)) = self.store.verdict(&find.session_id)? else {
-                return Ok(Known::Nothing);
+                return Ok(Known::Nothing(None));
             };
             if !is_news(&session, find.customer_email.as_ref()) {
                 return Ok(Known::Cached(Arc::new(delivery.into())));

@@ -227,7 +227,7 @@ impl Pilot {
         match self.doors.cache.ask(find).await?? {
             Known::Cached(cached) => return Ok(Landing::Replayed(cached)),
             Known::Mismatch(mismatch) => return Ok(Landing::Mismatch(mismatch)),
-            Known::Nothing => {}
+            Known::Nothing(_) => {}
         }
         let session = self.store.session(&session_id)?;
         if session.is_some_and(|(session, _)| session.original.is_some()) {

@@ -144,7 +144,7 @@ fn landing(service: &Service, session_id: &SessionId, landed: Landed) -> Result<
 
 /// What submitting and writing to the cache have in common: nothing is judged where the session has its verdict
 /// already, and else the gate decides.
-pub(super) async fn deliver(service: Arc<Service>, judge: Judge) -> Result<Response, Problem> {
+pub(super) async fn deliver(service: Arc<Service>, mut judge: Judge) -> Result<Response, Problem> {
     let session_id = judge.session_id.clone();
     let (crosscheck, cache) = (service.system.crosscheck.clone(), service.system.cache.clone());
     let outcome = service.work(async move {
@@ -157,7 +157,11 @@ pub(super) async fn deliver(service: Arc<Service>, judge: Judge) -> Result<Respo
         match cache.ask(find).await?? {
             Known::Cached(cached) => Ok(Outcome::Replayed(cached)),
             Known::Mismatch(what) => Ok(Outcome::Mismatch(what)),
-            Known::Nothing => Ok(crosscheck.ask(judge).await??),
+            Known::Nothing(check) => {
+                // what is handed in over a lost verdict passes the gate that the first one passed
+                judge.check = judge.check.or(check);
+                Ok(crosscheck.ask(judge).await??)
+            }
         }
     });
     match outcome.await? {

@@ -14,6 +14,8 @@ const PATTERNS_MAX: usize = 10_000;
 const NAMED_MAX: usize = 1_000;
 /// The most pairs of opposites of a check's own.
 const PAIRS_MAX: usize = 64;
+/// The highest threshold: the highest number that every reader of JSON takes for itself.
+const UNSUPPORTED_MAX_MAX: u64 = (1 << 53) - 1;
 /// The longest term of such a pair, in bytes.
 const TERM_MAX_BYTES: usize = 128;
 
@@ -201,10 +203,11 @@ impl<'de> Deserialize<'de> for Threshold {
         impl serde::de::Visitor<'_> for Visitor {
             type Value = Threshold;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                write!(f, "a whole number from 0 on, or \"{UNSUPPORTED_MAX}\"")
+                write!(f, "a whole number from 0 to {UNSUPPORTED_MAX_MAX}, or \"{UNSUPPORTED_MAX}\"")
             }
-            fn visit_u64<E>(self, number: u64) -> Result<Threshold, E> {
-                Ok(Threshold::Number(number))
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Threshold, E> {
+                let too_high = || E::invalid_value(serde::de::Unexpected::Unsigned(number), &self);
+                if number <= UNSUPPORTED_MAX_MAX { Ok(Threshold::Number(number)) } else { Err(too_high()) }
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Threshold, E> {
                 let unknown = || E::invalid_value(serde::de::Unexpected::Str(text), &self);

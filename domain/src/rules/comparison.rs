@@ -4,7 +4,7 @@
 //! the numbers among the operands they make a graph, and a circle in it that has a strict step cannot be.
 
 use super::candidate::Subject;
-use super::findings::{Findings, Violated, quoted};
+use super::findings::{Findings, RuleError, Violated, quoted};
 use super::normal::normalize;
 use super::number::Number;
 use super::result::{Finding, Output};
@@ -30,20 +30,11 @@ struct Comparison {
 }
 
 /// RULE-CONT-002's own part: the comparisons of the candidate hold together, with each other and with the constraints.
-pub(super) fn incompatible(subject: &Subject<'_>, findings: &mut Findings) {
-    let constraints = subject.check.constraints.iter().flat_map(|text| comparisons(text, |_| None));
-    let mut all: Vec<Comparison> = constraints.collect();
-    let in_conflict = circles(&all);
-    for circle in &in_conflict {
-        findings.step(&circle.text, "the constraints", || Output {
-            finding: Finding::ConstraintsIncompatible,
-            ..Output::default()
-        });
-    }
-    if !in_conflict.is_empty() {
-        // they say nothing about the candidate then
-        all.clear();
-    }
+///
+/// # Errors
+/// Where the constraints themselves do not: nothing can be told by them.
+pub(super) fn incompatible(subject: &Subject<'_>, findings: &mut Findings) -> Result<(), RuleError> {
+    let mut all = constraints(subject, findings)?;
     for (part, text) in subject.texts().enumerate() {
         all.extend(comparisons(text, |range| Some((part, range))));
     }
@@ -72,6 +63,35 @@ pub(super) fn incompatible(subject: &Subject<'_>, findings: &mut Findings) {
         finding: if circles.is_empty() { Finding::Compatible } else { Finding::Incompatible },
         ..Output::default()
     });
+    Ok(())
+}
+
+/// The comparisons of the check's own constraints, which hold together.
+fn constraints(subject: &Subject<'_>, findings: &mut Findings) -> Result<Vec<Comparison>, RuleError> {
+    let mut all = Vec::new();
+    for text in &subject.check.constraints {
+        let compared = comparisons(text, |_| None);
+        if compared.is_empty() {
+            findings.step(text, "comparisons", || Output {
+                finding: Finding::ConstraintNotUnderstood,
+                ..Output::default()
+            });
+        }
+        all.extend(compared);
+    }
+    let circles = circles(&all);
+    for circle in &circles {
+        findings.step(&circle.text, "the constraints", || Output {
+            finding: Finding::ConstraintsIncompatible,
+            ..Output::default()
+        });
+    }
+    if circles.is_empty() {
+        return Ok(all);
+    }
+    Err(RuleError(
+        "the constraints cannot hold together, whatever the candidate says; the evidence names them".into(),
+    ))
 }
 
 /// The comparisons of `text`, in its order.

@@ -142,6 +142,8 @@ pub enum Finding {
     Incompatible,
     /// The constraints cannot all hold, whatever the candidate says.
     ConstraintsIncompatible,
+    /// The constraint holds no comparison, and nothing was checked for it.
+    ConstraintNotUnderstood,
 }
 
 /// One step of a rule.

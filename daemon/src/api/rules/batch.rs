@@ -94,7 +94,7 @@ async fn answers(service: &Service, lines: Vec<Line>) -> Vec<u8> {
         Ok(Vec::new())
     } else {
         let rules = service.system.rules.clone();
-        service.work(async move { Ok(rules.ask(Evaluate(cases)).await??) }).await
+        service.work_in_turn(async move { Ok(rules.ask(Evaluate(cases)).await??) }).await
     };
     let (evaluations, failure) = match evaluated {
         Ok(evaluations) => (evaluations, None),

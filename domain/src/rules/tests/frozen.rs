@@ -52,7 +52,7 @@ const PINS: [(&str, &str, &str); RuleId::ALL.len()] = [
     (
         "RULE-CONT-002",
         "3737f592f9ce1efb3d470c5e835881f2add76fede1ceaf22c716e2dd29a5e951",
-        "2253f35bcf01e69a9137fdc042c22c333e63900faaf1f4734ba96439f65fbecf",
+        "d0a86ec577942bd254eddbdea3cca22487203273d66f75c3177240e3680e4bea",
     ),
     (
         "RULE-CONT-003",
