@@ -9,7 +9,7 @@ use crate::metrics::{JudgedAs, Metrics};
 use crate::rules::{Examine, Rules, RulesError};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use domain::event::{RulesEntry, Severity};
-use domain::rules::{Check, Evaluation};
+use domain::rules::{Check, Evaluation, Examination};
 use domain::session::{Email, Mismatch};
 use domain::{
     Approved, Decision, DivergenceCheck, Event, GatePath, Judgement, Payload, Query, SessionId, Tier,
@@ -132,15 +132,17 @@ impl Delivery {
             (_, Ok(approved)) => approved,
         };
         let mut judged = vec![judged];
-        let approved = match &check {
-            None => approved,
+        let (approved, checked) = match check {
+            None => (approved, None),
             Some(check) => {
                 let verdict_of = (session_id.clone(), path);
-                match self.examine(approved, check, verdict_of, &mut judged).await {
-                    Ok(Ok(approved)) => approved,
-                    Ok(Err(evaluation)) => {
+                match self.examine(approved, &check, verdict_of, &mut judged).await {
+                    Ok(Examination { outcome: Ok(approved), evaluation }) => {
+                        (approved, Some((check, evaluation.sha256)))
+                    }
+                    Ok(Examination { outcome: Err(_), evaluation }) => {
                         self.log.commit(Made::record(made.as_ref(), judged)).await?;
-                        return Ok(Outcome::RefusedByRules(evaluation));
+                        return Ok(Outcome::RefusedByRules(Box::new(evaluation)));
                     }
                     Err(error) => {
                         self.log.commit(Made::record(made.as_ref(), judged)).await?;
@@ -150,22 +152,22 @@ impl Delivery {
             }
         };
         let record = Made::record(made.as_ref(), judged.clone());
-        let admit = Admit { approved, judged, session_id, query, customer_email, path, made, check };
+        let admit = Admit { approved, judged, session_id, query, customer_email, path, made, checked };
         settle(self.cache.ask(admit).await, record, &self.log).await
     }
 
-    /// The second gate: hands the verdict back where the rules let it through. Their entry joins the gate's.
+    /// The second gate: hands the verdict back where the rules let it through. Their entry joins the crosscheck's.
     async fn examine(
         &self,
         approved: Approved,
         check: &Arc<Check>,
         verdict_of: (SessionId, GatePath),
         judged: &mut Vec<Event>,
-    ) -> Result<Result<Approved, Box<Evaluation>>, GateError> {
+    ) -> Result<Examination, GateError> {
         let examination = self.rules.ask(Examine { approved, check: Arc::clone(check) }).await??;
         let entry = RulesEntry::of(&examination.evaluation, Some(verdict_of), self.clock.now());
         judged.push(Event::RulesEvaluated(entry));
-        Ok(examination.outcome.map_err(|_| Box::new(examination.evaluation)))
+        Ok(examination)
     }
 }
 

@@ -36,6 +36,8 @@ pub struct RulesConfig {
 /// A text and what it is checked against.
 #[derive(Debug, Clone)]
 pub struct Case {
+    /// What the caller calls it.
+    pub id: Option<String>,
     /// The text.
     pub candidate_output: String,
     /// Valid, as [`Check::validate`] has it.
@@ -134,7 +136,8 @@ async fn evaluate_all(
     clock: Clock,
 ) -> Result<Vec<Evaluation>, RulesError> {
     let mut evaluations = Vec::with_capacity(cases.len());
-    for Case { candidate_output, check } in cases {
+    let mut ids = Vec::with_capacity(cases.len());
+    for Case { id, candidate_output, check } in cases {
         let text_bytes = candidate_output.len();
         let work = move |check: &Check, facts: &FactSet, settings: &Settings| {
             evaluate(&Candidate::text(&candidate_output), check, facts, settings)
@@ -142,10 +145,14 @@ async fn evaluate_all(
         let evaluation = Arc::clone(&bench).run(text_bytes, check, work).await?;
         bench.metrics.checking.evaluated(&evaluation);
         evaluations.push(evaluation);
+        ids.push(id);
     }
     let now = clock.now();
-    let entry = |evaluation| Event::RulesEvaluated(RulesEntry::of(evaluation, None, now));
-    log.commit(Record { events: evaluations.iter().map(entry).collect(), ..Record::default() }).await?;
+    let entry = |(evaluation, case_id)| {
+        Event::RulesEvaluated(RulesEntry { case_id, ..RulesEntry::of(evaluation, None, now) })
+    };
+    let events = evaluations.iter().zip(ids).map(entry).collect();
+    log.commit(Record { events, ..Record::default() }).await?;
     Ok(evaluations)
 }
 

@@ -141,6 +141,7 @@ pub(crate) fn mail_of(kind: MailKind, tier: Tier, verdict: &str, regen: Option<R
         approved: domain::judge(tier, Payload::raw(verdict)).outcome.expect("it is coherent"),
         cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
         regen,
+        evaluation_sha256: None,
     };
     Mail::queued(kind, Arc::new(delivery), "a@example.org".to_owned().try_into().expect("an address"))
 }

@@ -2,6 +2,7 @@
 //! Output").
 
 use crate::crosscheck::{Approved, Decision, judge};
+use crate::digest::Sha256Hex;
 use crate::divergence::{DISCLAIMER, DivergenceLevel, OriginalLabel, UNKNOWN_NOTICE};
 use crate::payload::Payload;
 use crate::session::{Query, SessionId};
@@ -27,6 +28,8 @@ pub struct Delivery {
     pub cached_at: Timestamp,
     /// What is to be told of it if it was regenerated.
     pub regen: Option<Regen>,
+    /// The SHA-256 of the rules' evaluation, if they have let it through.
+    pub evaluation_sha256: Option<Sha256Hex>,
 }
 
 /// What is to be told of a regenerated verdict.
@@ -64,6 +67,8 @@ struct Document<'d, Q, V, D> {
     disclaimer: Option<Cow<'d, str>>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     notice: Option<Cow<'d, str>>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    evaluation_sha256: Option<Sha256Hex>,
     decision: D,
 }
 
@@ -96,6 +101,7 @@ impl Serialize for Delivery {
             divergence_level: self.regen.map(|_| self.divergence_level()),
             disclaimer: self.disclaimer().map(Cow::Borrowed),
             notice: self.regen.filter(|regen| regen.original.0.is_none()).map(|_| UNKNOWN_NOTICE.into()),
+            evaluation_sha256: self.evaluation_sha256.clone(),
             decision: self.approved.decision(),
         }
         .serialize(serializer)
@@ -112,12 +118,13 @@ impl<'de> Deserialize<'de> for Delivery {
         }
         let approved =
             judgement.outcome.map_err(|_| D::Error::custom("the verdict is not an approved one"))?;
-        let Document { session_id, query, cached_at, regen, original_verdict, .. } = document;
+        let Document { session_id, query, cached_at, regen, original_verdict, evaluation_sha256, .. } =
+            document;
         if regen != original_verdict.is_some() {
             return Err(D::Error::custom("`regen` and `original_verdict` go together"));
         }
         let regen = original_verdict.map(|original| Regen { original });
-        Ok(Self { session_id, query, approved, cached_at, regen })
+        Ok(Self { session_id, query, approved, cached_at, regen, evaluation_sha256 })
     }
 }
 
@@ -133,6 +140,7 @@ mod tests {
             approved: judge(Tier::Quick, Payload::raw(verdict)).outcome.expect("it is coherent"),
             cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
             regen: None,
+            evaluation_sha256: None,
         }
     }
 

@@ -135,7 +135,7 @@ async fn every_evaluation_is_in_the_log_by_its_digests_and_no_text_of_it_anywher
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let mark = |of: &str| format!("Q7X {of} is true and false");
     let mut body = json!({
-        "id": mark("id"), "candidate_output": mark("candidate"), "facts": [mark("fact")],
+        "id": "case 1", "candidate_output": mark("candidate"), "facts": [mark("fact")],
         "context": mark("context"), "constraints": [mark("constraint")],
         "expected": {
             "must_find": [mark("pattern")], "must_not_find": ["q7x"], "contradiction_ids": ["true", mark("pair")],
@@ -159,6 +159,7 @@ async fn every_evaluation_is_in_the_log_by_its_digests_and_no_text_of_it_anywher
             assert_eq!(entry[name], told[told_as], "{name}");
         }
         assert_eq!((&entry["session_id"], &entry["path"]), (&Value::Null, &Value::Null));
+        assert_eq!(entry["case_id"], "case 1");
         let of_rules = |of: &Value, name: &str| -> Vec<Value> {
             list(of, "rules").iter().map(|rule| rule[name].clone()).collect()
         };
@@ -188,6 +189,11 @@ fn with(name: &str, value: Value) -> Value {
 /// So many pairs of opposites.
 fn pairs(count: usize) -> Value {
     (0..count).map(|n| json!([format!("a{n}"), format!("b{n}")])).collect()
+}
+
+/// A request that expects what the one rule that it names does not look at.
+fn unseen(expected: Value, rule: &str) -> Value {
+    json!({"candidate_output": "?", "facts": [], "expected": expected, "rules": [rule]})
 }
 
 /// Requests that cannot be evaluated, and what they are told.
@@ -227,6 +233,15 @@ fn refusals() -> Vec<(Value, &'static str)> {
         (with("expected.must_find", vec!["a"; 10_001].into()), "at most 10000"),
         (with("expected.must_not_find", vec!["a"; 10_001].into()), "at most 10000"),
         (with("id", json!("é".repeat(256))), "`id` has 256 characters"),
+        (unseen(json!({"must_find": ["a"]}), "RULE-PREC-003"), "name one in `rules`: RULE-PREC-002"),
+        (unseen(json!({"must_not_find": ["a"]}), "RULE-PREC-002"), "name one in `rules`: RULE-PREC-003"),
+        (unseen(json!({"contradiction_ids": ["true"]}), "RULE-PREC-002"), "RULE-CONT-001, RULE-CONT-002"),
+        (unseen(json!({"contradiction_pairs": [["a", "b"]]}), "RULE-PREC-001"), "no rule that looks at it"),
+        (unseen(json!({"max_unsupported_claims": 1}), "RULE-CONT-001"), "RULE-PREC-001, RULE-PREC-004"),
+        (
+            json!({"candidate_output": "?", "facts": [], "constraints": ["a < b"], "rules": ["RULE-CONT-001"]}),
+            "`constraints` is given, and no rule that looks at it is applied; name one in `rules`: RULE-CONT-002",
+        ),
         (json!([]), "a request is an object"),
     ]
 }

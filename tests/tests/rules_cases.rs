@@ -32,7 +32,7 @@ impl Case {
         let verdict = serde_json::from_value(wanted("verdict")).expect("a verdict");
         let failed = serde_json::from_value(wanted("failed")).expect("ids of rules");
         let check: Check = serde_json::from_value(Value::Object(members)).expect("a check");
-        check.validate().expect("the check can be made");
+        check.validate(&Settings::default()).expect("the check can be made");
         Self { id, category, candidate, check, verdict, failed }
     }
 

@@ -64,6 +64,7 @@ async fn a_verdict_that_its_facts_support_is_delivered_and_the_log_has_both_gate
         assert_eq!(seqs, [seqs[0], seqs[0] + 1, seqs[0] + 2]);
         assert_eq!((&entries[1]["verdict"], &entries[1]["path"]), (&json!("PASS"), &json!("submit")));
         assert!(document(&delivered).get("facts").is_none(), "{}", document(&delivered));
+        assert_eq!(document(&delivered)["evaluation_sha256"], entries[1]["evaluation_sha256"]);
     }
 }
 
@@ -281,6 +282,28 @@ async fn a_lost_verdict_that_is_made_anew_passes_the_gate_that_the_first_one_pas
     }
     let unchecked = read(routes, "unchecked").await;
     assert_eq!((unchecked.status.as_u16(), came_from(&unchecked)), (200, Some("MISS")));
+}
+
+#[tokio::test]
+async fn a_check_stays_as_it_was_whatever_is_configured_later() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("[rules]\nprofile = ['RULE-PREC-001', 'RULE-PREC-003']\n");
+    let daemon = world.serve().await;
+    let expected = json!({"expected": {"must_not_find": ["cheese"]}});
+    let facts = json!({"facts": [FACTS[0], "Q7X is cheese"]});
+    let body = with(with(submission(GOOD), facts), expected);
+    assert_eq!(hand_in(&mut daemon.routes().await, "cs_1", &body).await.status, 201);
+    lose(&mut daemon.control().await, "cs_1").await;
+    assert!(daemon.stop().success());
+    let mut world = world;
+    world.variables.push(("ORACLED_RULES__PROFILE".into(), "RULE-PREC-002".into()));
+    world.variables.push(("ORACLED_RULES__UNSUPPORTED_MAX".into(), "9".into()));
+    let daemon = world.serve().await;
+    model.otherwise(Reply::saying(UNFOUNDED));
+    let evaluation = refused(&read(&mut daemon.routes().await, "cs_1").await);
+    let applied: Vec<_> = evaluation["rules"].as_array().unwrap().iter().map(|rule| &rule["rule"]).collect();
+    assert_eq!(applied, ["RULE-PREC-001", "RULE-PREC-003"]);
+    assert_eq!(violations(&evaluation)[0]["text"], "cheese");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use domain::rules::Check;
 use domain::session::{Email, Mismatch, Original};
 use domain::{
     Approved, Delivery, DivergenceCheck, Event, GatePath, Generation, Interaction, Mail, MailId, Query,
-    Session, SessionId,
+    Session, SessionId, Sha256Hex,
 };
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ pub struct Admit {
     pub path: GatePath,
     /// How it was made, if oracled had it made.
     pub made: Option<Made>,
-    /// What the rules have checked it against.
-    pub check: Option<Arc<Check>>,
+    /// What the rules have checked it against, and the digest of what they said.
+    pub checked: Option<(Arc<Check>, Sha256Hex)>,
 }
 
 /// How a verdict was made that oracled had made.
@@ -150,6 +150,7 @@ fn delivered(admit: &Admit, session: Option<&(Session, u64)>, mails: bool, now: 
         regen: check
             .as_ref()
             .map(|_| Regen { original: OriginalLabel(original.map(|original| original.verdict_label)) }),
+        evaluation_sha256: admit.checked.as_ref().map(|(_, evaluation_sha256)| evaluation_sha256.clone()),
     });
     let mut events: Vec<_> = Made::entries(made.as_ref()).collect();
     events.extend(judged.clone());
@@ -221,7 +222,7 @@ fn opened(admit: &Admit, session: Option<&(Session, u64)>, now: Timestamp) -> Se
         query: admit.query.clone(),
         customer_email: admit.customer_email.clone().or(registered),
         original: Some(Original::delivered(&admit.approved, generation, now)),
-        check: admit.check.clone(),
+        check: admit.checked.as_ref().map(|(check, _)| Arc::clone(check)),
     }
 }
 

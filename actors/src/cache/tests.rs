@@ -106,6 +106,7 @@ fn hot_verdicts_stay_within_their_memory() {
             approved,
             cached_at,
             regen: None,
+            evaluation_sha256: None,
         }
     };
     for n in 0..1000 {

@@ -3,7 +3,7 @@ use crate::testing::{World, logged, with_world};
 
 fn case(text: &str, facts: &[String]) -> Case {
     let check = Arc::new(Check { facts: facts.to_vec(), ..Check::default() });
-    Case { candidate_output: text.to_owned(), check }
+    Case { id: None, candidate_output: text.to_owned(), check }
 }
 
 fn bench(system: &crate::System) -> Arc<Bench> {

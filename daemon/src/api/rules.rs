@@ -48,7 +48,7 @@ pub struct Registered {
     responses((status = 200, description = "The registry of rules", body = Registry)),
 )]
 pub async fn list(State(service): State<Arc<Service>>) -> Json<Registry> {
-    let settings = service.config.rules.to_config().settings;
+    let settings = service.config.rules.settings();
     let registered = |id: RuleId| {
         let rule = id.rule();
         Registered { rule, sha256: rule.sha256(), in_profile: settings.profile.contains(&id) }
@@ -72,7 +72,7 @@ pub async fn list(State(service): State<Arc<Service>>) -> Json<Registry> {
     ),
 )]
 pub async fn evaluate(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
-    let case = body.parse::<EvaluateRequest>()?.case()?;
+    let case = body.parse::<EvaluateRequest>()?.case(&service.config.rules.settings())?;
     let rules = service.system.rules.clone();
     let mut evaluations = service.work(async move { Ok(rules.ask(Evaluate(vec![case])).await??) }).await?;
     let evaluation = evaluations.pop().ok_or_else(|| Problem::Internal("no evaluation came back".into()))?;

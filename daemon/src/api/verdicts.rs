@@ -47,7 +47,7 @@ pub async fn post(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let mut request: SubmitRequest = body.parse()?;
-    let check = request.take_check()?;
+    let check = request.take_check(&service.config.rules.settings())?;
     let SubmitRequest { tier, query, customer_email, verdict, raw, .. } = request;
     let limits = &service.config.limits;
     let (tier, customer_email) = (request::tier(&tier)?, request::email(customer_email)?);

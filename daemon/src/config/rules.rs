@@ -71,10 +71,16 @@ impl Rules {
         within("rules.compiled_bytes", self.compiled_bytes, 1 << 20..=1 << 40)
     }
 
+    /// What applies where a check does not say.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let Self { profile: Profile(profile), unsupported_max, .. } = self.clone();
+        Settings { unsupported_max, profile }
+    }
+
     /// The same for those who apply them.
     #[must_use]
     pub fn to_config(&self) -> RulesConfig {
-        let Self { profile: Profile(profile), unsupported_max, compiled_bytes } = self.clone();
-        RulesConfig { settings: Settings { unsupported_max, profile }, compiled_bytes }
+        RulesConfig { settings: self.settings(), compiled_bytes: self.compiled_bytes }
     }
 }

@@ -148,7 +148,7 @@ fn mail_to_another_machine_is_protected_unless_that_is_turned_off() {
 #[test]
 fn a_profile_of_rules_is_a_list_of_known_ones_each_once() {
     let config = load("[rules]\nprofile = ['RULE-CONT-001', 'RULE-PREC-002']", &[], &Flags::default());
-    let profile = config.expect("it is allowed").rules.to_config().settings.profile;
+    let profile = config.expect("it is allowed").rules.settings().profile;
     assert_eq!(
         profile.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["RULE-CONT-001", "RULE-PREC-002"]

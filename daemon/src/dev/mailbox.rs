@@ -187,6 +187,7 @@ mod tests {
             approved: judge(Tier::Quick, Payload::raw(GOOD)).outcome.expect("it is coherent"),
             cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
             regen: None,
+            evaluation_sha256: None,
         };
         let to = "a@example.org".to_owned().try_into().expect("an address");
         Mail::queued(MailKind::Verdict, Arc::new(delivery), to)

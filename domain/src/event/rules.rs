@@ -14,6 +14,9 @@ pub struct RulesEntry {
     pub session_id: Option<SessionId>,
     /// On which path the verdict came; null likewise.
     pub path: Option<GatePath>,
+    /// What the caller called the text, if anything.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub case_id: Option<String>,
     /// What all rules come to.
     pub verdict: Verdict,
     /// What each of them comes to.
@@ -58,6 +61,7 @@ impl RulesEntry {
         Self {
             session_id,
             path,
+            case_id: None,
             verdict: evaluation.verdict,
             rules: evaluation.rules.iter().map(rule).collect(),
             candidate_sha256: evaluation.candidate_sha256.clone(),

@@ -18,6 +18,7 @@ fn mail(kind: MailKind) -> Mail {
         approved: judge(Tier::Quick, Payload::raw(verdict)).outcome.expect("it is coherent"),
         cached_at: at(0),
         regen: None,
+        evaluation_sha256: None,
     };
     Mail::queued(kind, Arc::new(delivery), "a@b".to_owned().try_into().expect("an address"))
 }

@@ -1,6 +1,6 @@
 //! What a candidate is checked against: facts, constraints, expectations, and which rules apply.
 
-use super::registry::RuleId;
+use super::registry::{CheckType, RuleId};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -119,14 +119,27 @@ pub enum InvalidCheck {
     /// A rule that is named twice.
     #[error("`rules` names {0} twice")]
     Twice(RuleId),
+    /// Something that no rule looks at.
+    #[error("`{what}` is given, and no rule that looks at it is applied; name one in `rules`: {}", names(by))]
+    NotApplied {
+        /// What is given.
+        what: &'static str,
+        /// Which rules look at it.
+        by: Vec<RuleId>,
+    },
+}
+
+/// The ids of `rules`, for a message.
+fn names(rules: &[RuleId]) -> String {
+    rules.iter().map(|rule| rule.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 impl Check {
-    /// Whether the check can be made: its bounds, its pairs, its rules.
+    /// Whether the check can be made: its bounds, its pairs, its rules, and whether they look at all that is expected.
     ///
     /// # Errors
     /// The first thing that is wrong.
-    pub fn validate(&self) -> Result<(), InvalidCheck> {
+    pub fn validate(&self, settings: &Settings) -> Result<(), InvalidCheck> {
         let Expected { contradiction_ids, contradiction_pairs, must_find, must_not_find, .. } =
             &self.expected;
         for (what, given, allowed) in [
@@ -151,7 +164,47 @@ impl Check {
                 return Err(InvalidCheck::SameTerm { pair });
             }
         }
-        self.validate_rules()
+        self.validate_rules()?;
+        self.validate_applied(self.rules.as_deref().unwrap_or(&settings.profile))
+    }
+
+    /// The check with what is configured filled in, so that it stays the same whatever is configured later.
+    #[must_use]
+    pub fn settled(mut self, settings: &Settings) -> Self {
+        let unsupported_max = self.expected.unsupported_max(settings);
+        self.expected.max_unsupported_claims = Some(Threshold::Number(unsupported_max));
+        self.rules.get_or_insert_with(|| settings.profile.clone());
+        self
+    }
+
+    /// Whether `rules` look at everything that the check speaks of beside its facts: what no rule looks at would be passed
+    /// over.
+    fn validate_applied(&self, rules: &[RuleId]) -> Result<(), InvalidCheck> {
+        let Expected { contradiction_ids, contradiction_pairs, must_find, must_not_find, .. } =
+            &self.expected;
+        let of_type = |types: &[CheckType]| {
+            let looks = |rule: &RuleId| types.contains(&rule.rule().check_type);
+            RuleId::ALL.into_iter().filter(looks).collect::<Vec<_>>()
+        };
+        let contradictions = || of_type(&[CheckType::ContradictionCheck]);
+        let threshold = self.expected.max_unsupported_claims.is_some();
+        for (what, given, by) in [
+            ("expected.must_find", !must_find.is_empty(), of_type(&[CheckType::MustFind])),
+            ("expected.must_not_find", !must_not_find.is_empty(), of_type(&[CheckType::MustNotFind])),
+            ("expected.contradiction_ids", !contradiction_ids.is_empty(), contradictions()),
+            ("expected.contradiction_pairs", !contradiction_pairs.is_empty(), contradictions()),
+            ("constraints", !self.constraints.is_empty(), vec![RuleId::Cont002]),
+            (
+                "expected.max_unsupported_claims",
+                threshold,
+                of_type(&[CheckType::CountThreshold, CheckType::PatternMatch]),
+            ),
+        ] {
+            if given && !by.iter().any(|rule| rules.contains(rule)) {
+                return Err(InvalidCheck::NotApplied { what, by });
+            }
+        }
+        Ok(())
     }
 
     fn validate_rules(&self) -> Result<(), InvalidCheck> {

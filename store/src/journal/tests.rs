@@ -60,7 +60,14 @@ fn delivered(n: usize, summary_bytes: usize) -> Record {
         customer_email: None,
         original: Some(Original::delivered(&approved, None, at(n as i64))),
     };
-    let delivery = Delivery { session_id: id(n), query, approved, cached_at: at(n as i64), regen: None };
+    let delivery = Delivery {
+        session_id: id(n),
+        query,
+        approved,
+        cached_at: at(n as i64),
+        regen: None,
+        evaluation_sha256: None,
+    };
     Record {
         expect: vec![Expect { row: RowKey::Verdict(id(n)), revision: None }],
         events: vec![crosscheck, cached],
@@ -725,6 +732,7 @@ fn a_row_that_is_replaced_while_it_is_read_is_read_whole() {
             approved,
             cached_at: at(0),
             regen: None,
+            evaluation_sha256: None,
         };
         record.expect.clear();
         record.writes = vec![Write::PutVerdict(delivery.into())];

@@ -159,6 +159,6 @@ fn delivered(
         Expect { row: RowKey::Session(session_id.clone()), revision: None },
     ];
     let query = Query::new(QUERY.to_owned());
-    let delivery = Delivery { session_id, query, approved, cached_at: now, regen };
+    let delivery = Delivery { session_id, query, approved, cached_at: now, regen, evaluation_sha256: None };
     Record { expect, events, writes: vec![Write::PutVerdict(Arc::new(delivery))] }
 }

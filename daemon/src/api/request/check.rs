@@ -3,7 +3,7 @@
 use super::SubmitRequest;
 use crate::problem::Problem;
 use actors::rules::Case;
-use domain::rules::{Check, Expected, RuleId};
+use domain::rules::{Check, Expected, RuleId, Settings};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const CASE_ID_MAX_CHARS: usize = 255;
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EvaluateRequest {
-    /// What the caller calls it, up to 255 characters; the batch's answer bears it.
+    /// What the caller calls it, up to 255 characters; the batch's answer and the audit log bear it.
     pub id: Option<String>,
     /// The text to check.
     pub candidate_output: String,
@@ -40,15 +40,15 @@ impl EvaluateRequest {
     ///
     /// # Errors
     /// `InvalidRequest` where the check cannot be made.
-    pub fn case(self) -> Result<Case, Problem> {
+    pub fn case(self, settings: &Settings) -> Result<Case, Problem> {
         let Self { id, candidate_output, facts, context, constraints, expected, rules } = self;
-        let chars = id.map_or(0, |id| id.chars().count());
+        let chars = id.as_ref().map_or(0, |id| id.chars().count());
         if chars > CASE_ID_MAX_CHARS {
             let text = format!("`id` has {chars} characters; at most {CASE_ID_MAX_CHARS} are taken");
             return Err(Problem::InvalidRequest(text));
         }
-        let check = valid(Check { facts, context, constraints, expected, rules })?;
-        Ok(Case { candidate_output, check })
+        let check = valid(Check { facts, context, constraints, expected, rules }, settings)?;
+        Ok(Case { id, candidate_output, check: Arc::new(check) })
     }
 }
 
@@ -57,7 +57,7 @@ impl SubmitRequest {
     ///
     /// # Errors
     /// `InvalidRequest` where the check cannot be made, or all but the facts are given.
-    pub fn take_check(&mut self) -> Result<Option<Arc<Check>>, Problem> {
+    pub fn take_check(&mut self, settings: &Settings) -> Result<Option<Arc<Check>>, Problem> {
         let (context, constraints) = (self.context.take(), self.constraints.take());
         let (expected, rules) = (self.expected.take(), self.rules.take());
         let Some(facts) = self.facts.take() else {
@@ -75,11 +75,13 @@ impl SubmitRequest {
             };
         };
         let (constraints, expected) = (constraints.unwrap_or_default(), expected.unwrap_or_default());
-        valid(Check { facts, context, constraints, expected, rules }).map(Some)
+        let check = valid(Check { facts, context, constraints, expected, rules }, settings)?;
+        // it stays with the session, and what is configured may change
+        Ok(Some(Arc::new(check.settled(settings))))
     }
 }
 
-fn valid(check: Check) -> Result<Arc<Check>, Problem> {
-    check.validate().map_err(|error| Problem::InvalidRequest(error.to_string()))?;
-    Ok(Arc::new(check))
+fn valid(check: Check, settings: &Settings) -> Result<Check, Problem> {
+    check.validate(settings).map_err(|error| Problem::InvalidRequest(error.to_string()))?;
+    Ok(check)
 }

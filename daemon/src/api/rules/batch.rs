@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use domain::rules::Evaluation;
+use domain::rules::{Evaluation, Settings};
 use http_body_util::channel::{Channel, Sender};
 use hyper::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
@@ -81,7 +81,8 @@ struct Read {
 async fn answers(service: &Service, lines: Vec<Line>) -> Vec<u8> {
     let mut cases = Vec::new();
     let mut read: Vec<(u64, Option<String>, Option<Problem>)> = Vec::new();
-    for Read { line, id, case } in lines.into_iter().map(reading) {
+    let settings = service.config.rules.settings();
+    for Read { line, id, case } in lines.into_iter().map(|line| reading(line, &settings)) {
         match case {
             Ok(case) => {
                 cases.push(case);
@@ -116,7 +117,7 @@ async fn answers(service: &Service, lines: Vec<Line>) -> Vec<u8> {
     text
 }
 
-fn reading(Line { number, text }: Line) -> Read {
+fn reading(Line { number, text }: Line, settings: &Settings) -> Read {
     /// What a line is called that is no request otherwise.
     #[derive(Deserialize)]
     struct Named {
@@ -127,7 +128,7 @@ fn reading(Line { number, text }: Line) -> Read {
         Err(problem) => return Read { line: number, id: None, case: Err(problem) },
     };
     match request::parse::<EvaluateRequest>(&text) {
-        Ok(request) => Read { line: number, id: request.id.clone(), case: request.case() },
+        Ok(request) => Read { line: number, id: request.id.clone(), case: request.case(settings) },
         Err(problem) => {
             let id = request::parse::<Named>(&text).ok().and_then(|named| named.id);
             Read { line: number, id, case: Err(problem) }

@@ -93,7 +93,7 @@ fn no_rule_is_another_than_the_one_that_was_published() {
         let results: Vec<_> = cases
             .iter()
             .map(|(text, check)| {
-                check.validate().expect("the check can be made");
+                check.validate(&Settings::default()).expect("the check can be made");
                 let result = applied(rule, text, check);
                 (result.verdict, result.violations)
             })
