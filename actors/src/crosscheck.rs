@@ -145,6 +145,13 @@ impl Delivery {
                         return Ok(Outcome::RefusedByRules(Box::new(evaluation)));
                     }
                     Err(error) => {
+                        judged.push(Event::CrosscheckError {
+                            session_id,
+                            path,
+                            level: Severity::Error,
+                            cause: error.to_string(),
+                            timestamp: self.clock.now(),
+                        });
                         self.log.commit(Made::record(made.as_ref(), judged)).await?;
                         return Err(error);
                     }

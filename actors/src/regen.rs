@@ -255,7 +255,7 @@ impl Handler<Deliver> for Regen {
 
     fn handle(&mut self, deliver: Deliver, ctx: &mut Context<Self>) -> Self::Result {
         let Deliver { session_id, tier, query, customer_email, check } = deliver.clone();
-        let errand = Errand::Deliver { tier, query: query.clone(), check };
+        let errand = Errand::Deliver { tier, query: query.clone(), check: check.clone() };
         let Some(flight) = self.under_way(&session_id) else {
             let pilot = Arc::clone(&self.pilot);
             let flight = async move { pilot.generate(deliver).await };
@@ -268,7 +268,7 @@ impl Handler<Deliver> for Regen {
                 return again(&me, deliver).await;
             }
             let landing = landed?;
-            match cache.ask(Find { session_id, tier, query, customer_email }).await {
+            match cache.ask(Find { session_id, tier, query, customer_email, check }).await {
                 Ok(Ok(Known::Cached(cached))) => Ok(Landing::Replayed(cached)),
                 Ok(Ok(Known::Mismatch(mismatch))) => Ok(Landing::Mismatch(mismatch)),
                 Ok(Ok(Known::Nothing(_))) => Ok(landing),

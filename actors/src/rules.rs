@@ -20,8 +20,9 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use store::Record;
 use tokio::sync::Semaphore;
+use tokio::task::yield_now;
 
-/// More than so many bytes of text and facts are looked at on a thread of their own.
+/// More than so many bytes of text, facts and expectations are looked at on a thread of their own.
 const INLINE_MAX_BYTES: usize = 16 * 1024;
 
 /// What is configured.
@@ -106,7 +107,7 @@ impl Bench {
         check: Arc<Check>,
         work: impl FnOnce(&Check, &FactSet, &Settings) -> T + Send + 'static,
     ) -> Result<T, RulesError> {
-        let bytes = text_bytes + check.facts.iter().map(String::len).sum::<usize>();
+        let bytes = text_bytes + check.size_bytes();
         let bench = Arc::clone(&self);
         let timed = move || {
             let began = monotonic();
@@ -144,6 +145,8 @@ async fn evaluate_all(
         };
         let evaluation = Arc::clone(&bench).run(text_bytes, check, work).await?;
         bench.metrics.checking.evaluated(&evaluation);
+        // others of this thread have their turn between any two
+        yield_now().await;
         evaluations.push(evaluation);
         ids.push(id);
     }

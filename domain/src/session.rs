@@ -231,6 +231,8 @@ pub enum Mismatch {
     Query,
     /// It tells of another first verdict.
     OriginalVerdict,
+    /// It is to be checked against facts, and its verdict was made for a reader without them.
+    Facts,
 }
 
 impl fmt::Display for Mismatch {
@@ -239,6 +241,7 @@ impl fmt::Display for Mismatch {
             Self::Tier => "tier",
             Self::Query => "query",
             Self::OriginalVerdict => "original_verdict",
+            Self::Facts => "verdict, which was made without these facts; purge it, and ask again",
         })
     }
 }

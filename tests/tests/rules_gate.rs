@@ -106,7 +106,7 @@ async fn a_verdict_that_they_do_not_support_is_refused_with_the_evaluation_and_n
 }
 
 #[tokio::test]
-async fn every_analysis_of_the_tier_is_checked_and_a_violation_names_its_field() {
+async fn every_analysis_is_checked_whatever_the_tier_and_a_violation_names_its_field() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -114,7 +114,7 @@ async fn every_analysis_of_the_tier_is_checked_and_a_violation_names_its_field()
     verdict["breakdown"]["Change Rate"]["analysis"] = json!("It holds together. Gold!");
     verdict["strategy"]["next_step"] = json!("Dig for silver.");
     let body = |tier: &str| json!({"tier": tier, "query": QUERY, "verdict": verdict, "facts": FACTS});
-    for tier in ["full", "strategy"] {
+    for tier in ["quick", "full", "strategy"] {
         let evaluation = refused(&hand_in(routes, tier, &body(tier)).await);
         for violation in violations(&evaluation) {
             assert_eq!(violation["text"], "Gold");
@@ -123,11 +123,6 @@ async fn every_analysis_of_the_tier_is_checked_and_a_violation_names_its_field()
         }
         assert_eq!(evaluation["metrics"]["unsupported_claims"], 1, "a strategy is advice, and no claim");
     }
-    assert_eq!(
-        hand_in(routes, "quick", &body("quick")).await.status,
-        201,
-        "a quick one has its summary alone"
-    );
     // what one text asserts another infirms
     verdict["breakdown"]["Change Rate"]["analysis"] = json!("It holds together and always works");
     verdict["breakdown"]["Curvature"]["analysis"] = json!("It never holds together. It holds together");
@@ -282,6 +277,48 @@ async fn a_lost_verdict_that_is_made_anew_passes_the_gate_that_the_first_one_pas
     }
     let unchecked = read(routes, "unchecked").await;
     assert_eq!((unchecked.status.as_u16(), came_from(&unchecked)), (200, Some("MISS")));
+}
+
+#[tokio::test]
+async fn a_session_that_is_known_keeps_the_check_that_its_verdict_failed() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    model.otherwise(Reply::saying(UNFOUNDED));
+    let told = json!({"tier": "quick", "query": QUERY});
+    assert_eq!(put(routes, "cs_1", &told).await.status, 201);
+    refused(&hand_in(routes, "cs_1", &checked(UNFOUNDED)).await);
+    assert_eq!(told_of(control, "cs_1").await.first().map(String::as_str), Some("session_registered"));
+    refused(&read(routes, "cs_1").await);
+    refused(&hand_in(routes, "cs_1", &submission(UNFOUNDED)).await);
+    refused(&hand_in(routes, "cs_1", &order(Tier::Quick)).await);
+    // one that was delivered before, here or elsewhere, keeps it as well
+    assert_eq!(put(routes, "cs_2", &with(told, json!({"original_verdict": "RED"}))).await.status, 201);
+    assert_eq!(hand_in(routes, "cs_3", &submission(GOOD)).await.status, 201);
+    lose(control, "cs_3").await;
+    for session in ["cs_2", "cs_3"] {
+        assert_eq!(hand_in(routes, session, &checked(GOOD)).await.status, 201);
+        lose(control, session).await;
+        refused(&read(routes, session).await);
+    }
+}
+
+#[tokio::test]
+async fn a_verdict_that_was_made_for_a_reader_does_not_become_the_first_one_unchecked() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    model.otherwise(Reply::saying(UNFOUNDED));
+    assert_eq!(put(routes, "cs_1", &json!({"tier": "quick", "query": QUERY})).await.status, 201);
+    assert_eq!(read(routes, "cs_1").await.status, 200);
+    for body in [checked(GOOD), with(order(Tier::Quick), json!({"facts": FACTS}))] {
+        let answer = problem(&hand_in(routes, "cs_1", &body).await, 409, "session_mismatch");
+        assert_eq!(field(&answer, "mismatch"), "facts", "{answer}");
+    }
+    lose(control, "cs_1").await;
+    assert_eq!(hand_in(routes, "cs_1", &checked(GOOD)).await.status, 201);
 }
 
 #[tokio::test]

@@ -106,6 +106,10 @@ async fn admit(
     loop {
         attempt += 1;
         let seen = match there {
+            // it was judged without what its session is to be checked against: whoever asks again is told of that
+            Known::Nothing(Some(_)) if admit.checked.is_none() => {
+                return Err(CommitError::Stale(RowKey::Session(admit.session_id)).into());
+            }
             Known::Nothing(_) => None,
             // it was judged, so its entry is due, whatever becomes of it
             Known::Cached(cached) => Some(Admission::Replayed(cached)),

@@ -1,12 +1,12 @@
 //! What there is already for a session that a verdict is handed in or made for.
 
+use super::register::{kept, registered};
 use super::{ATTEMPTS, Cache, CacheError, Cached, forget};
 use crate::clock::Clock;
 use crate::door::Door;
 use crate::logger::{CommitError, Log};
 use crate::notifier::{Notifier, Wake};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
-use domain::divergence::OriginalLabel;
 use domain::mail::MailKind;
 use domain::rules::Check;
 use domain::session::{Email, Mismatch, Original};
@@ -30,6 +30,8 @@ pub struct Find {
     pub query: Query,
     /// Where the verdict is mailed to.
     pub customer_email: Option<Email>,
+    /// What it is to be checked against. A session that is known keeps it from here on, whatever becomes of the verdict.
+    pub check: Option<Arc<Check>>,
 }
 
 /// What there is for a session.
@@ -87,8 +89,11 @@ impl Deliverer {
                 return Ok(Known::Nothing(None));
             };
             let Some((delivery, verdict_revision)) = self.store.verdict(&find.session_id)? else {
-                return Ok(Known::Nothing(None));
+                return Ok(Known::Nothing(find.check.clone().or(session.check)));
             };
+            if session.original.is_none() && find.check.is_some() && delivery.evaluation_sha256.is_none() {
+                return Ok(Known::Mismatch(Mismatch::Facts));
+            }
             if !is_news(&session, find.customer_email.as_ref()) {
                 return Ok(Known::Cached(Arc::new(delivery.into())));
             }
@@ -102,6 +107,27 @@ impl Deliverer {
                     wake(self.notifier.as_ref(), mail);
                     return Ok(Known::Cached(Arc::new(Delivery::clone(&delivery).into())));
                 }
+                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Has a session that is known keep the check that it is asked for with.
+    async fn keep_check(&self, find: &Find) -> Result<Known, CacheError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let stored =
+                || Ok(self.store.verdict(&find.session_id)?.map(|(stored, _)| Arc::new(stored.into())));
+            let (known, session) = known(&self.store, &find.session_id, find.tier, &find.query, stored)?;
+            let (Known::Nothing(_), Some((session, revision))) = (&known, session) else { return Ok(known) };
+            if session.check == find.check {
+                return Ok(known);
+            }
+            let session = Session { check: find.check.clone(), ..session };
+            match self.log.commit(kept(&session, Some(revision), self.clock.now())).await {
+                Ok(_) => return Ok(Known::Nothing(find.check.clone())),
                 Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
                 Err(error) => return Err(error.into()),
             }
@@ -123,14 +149,8 @@ impl Deliverer {
         // what was delivered elsewhere, or is not the first any more, was not this session's mail
         let to_be_mailed = first || (original.delivered_at.is_some() && delivery.regen.is_none());
         let to = customer_email.clone().filter(|_| to_be_mailed && self.notifier.is_some());
-        let mut events = vec![Event::SessionRegistered {
-            session_id: session.session_id.clone(),
-            tier: session.tier,
-            query_preview: session.query.preview(),
-            original_verdict: OriginalLabel(Some(original.verdict_label)),
-            has_email: customer_email.is_some(),
-            timestamp: now,
-        }];
+        let session = Session { customer_email, original: Some(original), ..session };
+        let mut events = vec![registered(&session, now)];
         let mut writes = vec![Write::PutVerdict(Arc::clone(&delivery))];
         let mail = to.map(|to| Mail::queued(MailKind::Verdict, Arc::clone(&delivery), to));
         let mail_id = mail.as_ref().map(|mail| mail.standing.mail_id.clone());
@@ -138,7 +158,7 @@ impl Deliverer {
             events.push(queued(&mail, now));
             writes.push(Write::PutMail(Arc::new(mail)));
         }
-        writes.push(Write::PutSession(Session { customer_email, original: Some(original), ..session }));
+        writes.push(Write::PutSession(session));
         (Record { expect: Vec::new(), events, writes }, delivery, mail_id)
     }
 }
@@ -164,18 +184,24 @@ impl Handler<Find> for Cache {
 
     fn handle(&mut self, find: Find, ctx: &mut Context<Self>) -> Self::Result {
         let store = self.store.clone();
-        let Find { session_id, tier, query, customer_email } = &find;
+        let Find { session_id, tier, query, customer_email, check } = &find;
         let looked = known(&store, session_id, *tier, query, || Ok(self.look_up(session_id)?.0));
         let (known, session) = match looked {
             Ok(looked) => looked,
             Err(error) => return Box::pin(async { Err(error.into()) }),
         };
-        let news = session.is_some_and(|(session, _)| is_news(&session, customer_email.as_ref()));
-        if !news || !matches!(known, Known::Cached(_)) {
-            return Box::pin(async { Ok(known) });
-        }
+        let session = session.map(|(session, _)| session);
+        let news = session.as_ref().is_some_and(|session| is_news(session, customer_email.as_ref()));
+        let new_check = check.is_some() && session.is_some_and(|session| session.check != *check);
         let (log, clock, notifier) = (self.log.clone(), self.clock.clone(), self.notifier.clone());
         let (cache, deliverer) = (ctx.address(), Deliverer { store, log, clock, notifier });
+        match known {
+            Known::Cached(_) if news => {}
+            Known::Nothing(_) if new_check => {
+                return Box::pin(async move { deliverer.keep_check(&find).await });
+            }
+            known => return Box::pin(async { Ok(known) }),
+        }
         Box::pin(async move {
             let known = deliverer.deliver(&find).await;
             // it may say of itself now that it is the first

@@ -7,6 +7,7 @@ use actix::{Context, Handler, Message, ResponseFuture};
 use domain::divergence::OriginalLabel;
 use domain::session::{Email, Mismatch, Original};
 use domain::{Event, Label, Query, Session, SessionId, Tier};
+use jiff::Timestamp;
 use store::{Expect, Record, RowKey, Store, Write};
 
 /// Registers a session, or tells more of one.
@@ -50,26 +51,34 @@ async fn register(message: Register, store: Store, log: Log, clock: Clock) -> Re
         if known.as_ref() == Some(&session) {
             return Ok(Registered::Updated(session));
         }
-        let label = session.original.as_ref().map(|original| original.verdict_label);
-        let registered = Event::SessionRegistered {
-            session_id: session.session_id.clone(),
-            tier: session.tier,
-            query_preview: session.query.preview(),
-            original_verdict: OriginalLabel(label),
-            has_email: session.customer_email.is_some(),
-            timestamp: clock.now(),
-        };
-        let record = Record {
-            expect: vec![Expect { row: RowKey::Session(session.session_id.clone()), revision }],
-            events: vec![registered],
-            writes: vec![Write::PutSession(session.clone())],
-        };
-        match log.commit(record).await {
+        match log.commit(kept(&session, revision, clock.now())).await {
             Ok(_) if known.is_none() => return Ok(Registered::Created(session)),
             Ok(_) => return Ok(Registered::Updated(session)),
             Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// The record that keeps `session` in place of the one of that revision.
+pub(super) fn kept(session: &Session, revision: Option<u64>, now: Timestamp) -> Record {
+    Record {
+        expect: vec![Expect { row: RowKey::Session(session.session_id.clone()), revision }],
+        events: vec![registered(session, now)],
+        writes: vec![Write::PutSession(session.clone())],
+    }
+}
+
+/// The entry of a session that was told of, as it is from then on.
+pub(super) fn registered(session: &Session, timestamp: Timestamp) -> Event {
+    let label = session.original.as_ref().map(|original| original.verdict_label);
+    Event::SessionRegistered {
+        session_id: session.session_id.clone(),
+        tier: session.tier,
+        query_preview: session.query.preview(),
+        original_verdict: OriginalLabel(label),
+        has_email: session.customer_email.is_some(),
+        timestamp,
     }
 }
 

@@ -274,7 +274,8 @@ fn a_registered_session_without_a_verdict_takes_its_first_and_mails_it() {
 
 async fn find(system: &System, email: Option<Email>) -> Known {
     let query = Query::new("Sell honey?".into());
-    let message = Find { session_id: id("cs_1"), tier: Tier::Quick, query, customer_email: email };
+    let message =
+        Find { session_id: id("cs_1"), tier: Tier::Quick, query, customer_email: email, check: None };
     system.cache.ask(message).await.expect("it answers").expect("it is committed")
 }
 

@@ -223,12 +223,13 @@ impl Pilot {
             tier,
             query: query.clone(),
             customer_email: customer_email.clone(),
+            check: check.clone(),
         };
-        match self.doors.cache.ask(find).await?? {
+        let check = match self.doors.cache.ask(find).await?? {
             Known::Cached(cached) => return Ok(Landing::Replayed(cached)),
             Known::Mismatch(mismatch) => return Ok(Landing::Mismatch(mismatch)),
-            Known::Nothing(_) => {}
-        }
+            Known::Nothing(kept) => check.or(kept),
+        };
         let session = self.store.session(&session_id)?;
         if session.is_some_and(|(session, _)| session.original.is_some()) {
             return Err(Failed::DeliveredAlready);

@@ -153,6 +153,7 @@ pub(super) async fn deliver(service: Arc<Service>, mut judge: Judge) -> Result<R
             tier: judge.tier,
             query: judge.query.clone(),
             customer_email: judge.customer_email.clone(),
+            check: judge.check.clone(),
         };
         match cache.ask(find).await?? {
             Known::Cached(cached) => Ok(Outcome::Replayed(cached)),

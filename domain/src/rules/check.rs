@@ -168,6 +168,19 @@ impl Check {
         self.validate_applied(self.rules.as_deref().unwrap_or(&settings.profile))
     }
 
+    /// How much there is to look at, about, in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        // an entry costs something however short it is
+        const ENTRY: usize = 16;
+        let Expected { contradiction_ids, contradiction_pairs, must_find, must_not_find, .. } =
+            &self.expected;
+        let lists = [&self.facts, &self.constraints, contradiction_ids, must_find, must_not_find];
+        let texts = lists.into_iter().flatten().map(|text| text.len() + ENTRY).sum::<usize>();
+        let pairs = contradiction_pairs.iter().map(|(one, other)| one.len() + other.len() + ENTRY);
+        texts + pairs.sum::<usize>() + self.context.as_ref().map_or(0, String::len)
+    }
+
     /// The check with what is configured filled in, so that it stays the same whatever is configured later.
     #[must_use]
     pub fn settled(mut self, settings: &Settings) -> Self {

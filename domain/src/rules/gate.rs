@@ -3,7 +3,6 @@
 use super::{Candidate, Check, Evaluation, FactSet, Settings, Verdict, evaluate};
 use crate::crosscheck::Approved;
 use crate::payload::Node;
-use crate::verdict::{Dimension, Tier};
 
 /// What the rules say of an approved verdict, and the verdict, if they let it through.
 #[derive(Debug)]
@@ -32,13 +31,13 @@ pub fn examine(approved: Approved, check: &Check, facts: &FactSet, settings: &Se
     Examination { evaluation, outcome }
 }
 
-/// What a verdict says in words, by the paths of its fields: the summary, and what its tier has of analyses.
+/// What a verdict says in words, by the paths of its fields: the summary, and every analysis, in their order. Those that its
+/// tier does not ask for are delivered, too.
 fn texts(approved: &Approved) -> Vec<(String, String)> {
     let node = Node::parse(approved.verdict().get()).expect("the crosscheck has read the same text");
-    let breakdown = node.object_at("breakdown").filter(|_| approved.tier() != Tier::Quick);
-    let analyses = Dimension::ALL.into_iter().filter_map(|dimension| {
-        let analysis = breakdown?.object_at(dimension.as_str())?.text_at("analysis")?;
-        Some((format!("breakdown.{dimension}.analysis"), analysis.to_owned()))
+    let breakdown = node.get("breakdown").map(Node::members).unwrap_or_default();
+    let analyses = breakdown.iter().filter_map(|(dimension, node)| {
+        Some((format!("breakdown.{dimension}.analysis"), node.text_at("analysis")?.to_owned()))
     });
     let summary = node.text_at("summary").map(|text| ("summary".to_owned(), text.to_owned()));
     summary.into_iter().chain(analyses).collect()
@@ -49,6 +48,7 @@ mod tests {
     use super::*;
     use crate::crosscheck::judge;
     use crate::payload::Payload;
+    use crate::verdict::Tier;
 
     fn full(summary: &str, stability: &str) -> String {
         let dimension =
@@ -80,8 +80,8 @@ mod tests {
             assert_eq!(span.field.as_deref(), Some("breakdown.Stability.analysis"));
             assert_eq!((span.start, span.end), (13, 26));
         }
-        // of a quick one the breakdown is no part
-        examined(Tier::Quick, &verdict, &check).outcome.expect("its summary is supported");
+        // of a quick one it is delivered as well
+        examined(Tier::Quick, &verdict, &check).outcome.expect_err("the analysis is not supported");
     }
 
     #[test]

@@ -23,13 +23,11 @@ pub struct EvaluateRequest {
     /// Where the text comes from; compared with nothing.
     pub context: Option<String>,
     /// Comparisons that hold.
-    #[serde(default)]
-    pub constraints: Vec<String>,
+    pub constraints: Option<Vec<String>>,
     /// What is expected: `must_find`, `must_not_find`, `max_unsupported_claims`, `contradiction_ids`,
     /// `contradiction_pairs`.
-    #[serde(default)]
     #[schema(value_type = Option<Object>)]
-    pub expected: Expected,
+    pub expected: Option<Expected>,
     /// The rules to apply; the configured profile without it.
     #[schema(value_type = Option<Vec<String>>)]
     pub rules: Option<Vec<RuleId>>,
@@ -47,6 +45,7 @@ impl EvaluateRequest {
             let text = format!("`id` has {chars} characters; at most {CASE_ID_MAX_CHARS} are taken");
             return Err(Problem::InvalidRequest(text));
         }
+        let (constraints, expected) = (constraints.unwrap_or_default(), expected.unwrap_or_default());
         let check = valid(Check { facts, context, constraints, expected, rules }, settings)?;
         Ok(Case { id, candidate_output, check: Arc::new(check) })
     }

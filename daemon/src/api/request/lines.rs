@@ -13,8 +13,9 @@ use tokio::time::timeout;
 
 /// So many lines are handed out at once at the most.
 const SOME_LINES: usize = 64;
-/// No further line is handed out with those that have so many bytes together.
-const SOME_BYTES: usize = 256 * 1024;
+/// No further line is handed out with those that have so many bytes together: what is answered to them can be a hundred
+/// times as much, and is held until it is read.
+const SOME_BYTES: usize = 16 * 1024;
 /// What newline-delimited JSON is declared as; it has no registered name.
 const MEDIA_TYPES: [&str; 3] = ["application/x-ndjson", "application/ndjson", "application/jsonl"];
 

@@ -50,10 +50,14 @@ pub async fn evaluate_batch(
 
 /// Answers line by line until there are no more, or nobody listens.
 async fn answer_all(service: Arc<Service>, mut lines: Lines, mut sender: Sender<Bytes>) {
+    let mut stopping = service.stopping();
     while let Some(some) = lines.next_some(&service).await {
         let answers = answers(&service, some).await;
-        if sender.send_data(answers.into()).await.is_err() {
-            return;
+        tokio::select! {
+            biased;
+            sent = sender.send_data(answers.into()) => if sent.is_err() { return },
+            // whoever does not read must not keep the daemon from stopping
+            _ = stopping.wait_for(|stopping| *stopping) => return,
         }
     }
 }
