@@ -52,6 +52,8 @@ struct Whole<'a> {
     context: Option<&'a str>,
     expected: &'a Expected,
     facts_sha256: &'a Sha256Hex,
+    /// Of which fields the candidate is made; null where it is one text.
+    fields: Option<Vec<&'a str>>,
     rules: &'a [RuleId],
     unsupported_max: u64,
 }
@@ -78,6 +80,7 @@ pub fn evaluate(
         context: check.context.as_deref(),
         expected: &check.expected,
         facts_sha256: facts.sha256(),
+        fields: candidate.field_names(),
         rules,
         unsupported_max,
     };

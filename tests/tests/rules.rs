@@ -233,6 +233,9 @@ fn refusals() -> Vec<(Value, &'static str)> {
         (with("expected.must_find", vec!["a"; 10_001].into()), "at most 10000"),
         (with("expected.must_not_find", vec!["a"; 10_001].into()), "at most 10000"),
         (with("id", json!("é".repeat(256))), "`id` has 256 characters"),
+        (with("expected", json!([["b"], [], null, ["zz"], []])), "`expected` is an object"),
+        (with("rules", json!([{"RULE-PREC-001": null}])), "invalid type: map"),
+        (with(&"x".repeat(900_000), json!(1)), "unknown field `xxx"),
         (unseen(json!({"must_find": ["a"]}), "RULE-PREC-003"), "name one in `rules`: RULE-PREC-002"),
         (unseen(json!({"must_not_find": ["a"]}), "RULE-PREC-002"), "name one in `rules`: RULE-PREC-003"),
         (unseen(json!({"contradiction_ids": ["true"]}), "RULE-PREC-002"), "RULE-CONT-001, RULE-CONT-002"),
@@ -255,6 +258,7 @@ async fn what_no_check_can_be_made_of_is_refused_with_what_is_wrong_and_not_logg
         let refused = problem(&post(routes, EVALUATE, &body).await, 400, "invalid_request");
         let detail = refused["detail"].as_str().unwrap();
         assert!(detail.contains(telling), "{telling}: {detail}");
+        assert!(detail.len() < 2000, "{} bytes", detail.len());
     }
     let twice = r#"{"candidate_output":"a","facts":[],"facts":["a"]}"#;
     let answer = routes.call(Method::POST, EVALUATE, Some(Bytes::from(twice))).await.unwrap();

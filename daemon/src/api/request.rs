@@ -33,6 +33,9 @@ const DISCARDED_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// A client that sends nothing for so long waits for its answer.
 const DISCARD_PAUSE: Duration = Duration::from_millis(200);
 
+/// So much is told of what is wrong with a body, in characters.
+const TOLD_MAX_CHARS: usize = 500;
+
 /// The session that a path names, within its bounds.
 pub struct SessionInPath(pub SessionId);
 
@@ -111,9 +114,15 @@ impl JsonBody {
 /// # Errors
 /// `InvalidJson` where it is not JSON, `InvalidRequest` where it is not a `T`.
 pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    // a name that is not known may be as long as the body
+    let told = |error: &serde_json::Error| {
+        let text = error.to_string();
+        let end = text.char_indices().nth(TOLD_MAX_CHARS).map(|(end, _)| end);
+        end.and_then(|end| text.get(..end)).map_or_else(|| text.clone(), |start| format!("{start}…"))
+    };
     let not_taken = |error: serde_json::Error| match error.classify() {
-        Category::Data => Problem::InvalidRequest(error.to_string()),
-        Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(error.to_string()),
+        Category::Data => Problem::InvalidRequest(told(&error)),
+        Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(told(&error)),
     };
     // serde would take an array as the fields in their order, without their names
     if text.trim_ascii_start().starts_with(b"[") {
@@ -196,6 +205,7 @@ pub struct SubmitRequest {
     /// Comparisons that hold.
     pub constraints: Option<Vec<String>>,
     /// What is expected of the verdict, as of `POST /v1/rules/evaluate`.
+    #[serde(default, deserialize_with = "check::object")]
     #[schema(value_type = Option<Object>)]
     pub expected: Option<Expected>,
     /// The rules to apply; the configured profile without it.

@@ -39,6 +39,14 @@ impl<'a> Candidate<'a> {
         Self(fields.into_iter().map(|(field, text)| Part { field: Some(field), text }).collect())
     }
 
+    /// The fields that it is made of; none where it is one text.
+    pub(super) fn field_names(&self) -> Option<Vec<&'a str>> {
+        match self.0.as_slice() {
+            [Part { field: None, .. }] => None,
+            parts => Some(parts.iter().map(|part| part.field.unwrap_or_default()).collect()),
+        }
+    }
+
     /// The SHA-256 of the text; of several, that of their JSON object by fields.
     pub(super) fn sha256(&self) -> Sha256Hex {
         match self.0.as_slice() {

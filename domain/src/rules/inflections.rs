@@ -51,8 +51,15 @@ pub(super) fn whole_words(subject: &Subject<'_>, findings: &mut Findings) {
 
 /// The rows of words that each side of a pair is known by: a published one by its inflections, any other as it is given.
 fn sides(terms: [&str; 2]) -> [Vec<String>; 2] {
-    let is_published = |sides: &&[&[&str]; 2]| sides.map(|side| side.first().copied()) == terms.map(Some);
-    match INFLECTED.iter().find(is_published) {
+    let [one, other] = terms;
+    let published = INFLECTED.iter().find_map(|[first, second]| {
+        match [first, second].map(|side| side.first().copied().unwrap_or_default()) {
+            heads if heads == [one, other] => Some([first, second]),
+            heads if heads == [other, one] => Some([second, first]),
+            _ => None,
+        }
+    });
+    match published {
         Some(sides) => sides.map(|side| side.iter().map(|term| row(term)).collect()),
         None => terms.map(|term| vec![row(term)]),
     }

@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 /// A rule's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String")]
 pub enum RuleId {
     /// Zero unsupported claims.
     #[serde(rename = "RULE-PREC-001")]
@@ -188,6 +189,14 @@ impl Serialize for Rule {
 pub struct UnknownRule {
     /// The word, shortened to 40 characters.
     pub given: String,
+}
+
+impl TryFrom<String> for RuleId {
+    type Error = UnknownRule;
+
+    fn try_from(word: String) -> Result<Self, UnknownRule> {
+        word.parse()
+    }
 }
 
 impl FromStr for RuleId {

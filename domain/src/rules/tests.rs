@@ -106,3 +106,13 @@ fn a_message_is_short_whatever_it_is_about() {
         assert!(violation.message.chars().count() < 300, "{}", violation.message);
     }
 }
+
+#[test]
+fn a_text_and_a_field_with_that_text_are_not_the_same_input() {
+    let (check, settings) = (check(&[]), Settings::default());
+    let facts = FactSet::compile(&check.facts);
+    let field = evaluate(&Candidate::fields([("summary", "Ice melts")]), &check, &facts, &settings);
+    let text = evaluate(&Candidate::text(r#"{"summary":"Ice melts"}"#), &check, &facts, &settings);
+    assert_eq!(field.candidate_sha256, text.candidate_sha256);
+    assert_ne!(field.input_sha256, text.input_sha256);
+}

@@ -4,7 +4,9 @@ use super::SubmitRequest;
 use crate::problem::Problem;
 use actors::rules::Case;
 use domain::rules::{Check, Expected, RuleId, Settings};
-use serde::Deserialize;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use std::sync::Arc;
 
 /// The longest id of a case, in characters.
@@ -26,11 +28,27 @@ pub struct EvaluateRequest {
     pub constraints: Option<Vec<String>>,
     /// What is expected: `must_find`, `must_not_find`, `max_unsupported_claims`, `contradiction_ids`,
     /// `contradiction_pairs`.
+    #[serde(default, deserialize_with = "object")]
     #[schema(value_type = Option<Object>)]
     pub expected: Option<Expected>,
     /// The rules to apply; the configured profile without it.
     #[schema(value_type = Option<Vec<String>>)]
     pub rules: Option<Vec<RuleId>>,
+}
+
+/// An object, or null for none: serde would take an array as the members in their order, without their names.
+pub(super) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let Some(text) = Option::<Box<RawValue>>::deserialize(deserializer)? else { return Ok(None) };
+    if !text.get().starts_with('{') {
+        return Err(D::Error::custom("`expected` is an object"));
+    }
+    let unplaced = |error: serde_json::Error| {
+        let message = error.to_string();
+        D::Error::custom(message.split(" at line ").next().unwrap_or_default())
+    };
+    serde_json::from_str(text.get()).map(Some).map_err(unplaced)
 }
 
 impl EvaluateRequest {

@@ -190,3 +190,12 @@ fn what_is_made_for_the_later_rules_has_its_weight() {
         weight_bytes = set.weight_bytes();
     }
 }
+
+#[test]
+fn a_published_pair_has_its_inflections_in_whichever_order_it_is_given() {
+    for pair in [["increase", "decrease"], ["decrease", "increase"]] {
+        let mut check = Check { rules: Some(vec![RuleId::Cont004]), ..Check::default() };
+        check.expected.contradiction_pairs = vec![pair.map(String::from).into()];
+        assert_eq!(evaluated("It increased while decreasing.", &check).verdict, Verdict::Fail, "{pair:?}");
+    }
+}
