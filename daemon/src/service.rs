@@ -31,6 +31,7 @@ pub struct Service {
     pub control_connections: Arc<AtomicUsize>,
     places: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
     draining: AtomicBool,
     /// What the check of the store that runs beside the service has found wrong.
     damage: watch::Sender<Option<String>>,
@@ -46,6 +47,7 @@ impl Service {
         system.metrics.register(&mut registry);
         let places = Arc::new(Semaphore::new(config.limits.in_flight));
         let bodies = Arc::new(Semaphore::new(config.limits.bodies_bytes));
+        let answers = Arc::new(Semaphore::new(config.limits.bodies_bytes));
         let service = Self {
             started_at: system.clock.now(),
             system,
@@ -56,6 +58,7 @@ impl Service {
             control_connections: Arc::default(),
             places,
             bodies,
+            answers,
             draining: AtomicBool::new(false),
             damage: watch::channel(None).0,
             stopping: watch::channel(false).0,
@@ -122,6 +125,14 @@ impl Service {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let held = Arc::clone(&self.bodies).try_acquire_many_owned(bytes);
         held.map_err(|_| Problem::Overloaded("as much as is allowed is being sent already".into()))
+    }
+
+    /// Waits for so many bytes of the memory for large answers, or all of it, to be given back when what is handed back is
+    /// dropped.
+    pub async fn hold_answer(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let bytes = u32::try_from(bytes.min(self.config.limits.bodies_bytes)).unwrap_or(u32::MAX);
+        let held = Arc::clone(&self.answers).acquire_many_owned(bytes).await;
+        held.expect("nobody closes the semaphore")
     }
 
     /// Waits for one's turn to change how the daemon runs.

@@ -100,6 +100,12 @@ impl JsonBody {
         Ok(Self { text, _held: held })
     }
 
+    /// How long it is, in bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// Reads the body as a `T`.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! `/v1/rules`: Oracle-A. Checks text against facts.
 
 mod batch;
+mod held;
 
 pub use batch::*;
 
@@ -13,7 +14,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 use domain::Sha256Hex;
-use domain::rules::{Evaluation, Rule, RuleId};
+use domain::rules::{Rule, RuleId};
+use held::Held;
 use hyper::StatusCode;
 use serde::Serialize;
 use std::sync::Arc;
@@ -73,13 +75,10 @@ pub async fn list(State(service): State<Arc<Service>>) -> Json<Registry> {
 )]
 pub async fn evaluate(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
     let case = body.parse::<EvaluateRequest>()?.case(&service.config.rules.settings())?;
+    let room = held::room_for(body.bytes(), &service).await;
     let rules = service.system.rules.clone();
     let mut evaluations = service.work(async move { Ok(rules.ask(Evaluate(vec![case])).await??) }).await?;
     let evaluation = evaluations.pop().ok_or_else(|| Problem::Internal("no evaluation came back".into()))?;
-    Ok(document(StatusCode::OK, json(&evaluation).into()))
-}
-
-/// The canonical JSON of an evaluation.
-fn json(evaluation: &Evaluation) -> Vec<u8> {
-    serde_json::to_vec(evaluation).expect("an evaluation is plain data with string keys")
+    let json = serde_json::to_vec(&evaluation).expect("an evaluation is plain data with string keys");
+    Ok(document(StatusCode::OK, Held::new(json, room)))
 }

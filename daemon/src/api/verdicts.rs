@@ -198,8 +198,8 @@ fn replayed(cached: &Cached) -> Bytes {
 }
 
 /// An answer that is a JSON document already.
-pub(super) fn document(status: StatusCode, body: Bytes) -> Response {
-    let mut response = (status, Body::from(body)).into_response();
+pub(super) fn document(status: StatusCode, body: impl Into<Body>) -> Response {
+    let mut response = (status, body.into()).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

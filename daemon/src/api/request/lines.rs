@@ -3,11 +3,12 @@
 use super::essence;
 use crate::problem::Problem;
 use crate::service::Service;
+use actors::clock::monotonic;
 use axum::body::Body;
 use axum::extract::Request;
 use http_body_util::BodyExt;
 use std::mem;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
@@ -42,7 +43,12 @@ pub(crate) struct Lines {
     skipping: bool,
     ended: bool,
     max_bytes: usize,
-    patience: Duration,
+    /// How long nothing may come.
+    idle: Duration,
+    /// How long a line may take from its beginning to its end.
+    whole: Duration,
+    /// Since when there has been the beginning of one.
+    begun: Option<Instant>,
     /// The part of the memory for all bodies that the buffer has, and what was handed out last.
     held: Option<OwnedSemaphorePermit>,
 }
@@ -67,7 +73,9 @@ impl Lines {
             skipping: false,
             ended: false,
             max_bytes: limits.body_bytes,
-            patience: Duration::from_secs(limits.idle_s),
+            idle: Duration::from_secs(limits.idle_s),
+            whole: Duration::from_secs(limits.request_s),
+            begun: None,
             held: None,
         })
     }
@@ -79,11 +87,13 @@ impl Lines {
         loop {
             let lines = self.take();
             if !lines.is_empty() {
+                self.begun = None;
                 return Some(lines);
             }
             if self.ended {
                 return None;
             }
+            self.begun = if self.buffer.is_empty() { None } else { self.begun.or_else(|| Some(monotonic())) };
             if let Err(problem) = self.read(service).await {
                 // what comes behind it cannot be told apart, or not be held
                 self.ended = true;
@@ -103,13 +113,16 @@ impl Lines {
     /// Reads what comes next into the buffer.
     async fn read(&mut self, service: &Service) -> Result<(), Problem> {
         let mut stopping = service.stopping();
+        let left = self.begun.map(|begun| self.whole.saturating_sub(begun.elapsed()));
+        let patience = left.map_or(self.idle, |left| left.min(self.idle));
         let frame = tokio::select! {
             biased;
-            frame = timeout(self.patience, self.body.frame()) => frame,
+            frame = timeout(patience, self.body.frame()) => frame,
             // what has come is answered; what may still come would keep the daemon from stopping
             _ = stopping.wait_for(|stopping| *stopping) => return Err(Problem::Draining),
         };
-        let frame = frame.map_err(|_| Problem::RequestTimeout { max_s: self.patience.as_secs() })?;
+        let max_s = if self.begun.is_some() { self.whole.min(self.idle) } else { self.idle }.as_secs();
+        let frame = frame.map_err(|_| Problem::RequestTimeout { max_s })?;
         match frame {
             None => self.ended = true,
             Some(frame) => {

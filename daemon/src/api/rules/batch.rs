@@ -1,5 +1,6 @@
 //! `POST /v1/rules/evaluate:batch`: texts by the line, and their evaluations by the line, while more are sent.
 
+use super::held::{self, Answers, Held};
 use crate::api::request::lines::{Line, Lines};
 use crate::api::request::{self, EvaluateRequest};
 use crate::problem::{Problem, ProblemDocument};
@@ -8,14 +9,12 @@ use actors::rules::{Case, Evaluate};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use domain::rules::{Evaluation, Settings};
-use http_body_util::channel::{Channel, Sender};
 use hyper::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::convert::Infallible;
 use std::sync::Arc;
+use tokio::sync::mpsc;
 
 /// The media type of both.
 const MEDIA_TYPE: &str = "application/x-ndjson";
@@ -43,19 +42,21 @@ pub async fn evaluate_batch(
     if service.draining() {
         return Err(Problem::Draining);
     }
-    let (sender, answer) = Channel::<Bytes, Infallible>::new(1);
+    let (sender, answers) = Answers::channel();
     tokio::spawn(answer_all(service, lines, sender));
-    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], Body::new(answer)).into_response())
+    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], Body::from(answers)).into_response())
 }
 
 /// Answers line by line until there are no more, or nobody listens.
-async fn answer_all(service: Arc<Service>, mut lines: Lines, mut sender: Sender<Bytes>) {
+async fn answer_all(service: Arc<Service>, mut lines: Lines, sender: mpsc::Sender<Held>) {
     let mut stopping = service.stopping();
     while let Some(some) = lines.next_some(&service).await {
-        let answers = answers(&service, some).await;
+        let request_bytes = some.iter().filter_map(|line| line.text.as_ref().ok()).map(Vec::len).sum();
+        let room = held::room_for(request_bytes, &service).await;
+        let answers = Held::new(answers(&service, some).await, room);
         tokio::select! {
             biased;
-            sent = sender.send_data(answers.into()) => if sent.is_err() { return },
+            sent = sender.send(answers) => if sent.is_err() { return },
             // whoever does not read must not keep the daemon from stopping
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
