@@ -353,3 +353,56 @@ async fn while_nothing_can_be_logged_every_line_is_told_so_and_no_evaluation_is_
     assert_eq!(evaluations_logged(&daemon).await, evaluated + 1);
     assert!(daemon.stop().success());
 }
+
+#[tokio::test]
+async fn answers_that_nobody_reads_are_held_within_bounds_and_read_in_the_end() {
+    let world = World::with_config("[limits]\nbodies_bytes = 2097152");
+    let daemon = world.serve().await;
+    assert_eq!(answered(&world, line("x").repeat(100)).await.len(), 100);
+    let before = daemon.resident_bytes().expect("the system tells");
+    // each of them is answered by some hundred times its length
+    let amplifying = json!({"candidate_output": "b.\n".repeat(1000), "facts": ["a"]}).to_string() + "\n";
+    let mut streams = Vec::new();
+    for _ in 0..8 {
+        let mut stream = begin(&world).await;
+        stream.send(amplifying.repeat(5)).await.expect("it listens");
+        streams.push(stream);
+    }
+    sleep(Duration::from_secs(2)).await;
+    let most = daemon.most_resident_bytes().expect("the system tells");
+    println!("resident: {before} bytes before, {most} at the most");
+    assert!(most < before + 64 * MIB, "{most} bytes, {before} before");
+    // the daemon lives, and whoever reads gets all of it, or is told that it is too much
+    assert_eq!(get(&mut daemon.routes().await, "/healthz").await.status, 200);
+    let readers = streams.into_iter().map(|mut stream| {
+        tokio::spawn(async move {
+            let mut told = Vec::new();
+            while told.len() < 5 {
+                told.push(brief(&stream.line().await.expect("it answers")).2);
+            }
+            told
+        })
+    });
+    for reader in readers.collect::<Vec<_>>() {
+        for told in reader.await.expect("it reads") {
+            assert!(["FAIL", "overloaded"].contains(&told.as_str()), "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_line_has_its_time() {
+    let world = World::with_config(
+        "[limits]\nrequest_s = 2\n[model]\nprovider = \"none\"\ndeadline_ms = 1000\nhard_timeout_ms = 1000\nsoft_timeout_ms = 500",
+    );
+    let _daemon = world.serve().await;
+    let mut stream = begin(&world).await;
+    for _ in 0..100 {
+        if stream.send("x").await.is_err() {
+            break;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(stream.line().await.map(|line| brief(&line)), expected(&[(1, "", "request_timeout")]).pop());
+    assert_eq!(stream.line().await, None);
+}

@@ -75,10 +75,10 @@ pub async fn list(State(service): State<Arc<Service>>) -> Json<Registry> {
 )]
 pub async fn evaluate(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
     let case = body.parse::<EvaluateRequest>()?.case(&service.config.rules.settings())?;
-    let room = held::room_for(body.bytes(), &service).await;
+    let room = held::room_for(body.bytes(), &service).await?;
     let rules = service.system.rules.clone();
     let mut evaluations = service.work(async move { Ok(rules.ask(Evaluate(vec![case])).await??) }).await?;
     let evaluation = evaluations.pop().ok_or_else(|| Problem::Internal("no evaluation came back".into()))?;
     let json = serde_json::to_vec(&evaluation).expect("an evaluation is plain data with string keys");
-    Ok(document(StatusCode::OK, Held::new(json, room)))
+    Ok(document(StatusCode::OK, Held::new(json, Some(room))))
 }

@@ -51,9 +51,7 @@ pub async fn evaluate_batch(
 async fn answer_all(service: Arc<Service>, mut lines: Lines, sender: mpsc::Sender<Held>) {
     let mut stopping = service.stopping();
     while let Some(some) = lines.next_some(&service).await {
-        let request_bytes = some.iter().filter_map(|line| line.text.as_ref().ok()).map(Vec::len).sum();
-        let room = held::room_for(request_bytes, &service).await;
-        let answers = Held::new(answers(&service, some).await, room);
+        let answers = answers(&service, some).await;
         tokio::select! {
             biased;
             sent = sender.send(answers) => if sent.is_err() { return },
@@ -83,7 +81,8 @@ struct Read {
 }
 
 /// The answers to some lines, which are evaluated and logged together.
-async fn answers(service: &Service, lines: Vec<Line>) -> Vec<u8> {
+async fn answers(service: &Service, lines: Vec<Line>) -> Held {
+    let request_bytes = lines.iter().filter_map(|line| line.text.as_ref().ok()).map(Vec::len).sum();
     let mut cases = Vec::new();
     let mut read: Vec<(u64, Option<String>, Option<Problem>)> = Vec::new();
     let settings = service.config.rules.settings();
@@ -96,11 +95,14 @@ async fn answers(service: &Service, lines: Vec<Line>) -> Vec<u8> {
             Err(problem) => read.push((line, id, Some(problem))),
         }
     }
-    let evaluated = if cases.is_empty() {
-        Ok(Vec::new())
-    } else {
-        let rules = service.system.rules.clone();
-        service.work_in_turn(async move { Ok(rules.ask(Evaluate(cases)).await??) }).await
+    let (room, evaluated) = match held::room_for(request_bytes, service).await {
+        Ok(room) if cases.is_empty() => (Some(room), Ok(Vec::new())),
+        Ok(room) => {
+            let rules = service.system.rules.clone();
+            let evaluate = async move { Ok(rules.ask(Evaluate(cases)).await??) };
+            (Some(room), service.work_in_turn(evaluate).await)
+        }
+        Err(problem) => (None, Err(problem)),
     };
     let (evaluations, failure) = match evaluated {
         Ok(evaluations) => (evaluations, None),
@@ -119,7 +121,7 @@ async fn answers(service: &Service, lines: Vec<Line>) -> Vec<u8> {
         serde_json::to_writer(&mut text, &answer).expect("an answer is plain data with string keys");
         text.push(b'\n');
     }
-    text
+    Held::new(text, room)
 }
 
 fn reading(Line { number, text }: Line, settings: &Settings) -> Read {

@@ -1,5 +1,6 @@
 //! What the rules answer, held in memory within a bound of all such answers together until it is sent.
 
+use crate::problem::Problem;
 use crate::service::Service;
 use axum::body::Body;
 use bytes::Bytes;
@@ -7,7 +8,9 @@ use hyper::body::{Frame, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::timeout;
 
 /// So many times as long as a request its answer can be.
 const TIMES_REQUEST: usize = 1000;
@@ -16,10 +19,20 @@ const ANSWER_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// It is handed on in pieces of so many bytes, so that what is held and what is not yet sent are about the same.
 const PIECE_BYTES: usize = 64 * 1024;
 
+/// How long room is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Waits until there is room for the answer to a request of so many bytes, however long that gets.
-pub(super) async fn room_for(request_bytes: usize, service: &Service) -> OwnedSemaphorePermit {
+///
+/// # Errors
+/// `Overloaded` where others leave theirs unread for too long.
+pub(super) async fn room_for(
+    request_bytes: usize,
+    service: &Service,
+) -> Result<OwnedSemaphorePermit, Problem> {
     let bytes = request_bytes.saturating_mul(TIMES_REQUEST).min(ANSWER_MAX_BYTES);
-    service.hold_answer(bytes).await
+    let room = timeout(PATIENCE, service.hold_answer(bytes)).await;
+    room.map_err(|_| Problem::Overloaded("as many answers as are allowed wait to be read".into()))
 }
 
 /// An answer with its part of the memory for all of them.
@@ -27,13 +40,15 @@ pub(super) async fn room_for(request_bytes: usize, service: &Service) -> OwnedSe
 pub(super) struct Held {
     rest: Bytes,
     /// Given back when the last piece has been taken.
-    _room: OwnedSemaphorePermit,
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 impl Held {
-    /// Holds `answer` in as much of `room` as it needs.
-    pub(super) fn new(answer: Vec<u8>, mut room: OwnedSemaphorePermit) -> Self {
-        drop(room.split(room.num_permits().saturating_sub(answer.len())));
+    /// Holds `answer` in as much of `room` as it needs; a small one needs none.
+    pub(super) fn new(answer: Vec<u8>, mut room: Option<OwnedSemaphorePermit>) -> Self {
+        if let Some(room) = &mut room {
+            drop(room.split(room.num_permits().saturating_sub(answer.len())));
+        }
         Self { rest: answer.into(), _room: room }
     }
 
