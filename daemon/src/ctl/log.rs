@@ -128,6 +128,11 @@ fn interaction(entry: &Value) -> String {
     format!("{path} {} attempt {attempt} {status} {why} {} ms", text("oracle_version"), text("latency_ms"))
 }
 
+/// A time to the millisecond, whatever it ends in, so that what follows stands in one column.
+fn in_one_width(timestamp: String) -> String {
+    timestamp.parse::<Timestamp>().map_or(timestamp, |at| format!("{at:.3}"))
+}
+
 /// One line: number, time, event, session, and what else is worth knowing at a glance.
 pub(crate) fn for_people(entry: &Value) -> String {
     let text = |name: &str| text_of(entry, name);
@@ -150,7 +155,7 @@ pub(crate) fn for_people(entry: &Value) -> String {
             let against =
                 against.map(|rule| format!("{} {}", text_of(rule, "rule"), text_of(rule, "verdict")));
             let against: Vec<_> = against.collect();
-            format!("{} {} {}", text("path"), text("verdict"), against.join(", "))
+            format!("{} {} {} {}", text("case_id"), text("path"), text("verdict"), against.join(", "))
         }
         "verdict_cached" => format!("{} {} {}", text("path"), text("tier"), text("verdict_label")),
         "session_registered" => format!("{} original {}", text("tier"), text("original_verdict")),
@@ -190,13 +195,8 @@ pub(crate) fn for_people(entry: &Value) -> String {
         }
         _ => text("version"),
     };
-    let line = format!(
-        "{:>6} {} {:<17} {} {what}",
-        text("seq"),
-        text("timestamp"),
-        text("event"),
-        text("session_id")
-    );
+    let (seq, at) = (text("seq"), in_one_width(text("timestamp")));
+    let line = format!("{seq} {at} {} {} {what}", text("event"), text("session_id"));
     on_one_line(&line.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
@@ -218,10 +218,40 @@ mod tests {
             "peer": null,
             "timestamp": "2026-11-20T10:00:00Z",
         });
-        let line =
-            "7 2026-11-20T10:00:00Z oracle_health_changed model healthy → degraded: a failure: status 500";
+        let line = "7 2026-11-20T10:00:00.000Z oracle_health_changed model healthy → degraded: a failure: status 500";
         assert_eq!(for_people(&entry), line);
         entry["peer"] = json!({"uid": 1, "gid": 2, "pid": 3});
         assert_eq!(for_people(&entry), format!("{line}: uid 1 gid 2 pid 3"));
+    }
+    #[test]
+    fn an_evaluation_is_told_with_the_id_of_its_case() {
+        let mut entry = json!({
+            "seq": 12,
+            "event": "rules_evaluated",
+            "verdict": "FAIL",
+            "rules": [
+                {"rule": "RULE-PREC-001", "verdict": "PASS"},
+                {"rule": "RULE-PREC-003", "verdict": "FAIL"},
+                {"rule": "RULE-CONT-001", "verdict": "ERROR"},
+            ],
+            "timestamp": "2026-11-20T10:00:00.25Z",
+        });
+        let head = "12 2026-11-20T10:00:00.250Z rules_evaluated";
+        let told = "FAIL RULE-PREC-003 FAIL, RULE-CONT-001 ERROR";
+        assert_eq!(for_people(&entry), format!("{head} {told}"));
+        entry["case_id"] = json!("page\n7");
+        assert_eq!(for_people(&entry), format!("{head} page 7 {told}"));
+    }
+
+    #[test]
+    fn times_have_one_width_and_what_is_none_stays_as_it_is() {
+        for (given, shown) in [
+            ("2026-11-20T10:00:00Z", "2026-11-20T10:00:00.000Z"),
+            ("2026-11-20T10:00:00.1Z", "2026-11-20T10:00:00.100Z"),
+            ("2026-11-20T10:00:00.123456789Z", "2026-11-20T10:00:00.123Z"),
+            ("soon", "soon"),
+        ] {
+            assert_eq!(in_one_width(given.to_owned()), shown);
+        }
     }
 }
