@@ -25,6 +25,7 @@ use crate::client::{Answer, AnswerLines, Client, ClientError};
 use crate::config::Directories;
 use bytes::Bytes;
 use calibrate::{Calibrate, CalibrateError};
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use hyper::body::Incoming;
@@ -298,6 +299,13 @@ fn read_text(file: &Path) -> Result<String, CtlError> {
     let read =
         if file == Path::new("-") { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(file) };
     read.map_err(|cause| CtlError::Read { file: file.display().to_string(), cause })
+}
+
+/// Takes a file by its name: what `-` means elsewhere would be in the way of the rest of the command line.
+fn regular_file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|file| {
+        if file == Path::new("-") { Err("a file is named here; `-` is not taken") } else { Ok(file) }
+    })
 }
 
 /// One segment of a path, with everything escaped that could end it.

@@ -372,7 +372,10 @@ async fn rules_are_listed_and_what_cases_come_to_is_the_exit_code() {
     let report = world.path("junit.xml");
     let shown = printed(&eval(all, &["--junit", report.to_str().unwrap()]), 0);
     let cases = fs::read_to_string(all).unwrap().lines().count();
-    assert!(shown.contains(&format!("{cases} cases: {cases} passed, 0 failed, 0 errors")), "{shown}");
+    assert!(
+        shown.contains(&format!("{cases} cases: {cases} passed, 0 failed, 0 ended in ERROR; ")),
+        "{shown}"
+    );
     assert_eq!(fs::read_to_string(report).unwrap().matches("<testcase ").count(), cases);
     let piped = with_input(&mut world.ctl_command(&["rules", "eval", "-", "--json"]), CASE);
     assert_eq!((&json_of(&piped, 0)["ok"], &json_of(&piped, 0)["line"]), (&json!(true), &json!(1)));
@@ -395,6 +398,9 @@ async fn rules_are_listed_and_what_cases_come_to_is_the_exit_code() {
 
     printed(&world.ctl(&["drain"]), 0);
     assert!(complaint(&eval(all, &[]), 4).contains("(draining)"));
+    let nowhere = eval(all, &["--junit", "-"]);
+    assert_eq!(nowhere.status.code(), Some(2), "a table is no place for a report");
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("`-` is not taken"), "{nowhere:?}");
 }
 
 #[test]

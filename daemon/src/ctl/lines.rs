@@ -106,10 +106,16 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// What the reader of JSON stumbled over. It counts lines within a text: of one line always line 1, which would only
-/// mislead.
+/// What the reader of JSON stumbled over, without the place.
 pub(super) fn reason(error: &serde_json::Error) -> String {
-    error.to_string().split(" at line ").next().unwrap_or_default().to_owned()
+    without_place(&error.to_string()).to_owned()
+}
+
+/// What a reader of JSON says, without the place: it counts lines within a text, of one line always line 1, and columns
+/// of that text, which may not be the one that people see.
+pub(super) fn without_place(told: &str) -> &str {
+    let is_place = |place: &str| place.split(" column ").all(|number| number.parse::<u64>().is_ok());
+    told.rsplit_once(" at line ").filter(|(_, place)| is_place(place)).map_or(told, |(what, _)| what)
 }
 
 #[cfg(test)]
@@ -148,6 +154,18 @@ mod tests {
             let mut lines = Lines::new(BufReader::new(io::repeat(endless)));
             assert_eq!(lines.next_line().unwrap(), Some(Line { number: 1, text: Err(TooLong) }));
             assert!(lines.line.capacity() <= 2 * (LINE_MAX_BYTES + 1), "{}", lines.line.capacity());
+        }
+    }
+
+    #[test]
+    fn the_place_is_taken_off_and_nothing_else() {
+        for (told, left) in [
+            ("expected ident at line 1 column 2", "expected ident"),
+            ("unknown field ` at line 7`, at line 1 column 12", "unknown field ` at line 7`,"),
+            ("`facts` has an entry at line ends", "`facts` has an entry at line ends"),
+            ("it is too long", "it is too long"),
+        ] {
+            assert_eq!(without_place(told), left);
         }
     }
 }

@@ -17,18 +17,21 @@ const WIDTH_OF_ALL: u16 = 80;
 pub(super) struct Look {
     pub(super) width: u16,
     pub(super) colour: bool,
+    /// Nobody's eye follows the lines: what others wrote is neither cut nor broken to fit.
+    pub(super) is_whole: bool,
 }
 
 impl Look {
     /// What suits standard output: a terminal's own width, and colour unless `NO_COLOR` is set.
     pub(super) fn of_stdout() -> Self {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let colour = io::stdout().is_terminal() && !no_color;
-        Self::new(Table::new().width().unwrap_or(WIDTH_MAX), colour)
+        let is_terminal = io::stdout().is_terminal();
+        let look = Self::new(Table::new().width().unwrap_or(WIDTH_MAX), is_terminal && !no_color);
+        Self { is_whole: !is_terminal, ..look }
     }
 
     pub(super) fn new(width: u16, colour: bool) -> Self {
-        Self { width: width.clamp(WIDTH_MIN, WIDTH_MAX), colour }
+        Self { width: width.clamp(WIDTH_MIN, WIDTH_MAX), colour, is_whole: false }
     }
 
     /// Whether the less important columns have to give way, before words break.

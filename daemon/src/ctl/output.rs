@@ -49,6 +49,11 @@ fn steers(character: char) -> bool {
         || matches!(character, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
+/// So many of something: the word for one, or that for several.
+pub(super) fn count(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
+}
+
 /// A table with a heading.
 pub(super) fn table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) -> String {
     let mut table = Table::new();

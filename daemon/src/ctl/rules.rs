@@ -1,14 +1,16 @@
 //! `oraclectl rules`.
 
 mod case;
+mod complaint;
 mod eval;
 mod excerpt;
 mod feed;
 mod junit;
 mod outcome;
 mod tally;
+mod wrong;
 
-use super::output::{json, table};
+use super::output::{count, json, table};
 use super::{CtlError, Options};
 use hyper::Method;
 use serde::Deserialize;
@@ -36,10 +38,10 @@ pub enum RulesError {
     #[error("not all cases went as wanted")]
     NotAsWanted,
     /// The daemon failed over some of the cases. Which was printed.
-    #[error("the daemon could not evaluate {0} of the cases")]
+    #[error("the daemon could not evaluate {}", count(*.0, "case", "cases"))]
     NotEvaluated(u64),
     /// Some lines are no cases. Which was printed.
-    #[error("{file}: {lines} lines are no cases")]
+    #[error("{file}: {}", count(*.lines, "line is no case", "lines are no cases"))]
     NoCases {
         /// The file, as it was named.
         file: String,

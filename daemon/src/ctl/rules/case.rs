@@ -1,6 +1,7 @@
 //! A case: one request of an evaluation with what is wanted of it.
 
 use super::super::lines::{TooLong, reason};
+use crate::problem::Problem;
 use bytes::Bytes;
 use domain::rules::{RuleId, Verdict};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -22,6 +23,16 @@ pub(super) enum LineFault {
     NotACase { reason: String, column: usize },
     #[error("`want` cannot come to pass: the verdict is FAIL where a rule fails, and only there")]
     Impossible,
+}
+
+impl LineFault {
+    /// As the daemon would answer it.
+    pub(super) fn problem(&self) -> Problem {
+        match self {
+            Self::NotJson { reason, column } => Problem::InvalidJson(format!("{reason}, column {column}")),
+            other => Problem::InvalidRequest(other.to_string()),
+        }
+    }
 }
 
 /// What a case is wanted to come to.
@@ -56,8 +67,8 @@ struct Members<'l> {
     id: Option<String>,
     #[serde(skip_serializing)]
     category: Option<String>,
-    #[serde(skip_serializing, rename = "note")]
-    _note: Option<String>,
+    #[serde(skip_serializing)]
+    note: Option<String>,
     #[serde(skip_serializing)]
     want: Option<Want>,
     #[serde(borrow)]
@@ -86,6 +97,7 @@ pub(super) struct Case {
     pub(super) line: u64,
     pub(super) id: Option<String>,
     pub(super) category: Option<String>,
+    pub(super) note: Option<String>,
     pub(super) want: Want,
     /// `candidate_output`, as JSON.
     candidate: Box<RawValue>,
@@ -103,12 +115,13 @@ impl Case {
         };
         let mut request = serde_json::to_vec(&members).expect("members that were read can be written");
         request.push(b'\n');
-        let Members { id, category, want, candidate_output, .. } = members;
+        let Members { id, category, note, want, candidate_output, .. } = members;
         let want = want.unwrap_or_default();
         if !want.is_possible() {
             return Err(LineFault::Impossible);
         }
-        Ok((Self { line, id, category, want, candidate: candidate_output.to_owned() }, request.into()))
+        let candidate = candidate_output.to_owned();
+        Ok((Self { line, id, category, note, want, candidate }, request.into()))
     }
 
     /// The text that was checked.

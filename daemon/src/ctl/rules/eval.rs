@@ -2,7 +2,7 @@
 
 use super::super::look::Look;
 use super::super::output::harmless;
-use super::super::{CtlError, Options, answer_lines, lines};
+use super::super::{CtlError, Options, answer_lines, lines, regular_file};
 use super::RulesError;
 use super::feed::{Feed, Item, Requests};
 use super::junit::Junit;
@@ -30,7 +30,7 @@ pub(super) struct Eval {
     pub(super) file: PathBuf,
 
     /// Writes what became of the cases into this file too, as JUnit XML, with a suite for each category
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = regular_file())]
     pub(super) junit: Option<PathBuf>,
 }
 

@@ -5,8 +5,8 @@ use domain::rules::Span;
 
 /// So many characters are shown before the offending words, and behind them.
 const AROUND_CHARS: usize = 30;
-/// Of the offending words, so many.
-const WORDS_MAX_CHARS: usize = 120;
+/// Of the offending words, so many are kept; what shows them may show fewer.
+const WORDS_MAX_CHARS: usize = 1_000;
 /// Stands before offending words until it is known how they are marked. No text of others keeps it.
 const BEGIN: char = '\u{e000}';
 /// Stands behind them.
@@ -14,26 +14,49 @@ const END: char = '\u{e001}';
 /// Bold red, and back.
 const COLOUR: [&str; 2] = ["\u{1b}[1;31m", "\u{1b}[0m"];
 
-/// A text of one line in which words are marked.
+/// Words with what stands around them, for a text of one line in which they are marked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Marked(String);
+pub(super) struct Marked(Vec<Stretch>);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Stretch {
+    /// What stands before the words, safe to be shown.
+    before: String,
+    /// The words as they came.
+    words: String,
+    /// What stands behind them, safe to be shown.
+    behind: String,
+}
 
 impl Marked {
     /// What stands in `text` at `spans`, each with what stands around it; none where there is no such stretch.
     pub(super) fn of(text: &str, spans: &[&Span]) -> Option<Self> {
-        let stretches: Option<Vec<String>> = spans.iter().map(|span| stretch(text, span)).collect();
-        stretches.filter(|stretches| !stretches.is_empty()).map(|stretches| Self(stretches.join(" / ")))
+        let stretches: Option<Vec<Stretch>> = spans.iter().map(|span| stretch(text, span)).collect();
+        stretches.filter(|stretches| !stretches.is_empty()).map(Self)
     }
 
     /// The words alone.
     pub(super) fn words(text: &str) -> Self {
-        Self(format!("{BEGIN}{}{END}", without_marks(&shortened(text, WORDS_MAX_CHARS))))
+        Self(vec![Stretch { words: kept(text), ..Stretch::default() }])
     }
 
-    /// The text with marks that [`coloured`] or [`plain`] takes.
-    pub(super) fn as_str(&self) -> &str {
-        &self.0
+    /// The whole text with marks that [`coloured`] or [`plain`] takes.
+    pub(super) fn whole(&self) -> String {
+        self.within(WORDS_MAX_CHARS)
     }
+
+    /// The same with so many characters of each stretch's words.
+    pub(super) fn within(&self, chars_max: usize) -> String {
+        let marked = |Stretch { before, words, behind }: &Stretch| {
+            format!("{before}{BEGIN}{}{END}{behind}", without_marks(&shortened(words, chars_max)))
+        };
+        self.0.iter().map(marked).collect::<Vec<_>>().join(" / ")
+    }
+}
+
+/// As much of offending words as is kept, and one more, which shows that there are more.
+fn kept(words: &str) -> String {
+    words.chars().take(WORDS_MAX_CHARS + 1).collect()
 }
 
 /// `text` of others, safe to be shown beside what is marked.
@@ -68,14 +91,16 @@ pub(super) fn coloured(text: &str) -> String {
     shown
 }
 
-fn stretch(text: &str, span: &Span) -> Option<String> {
+fn stretch(text: &str, span: &Span) -> Option<Stretch> {
     let (before, words, behind) =
         (text.get(..span.start)?, text.get(span.start..span.end)?, text.get(span.end..)?);
     let from = before.char_indices().rev().nth(AROUND_CHARS - 1).map_or(0, |(at, _)| at);
     let dots = if from > 0 { "…" } else { "" };
-    let before = without_marks(&on_one_line(before.get(from..)?));
-    let behind = without_marks(&shortened(behind, AROUND_CHARS));
-    Some(format!("{dots}{before}{}{behind}", Marked::words(words).0))
+    Some(Stretch {
+        before: format!("{dots}{}", without_marks(&on_one_line(before.get(from..)?))),
+        words: kept(words),
+        behind: without_marks(&shortened(behind, AROUND_CHARS)),
+    })
 }
 
 #[cfg(test)]
@@ -84,7 +109,7 @@ mod tests {
 
     fn marked(text: &str, spans: &[(usize, usize)]) -> Option<String> {
         let spans: Vec<Span> = spans.iter().map(|&(start, end)| Span { start, end, field: None }).collect();
-        Marked::of(text, &spans.iter().collect::<Vec<_>>()).map(|marked| plain(marked.as_str()))
+        Marked::of(text, &spans.iter().collect::<Vec<_>>()).map(|marked| plain(&marked.whole()))
     }
 
     #[test]
@@ -95,8 +120,10 @@ mod tests {
         let long = format!("{}bad{}", "ä".repeat(100), "ö".repeat(100));
         let around = format!("…{}»bad«{}…", "ä".repeat(30), "ö".repeat(30));
         assert_eq!(marked(&long, &[(200, 203)]).unwrap(), around);
-        let words = format!("»{}…«", "x".repeat(120));
-        assert_eq!(marked(&"x".repeat(500), &[(0, 500)]).unwrap(), words);
+        let words = |chars| format!("»{}…«", "x".repeat(chars));
+        assert_eq!(marked(&"x".repeat(1_500), &[(0, 1_500)]).unwrap(), words(1_000));
+        assert_eq!(plain(&Marked::words(&"x".repeat(500)).within(120)), words(120));
+        assert_eq!(plain(&Marked::words(&"x".repeat(1_000)).whole()), format!("»{}«", "x".repeat(1_000)));
     }
 
     #[test]

@@ -4,8 +4,9 @@ use super::super::CtlError;
 use super::super::output::on_one_line;
 use super::super::xml::Xml;
 use super::RulesError;
+use super::complaint::Complaint;
 use super::excerpt::plain;
-use super::outcome::{Complaint, End, Outcome};
+use super::outcome::{End, Outcome};
 use super::tally::{Categories, Counts, NO_CATEGORY};
 use std::fmt::Display;
 use std::fs::File;
@@ -71,10 +72,12 @@ impl Junit {
         let mut xml = Xml::default();
         let time = format!("{:.3}", took.as_secs_f64());
         xml.declare();
-        xml.start("testsuites", &[&numbers(&"oraclectl rules eval", &all)[..], &[("time", &time)]].concat());
+        let numbers = Numbers::of(&all);
+        let numbers = numbers.beside(&"oraclectl rules eval");
+        xml.start("testsuites", &[&numbers[..], &[("time", &time)]].concat());
         for (category, suite) in std::mem::take(&mut self.suites).into_all() {
             let (name, mut cases) = (on_one_line(&category), suite.cases);
-            xml.start("testsuite", &numbers(&name, &suite.counts));
+            xml.start("testsuite", &Numbers::of(&suite.counts).beside(&name));
             out.write_all(xml.take().as_bytes())?;
             cases.rewind()?;
             io::copy(&mut cases, &mut out)?;
@@ -83,7 +86,7 @@ impl Junit {
         if let Some(cause) = cut_short {
             let mut counts = Counts::default();
             counts.add(End::NotEvaluated);
-            xml.element("testsuite", &numbers(&"the run", &counts), |xml| {
+            xml.element("testsuite", &Numbers::of(&counts).beside(&"the run"), |xml| {
                 xml.element("testcase", &[("name", &"the end"), ("classname", &"the run")], |xml| {
                     let message = on_one_line(&cause.to_string());
                     xml.leaf("error", &[("message", &message), ("type", &"cut_short")]);
@@ -96,8 +99,21 @@ impl Junit {
     }
 }
 
-fn numbers<'a>(name: &'a dyn Display, counts: &'a Counts) -> [(&'static str, &'a dyn Display); 4] {
-    [("name", name), ("tests", &counts.cases), ("failures", &counts.failed), ("errors", &counts.errors)]
+/// What JUnit counts.
+struct Numbers {
+    tests: u64,
+    failures: u64,
+    errors: u64,
+}
+
+impl Numbers {
+    fn of(counts: &Counts) -> Self {
+        Self { tests: counts.lines(), failures: counts.failed, errors: counts.errors() }
+    }
+
+    fn beside<'a>(&'a self, name: &'a dyn Display) -> [(&'static str, &'a dyn Display); 4] {
+        [("name", name), ("tests", &self.tests), ("failures", &self.failures), ("errors", &self.errors)]
+    }
 }
 
 fn test_case(outcome: &Outcome) -> String {
@@ -115,7 +131,7 @@ fn test_case(outcome: &Outcome) -> String {
     };
     let first = outcome.complaints.first();
     let message = first.map_or("", |complaint| complaint.message.as_str());
-    let about = first.map_or("", |complaint| complaint.about.as_str());
+    let about = first.map_or_else(String::new, |complaint| complaint.about.join(", "));
     xml.element("testcase", &attributes, |xml| {
         xml.words(kind, &[("message", &message), ("type", &about)], described(outcome));
     });
@@ -126,11 +142,12 @@ fn test_case(outcome: &Outcome) -> String {
 fn described(outcome: &Outcome) -> String {
     let mut lines = Vec::new();
     for Complaint { about, message, excerpt } in &outcome.complaints {
-        lines.push(format!("{about}: {message}"));
-        lines.extend(excerpt.as_ref().map(|excerpt| format!("    {}", plain(excerpt.as_str()))));
+        lines.push(format!("{}: {message}", about.join(", ")));
+        lines.extend(excerpt.as_ref().map(|excerpt| format!("    {}", plain(&excerpt.whole()))));
     }
     if outcome.complaints_omitted > 0 {
         lines.push(format!("{} more", outcome.complaints_omitted));
     }
+    lines.extend(outcome.note.as_ref().map(|note| format!("note: {note}")));
     lines.join("\n")
 }

@@ -1,19 +1,19 @@
 //! What the daemon says of a case, held against what is wanted of it.
 
-use super::super::output::{on_one_line, shortened};
+use super::super::lines::without_place;
+use super::super::output::shortened;
 use super::case::{Case, LineFault, Want};
-use super::excerpt::{Marked, without_marks};
+use super::complaint::{Complaint, Evaluated, Said, complaints};
 use crate::client::ClientError;
-use crate::problem::Problem;
-use domain::rules::{RuleId, Verdict, Violation};
+use domain::rules::{RuleId, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
 
 /// Of one case, so many complaints are shown; the rest is counted.
 const COMPLAINTS_MAX: usize = 10;
-/// A message is cut to so many characters.
-const MESSAGE_MAX_CHARS: usize = 500;
+/// A case's note is cut to so many characters.
+const NOTE_MAX_CHARS: usize = 500;
 
 /// A line of the daemon's answer.
 #[derive(Debug, Deserialize)]
@@ -31,6 +31,8 @@ pub(super) struct Outcome {
     pub(super) line: u64,
     pub(super) id: Option<String>,
     pub(super) category: Option<String>,
+    /// On one line, and of a bounded length.
+    pub(super) note: Option<String>,
     pub(super) end: End,
     /// The most that is shown of what did not go as wanted.
     pub(super) complaints: Vec<Complaint>,
@@ -54,31 +56,6 @@ pub(super) enum End {
     NoCase,
     /// The daemon failed over it.
     NotEvaluated,
-}
-
-/// One thing that did not go as wanted; of others' words nothing steers a terminal.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Complaint {
-    /// The rule, or a problem's code.
-    pub(super) about: String,
-    pub(super) message: String,
-    pub(super) excerpt: Option<Marked>,
-}
-
-/// What counts of an evaluation.
-#[derive(Deserialize)]
-struct Evaluated {
-    verdict: Verdict,
-    rules: Vec<Applied>,
-}
-
-#[derive(Deserialize)]
-struct Applied {
-    rule: RuleId,
-    verdict: Verdict,
-    cause: Option<String>,
-    violations: Vec<Violation>,
-    violations_omitted: u64,
 }
 
 #[derive(Deserialize)]
@@ -107,6 +84,10 @@ impl Outcome {
             line: case.line,
             id: case.id,
             category: case.category,
+            note: case
+                .note
+                .map(|note| shortened(note.trim(), NOTE_MAX_CHARS))
+                .filter(|note| !note.is_empty()),
             end,
             complaints: complaints.into_iter().take(COMPLAINTS_MAX).collect(),
             complaints_omitted,
@@ -118,15 +99,16 @@ impl Outcome {
 
     /// A line that is no case; the daemon would say the same of it.
     pub(super) fn of_no_case(line: u64, fault: &LineFault) -> Self {
-        let problem = Problem::InvalidRequest(fault.to_string());
+        let problem = fault.problem();
         let document = String::from_utf8_lossy(&problem.to_json()).into_owned();
         let (_, code) = problem.status();
         Self {
             line,
             id: None,
             category: None,
+            note: None,
             end: End::NoCase,
-            complaints: vec![Complaint::new(code, &problem.to_string(), None)],
+            complaints: vec![Complaint::new(code, &fault.to_string())],
             complaints_omitted: 0,
             want: None,
             evaluation: None,
@@ -170,65 +152,37 @@ fn unreadable(text: &str) -> ClientError {
     ClientError::Unreadable(text.into())
 }
 
-impl Complaint {
-    fn new(about: &str, message: &str, excerpt: Option<Marked>) -> Self {
-        let message = without_marks(&shortened(message, MESSAGE_MAX_CHARS));
-        Self { about: on_one_line(about), message, excerpt }
-    }
-}
-
 fn read<'a, T: Deserialize<'a>>(json: &'a RawValue) -> Result<T, ClientError> {
     serde_json::from_str(json.get()).map_err(|error| unreadable(&error.to_string()))
 }
 
 fn complained(document: &Document) -> (End, Vec<Complaint>) {
     let end = if document.status < 500 { End::NoCase } else { End::NotEvaluated };
-    (end, vec![Complaint::new(&document.code, &document.detail, None)])
+    (end, vec![Complaint::new(&document.code, without_place(&document.detail))])
 }
 
 fn judged(case: &Case, evaluated: &Evaluated) -> (End, Vec<Complaint>) {
     let Want { verdict: wanted, failed } = &case.want;
     let came = evaluated.verdict;
-    let fails: BTreeSet<RuleId> = of(evaluated, Verdict::Fail).map(|applied| applied.rule).collect();
+    let fails: BTreeSet<RuleId> = evaluated.of(Verdict::Fail).map(|applied| applied.rule).collect();
     if came == *wanted && failed.as_ref().is_none_or(|failed| *failed == fails) {
         return (End::AsWanted, Vec::new());
     }
-    let mut complaints = Vec::new();
-    for rule in failed.iter().flatten().filter(|rule| !fails.contains(rule)) {
-        complaints.push(Complaint::new(rule.as_str(), "it was to fail, and does not", None));
+    let mut said = Vec::new();
+    if let (Verdict::Fail, Some(failed)) = (wanted, failed) {
+        let told = |rules: &BTreeSet<RuleId>, others: &BTreeSet<RuleId>, told: &'static str| {
+            rules.difference(others).map(|rule| Said::new(*rule, told)).collect::<Vec<_>>()
+        };
+        said.extend(told(failed, &fails, "should have failed, and did not"));
+        said.extend(told(&fails, failed, "failed, and should not have"));
     }
-    for applied in of(evaluated, Verdict::Error) {
-        let cause = applied.cause.as_deref().unwrap_or_default();
-        complaints.push(Complaint::new(applied.rule.as_str(), &format!("it cannot tell: {cause}"), None));
-    }
-    let text = case.candidate();
-    let is_wanted = |rule| failed.as_ref().map_or(*wanted == Verdict::Fail, |failed| failed.contains(rule));
-    for applied in of(evaluated, Verdict::Fail).filter(|applied| !is_wanted(&applied.rule)) {
-        complaints
-            .extend(applied.violations.iter().map(|violation| violated(applied.rule, violation, &text)));
-        if applied.violations_omitted > 0 {
-            let message = format!("{} more violations", applied.violations_omitted);
-            complaints.push(Complaint::new(applied.rule.as_str(), &message, None));
-        }
-    }
+    let is_wanted = |rule| failed.as_ref().map_or(*wanted == Verdict::Fail, |failed| failed.contains(&rule));
+    said.extend(evaluated.against(|rule| !is_wanted(rule)));
+    let mut complaints = complaints(&said, &case.candidate());
     // what speaks against a pass says by itself that there is none
     if came != *wanted && (*wanted != Verdict::Pass || complaints.is_empty()) {
         let message = format!("the verdict is {}; {} was wanted", came.as_str(), wanted.as_str());
-        complaints.insert(0, Complaint::new("verdict", &message, None));
+        complaints.insert(0, Complaint::new("verdict", &message));
     }
     (if came == Verdict::Error { End::Undecided } else { End::Otherwise }, complaints)
-}
-
-/// The rules that came to `verdict`.
-fn of(evaluated: &Evaluated, verdict: Verdict) -> impl Iterator<Item = &Applied> {
-    evaluated.rules.iter().filter(move |applied| applied.verdict == verdict)
-}
-
-fn violated(rule: RuleId, violation: &Violation, text: &str) -> Complaint {
-    let Violation { message, span, related, text: words, .. } = violation;
-    let mut spans: Vec<_> = span.iter().chain(related).collect();
-    spans.sort_by_key(|span| span.start);
-    // what is missing stands nowhere
-    let excerpt = Marked::of(text, &spans).unwrap_or_else(|| Marked::words(words));
-    Complaint::new(rule.as_str(), message, Some(excerpt))
 }

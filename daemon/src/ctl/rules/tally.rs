@@ -1,11 +1,11 @@
 //! How many cases went as wanted, and which did not.
 
 use super::super::look::{Look, section};
-use super::super::output::shortened;
+use super::super::output::{count, shortened};
 use super::RulesError;
-use super::excerpt::{coloured, plain, without_marks};
-use super::outcome::{Complaint, End, Outcome};
-use comfy_table::{CellAlignment, Table};
+use super::outcome::{End, Outcome};
+use super::wrong::Wrong;
+use comfy_table::Table;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use std::time::Duration;
 const LISTED_MAX: usize = 1_000;
 /// So many categories are counted each for itself; the rest together.
 const CATEGORIES_MAX: usize = 100;
-/// A name is cut to so many characters.
+/// A category's name is cut to so many characters where it is counted.
 const NAME_MAX_CHARS: usize = 24;
-/// A category's name, beside that.
-const CATEGORY_MAX_CHARS: usize = 16;
+/// Below this there is no room for the category beside what is wrong.
+const WIDTH_OF_CATEGORIES: u16 = 100;
 /// What a case without a category is counted among.
 pub(super) const NO_CATEGORY: &str = "uncategorised";
 /// What the categories beyond the bound are counted among.
@@ -27,18 +27,21 @@ pub(super) const OTHER_CATEGORIES: &str = "other categories";
 pub(super) struct Tally {
     all: Counts,
     categories: Categories<Counts>,
-    no_cases: u64,
-    not_evaluated: u64,
     listed: Vec<Outcome>,
     not_listed: u64,
 }
 
-/// How many there are of each kind.
+/// How many lines came to what.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
-    pub(super) cases: u64,
+    pub(super) passed: u64,
     pub(super) failed: u64,
-    pub(super) errors: u64,
+    /// The verdict is `ERROR`, and that was not wanted.
+    pub(super) undecided: u64,
+    /// The daemon failed over them.
+    pub(super) not_evaluated: u64,
+    /// Of lines that are no cases.
+    pub(super) no_cases: u64,
 }
 
 /// One `T` a category, in the order in which they first occur.
@@ -76,16 +79,53 @@ impl<T: Default> Categories<T> {
 
 impl Counts {
     pub(super) fn add(&mut self, end: End) {
-        self.cases += 1;
-        match end {
-            End::AsWanted => {}
-            End::Otherwise => self.failed += 1,
-            End::Undecided | End::NoCase | End::NotEvaluated => self.errors += 1,
-        }
+        *match end {
+            End::AsWanted => &mut self.passed,
+            End::Otherwise => &mut self.failed,
+            End::Undecided => &mut self.undecided,
+            End::NotEvaluated => &mut self.not_evaluated,
+            End::NoCase => &mut self.no_cases,
+        } += 1;
     }
 
-    const fn passed(&self) -> u64 {
-        self.cases - self.failed - self.errors
+    const fn cases(&self) -> u64 {
+        self.passed + self.failed + self.undecided + self.not_evaluated
+    }
+
+    /// All that is no success and no failure.
+    pub(super) const fn errors(&self) -> u64 {
+        self.undecided + self.not_evaluated + self.no_cases
+    }
+
+    /// Cases, and lines that are none.
+    pub(super) const fn lines(&self) -> u64 {
+        self.cases() + self.no_cases
+    }
+
+    /// In a table.
+    const fn columns(&self) -> [(&'static str, u64); 6] {
+        [
+            ("cases", self.cases()),
+            ("passed", self.passed),
+            ("failed", self.failed),
+            ("ERROR", self.undecided),
+            ("not evaluated", self.not_evaluated),
+            ("no cases", self.no_cases),
+        ]
+    }
+
+    /// In words.
+    fn told(&self) -> String {
+        let Self { passed, failed, undecided, not_evaluated, no_cases } = *self;
+        let cases = count(self.cases(), "case", "cases");
+        let mut told = format!("{cases}: {passed} passed, {failed} failed, {undecided} ended in ERROR");
+        if not_evaluated > 0 {
+            told += &format!(", {not_evaluated} could not be evaluated");
+        }
+        if no_cases > 0 {
+            told += &format!("; {}", count(no_cases, "line is no case", "lines are no cases"));
+        }
+        told
     }
 }
 
@@ -93,8 +133,6 @@ impl Tally {
     pub(super) fn add(&mut self, outcome: Outcome) {
         self.all.add(outcome.end);
         self.categories.of(&outcome).add(outcome.end);
-        self.no_cases += u64::from(outcome.end == End::NoCase);
-        self.not_evaluated += u64::from(outcome.end == End::NotEvaluated);
         if outcome.end == End::AsWanted {
             return;
         }
@@ -107,18 +145,18 @@ impl Tally {
 
     /// For a progress bar.
     pub(super) fn progress(&self) -> String {
-        let Counts { cases, failed, errors } = self.all;
-        format!("; {cases} cases, {} failed", failed + errors)
+        let wrong = self.all.lines() - self.all.passed;
+        format!("; {}, {wrong} not as wanted", count(self.all.lines(), "line", "lines"))
     }
 
     /// What all the cases of `file` come to.
     pub(super) fn verdict(&self, file: &str) -> Result<(), RulesError> {
         let file = || file.to_owned();
-        match self {
-            Self { not_evaluated: 1.., .. } => Err(RulesError::NotEvaluated(self.not_evaluated)),
-            Self { no_cases: 1.., .. } => Err(RulesError::NoCases { file: file(), lines: self.no_cases }),
-            Self { all: Counts { cases: 0, .. }, .. } => Err(RulesError::Empty { file: file() }),
-            _ if self.all.passed() < self.all.cases => Err(RulesError::NotAsWanted),
+        match self.all {
+            Counts { not_evaluated: cases @ 1.., .. } => Err(RulesError::NotEvaluated(cases)),
+            Counts { no_cases: lines @ 1.., .. } => Err(RulesError::NoCases { file: file(), lines }),
+            all if all.cases() == 0 => Err(RulesError::Empty { file: file() }),
+            all if all.passed < all.cases() => Err(RulesError::NotAsWanted),
             _ => Ok(()),
         }
     }
@@ -126,68 +164,74 @@ impl Tally {
     /// Writes for people which cases did not go as wanted, and how many of which category did; nothing where there
     /// were none.
     pub(super) fn write(self, out: &mut dyn Write, took: Duration, look: Look) -> io::Result<()> {
-        if self.all.cases == 0 {
+        if self.all.lines() == 0 {
             return Ok(());
         }
         if !self.listed.is_empty() {
             list(out, &self.listed, look)?;
             if self.not_listed > 0 {
-                writeln!(out, "\n{} more are not listed; --json lists all.", self.not_listed)?;
+                let more = count(self.not_listed, "more is", "more are");
+                writeln!(out, "\n{more} not listed; --json lists all.")?;
             }
             writeln!(out)?;
         }
-        let Counts { cases, failed, errors } = self.all;
-        let rate = cases as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE);
-        let passed = self.all.passed();
-        writeln!(
-            out,
-            "{cases} cases: {passed} passed, {failed} failed, {errors} errors; {rate:.0} evaluations/s"
-        )?;
+        let rate = self.all.cases() as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE);
+        writeln!(out, "{}; {rate:.0} evaluations/s", self.all.told())?;
         let categories = self.categories.into_all();
         if categories.iter().any(|(name, _)| name != NO_CATEGORY) {
-            section(out, "By category", &by_category(categories, look))?;
+            section(out, "By category", &by_category(categories, self.all, look))?;
         }
         Ok(())
     }
 }
 
-fn by_category(categories: Vec<(String, Counts)>, look: Look) -> Table {
-    let mut table = look.table(&["category", "cases", "passed", "failed", "errors"], &[0]);
+/// A row for each category. What happened nowhere and is not asked about by everybody has no column.
+fn by_category(categories: Vec<(String, Counts)>, all: Counts, look: Look) -> Table {
+    let shown = |counts: Counts| {
+        let with_all = counts.columns().into_iter().zip(all.columns());
+        with_all
+            .enumerate()
+            .filter(|(place, (_, (_, all)))| *place < 4 || *all > 0)
+            .map(|(_, (column, _))| column)
+    };
+    let header: Vec<_> = ["category"].into_iter().chain(shown(all).map(|(name, _)| name)).collect();
+    let mut table = look.table(&header, &[0]);
     for (name, counts) in categories {
-        let numbers = [counts.cases, counts.passed(), counts.failed, counts.errors].map(|n| n.to_string());
+        let numbers = shown(counts).map(|(_, number)| number.to_string());
         table.add_row([shortened(&name, NAME_MAX_CHARS)].into_iter().chain(numbers));
     }
     table
 }
 
-/// A row for each complaint. What is marked in it is told by colour, or by marks that stand in the text.
+/// The cases that did not go as wanted.
 fn list(out: &mut dyn Write, listed: &[Outcome], look: Look) -> io::Result<()> {
-    let mut header = vec!["case", "category", "rule", "what is wrong"];
-    if look.is_narrow() {
-        header.remove(1);
-    }
-    let last = header.len() - 1;
-    let mut table = look.table(&header, &(0..last).collect::<Vec<_>>());
-    if let Some(column) = table.column_mut(last) {
-        column.set_cell_alignment(CellAlignment::Left);
-    }
+    let names: &[&str] = if look.width < WIDTH_OF_CATEGORIES { &["case"] } else { &["case", "category"] };
+    let mut wrong = Wrong::new(names, look);
     for outcome in listed {
-        let category = outcome.category.as_deref().unwrap_or_default();
-        let name = without_marks(&shortened(&outcome.name(), NAME_MAX_CHARS));
-        let mut cells = vec![name, without_marks(&shortened(category, CATEGORY_MAX_CHARS))];
-        cells.truncate(last - 1);
-        for Complaint { about, message, excerpt } in &outcome.complaints {
-            let excerpt = excerpt.as_ref().map(|excerpt| format!("\n{}", excerpt.as_str()));
-            let told = [about.clone(), format!("{message}{}", excerpt.unwrap_or_default())];
-            table.add_row(cells.iter().cloned().chain(told));
-            cells.iter_mut().for_each(String::clear);
-        }
-        if outcome.complaints_omitted > 0 {
-            let more = format!("{} more", outcome.complaints_omitted);
-            table.add_row(cells.into_iter().chain([String::new(), more]));
-        }
+        let names = [&outcome.name(), outcome.category.as_deref().unwrap_or_default()];
+        wrong.add(&names, &outcome.complaints, outcome.complaints_omitted, outcome.note.as_deref());
     }
-    let text: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-    let text = text.join("\n");
-    writeln!(out, "{}", if look.colour { coloured(&text) } else { plain(&text) })
+    wrong.write(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_and_lines_that_are_none_are_told_apart_and_in_their_number() {
+        let mut counts = Counts::default();
+        counts.add(End::AsWanted);
+        assert_eq!(counts.told(), "1 case: 1 passed, 0 failed, 0 ended in ERROR");
+        counts.add(End::NoCase);
+        assert_eq!(counts.told(), "1 case: 1 passed, 0 failed, 0 ended in ERROR; 1 line is no case");
+        for end in [End::NoCase, End::Otherwise, End::Undecided, End::Undecided, End::NotEvaluated] {
+            counts.add(end);
+        }
+        assert_eq!(
+            counts.told(),
+            "5 cases: 1 passed, 1 failed, 2 ended in ERROR, 1 could not be evaluated; 2 lines are no cases"
+        );
+        assert_eq!((counts.lines(), counts.errors()), (7, 5));
+    }
 }

@@ -178,7 +178,7 @@ async fn cases_that_go_as_wanted_are_a_success() {
     ];
     let (shown, ended) = world.eval_text(&text.concat(), false).await;
     assert_eq!(exit_code(&ended), 0, "{ended:?}");
-    assert!(shown.starts_with("4 cases: 4 passed, 0 failed, 0 errors; "), "{shown}");
+    assert!(shown.starts_with("4 cases: 4 passed, 0 failed, 0 ended in ERROR; "), "{shown}");
     assert_eq!(shown.lines().count(), 1, "{shown}");
 }
 
@@ -187,8 +187,7 @@ async fn each_case_that_does_not_is_told_with_its_offending_words() {
     let world = World::with(Manner::of(|line, request| {
         Some(match request["context"].as_str() {
             Some("problem") => {
-                let problem =
-                    json!({"code": "invalid_request", "detail": "`facts` is \u{1b}[2J", "status": 400});
+                let problem = json!({"code": "invalid_request", "detail": "`facts` is \u{1b}[2J at line 1 column 12", "status": 400});
                 json!({"line": line, "problem": problem}).to_string()
             }
             Some(verdict) => answer(line, &request, verdict, &[violation(6, 12)]),
@@ -196,33 +195,36 @@ async fn each_case_that_does_not_is_told_with_its_offending_words() {
         })
     }));
     let text = [
-        case(json!({"id": "fails", "category": "a", "context": "FAIL"})),
+        case(json!({"id": "fails", "category": "a", "note": "seen on page\n7", "context": "FAIL"})),
         case(json!({"id": "passes", "category": "a", "want": {"verdict": "FAIL"}})),
         case(
             json!({"id": "another", "context": "FAIL", "want": {"verdict": "FAIL", "failed": ["RULE-PREC-001"]}}),
         ),
-        case(json!({"id": "broken", "context": "ERROR"})),
+        case(json!({"id": "broken", "note": "", "context": "ERROR"})),
     ];
     let (shown, ended) = world.eval_text(&text.concat(), false).await;
     assert_eq!(exit_code(&ended), 1, "{ended:?}");
     for told in [
         "`always` must not be found, and is there",
         "It is »always« on.",
+        "note: seen on page\\n7",
         "the verdict is PASS; FAIL was wanted",
-        "RULE-PREC-001  it was to fail, and does not",
+        "RULE-PREC-001  should have failed, and did not",
+        "RULE-PREC-003  failed, and should not have",
         "it cannot tell: it is broken",
-        "4 cases: 0 passed, 3 failed, 1 errors",
+        "4 cases: 0 passed, 3 failed, 1 ended in ERROR; ",
     ] {
         assert!(shown.contains(told), "{told}: {shown}");
     }
     assert!(!shown.contains("the verdict is FAIL"), "{shown}");
+    assert_eq!(shown.matches("note: ").count(), 1, "a blank note is none: {shown}");
     // a verdict that was wanted is no violation to be shown
     assert_eq!(shown.matches("»always«").count(), 2, "{shown}");
 
     let (shown, ended) =
         world.eval_text(&(text.concat() + &case(json!({"context": "problem"}))), false).await;
     assert_eq!(exit_code(&ended), 5, "{ended:?}");
-    assert!(shown.contains("line 5") && shown.contains("`facts` is \\u001b[2J"), "{shown}");
+    assert!(shown.contains("line 5") && shown.contains("`facts` is \\u001b[2J\n"), "{shown}");
 }
 
 #[tokio::test]
@@ -240,7 +242,8 @@ async fn the_lines_for_programs_are_the_daemons_with_how_they_are_to_be_taken() 
     let lines: Vec<_> = shown.lines().collect();
     let problem: Value = serde_json::from_str(lines[0]).unwrap();
     assert_eq!((&problem["line"], &problem["ok"]), (&json!(2), &json!(false)));
-    assert_eq!(problem["problem"]["code"], "invalid_request");
+    assert_eq!(problem["problem"]["code"], "invalid_json");
+    assert_eq!(problem["problem"]["detail"], "the body is not JSON: expected ident, column 2");
     let evaluation = r#"{"verdict":"FAIL", "rules":[],"x":1.50}"#;
     assert_eq!(
         lines[1..],
@@ -263,7 +266,13 @@ async fn a_line_that_is_no_case_is_told_and_the_others_are_evaluated() {
     let (shown, ended) = world.eval_text(&text, false).await;
     assert_eq!(exit_code(&ended), 5);
     assert!(ended.unwrap_err().to_string().ends_with("cases.ndjson: 3 lines are no cases"));
-    for told in ["5 cases: 2 passed, 0 failed, 3 errors", "line 2", "line 3", "line 5", "longer than 4 MiB"] {
+    for told in [
+        "2 cases: 2 passed, 0 failed, 0 ended in ERROR; 3 lines are no cases; ",
+        "line 2",
+        "line 3",
+        "line 5",
+        "longer than 4 MiB",
+    ] {
         assert!(shown.contains(told), "{told}: {shown}");
     }
     // not even where none of them is one
@@ -400,7 +409,7 @@ async fn the_report_has_a_suite_for_each_category_and_is_well_formed_whatever_ot
     let text = [
         case(json!({"id": "one", "category": "a"})),
         case(json!({"id": hostile, "category": "b", "context": "FAIL", "candidate_output": hostile})),
-        case(json!({"id": "two", "category": "a", "context": "ERROR"})),
+        case(json!({"id": "two", "category": "a", "note": "<page 7>", "context": "ERROR"})),
         case(json!({"category": hostile})),
         "nonsense".into(),
     ];
@@ -419,6 +428,7 @@ async fn the_report_has_a_suite_for_each_category_and_is_well_formed_whatever_ot
         "<testsuite name=\"uncategorised\" tests=\"1\" failures=\"0\" errors=\"1\">\n<testcase name=\"line 5\"",
         "<error message=\"it cannot tell: it is broken\" type=\"RULE-PREC-003\">",
         "»\\u0000\\u001b[«2J",
+        "\nnote: &lt;page 7&gt;</error>",
     ] {
         assert!(report.contains(part), "{part}: {report}");
     }
