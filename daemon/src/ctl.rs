@@ -38,9 +38,10 @@ use std::process::ExitCode;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done; for crosscheck: the verdict is approved; for rules eval: all cases went as wanted
+  0  done; for crosscheck: the verdict is approved; for rules check: the text comes to PASS;
+     for rules eval: all cases went as wanted
   1  refused: the verdict is not approved, the session is not known, the request is not allowed,
-     the probe failed, a case did not go as wanted
+     the probe failed, the text does not come to PASS, a case did not go as wanted
   2  the command line is not understood
   3  the daemon does not answer
   4  the daemon answers that it cannot for now
@@ -188,7 +189,9 @@ pub fn main() -> ExitCode {
             }
             let was_printed = matches!(
                 error,
-                CtlError::NotApproved | CtlError::ProbeFailed | CtlError::Rules(RulesError::NotAsWanted)
+                CtlError::NotApproved
+                    | CtlError::ProbeFailed
+                    | CtlError::Rules(RulesError::NotAsWanted | RulesError::NoPass)
             );
             if !was_printed {
                 drop(writeln!(io::stderr(), "oraclectl: {}", output::on_one_line(&error.to_string())));
@@ -299,6 +302,12 @@ fn read_text(file: &Path) -> Result<String, CtlError> {
     let read =
         if file == Path::new("-") { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(file) };
     read.map_err(|cause| CtlError::Read { file: file.display().to_string(), cause })
+}
+
+/// The facts in a file, one a line; blank lines are none.
+fn facts(file: &Path) -> Result<Vec<String>, CtlError> {
+    let text = read_text(file)?;
+    Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
 }
 
 /// Takes a file by its name: what `-` means elsewhere would be in the way of the rest of the command line.

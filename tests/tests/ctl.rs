@@ -292,6 +292,8 @@ async fn without_a_daemon_each_verb_says_so_in_one_line_without_a_backtrace() {
         &["health", "open", "model"],
         &["log-level"],
         &["rules", "list"],
+        &["rules", "show", "RULE-PREC-001"],
+        &["rules", "check", &good, "--facts", &cases],
         &["rules", "eval", &cases],
         &["rules", "eval", &cases, "--json"],
     ];
@@ -367,6 +369,20 @@ async fn rules_are_listed_and_what_cases_come_to_is_the_exit_code() {
         "{shown}"
     );
 
+    assert!(shown.trim_end().ends_with("without support: 0 (unsupported_max)"), "{shown}");
+    for rule in &rules {
+        let id = rule["id"].as_str().unwrap();
+        assert_eq!(&json_of(&world.ctl(&["rules", "show", id, "--json"]), 0), rule);
+        let shown = printed(&world.ctl(&["rules", "show", id]), 0);
+        for name in rule["parameters"].as_object().unwrap().keys() {
+            assert!(shown.contains(&format!("\n {name}")), "{name}: {shown}");
+        }
+        assert!(shown.contains(rule["sha256"].as_str().unwrap()), "{shown}");
+    }
+    let unknown = world.ctl(&["rules", "show", "RULE-PREC-999"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("allowed: RULE-PREC-001, "), "{unknown:?}");
+
     let eval = |file: &str, more: &[&str]| world.ctl(&[&["rules", "eval", file], more].concat());
     let all = concat!(env!("CARGO_MANIFEST_DIR"), "/cases/oracle-a.ndjson");
     let report = world.path("junit.xml");
@@ -403,6 +419,50 @@ async fn rules_are_listed_and_what_cases_come_to_is_the_exit_code() {
     assert!(String::from_utf8_lossy(&nowhere.stderr).contains("`-` is not taken"), "{nowhere:?}");
 }
 
+#[tokio::test]
+async fn a_text_is_checked_against_the_lines_of_a_file() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let facts = file(&world, "facts", "\nThe lamp is blue\r\n \t\nIt weighs 1.2 kg");
+    let (good, bad) = ("It weighs 1.2 kg. The lamp is blue!", "The lamp is blue. The moon is cheese.");
+    let check = |text: &str, more: &[&str]| {
+        let arguments = [&["rules", "check", "-", "--facts", &facts], more].concat();
+        with_input(&mut world.ctl_command(&arguments), text)
+    };
+    assert_eq!(printed(&check(good, &[]), 0), "PASS: 7 rules pass\n");
+    let output = check(bad, &[]);
+    let shown = printed(&output, 1);
+    assert!(output.stderr.is_empty(), "what is wrong with a text is a result, not a complaint");
+    for part in [
+        "FAIL: 2 rules fail, 5 rules pass\n",
+        "RULE-PREC-001, RULE-PREC-004  no fact supports this claim\n",
+        "The lamp is blue. »The moon is cheese«.\n",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let by = ["--rules", "RULE-PREC-002,RULE-PREC-003"];
+    assert_eq!(printed(&check(bad, &by), 0), "PASS: 2 rules pass\n");
+    let quantities = ["--rules", "RULE-PREC-007"];
+    assert_eq!(printed(&check("It weighs 1200 g.", &quantities), 0), "PASS: 1 rule passes\n");
+
+    let evaluation = json_of(&check(bad, &["--json"]), 1);
+    assert_eq!((&evaluation["verdict"], &evaluation["metrics"]["facts"]), (&json!("FAIL"), &json!(2)));
+    let request = json!({"candidate_output": bad, "facts": ["The lamp is blue", "It weighs 1.2 kg"]});
+    let routes = &mut daemon.routes().await;
+    let answer = post(routes, "/v1/rules/evaluate", &request).await;
+    let told = printed(&check(bad, &["--json"]), 1);
+    assert_eq!(told.trim_end().as_bytes(), answer.body, "as it came");
+
+    let text = file(&world, "text", good);
+    assert!(printed(&world.ctl(&["rules", "check", &text, "--facts", &facts]), 0).starts_with("PASS"));
+    let missing = complaint(&world.ctl(&["rules", "check", &text, "--facts", "/nowhere"]), 5);
+    assert!(missing.contains("/nowhere"), "{missing}");
+    for wrong in [&["--facts", "-"][..], &[], &["--facts", &facts, "--rules", "RULE-PREC-999"]] {
+        let output = world.ctl(&[&["rules", "check", &text], wrong].concat());
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+    }
+}
+
 #[test]
 fn completions_and_the_man_page_are_printed() {
     let world = World::default();
@@ -425,6 +485,7 @@ async fn whoever_has_read_enough_may_go_away() {
     let daemon = world.serve().await;
     deliver(&daemon, "cs_1").await;
     let corpus = file(&world, "corpus.ndjson", &json!({"tier": "quick", "raw": GOOD}).to_string());
+    let text = file(&world, "text", "Ice melts");
     for arguments in [
         &["status"][..],
         &["status", "--json"],
@@ -435,6 +496,8 @@ async fn whoever_has_read_enough_may_go_away() {
         &["calibrate", &corpus],
         &["calibrate", &corpus, "--json"],
         &["rules", "list"],
+        &["rules", "show", "RULE-PREC-007"],
+        &["rules", "check", &text, "--facts", &text],
         &["completions", "bash"],
         &["man"],
         &["--help"],

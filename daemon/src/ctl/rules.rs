@@ -1,23 +1,27 @@
 //! `oraclectl rules`.
 
 mod case;
+mod check;
 mod complaint;
 mod eval;
 mod excerpt;
 mod feed;
 mod junit;
 mod outcome;
+mod show;
 mod tally;
 mod wrong;
 
 use super::output::{count, json, table};
 use super::{CtlError, Options};
+use crate::client::Answer;
+use domain::rules::RuleId;
 use hyper::Method;
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::io::{self, Write};
 
-/// Shows the rules that text is checked by, or evaluates cases by them.
+/// Shows the rules that text is checked by, or checks a text or evaluates cases by them.
 #[derive(Debug, clap::Args)]
 pub struct Rules {
     #[command(subcommand)]
@@ -28,12 +32,20 @@ pub struct Rules {
 enum Action {
     /// Shows every rule
     List,
+    Show(show::Show),
+    Check(check::Check),
     Eval(eval::Eval),
 }
 
-/// Why an evaluation of cases is no success. Each message is one line.
+/// Why it is no success. Each message is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
+    /// The rules do not let a text pass. Why was printed.
+    #[error("the verdict is no PASS")]
+    NoPass,
+    /// The daemon, which is of another version, has no such rule.
+    #[error("the daemon has no rule {0}")]
+    NoSuchRule(RuleId),
     /// Some case did not go as wanted. Which was printed.
     #[error("not all cases went as wanted")]
     NotAsWanted,
@@ -78,7 +90,7 @@ impl RulesError {
 
     pub(super) const fn exit_code(&self) -> u8 {
         match self {
-            Self::NotAsWanted => 1,
+            Self::NotAsWanted | Self::NoPass | Self::NoSuchRule(_) => 1,
             Self::NotEvaluated(_) => 4,
             Self::NoCases { .. } | Self::Empty { .. } | Self::Report { .. } | Self::Output(_) => 5,
         }
@@ -89,37 +101,54 @@ impl Rules {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
             Action::List => list(options, out).await,
+            Action::Show(show) => show.run(options, out).await,
+            Action::Check(check) => check.run(options, out).await,
             Action::Eval(eval) => eval.run(options, out).await,
         }
     }
 }
 
-/// What is shown of the rules.
+/// What the daemon says of its rules.
 #[derive(Deserialize)]
 struct Listed {
     rules: Vec<ListedRule>,
+    unsupported_max: u64,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct ListedRule {
-    id: String,
     check_type: String,
-    invariant: String,
-    in_profile: bool,
     description: String,
+    id: String,
+    invariant: String,
+    parameters: Map<String, Value>,
+    version: String,
+    sha256: String,
+    in_profile: bool,
+}
+
+impl ListedRule {
+    const fn in_profile(&self) -> &'static str {
+        if self.in_profile { "yes" } else { "no" }
+    }
+}
+
+async fn listed(options: &Options) -> Result<Answer, CtlError> {
+    options.on_routes(Method::GET, "/v1/rules", None).await
 }
 
 async fn list(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-    let answer = options.on_routes(Method::GET, "/v1/rules", None).await?;
+    let answer = listed(options).await?;
     if options.json {
         return json(out, &answer.json::<Value>()?);
     }
-    let Listed { rules } = answer.json()?;
+    let Listed { rules, unsupported_max } = answer.json()?;
     let rows = rules.into_iter().map(|rule| {
-        let in_profile = if rule.in_profile { "yes" } else { "no" };
-        [rule.id, rule.check_type, rule.invariant, in_profile.to_owned(), rule.description]
+        let in_profile = rule.in_profile().to_owned();
+        [rule.id, rule.invariant, in_profile, rule.description]
     });
-    Ok(writeln!(out, "{}", table(["id", "check", "invariant", "in profile", "description"], rows.collect()))?)
+    writeln!(out, "{}", table(["id", "invariant", "in profile", "description"], rows.collect()))?;
+    Ok(writeln!(out, "\nClaims that may be without support: {unsupported_max} (unsupported_max)")?)
 }
 
 #[cfg(test)]

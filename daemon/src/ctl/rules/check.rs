@@ -1,0 +1,78 @@
+//! `oraclectl rules check`.
+
+use super::super::look::Look;
+use super::super::output::{count, harmless};
+use super::super::{CtlError, Options, facts, read_text, regular_file};
+use super::RulesError;
+use super::complaint::{Evaluated, complaints};
+use super::wrong::Wrong;
+use domain::rules::{RuleId, Verdict};
+use hyper::Method;
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// So many complaints are shown; the rest is counted.
+const COMPLAINTS_MAX: usize = 1_000;
+
+/// Checks one text against facts, and shows what speaks against it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Check {
+    /// The text; `-` reads standard input
+    file: PathBuf,
+
+    /// The facts, one a line; blank lines are none
+    #[arg(long, value_name = "FILE", value_parser = regular_file())]
+    facts: PathBuf,
+
+    /// Only by these rules, whether or not they are in the profile
+    #[arg(long, value_name = "ID,…", value_delimiter = ',')]
+    rules: Option<Vec<RuleId>>,
+}
+
+impl Check {
+    pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let text = read_text(&self.file)?;
+        let mut request = json!({"candidate_output": text, "facts": facts(&self.facts)?});
+        if let (Some(rules), Some(members)) = (&self.rules, request.as_object_mut()) {
+            members.insert("rules".into(), json!(rules));
+        }
+        let body = Some(request.to_string().into());
+        let answer = options.on_routes(Method::POST, "/v1/rules/evaluate", body).await?;
+        let evaluated: Evaluated = answer.json()?;
+        if options.json {
+            writeln!(out, "{}", harmless(&String::from_utf8_lossy(&answer.body)))?;
+        } else {
+            show(out, &evaluated, &text, Look::of_stdout())?;
+        }
+        if evaluated.verdict == Verdict::Pass { Ok(()) } else { Err(RulesError::NoPass.into()) }
+    }
+}
+
+/// What `evaluated` says against `text`, for people.
+fn show(out: &mut dyn Write, evaluated: &Evaluated, text: &str, look: Look) -> Result<(), CtlError> {
+    writeln!(out, "{}", in_short(evaluated))?;
+    let complaints = complaints(&evaluated.against(|_| true), text);
+    if complaints.is_empty() {
+        return Ok(());
+    }
+    let (told, omitted) = complaints.split_at(complaints.len().min(COMPLAINTS_MAX));
+    let mut wrong = Wrong::new(&[], look);
+    wrong.add(&[], told, omitted.len() as u64, None);
+    writeln!(out)?;
+    Ok(wrong.write(out)?)
+}
+
+fn in_short(evaluated: &Evaluated) -> String {
+    let of = |verdict| evaluated.of(verdict).count() as u64;
+    let told: Vec<_> = [
+        (of(Verdict::Fail), "fails", "fail"),
+        (of(Verdict::Error), "cannot tell", "cannot tell"),
+        (of(Verdict::Pass), "passes", "pass"),
+    ]
+    .into_iter()
+    .filter(|(number, ..)| *number > 0)
+    .map(|(number, one, several)| count(number, &format!("rule {one}"), &format!("rules {several}")))
+    .collect();
+    format!("{}: {}", evaluated.verdict.as_str(), told.join(", "))
+}
