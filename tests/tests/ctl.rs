@@ -463,6 +463,44 @@ async fn a_text_is_checked_against_the_lines_of_a_file() {
     }
 }
 
+#[tokio::test]
+async fn a_verdict_that_is_handed_in_with_facts_is_checked_by_the_rules_too() {
+    let world = World::default();
+    let _daemon = world.serve().await;
+    let good = file(&world, "good", GOOD);
+    let submit = |session: &str, facts: &str, more: &[&str]| {
+        let arguments = ["submit", session, &good, "--tier", "quick", "--query", "?", "--facts", facts];
+        world.ctl(&[&arguments, more].concat())
+    };
+    let supporting = file(&world, "supporting", "A sound and simple plan\n");
+    let other = file(&world, "other", "The plan is unsound\n\n");
+    let output = submit("cs_1", &other, &[]);
+    assert!(complaint(&output, 1).contains("(rules_rejected)"));
+    let shown = printed(&output, 1);
+    for part in [
+        "FAIL: 2 rules fail, 5 rules pass\n",
+        "RULE-PREC-001, RULE-PREC-004  no fact supports this claim (in summary)\n",
+        "»A sound and simple plan«\n",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let document = json_of(&submit("cs_1", &other, &["--json"]), 1);
+    assert_eq!(document["evaluation"]["verdict"], "FAIL");
+    let none = file(&world, "none", "\n \n");
+    assert!(
+        complaint(&submit("cs_1", &none, &[]), 1).contains("(rules_rejected)"),
+        "no fact supports anything"
+    );
+    assert_eq!(submit("cs_1", "-", &[]).status.code(), Some(2));
+    complaint(&submit("cs_1", "/nowhere", &[]), 5);
+    assert!(
+        complaint(&world.ctl(&["get", "cs_1"]), 1).contains("(session_unknown)"),
+        "nothing was delivered"
+    );
+
+    assert!(printed(&submit("cs_1", &supporting, &[]), 0).contains("cs_1 is delivered"));
+}
+
 #[test]
 fn completions_and_the_man_page_are_printed() {
     let world = World::default();

@@ -12,6 +12,8 @@ mod show;
 mod tally;
 mod wrong;
 
+pub(super) use check::show_of_verdict;
+
 use super::output::{count, json, table};
 use super::{CtlError, Options};
 use crate::client::Answer;

@@ -1,7 +1,8 @@
 //! `oraclectl submit`.
 
 use super::output::{decision, harmless, on_one_line, pairs};
-use super::{CtlError, Options, read_text, segment};
+use super::rules::show_of_verdict;
+use super::{CtlError, Options, facts, read_text, regular_file, segment};
 use crate::client::Answer;
 use domain::Tier;
 use hyper::Method;
@@ -28,23 +29,35 @@ pub struct Submit {
     /// Where the verdict is mailed to
     #[arg(long, value_name = "ADDRESS")]
     customer_email: Option<String>,
+    /// Lets the verdict through only if the rules do: the facts to check it against, one a line
+    #[arg(long, value_name = "FILE", value_parser = regular_file())]
+    facts: Option<PathBuf>,
 }
 
 impl Submit {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         let raw = self.file.as_deref().map(read_text).transpose()?;
         let mut body = json!({"tier": self.tier, "query": self.query});
-        for (name, value) in [("raw", raw), ("customer_email", self.customer_email.clone())] {
+        let facts = self.facts.as_deref().map(facts).transpose()?;
+        let more = [
+            ("raw", raw.map(Value::from)),
+            ("customer_email", self.customer_email.clone().map(Value::from)),
+            ("facts", facts.map(Value::from)),
+        ];
+        for (name, value) in more {
             if let (Some(value), Some(members)) = (value, body.as_object_mut()) {
-                members.insert(name.into(), value.into());
+                members.insert(name.into(), value);
             }
         }
         let path = format!("/v1/verdicts/{}", segment(&self.session_id));
         let answer = options.on_routes(Method::POST, &path, Some(body.to_string().into())).await;
-        if let (false, Err(CtlError::Problem { document, .. })) = (options.json, &answer)
-            && let Some(decided) = document.get("decision")
-        {
-            out.write_all(decision(decided).as_bytes())?;
+        if let (false, Err(CtlError::Problem { document, .. })) = (options.json, &answer) {
+            if let Some(decided) = document.get("decision") {
+                out.write_all(decision(decided).as_bytes())?;
+            }
+            if let Some(evaluation) = document.get("evaluation") {
+                show_of_verdict(out, evaluation)?;
+            }
         }
         show(&answer?, options, out)
     }

@@ -6,9 +6,11 @@ use super::super::{CtlError, Options, facts, read_text, regular_file};
 use super::RulesError;
 use super::complaint::{Evaluated, complaints};
 use super::wrong::Wrong;
+use crate::client::ClientError;
 use domain::rules::{RuleId, Verdict};
 use hyper::Method;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -47,6 +49,13 @@ impl Check {
         }
         if evaluated.verdict == Verdict::Pass { Ok(()) } else { Err(RulesError::NoPass.into()) }
     }
+}
+
+/// What an evaluation, which came as `evaluation`, says against the fields of a verdict.
+pub(in crate::ctl) fn show_of_verdict(out: &mut dyn Write, evaluation: &Value) -> Result<(), CtlError> {
+    let evaluated = Evaluated::deserialize(evaluation);
+    let evaluated = evaluated.map_err(|error| ClientError::Unreadable(error.to_string()))?;
+    show(out, &evaluated, "", Look::of_stdout())
 }
 
 /// What `evaluated` says against `text`, for people.
