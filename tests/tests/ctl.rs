@@ -548,6 +548,26 @@ async fn whoever_has_read_enough_may_go_away() {
     }
 }
 
+#[tokio::test]
+async fn what_is_refused_is_refused_whether_or_not_anybody_reads_why() {
+    let world = World::default();
+    let _daemon = world.serve().await;
+    let (good, refused) = (file(&world, "good", GOOD), file(&world, "refused", REFUSED));
+    let facts = file(&world, "facts", "Ice melts");
+    for arguments in [
+        &["rules", "check", &good, "--facts", &facts][..],
+        &["rules", "check", &good, "--facts", &facts, "--json"],
+        &["submit", "cs_1", &good, "--tier", "quick", "--query", "?", "--facts", &facts],
+        &["submit", "cs_1", &refused, "--tier", "quick", "--query", "?"],
+        &["crosscheck", &refused, "--tier", "quick"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let status = world.ctl_command(arguments).stdout(writer).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(1), "{arguments:?}");
+    }
+}
+
 /// The model's server must go on while `oraclectl` is waited for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_verdict_is_made_lost_made_again_and_the_difference_is_told() {

@@ -32,12 +32,13 @@ impl Crosscheck {
         let body = json!({"session_id": session, "tier": tier, "query": query, "raw": raw}).to_string();
         let answer = options.on_routes(Method::POST, "/v1/crosscheck", Some(body.into())).await?;
         let decided: Value = answer.json()?;
-        if options.json {
-            json(out, &decided)?;
+        let shown = if options.json {
+            json(out, &decided)
         } else {
-            out.write_all(decision(&decided).as_bytes())?;
-        }
+            out.write_all(decision(&decided).as_bytes()).map_err(CtlError::from)
+        };
+        // whether or not that can be told, the exit status is the decision
         let approved = decided.get("approved").and_then(Value::as_bool).unwrap_or(false);
-        if approved { Ok(()) } else { Err(CtlError::NotApproved) }
+        if approved { shown } else { Err(CtlError::NotApproved) }
     }
 }

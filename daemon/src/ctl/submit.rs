@@ -52,15 +52,19 @@ impl Submit {
         let path = format!("/v1/verdicts/{}", segment(&self.session_id));
         let answer = options.on_routes(Method::POST, &path, Some(body.to_string().into())).await;
         if let (false, Err(CtlError::Problem { document, .. })) = (options.json, &answer) {
-            if let Some(decided) = document.get("decision") {
-                out.write_all(decision(decided).as_bytes())?;
-            }
-            if let Some(evaluation) = document.get("evaluation") {
-                show_of_verdict(out, evaluation)?;
-            }
+            // whether or not that can be told, a refusal is one
+            drop(show_grounds(document, out));
         }
         show(&answer?, options, out)
     }
+}
+
+/// On what grounds the verdict is refused, where the gate refuses it.
+fn show_grounds(document: &Value, out: &mut dyn Write) -> Result<(), CtlError> {
+    if let Some(decided) = document.get("decision") {
+        out.write_all(decision(decided).as_bytes())?;
+    }
+    document.get("evaluation").map_or(Ok(()), |evaluation| show_of_verdict(out, evaluation))
 }
 
 /// What is answered of a delivery. The verdict stays the text that it is: that is what its digest is of.

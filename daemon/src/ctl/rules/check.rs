@@ -42,12 +42,13 @@ impl Check {
         let body = Some(request.to_string().into());
         let answer = options.on_routes(Method::POST, "/v1/rules/evaluate", body).await?;
         let evaluated: Evaluated = answer.json()?;
-        if options.json {
-            writeln!(out, "{}", harmless(&String::from_utf8_lossy(&answer.body)))?;
+        let shown = if options.json {
+            writeln!(out, "{}", harmless(&String::from_utf8_lossy(&answer.body))).map_err(CtlError::from)
         } else {
-            show(out, &evaluated, &text, Look::of_stdout())?;
-        }
-        if evaluated.verdict == Verdict::Pass { Ok(()) } else { Err(RulesError::NoPass.into()) }
+            show(out, &evaluated, &text, Look::of_stdout())
+        };
+        // whether or not that can be told, the exit status is the verdict
+        if evaluated.verdict == Verdict::Pass { shown } else { Err(RulesError::NoPass.into()) }
     }
 }
 
