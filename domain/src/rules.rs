@@ -41,6 +41,7 @@ pub use result::{
 use crate::digest::Sha256Hex;
 use candidate::Subject;
 use findings::{Findings, RuleError};
+use forms::Form;
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -110,9 +111,10 @@ fn apply(rule: RuleId, subject: &Subject<'_>, findings: &mut Findings) -> Result
         RuleId::Prec002 => return patterns::must_find(subject, findings),
         RuleId::Prec003 => return patterns::must_not_find(subject, findings),
         RuleId::Prec004 => precision::fact_sourcing(subject, findings),
-        RuleId::Prec005 => precision::whole_sentences(subject, findings),
-        RuleId::Prec006 => return precision::part_by_part(subject, findings),
-        RuleId::Prec007 => precision::quantities(subject, findings),
+        RuleId::Prec005 => precision::whole_sentences(subject, findings, Form::Words),
+        RuleId::Prec006 => return precision::part_by_part(subject, findings, Form::Words),
+        RuleId::Prec007 => precision::whole_sentences(subject, findings, Form::Quantities),
+        RuleId::Prec008 => return precision::part_by_part(subject, findings, Form::Quantities),
         RuleId::Cont001 => contradiction::direct_negation(subject, findings),
         RuleId::Cont002 => {
             contradiction::direct_negation(subject, findings);

@@ -4,6 +4,7 @@ use super::check::Check;
 use super::claims::{Claim, sentences};
 use super::contradiction::{Asked, asked};
 use super::facts::{FactSet, Support};
+use super::forms::Form;
 use super::normal::{Origins, normalize};
 use super::registry::RuleId;
 use super::result::{Metrics, RuleResult, Span, Verdict};
@@ -68,7 +69,7 @@ struct Normal<'a> {
     origins: OnceCell<Origins>,
 }
 
-/// A stretch of one normalized part.
+/// A stretch of one part, in the form in which it is looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) part: usize,
@@ -90,7 +91,7 @@ pub(super) struct Subject<'a> {
     parts: &'a [Part<'a>],
     normal: OnceCell<Vec<Normal<'a>>>,
     claims: OnceCell<Vec<Claim>>,
-    whole_claims: OnceCell<Vec<Claim>>,
+    sentences: OnceCell<Vec<Place>>,
     supports: OnceCell<Vec<Option<Support>>>,
     asked: OnceCell<Asked>,
 }
@@ -102,9 +103,9 @@ impl<'a> Subject<'a> {
         facts: &'a FactSet,
         unsupported_max: u64,
     ) -> Self {
-        let (normal, claims, whole_claims, supports, asked) = Default::default();
+        let (normal, claims, sentences, supports, asked) = Default::default();
         let parts = &candidate.0;
-        Self { check, facts, unsupported_max, parts, normal, claims, whole_claims, supports, asked }
+        Self { check, facts, unsupported_max, parts, normal, claims, sentences, supports, asked }
     }
 
     /// The texts, as they came.
@@ -129,11 +130,19 @@ impl<'a> Subject<'a> {
         self.claims.get_or_init(split)
     }
 
-    /// The claims by Unicode's sentences, as rows of words.
-    pub(super) fn whole_claims(&self) -> &[Claim] {
-        let split =
-            || self.texts().enumerate().flat_map(|(part, text)| sentences::claims(part, text)).collect();
-        self.whole_claims.get_or_init(split)
+    /// The sentences by Unicode's boundaries.
+    pub(super) fn sentences(&self) -> &[Place] {
+        let places =
+            |(part, text)| sentences::sentences(text).into_iter().map(move |range| Place { part, range });
+        self.sentences.get_or_init(|| self.texts().enumerate().flat_map(places).collect())
+    }
+
+    /// The claim that a stretch of a part makes, unless it has neither letter nor digit.
+    pub(super) fn claim(&self, Place { part, range }: Place, form: Form) -> Option<Claim> {
+        let text = self.text_at(part, range.clone());
+        let normal = form.statement(text);
+        let start = range.start + text.len() - text.trim_start().len();
+        (!normal.is_empty()).then(|| Claim { part, range: start..start + text.trim().len(), normal })
     }
 
     /// What supports each of the claims.

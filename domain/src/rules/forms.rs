@@ -1,11 +1,35 @@
-//! A check's facts in the forms that the rules after the published ones search: each made when it is first asked for, and
-//! kept with the facts.
+//! The forms in which the rules after the published ones compare, and a check's facts in each: made when it is first asked
+//! for, and kept with the facts.
 
 use super::facts::FactSet;
 use super::parts::Joined;
-use super::quantity;
-use super::words::statement;
+use super::words::{Row, stripped};
+use super::{quantity, words};
 use std::sync::OnceLock;
+
+/// In which form claims and facts are compared.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    /// As rows of words.
+    Words,
+    /// As rows of words, with quantities in one form.
+    Quantities,
+}
+
+impl Form {
+    /// The words of `text`.
+    pub(super) fn row(self, text: &str) -> Row {
+        match self {
+            Self::Words => words::row(text),
+            Self::Quantities => quantity::row(text),
+        }
+    }
+
+    /// A claim or a fact as it is matched.
+    pub(super) fn statement(self, text: &str) -> String {
+        self.row(stripped(text)).into_text()
+    }
+}
 
 /// The other forms of a set of facts.
 #[derive(Debug, Default)]
@@ -25,18 +49,17 @@ impl Forms {
 }
 
 impl FactSet {
-    /// These facts as rows of words. `facts` are those that were compiled, as they came.
-    pub(super) fn words(&self, facts: &[String]) -> &Self {
-        self.forms().words.get_or_init(|| Box::new(self.rewritten(facts, statement)))
+    /// These facts in another form. `facts` are those that were compiled, as they came.
+    pub(super) fn in_form(&self, form: Form, facts: &[String]) -> &Self {
+        let made = match form {
+            Form::Words => &self.forms().words,
+            Form::Quantities => &self.forms().quantities,
+        };
+        made.get_or_init(|| Box::new(self.rewritten(facts, |fact| form.statement(fact))))
     }
 
-    /// These facts as rows of words, with quantities in one form.
-    pub(super) fn quantities(&self, facts: &[String]) -> &Self {
-        self.forms().quantities.get_or_init(|| Box::new(self.rewritten(facts, quantity::statement)))
-    }
-
-    /// Those of these facts that have joints.
-    pub(super) fn joined(&self, facts: &[String]) -> &Joined {
-        self.forms().joined.get_or_init(|| Joined::of(self.words(facts)))
+    /// Those of these facts, which are rows of words, that have joints.
+    pub(super) fn joined(&self) -> &Joined {
+        self.forms().joined.get_or_init(|| Joined::of(self))
     }
 }

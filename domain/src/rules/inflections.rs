@@ -3,7 +3,7 @@
 use super::candidate::{Place, Subject};
 use super::contradiction::{asked_by, first_outside, opposites};
 use super::findings::Findings;
-use super::words::{Row, row, words};
+use super::words::{Row, row};
 use std::ops::Range;
 
 /// The published pairs, each side by its term and then what else says the same.
@@ -37,12 +37,12 @@ pub(super) const INFLECTED: [[&[&str]; 2]; 10] = [
 
 /// RULE-CONT-004: of no pair both terms appear as whole words, the published ones in any of their inflections.
 pub(super) fn whole_words(subject: &Subject<'_>, findings: &mut Findings) {
-    let texts: Vec<Located> = subject.texts().map(Located::of).collect();
+    let rows: Vec<Row> = subject.texts().map(row).collect();
     let asked = asked_by(subject, |terms| {
         let [one, other] = sides(terms);
         [(&one, &other), (&other, &one)].map(|(side, opposite)| {
-            let mut texts = texts.iter().enumerate();
-            texts.find_map(|(part, text)| Some(Place { part, range: text.first(side, opposite)? }))
+            let mut rows = rows.iter().enumerate();
+            rows.find_map(|(part, row)| Some(Place { part, range: first(row, side, opposite)? }))
         })
     });
     // these places are already those of the text as it came
@@ -59,41 +59,23 @@ fn sides(terms: [&str; 2]) -> [Vec<String>; 2] {
             _ => None,
         }
     });
+    let term = |term: &str| row(term).into_text();
     match published {
-        Some(sides) => sides.map(|side| side.iter().map(|term| row(term)).collect()),
-        None => terms.map(|term| vec![row(term)]),
+        Some(sides) => sides.map(|side| side.iter().copied().map(term).collect()),
+        None => terms.map(|one| vec![term(one)]),
     }
 }
 
-/// A text as a row of words, with where each comes from.
-struct Located {
-    row: String,
-    /// Where a word begins in the row, and where it stands in the text.
-    words: Vec<(usize, Range<usize>)>,
-}
-
-impl Located {
-    fn of(text: &str) -> Self {
-        let mut row = Row::default();
-        let mut located = Vec::new();
-        for (range, word) in words(text) {
-            located.push((row.end(), range));
-            row.push(word);
-        }
-        Self { row: row.into_text(), words: located }
-    }
-
-    /// Where in the text one of `terms` stands first, outside every occurrence of the first of `opposites`: inflections are
-    /// single words, which lie in no other.
-    fn first(&self, terms: &[String], opposites: &[String]) -> Option<Range<usize>> {
-        let opposite = opposites.first()?;
-        // without the space behind it
-        let first =
-            |term: &String| first_outside(&self.row, term, opposite).map(|at| at..at + term.trim_end().len());
-        let found = terms.iter().filter_map(first).min_by_key(|found| found.start)?;
-        let word = |at: usize| self.words.partition_point(|(start, _)| *start < at);
-        let begin = self.words.get(word(found.start))?;
-        let last = self.words.get(word(found.end).checked_sub(1)?)?;
-        Some(begin.1.start..last.1.end)
-    }
+/// Where in the text whose words are `row` one of `terms` stands first, outside every occurrence of the first of
+/// `opposites`: inflections are single words, which lie in no other.
+fn first(row: &Row, terms: &[String], opposites: &[String]) -> Option<Range<usize>> {
+    let opposite = opposites.first()?;
+    // without the space behind it
+    let first =
+        |term: &String| first_outside(row.text(), term, opposite).map(|at| at..at + term.trim_end().len());
+    let found = terms.iter().filter_map(first).min_by_key(|found| found.start)?;
+    let word = |at: usize| row.words().partition_point(|(start, _)| *start < at);
+    let begin = row.words().get(word(found.start))?;
+    let last = row.words().get(word(found.end).checked_sub(1)?)?;
+    Some(begin.1.start..last.1.end)
 }

@@ -1,12 +1,10 @@
-//! Claims that are joined by "and", "with" and commas, taken apart: RULE-PREC-006.
+//! Claims that are joined by "and", "with" and commas, taken apart: RULE-PREC-006, RULE-PREC-008.
 
-use super::claims::Claim;
 use super::facts::FactSet;
 use super::findings::RuleError;
+use super::forms::Form;
 use super::lines::Lines;
 use super::needles::Needles;
-use super::sentences::claim;
-use super::words::{Row, words};
 use std::ops::Range;
 
 /// What joins claims. A comma between digits is a part of the number's word, and no joint.
@@ -44,28 +42,23 @@ impl Joined {
     }
 }
 
-/// The parts of `whole`, whose text as it came is `text`: what stands between joints, but for those within a fact.
+/// The parts of the sentence `text`: what stands between joints, but for those within a fact, in `form`.
 ///
 /// # Errors
 /// Why the facts cannot be searched.
 pub(super) fn parts<'a>(
-    whole: &Claim,
     text: &str,
+    form: Form,
     facts: impl Fn() -> &'a Joined,
-) -> Result<Vec<Claim>, RuleError> {
-    let mut row = Row::default();
-    let mut joints = Vec::new();
-    for (range, word) in words(text) {
-        let start = row.end();
-        row.push(word);
-        if JOINTS.iter().any(|joint| joint.eq_ignore_ascii_case(word)) {
-            joints.push((range, start..row.end()));
-        }
-    }
-    if joints.is_empty() {
-        return Ok(vec![whole.clone()]);
-    }
-    let mut found = facts().found(&row.into_text())?;
+) -> Result<Vec<Range<usize>>, RuleError> {
+    let row = form.row(text);
+    let joint = |(start, range): &(usize, Range<usize>)| {
+        let word = text.get(range.clone())?;
+        let is_joint = JOINTS.iter().any(|joint| joint.eq_ignore_ascii_case(word));
+        is_joint.then(|| (range.clone(), *start..start + 1 + word.len()))
+    };
+    let mut joints: Vec<_> = row.words().iter().filter_map(joint).collect();
+    let mut found = if joints.is_empty() { Vec::new() } else { facts().found(row.text())? };
     // from the last one on: of the facts that go on behind a joint, does one begin before it?
     let mut begins = usize::MAX;
     joints.reverse();
@@ -78,10 +71,5 @@ pub(super) fn parts<'a>(
     });
     let ends = joints.iter().rev().map(|(range, _)| range.start).chain([text.len()]);
     let starts = [0].into_iter().chain(joints.iter().rev().map(|(range, _)| range.end));
-    let at = whole.range.start;
-    Ok(starts
-        .zip(ends)
-        .filter_map(|(start, end)| claim(whole.part, text, start..end))
-        .map(|part| Claim { range: at + part.range.start..at + part.range.end, ..part })
-        .collect())
+    Ok(starts.zip(ends).map(|(start, end)| start..end).collect())
 }

@@ -1,11 +1,11 @@
 //! Where claims come from: RULE-PREC-001, RULE-PREC-004, and those that do as it does over other claims.
 
-use super::candidate::{Subject, supports};
+use super::candidate::{Place, Subject, supports};
 use super::claims::Claim;
 use super::facts::{FactSet, Support};
 use super::findings::{Findings, RuleError, Violated};
+use super::forms::Form;
 use super::parts::parts;
-use super::quantity;
 use super::result::{Finding, Output};
 
 /// RULE-PREC-001: no more claims without support than are allowed.
@@ -40,34 +40,31 @@ pub(super) fn fact_sourcing(subject: &Subject<'_>, findings: &mut Findings) {
     sourced(subject, findings, subject.claims(), subject.supports(), subject.facts);
 }
 
-/// RULE-PREC-005: the same over sentences by Unicode's boundaries, and by whole words.
-pub(super) fn whole_sentences(subject: &Subject<'_>, findings: &mut Findings) {
-    let (claims, facts) = (subject.whole_claims(), subject.facts.words(&subject.check.facts));
-    sourced(subject, findings, claims, &supports(claims, facts), facts);
+/// RULE-PREC-005, and RULE-PREC-007 with quantities: the same over sentences by Unicode's boundaries, and by whole words.
+pub(super) fn whole_sentences(subject: &Subject<'_>, findings: &mut Findings, form: Form) {
+    let sentences = subject.sentences().iter().cloned();
+    let claims: Vec<Claim> = sentences.filter_map(|sentence| subject.claim(sentence, form)).collect();
+    let facts = subject.facts.in_form(form, &subject.check.facts);
+    sourced(subject, findings, &claims, &supports(&claims, facts), facts);
 }
 
-/// RULE-PREC-006: the same over the parts of those sentences.
-pub(super) fn part_by_part(subject: &Subject<'_>, findings: &mut Findings) -> Result<(), RuleError> {
-    let facts = subject.facts.words(&subject.check.facts);
-    let joined = || subject.facts.joined(&subject.check.facts);
+/// RULE-PREC-006, and RULE-PREC-008 with quantities: the same over the parts of those sentences.
+pub(super) fn part_by_part(
+    subject: &Subject<'_>,
+    findings: &mut Findings,
+    form: Form,
+) -> Result<(), RuleError> {
+    let facts = subject.facts.in_form(form, &subject.check.facts);
     let mut claims = Vec::new();
-    for claim in subject.whole_claims() {
-        let text = subject.text_at(claim.part, claim.range.clone());
-        claims.extend(parts(claim, text, joined)?);
+    for Place { part, range } in subject.sentences() {
+        let parts = parts(subject.text_at(*part, range.clone()), form, || facts.joined())?;
+        let places = parts
+            .into_iter()
+            .map(|inside| Place { part: *part, range: range.start + inside.start..range.start + inside.end });
+        claims.extend(places.filter_map(|place| subject.claim(place, form)));
     }
     sourced(subject, findings, &claims, &supports(&claims, facts), facts);
     Ok(())
-}
-
-/// RULE-PREC-007: the same over those sentences, with quantities in one form.
-pub(super) fn quantities(subject: &Subject<'_>, findings: &mut Findings) {
-    let facts = subject.facts.quantities(&subject.check.facts);
-    let rewritten = |claim: &Claim| {
-        let text = subject.text_at(claim.part, claim.range.clone());
-        Claim { normal: quantity::statement(text), ..claim.clone() }
-    };
-    let claims: Vec<Claim> = subject.whole_claims().iter().map(rewritten).collect();
-    sourced(subject, findings, &claims, &supports(&claims, facts), facts);
 }
 
 /// Whether no more of `claims` are without one of `facts` than is allowed.

@@ -1,10 +1,10 @@
-//! Numbers with units, in one form: RULE-PREC-007. "14C", "14.0 °C" and "14 degrees Celsius" are the same word then, as are
+//! Numbers with units, in one form: RULE-PREC-007, RULE-PREC-008. "14C", "14.0 °C" and "14 degrees Celsius" are the same word then, as are
 //! "7.8 km/s" and "7,800 metres per second". What cannot be read for certain stays as it is.
 
 mod unit;
 
 use super::number::Number;
-use super::words::{Row, stripped, words};
+use super::words::{Row, words};
 use std::ops::Range;
 #[cfg(test)]
 pub(super) use unit::{PREFIXES, UNITS};
@@ -26,21 +26,22 @@ const BEFORE_SIGN: &str = "([{\"'“‘«=<>≤≥~≈±";
 /// What no number stands directly behind, letters and digits aside: it would be part of something else.
 const BEFORE_NO_NUMBER: &str = ".,^_/*×·:";
 
-/// A claim or a fact as a row of words, of which every quantity is one.
-pub(super) fn statement(text: &str) -> String {
-    let text = stripped(text);
+/// The words of `text` in a row, in which every quantity is one.
+pub(super) fn row(text: &str) -> Row {
     let mut row = Row::default();
     let mut from = 0;
-    let push_words = |row: &mut Row, range: Range<usize>| {
-        words(text.get(range).unwrap_or_default()).for_each(|(_, word)| row.push(word));
+    let push_words = |row: &mut Row, from: usize, end: usize| {
+        for (range, word) in words(text.get(from..end).unwrap_or_default()) {
+            row.push(from + range.start..from + range.end, word);
+        }
     };
     for Quantity { range, text } in quantities(text) {
-        push_words(&mut row, from..range.start);
-        row.push_as_it_is(&text);
+        push_words(&mut row, from, range.start);
         from = range.end;
+        row.push_as_it_is(range, &text);
     }
-    push_words(&mut row, from..text.len());
-    row.into_text()
+    push_words(&mut row, from, text.len());
+    row
 }
 
 /// A number with its unit.

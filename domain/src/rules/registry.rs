@@ -35,6 +35,9 @@ pub enum RuleId {
     /// Fact sourcing with quantities by their value.
     #[serde(rename = "RULE-PREC-007")]
     Prec007,
+    /// Fact sourcing part by part, with quantities by their value.
+    #[serde(rename = "RULE-PREC-008")]
+    Prec008,
     /// Direct negation.
     #[serde(rename = "RULE-CONT-001")]
     Cont001,
@@ -84,7 +87,7 @@ pub struct Rule {
 
 impl RuleId {
     /// All rules, in the order in which they are applied and listed.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Prec001,
         Self::Prec002,
         Self::Prec003,
@@ -92,6 +95,7 @@ impl RuleId {
         Self::Prec005,
         Self::Prec006,
         Self::Prec007,
+        Self::Prec008,
         Self::Cont001,
         Self::Cont002,
         Self::Cont003,
@@ -120,6 +124,7 @@ impl RuleId {
             Self::Prec005 => "RULE-PREC-005",
             Self::Prec006 => "RULE-PREC-006",
             Self::Prec007 => "RULE-PREC-007",
+            Self::Prec008 => "RULE-PREC-008",
             Self::Cont001 => "RULE-CONT-001",
             Self::Cont002 => "RULE-CONT-002",
             Self::Cont003 => "RULE-CONT-003",
@@ -138,6 +143,7 @@ impl RuleId {
             Self::Prec005 => &definitions::PREC_005,
             Self::Prec006 => &definitions::PREC_006,
             Self::Prec007 => &definitions::PREC_007,
+            Self::Prec008 => &definitions::PREC_008,
             Self::Cont001 => &definitions::CONT_001,
             Self::Cont002 => &definitions::CONT_002,
             Self::Cont003 => &definitions::CONT_003,

@@ -1,7 +1,5 @@
 //! Sentences by Unicode's boundaries (UAX #29), which keep "7.8 km/s" whole, and by a list of abbreviations.
 
-use super::claims::Claim;
-use super::words::statement;
 use std::ops::Range;
 use unicode_segmentation::UnicodeSegmentation;
 
@@ -17,21 +15,8 @@ pub(super) const BEFORE_DIGITS: [&str; 12] =
 /// The most marks and spaces behind a full stop that are looked through for how the sentence goes on.
 pub(super) const BEHIND_STOP_MAX_CHARS: usize = 64;
 
-/// The claims of `text`: its sentences that have a letter or a digit.
-pub(super) fn claims(part: usize, text: &str) -> impl Iterator<Item = Claim> {
-    sentences(text).into_iter().filter_map(move |range| claim(part, text, range))
-}
-
-/// The claim that a stretch of `text` makes, unless it has neither letter nor digit.
-pub(super) fn claim(part: usize, text: &str, range: Range<usize>) -> Option<Claim> {
-    let piece = text.get(range.clone()).unwrap_or_default();
-    let normal = statement(piece);
-    let start = range.start + piece.len() - piece.trim_start().len();
-    (!normal.is_empty()).then(|| Claim { part, range: start..start + piece.trim().len(), normal })
-}
-
 /// The sentences of `text`, one after the other, white space and all.
-fn sentences(text: &str) -> Vec<Range<usize>> {
+pub(super) fn sentences(text: &str) -> Vec<Range<usize>> {
     let mut sentences: Vec<Range<usize>> = Vec::new();
     let mut from = 0;
     for cut in cuts(text).into_iter().chain([text.len()]) {

@@ -17,45 +17,50 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
 /// Words in a row, in lower case, with one space before, between and behind them: a row of whole words is found in it by
 /// looking for a substring.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Row(String);
+pub(super) struct Row {
+    text: String,
+    words: Vec<(usize, Range<usize>)>,
+}
 
 impl Row {
-    pub(super) fn push(&mut self, word: &str) {
-        self.push_as_it_is(&normalize(word));
+    /// Puts `word`, which stands at `range` of the text, behind the others.
+    pub(super) fn push(&mut self, range: Range<usize>, word: &str) {
+        self.push_as_it_is(range, &normalize(word));
     }
 
-    pub(super) fn push_as_it_is(&mut self, word: &str) {
-        if self.0.is_empty() {
-            self.0.push(' ');
+    /// The same without putting it in lower case.
+    pub(super) fn push_as_it_is(&mut self, range: Range<usize>, word: &str) {
+        if self.text.is_empty() {
+            self.text.push(' ');
         }
-        self.0.push_str(word);
-        self.0.push(' ');
+        self.words.push((self.text.len() - 1, range));
+        self.text.push_str(word);
+        self.text.push(' ');
     }
 
-    /// Where the next word begins, its space before it included.
-    pub(super) const fn end(&self) -> usize {
-        self.0.len().saturating_sub(1)
+    /// Where each word begins in the row, the space before it included, and where it stands in the text.
+    pub(super) fn words(&self) -> &[(usize, Range<usize>)] {
+        &self.words
+    }
+
+    pub(super) const fn text(&self) -> &str {
+        self.text.as_str()
     }
 
     pub(super) fn into_text(self) -> String {
-        self.0
+        self.text
     }
 }
 
 /// The words of `text` in a row.
-pub(super) fn row(text: &str) -> String {
+pub(super) fn row(text: &str) -> Row {
     let mut row = Row::default();
-    words(text).for_each(|(_, word)| row.push(word));
-    row.into_text()
+    words(text).for_each(|(range, word)| row.push(range, word));
+    row
 }
 
 /// `text` without what does not count at its ends; empty where nothing is left that has a letter or a digit.
 pub(super) fn stripped(text: &str) -> &str {
     let text = text.trim_matches(|character: char| character.is_whitespace() || EDGES.contains(character));
     if text.contains(char::is_alphanumeric) { text } else { "" }
-}
-
-/// A claim or a fact as a row of words.
-pub(super) fn statement(text: &str) -> String {
-    row(stripped(text))
 }

@@ -94,6 +94,45 @@ macro_rules! by_sentences {
     };
 }
 
+/// The parameters of whatever compares quantities; a test holds them against the table.
+macro_rules! with_quantities {
+    ($before:literal) => {
+        concat!(
+            $before,
+            r#""quantities":{"digits_max":64,"prefixes":["#,
+            r#"["n","nano",-9],["µ","micro",-6],["μ","micro",-6],["m","milli",-3],["c","centi",-2],"#,
+            r#"["h","hecto",2],["k","kilo",3],["M","mega",6],["G","giga",9],["T","tera",12]],"#,
+            r#""scales":[["thousand",3],["million",6],["billion",9],["trillion",12]],"#,
+            "\"separators\":[\",\",\"\u{a0}\",\"\u{2009}\",\"\u{202f}\"],\"units\":[",
+            r#"["m",["m"],["metre","metres","meter","meters"],true],"#,
+            r#"["g",["g"],["gram","grams","gramme","grammes"],true],"#,
+            r#"["t",["t"],["tonne","tonnes"],false],"#,
+            r#"["L",["l","L"],["litre","litres","liter","liters"],true],"#,
+            r#"["s",["s"],["sec","secs","second","seconds"],true],"#,
+            r#"["min",["min"],["minute","minutes"],false],"#,
+            r#"["h",["h"],["hr","hrs","hour","hours"],false],["d",["d"],["day","days"],false],"#,
+            r#"["week",[],["week","weeks"],false],["month",[],["month","months"],false],"#,
+            r#"["year",[],["year","years"],false],"#,
+            r#"["°C",["°C","° C","℃","C"],["celsius","deg c","degree c","degrees c","deg celsius","degree celsius","degrees celsius"],false],"#,
+            r#"["°F",["°F","° F","℉","F"],["fahrenheit","deg f","degree f","degrees f","deg fahrenheit","degree fahrenheit","degrees fahrenheit"],false],"#,
+            r#"["K",["K"],["kelvin","kelvins"],true],["°",["°"],["deg","degree","degrees"],false],"#,
+            r#"["Hz",["Hz"],["hertz"],true],["N",["N"],["newton","newtons"],true],"#,
+            r#"["Pa",["Pa"],["pascal","pascals"],true],["bar",["bar"],["bar","bars"],true],"#,
+            r#"["J",["J"],["joule","joules"],true],"#,
+            r#"["eV",["eV"],["electronvolt","electronvolts"],true],"#,
+            r#"["Wh",["Wh"],["watt-hour","watt-hours","watt hour","watt hours"],true],"#,
+            r#"["W",["W"],["watt","watts"],true],["V",["V"],["volt","volts"],true],"#,
+            r#"["A",["A"],["amp","amps","ampere","amperes"],true],"#,
+            r#"["Ω",["Ω","Ω"],["ohm","ohms"],true],["mol",["mol"],["mole","moles"],true],"#,
+            r#"["B",["B"],["byte","bytes"],true],["bit",["bit"],["bit","bits"],true],"#,
+            r#"["bit/s",["bps"],[],true],["%",["%"],["percent","per cent"],false],"#,
+            r#"["€",["€","EUR"],["euro","euros"],false],["$",["$"],["dollar","dollars"],false],"#,
+            r#"["£",["£"],[],false],["¥",["¥"],["yen"],false]"#,
+            "]},"
+        )
+    };
+}
+
 pub(super) const PREC_005: Rule = Rule {
     check_type: CheckType::PatternMatch,
     description: "Every sentence, by Unicode's boundaries, is traced to a fact by whole words",
@@ -117,37 +156,17 @@ pub(super) const PREC_007: Rule = Rule {
     description: "Every sentence is traced to a fact, with numbers with units compared by their value",
     id: RuleId::Prec007,
     invariant: Invariant::NoUnsupportedClaims,
-    parameters: by_sentences!(concat!(
-        r#""match_mode":"case_insensitive_whole_words","quantities":{"digits_max":64,"prefixes":["#,
-        r#"["n","nano",-9],["µ","micro",-6],["μ","micro",-6],["m","milli",-3],["c","centi",-2],"#,
-        r#"["h","hecto",2],["k","kilo",3],["M","mega",6],["G","giga",9],["T","tera",12]],"#,
-        r#""scales":[["thousand",3],["million",6],["billion",9],["trillion",12]],"#,
-        "\"separators\":[\",\",\"\u{a0}\",\"\u{2009}\",\"\u{202f}\"],\"units\":[",
-        r#"["m",["m"],["metre","metres","meter","meters"],true],"#,
-        r#"["g",["g"],["gram","grams","gramme","grammes"],true],"#,
-        r#"["t",["t"],["tonne","tonnes"],false],"#,
-        r#"["L",["l","L"],["litre","litres","liter","liters"],true],"#,
-        r#"["s",["s"],["sec","secs","second","seconds"],true],"#,
-        r#"["min",["min"],["minute","minutes"],false],"#,
-        r#"["h",["h"],["hr","hrs","hour","hours"],false],["d",["d"],["day","days"],false],"#,
-        r#"["week",[],["week","weeks"],false],["month",[],["month","months"],false],"#,
-        r#"["year",[],["year","years"],false],"#,
-        r#"["°C",["°C","° C","℃","C"],["celsius","deg c","degree c","degrees c","deg celsius","degree celsius","degrees celsius"],false],"#,
-        r#"["°F",["°F","° F","℉","F"],["fahrenheit","deg f","degree f","degrees f","deg fahrenheit","degree fahrenheit","degrees fahrenheit"],false],"#,
-        r#"["K",["K"],["kelvin","kelvins"],true],["°",["°"],["deg","degree","degrees"],false],"#,
-        r#"["Hz",["Hz"],["hertz"],true],["N",["N"],["newton","newtons"],true],"#,
-        r#"["Pa",["Pa"],["pascal","pascals"],true],["bar",["bar"],["bar","bars"],true],"#,
-        r#"["J",["J"],["joule","joules"],true],"#,
-        r#"["eV",["eV"],["electronvolt","electronvolts"],true],"#,
-        r#"["Wh",["Wh"],["watt-hour","watt-hours","watt hour","watt hours"],true],"#,
-        r#"["W",["W"],["watt","watts"],true],["V",["V"],["volt","volts"],true],"#,
-        r#"["A",["A"],["amp","amps","ampere","amperes"],true],"#,
-        r#"["Ω",["Ω","Ω"],["ohm","ohms"],true],["mol",["mol"],["mole","moles"],true],"#,
-        r#"["B",["B"],["byte","bytes"],true],["bit",["bit"],["bit","bits"],true],"#,
-        r#"["bit/s",["bps"],[],true],["%",["%"],["percent","per cent"],false],"#,
-        r#"["€",["€","EUR"],["euro","euros"],false],["$",["$"],["dollar","dollars"],false],"#,
-        r#"["£",["£"],[],false],["¥",["¥"],["yen"],false]"#,
-        "]},"
+    parameters: by_sentences!(with_quantities!(r#""match_mode":"case_insensitive_whole_words","#)),
+    version: "1.0.0",
+};
+
+pub(super) const PREC_008: Rule = Rule {
+    check_type: CheckType::PatternMatch,
+    description: "Every part of a sentence that is joined by \"and\", \"with\" or a comma is traced to a fact on its own, with numbers with units compared by their value",
+    id: RuleId::Prec008,
+    invariant: Invariant::NoUnsupportedClaims,
+    parameters: by_sentences!(with_quantities!(
+        r#""joints":["and","with",","],"match_mode":"case_insensitive_whole_words","#
     )),
     version: "1.0.0",
 };

@@ -30,14 +30,16 @@ fn the_parameters_are_what_the_rules_go_by() {
     for rule in [RuleId::Cont001, RuleId::Cont002, RuleId::Cont003] {
         assert_eq!(parameters(rule)["pairs"], json!(contradiction::PAIRS));
     }
-    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007] {
+    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008] {
         let parameters = parameters(rule);
         assert_eq!(parameters["abbreviations"], json!(sentences::ABBREVIATIONS));
         assert_eq!(parameters["abbreviations_before_digits"], json!(sentences::BEFORE_DIGITS));
         assert_eq!(parameters["behind_stop_max_chars"], json!(sentences::BEHIND_STOP_MAX_CHARS));
         assert_eq!(parameters["edges"], json!(words::EDGES));
     }
-    assert_eq!(parameters(RuleId::Prec006)["joints"], json!(parts::JOINTS));
+    for rule in [RuleId::Prec006, RuleId::Prec008] {
+        assert_eq!(parameters(rule)["joints"], json!(parts::JOINTS));
+    }
     let units: Vec<_> = quantity::UNITS
         .iter()
         .map(|known| json!([known.name, known.symbols, known.words, known.is_prefixed]))
@@ -49,14 +51,16 @@ fn the_parameters_are_what_the_rules_go_by() {
         "separators": quantity::SEPARATORS,
         "units": units,
     });
-    assert_eq!(parameters(RuleId::Prec007)["quantities"], quantities);
+    for rule in [RuleId::Prec007, RuleId::Prec008] {
+        assert_eq!(parameters(rule)["quantities"], quantities);
+    }
     assert_eq!(parameters(RuleId::Cont004)["pairs"], json!(inflections::INFLECTED));
 }
 
 #[test]
 fn the_boundaries_are_those_of_the_unicode_version_that_the_rules_name() {
     let (major, minor, patch) = unicode_segmentation::UNICODE_VERSION;
-    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Cont004] {
+    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008, RuleId::Cont004] {
         assert_eq!(parameters(rule)["unicode"], format!("{major}.{minor}.{patch}"));
     }
 }

@@ -45,6 +45,11 @@ const PINS: [(&str, &str, &str); RuleId::ALL.len()] = [
         "132d55334f8195a0407daf49760f666be232208de8a7526e0c35f5e144c5cd2d",
     ),
     (
+        "RULE-PREC-008",
+        "47f52b5dafafb30a3a401b4ec9a4d8334f0d5f83f94f89901ddfa42244f2f3bd",
+        "50f21a916e99fab422e72d004906e42755abc91d237888e0646acb4c8796ea9d",
+    ),
+    (
         "RULE-CONT-001",
         "7d4a7acf2622297495430a437505191160a6dc8da6f0bfefbf4025ad585614f4",
         "38339e095fad4c188f14f3a9c782dd3d224fb3ecfab14152df720d12a9cefd59",

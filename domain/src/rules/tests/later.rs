@@ -102,6 +102,22 @@ fn quantities_are_compared_by_their_value() {
 }
 
 #[test]
+fn joined_claims_are_supported_part_by_part_by_the_value_of_their_quantities() {
+    let facts = ["weighs 1.2 kg", "costs 49 €", "runs for 60 s, 120 s and 1,000 hours with one cell"];
+    for (text, unsupported) in [
+        ("The lamp weighs 1200 g and costs 49 EUR.", vec![]),
+        ("The lamp weighs 1200 g and costs 99 €.", vec!["costs 99 €."]),
+        ("The lamp weighs 1,300 g, costs 49 EUR", vec!["The lamp weighs 1,300 g"]),
+        ("It runs for 60 sec, 0.12 ks and 1000 h with one cell, and weighs 1200 g", vec![]),
+        ("Runs for 60 sec, 0.12 ks and 1001 h", vec!["1001 h"]),
+        ("It weighs 1200", vec!["It weighs 1200"]),
+    ] {
+        assert_eq!(offending(RuleId::Prec008, text, &facts), unsupported, "{text}");
+    }
+    assert_eq!(offending(RuleId::Prec006, "It weighs 1200 g and costs 49 €", &facts), ["It weighs 1200 g"]);
+}
+
+#[test]
 fn opposites_are_whole_words_in_their_inflections() {
     let mut all = check(&[]);
     all.expected.contradiction_ids =
@@ -148,7 +164,7 @@ proptest! {
     #[test]
     fn a_text_supports_itself(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {
         let text = pieces.concat();
-        for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007] {
+        for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008] {
             let result = applied(rule, &text, &check(&["Sand, and", &text]));
             prop_assert_eq!(result.verdict, Verdict::Pass, "{} {:?}", rule, result.violations);
         }
@@ -182,7 +198,7 @@ fn what_is_made_for_the_later_rules_has_its_weight() {
     let facts: Vec<String> = (0..100).map(|place| format!("Ice {place} is black and white")).collect();
     let set = FactSet::compile(&facts);
     let mut weight_bytes = set.weight_bytes();
-    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007] {
+    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008] {
         let check = Check { facts: facts.clone(), rules: Some(vec![rule]), ..Check::default() };
         let text = Candidate::text("Ice 7 is black and white");
         assert_eq!(evaluate(&text, &check, &set, &Settings::default()).verdict, Verdict::Pass);
