@@ -22,6 +22,7 @@ mod normal;
 mod number;
 mod parts;
 mod patterns;
+mod plain;
 mod precision;
 mod quantity;
 pub mod registry;

@@ -6,6 +6,7 @@ use super::contradiction::{Asked, asked};
 use super::facts::{FactSet, Support};
 use super::forms::Form;
 use super::normal::{Origins, normalize};
+use super::plain::Plain;
 use super::registry::RuleId;
 use super::result::{Metrics, RuleResult, Span, Verdict};
 use super::sentences;
@@ -91,6 +92,7 @@ pub(super) struct Subject<'a> {
     parts: &'a [Part<'a>],
     normal: OnceCell<Vec<Normal<'a>>>,
     claims: OnceCell<Vec<Claim>>,
+    plain: OnceCell<Vec<Plain<'a>>>,
     sentences: OnceCell<Vec<Place>>,
     supports: OnceCell<Vec<Option<Support>>>,
     asked: OnceCell<Asked>,
@@ -103,9 +105,9 @@ impl<'a> Subject<'a> {
         facts: &'a FactSet,
         unsupported_max: u64,
     ) -> Self {
-        let (normal, claims, sentences, supports, asked) = Default::default();
+        let (normal, claims, plain, sentences, supports, asked) = Default::default();
         let parts = &candidate.0;
-        Self { check, facts, unsupported_max, parts, normal, claims, sentences, supports, asked }
+        Self { check, facts, unsupported_max, parts, normal, claims, plain, sentences, supports, asked }
     }
 
     /// The texts, as they came.
@@ -130,19 +132,32 @@ impl<'a> Subject<'a> {
         self.claims.get_or_init(split)
     }
 
-    /// The sentences by Unicode's boundaries.
-    pub(super) fn sentences(&self) -> &[Place] {
-        let places =
-            |(part, text)| sentences::sentences(text).into_iter().map(move |range| Place { part, range });
-        self.sentences.get_or_init(|| self.texts().enumerate().flat_map(places).collect())
+    /// The texts without their layout.
+    fn plain(&self) -> &[Plain<'a>] {
+        self.plain.get_or_init(|| self.texts().map(Plain::of).collect())
     }
 
-    /// The claim that a stretch of a part makes, unless it has neither letter nor digit.
-    pub(super) fn claim(&self, Place { part, range }: Place, form: Form) -> Option<Claim> {
-        let text = self.text_at(part, range.clone());
+    /// The sentences by Unicode's boundaries, of the texts without their layout.
+    pub(super) fn sentences(&self) -> &[Place] {
+        let places = |(part, plain): (usize, &Plain<'_>)| {
+            sentences::sentences(plain.text()).into_iter().map(move |range| Place { part, range })
+        };
+        self.sentences.get_or_init(|| self.plain().iter().enumerate().flat_map(places).collect())
+    }
+
+    /// The text of a stretch without layout.
+    pub(super) fn plain_at(&self, Place { part, range }: &Place) -> &str {
+        self.plain().get(*part).and_then(|plain| plain.text().get(range.clone())).unwrap_or_default()
+    }
+
+    /// The claim that a stretch without layout makes, unless it has neither letter nor digit.
+    pub(super) fn claim(&self, place: &Place, form: Form) -> Option<Claim> {
+        let Place { part, range } = place;
+        let text = self.plain_at(place);
         let normal = form.statement(text);
         let start = range.start + text.len() - text.trim_start().len();
-        (!normal.is_empty()).then(|| Claim { part, range: start..start + text.trim().len(), normal })
+        let range = self.plain().get(*part)?.origin(start..start + text.trim().len());
+        (!normal.is_empty()).then_some(Claim { part: *part, range, normal })
     }
 
     /// What supports each of the claims.

@@ -3,6 +3,7 @@
 
 use super::facts::FactSet;
 use super::parts::Joined;
+use super::plain::Plain;
 use super::words::{Row, stripped};
 use super::{quantity, words};
 use std::sync::OnceLock;
@@ -55,7 +56,7 @@ impl FactSet {
             Form::Words => &self.forms().words,
             Form::Quantities => &self.forms().quantities,
         };
-        made.get_or_init(|| Box::new(self.rewritten(facts, |fact| form.statement(fact))))
+        made.get_or_init(|| Box::new(self.rewritten(facts, |fact| form.statement(Plain::of(fact).text()))))
     }
 
     /// Those of these facts, which are rows of words, that have joints.

@@ -42,8 +42,8 @@ pub(super) fn fact_sourcing(subject: &Subject<'_>, findings: &mut Findings) {
 
 /// RULE-PREC-005, and RULE-PREC-007 with quantities: the same over sentences by Unicode's boundaries, and by whole words.
 pub(super) fn whole_sentences(subject: &Subject<'_>, findings: &mut Findings, form: Form) {
-    let sentences = subject.sentences().iter().cloned();
-    let claims: Vec<Claim> = sentences.filter_map(|sentence| subject.claim(sentence, form)).collect();
+    let claim = |sentence| subject.claim(sentence, form);
+    let claims: Vec<Claim> = subject.sentences().iter().filter_map(claim).collect();
     let facts = subject.facts.in_form(form, &subject.check.facts);
     sourced(subject, findings, &claims, &supports(&claims, facts), facts);
 }
@@ -56,12 +56,12 @@ pub(super) fn part_by_part(
 ) -> Result<(), RuleError> {
     let facts = subject.facts.in_form(form, &subject.check.facts);
     let mut claims = Vec::new();
-    for Place { part, range } in subject.sentences() {
-        let parts = parts(subject.text_at(*part, range.clone()), form, || facts.joined())?;
-        let places = parts
+    for sentence in subject.sentences() {
+        let at = sentence.range.start;
+        let places = parts(subject.plain_at(sentence), form, || facts.joined())?
             .into_iter()
-            .map(|inside| Place { part: *part, range: range.start + inside.start..range.start + inside.end });
-        claims.extend(places.filter_map(|place| subject.claim(place, form)));
+            .map(|range| Place { part: sentence.part, range: at + range.start..at + range.end });
+        claims.extend(places.filter_map(|place| subject.claim(&place, form)));
     }
     sourced(subject, findings, &claims, &supports(&claims, facts), facts);
     Ok(())

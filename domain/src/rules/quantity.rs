@@ -4,6 +4,7 @@
 mod unit;
 
 use super::number::Number;
+use super::plain::is_line_end;
 use super::words::{Row, words};
 use std::ops::Range;
 #[cfg(test)]
@@ -134,7 +135,7 @@ fn is_part_of_more(before: &str, digits: &str) -> bool {
 
 /// Spaces, but no line's end.
 fn is_space(character: char) -> bool {
-    character.is_whitespace() && !matches!(character, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
+    character.is_whitespace() && !is_line_end(character)
 }
 
 /// The number that these digits are, where the separators stand between thousands, there is one point at most, and no zero

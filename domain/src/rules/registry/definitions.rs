@@ -86,7 +86,7 @@ macro_rules! by_sentences {
         concat!(
             r#"{"abbreviations":["e.g.","E.g.","i.e.","I.e.","cf.","Cf.","vs.","viz.","Dr.","Mr.","Mrs.","Ms.","Prof.","St."],"#,
             r#""abbreviations_before_digits":["No.","no.","Nos.","nos.","Fig.","fig.","Figs.","figs.","Approx.","approx.","ca.","pp."],"#,
-            r#""behind_stop_max_chars":64,"#,
+            r#""behind_stop_max_chars":64,"dropped":{"bullets":["-","*","•"],"list_number_max_digits":3},"#,
             r#""edges":".!?…,;:\"'()[]{}“”„‘’‚«»‹›。！？、","#,
             $between,
             r#""sentences":"UAX29","threshold_ref":"CONFIG:UNSUPPORTED_MAX","unicode":"17.0.0","words":"UAX29"}"#

@@ -1,7 +1,7 @@
 //! What the definitions of the rules say of themselves, held against what the rules go by.
 
 use super::*;
-use crate::rules::{claims, contradiction, inflections, parts, quantity, sentences, words};
+use crate::rules::{claims, contradiction, inflections, parts, plain, quantity, sentences, words};
 use serde_json::{Value, json};
 
 fn parameters(rule: RuleId) -> Value {
@@ -30,11 +30,16 @@ fn the_parameters_are_what_the_rules_go_by() {
     for rule in [RuleId::Cont001, RuleId::Cont002, RuleId::Cont003] {
         assert_eq!(parameters(rule)["pairs"], json!(contradiction::PAIRS));
     }
+    let dropped = json!({
+        "bullets": plain::BULLETS,
+        "list_number_max_digits": plain::LIST_NUMBER_MAX_DIGITS,
+    });
     for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008] {
         let parameters = parameters(rule);
         assert_eq!(parameters["abbreviations"], json!(sentences::ABBREVIATIONS));
         assert_eq!(parameters["abbreviations_before_digits"], json!(sentences::BEFORE_DIGITS));
         assert_eq!(parameters["behind_stop_max_chars"], json!(sentences::BEHIND_STOP_MAX_CHARS));
+        assert_eq!(parameters["dropped"], dropped);
         assert_eq!(parameters["edges"], json!(words::EDGES));
     }
     for rule in [RuleId::Prec006, RuleId::Prec008] {

@@ -31,22 +31,22 @@ const PINS: [(&str, &str, &str); RuleId::ALL.len()] = [
     ),
     (
         "RULE-PREC-005",
-        "4b07696e313ef7ebda4fa73c2a3875aad205490e9b08aee6e435595edee3b890",
+        "e36ede1a9a129894f13f22046910cf9a66e2712439430e8414d334cfddeb68ea",
         "96ca8cd51dc976af5d1d41f87e8c9f317b6dda5c3fdb97fdef9eba7b5af5c4a3",
     ),
     (
         "RULE-PREC-006",
-        "e2da8b02dc8d0bc93e30e6fb8091ef378c98b1841eed113f33c687fd4b3f7d50",
+        "f92469803af499169d641716ff302f8a959f1893176423b119bf50f0e6afc0f9",
         "8045439000feb147f1a9191e28935915d5b8033a1d85a60057359847c8701816",
     ),
     (
         "RULE-PREC-007",
-        "02846814d89158fa2ac268fdf72b5b2ac42e82b87889a99ffab8b76ef3145c42",
+        "fa6068237d731cbc78cc1c64b0ae5f09634cf3482b0d104fbf0c965c856efc94",
         "132d55334f8195a0407daf49760f666be232208de8a7526e0c35f5e144c5cd2d",
     ),
     (
         "RULE-PREC-008",
-        "47f52b5dafafb30a3a401b4ec9a4d8334f0d5f83f94f89901ddfa42244f2f3bd",
+        "af9968088d2a80f828cf4a1d3b4d7e968438ba3c3c7fb0b8bfea2245086fa7d9",
         "50f21a916e99fab422e72d004906e42755abc91d237888e0646acb4c8796ea9d",
     ),
     (

@@ -34,6 +34,16 @@ fn sentences_are_unicodes_and_abbreviations_end_none() {
 }
 
 #[test]
+fn the_numbers_and_bullets_of_lists_claim_nothing() {
+    let facts = ["Ice melts at 0 °C", "2) Sand does not"];
+    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008] {
+        let text =
+            "1. Ice melts.\n  2. Sand does not.\r\na) ice melts\n- Sand\n* does not\n• 1. Ice\n3. Salt.\n42.";
+        assert_eq!(offending(rule, text, &facts), ["1.", "Salt.", "42."], "{rule}");
+    }
+}
+
+#[test]
 fn joined_claims_are_supported_part_by_part() {
     let facts = ["Ice melts at 0 °C", "The flag is black and white", "Mars has 2 moons, Phobos and Deimos."];
     for (text, unsupported) in [
@@ -148,7 +158,7 @@ fn a_sentence_ends_behind_a_long_run_that_would_make_a_square() {
         let run = |chars: usize| unit.chars().cycle().take(chars).collect::<String>();
         // a small letter goes on with the sentence
         for (chars, claims) in [(64, 1), (65, 2), (500_000, 2)] {
-            let result = applied(RuleId::Prec005, &format!("a.{}b", run(chars)), &check(&["c"]));
+            let result = applied(RuleId::Prec005, &format!("It is a.{}b", run(chars)), &check(&["c"]));
             assert_eq!(result.violations.len(), claims, "{unit:?} {chars}");
         }
     }
@@ -157,7 +167,7 @@ fn a_sentence_ends_behind_a_long_run_that_would_make_a_square() {
 const PIECES: &[&str] = &[
     "Ice", "melts", "and", "with", ",", ", ", ". ", "! ", "? ", "\n", " ", " ", " ", "e.g.", "Dr.", "No.",
     "7.8", "1,000", "14", "C", "°C", "km/s", "km", "per", "second", "%", "$", "€", "million", "(", ")", "“",
-    "”", "é", "ß", "日本", "。", "'", "U.S.", "5", "0", "²", "_", "…",
+    "\n- ", "\n1. ", "\n2)", "”", "é", "ß", "日本", "。", "'", "U.S.", "5", "0", "²", "_", "…",
 ];
 
 proptest! {
