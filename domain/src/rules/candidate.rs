@@ -4,7 +4,6 @@ use super::check::Check;
 use super::claims::{Claim, sentences};
 use super::contradiction::{Asked, asked};
 use super::facts::{FactSet, Support};
-use super::forms::Form;
 use super::normal::{Origins, normalize};
 use super::plain::Plain;
 use super::registry::RuleId;
@@ -133,7 +132,7 @@ impl<'a> Subject<'a> {
     }
 
     /// The texts without their layout.
-    fn plain(&self) -> &[Plain<'a>] {
+    pub(super) fn plain(&self) -> &[Plain<'a>] {
         self.plain.get_or_init(|| self.texts().map(Plain::of).collect())
     }
 
@@ -150,14 +149,17 @@ impl<'a> Subject<'a> {
         self.plain().get(*part).and_then(|plain| plain.text().get(range.clone())).unwrap_or_default()
     }
 
-    /// The claim that a stretch without layout makes, unless it has neither letter nor digit.
-    pub(super) fn claim(&self, place: &Place, form: Form) -> Option<Claim> {
-        let Place { part, range } = place;
+    /// The claim that a stretch without layout makes, which is matched as `normal`, unless that is empty.
+    pub(super) fn claim(&self, place: &Place, normal: String) -> Option<Claim> {
         let text = self.plain_at(place);
-        let normal = form.statement(text);
-        let start = range.start + text.len() - text.trim_start().len();
-        let range = self.plain().get(*part)?.origin(start..start + text.trim().len());
-        (!normal.is_empty()).then_some(Claim { part: *part, range, normal })
+        let start = place.range.start + text.len() - text.trim_start().len();
+        let range = self.plain_origin(place.part, start..start + text.trim().len());
+        (!normal.is_empty()).then_some(Claim { part: place.part, range, normal })
+    }
+
+    /// The stretch of the text as it came, by one without layout.
+    pub(super) fn plain_origin(&self, part: usize, range: Range<usize>) -> Range<usize> {
+        self.plain().get(part).map_or(0..0, |plain| plain.origin(range))
     }
 
     /// What supports each of the claims.

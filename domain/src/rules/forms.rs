@@ -4,7 +4,7 @@
 use super::facts::FactSet;
 use super::parts::Joined;
 use super::plain::Plain;
-use super::words::{Row, stripped};
+use super::words::Row;
 use super::{quantity, words};
 use std::sync::OnceLock;
 
@@ -28,7 +28,8 @@ impl Form {
 
     /// A claim or a fact as it is matched.
     pub(super) fn statement(self, text: &str) -> String {
-        self.row(stripped(text)).into_text()
+        let row = self.row(text);
+        row.statement(0..row.text().len())
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) const INFLECTED: [[&[&str]; 2]; 10] = [
 
 /// RULE-CONT-004: of no pair both terms appear as whole words, the published ones in any of their inflections.
 pub(super) fn whole_words(subject: &Subject<'_>, findings: &mut Findings) {
-    let rows: Vec<Row> = subject.texts().map(row).collect();
+    let rows: Vec<Row> = subject.plain().iter().map(|plain| row(plain.text())).collect();
     let asked = asked_by(subject, |terms| {
         let [one, other] = sides(terms);
         [(&one, &other), (&other, &one)].map(|(side, opposite)| {
@@ -45,8 +45,7 @@ pub(super) fn whole_words(subject: &Subject<'_>, findings: &mut Findings) {
             rows.find_map(|(part, row)| Some(Place { part, range: first(row, side, opposite)? }))
         })
     });
-    // these places are already those of the text as it came
-    opposites(subject, findings, &asked, |place| place.range.clone());
+    opposites(subject, findings, &asked, |place| subject.plain_origin(place.part, place.range.clone()));
 }
 
 /// The rows of words that each side of a pair is known by: a published one by its inflections, any other as it is given.

@@ -42,6 +42,15 @@ impl Joined {
     }
 }
 
+/// A part of a sentence.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Where it stands in the sentence.
+    pub(super) range: Range<usize>,
+    /// As it is matched.
+    pub(super) normal: String,
+}
+
 /// The parts of the sentence `text`: what stands between joints, but for those within a fact, in `form`.
 ///
 /// # Errors
@@ -50,7 +59,7 @@ pub(super) fn parts<'a>(
     text: &str,
     form: Form,
     facts: impl Fn() -> &'a Joined,
-) -> Result<Vec<Range<usize>>, RuleError> {
+) -> Result<Vec<Part>, RuleError> {
     let row = form.row(text);
     let joint = |(start, range): &(usize, Range<usize>)| {
         let word = text.get(range.clone())?;
@@ -69,7 +78,12 @@ pub(super) fn parts<'a>(
         }
         begins >= joint.start
     });
-    let ends = joints.iter().rev().map(|(range, _)| range.start).chain([text.len()]);
-    let starts = [0].into_iter().chain(joints.iter().rev().map(|(range, _)| range.end));
-    Ok(starts.zip(ends).map(|(start, end)| start..end).collect())
+    let ends = joints.iter().rev().map(|(text, row)| (text.start, row.start));
+    let starts = joints.iter().rev().map(|(text, row)| (text.end, row.end));
+    let part = |((start, row_start), (end, row_end))| Part {
+        range: start..end,
+        normal: row.statement(row_start..row_end),
+    };
+    let (begin, end) = ((0, 0), (text.len(), row.text().len()));
+    Ok([begin].into_iter().chain(starts).zip(ends.chain([end])).map(part).collect())
 }

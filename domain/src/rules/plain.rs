@@ -1,13 +1,26 @@
-//! A text without what lays it out and says nothing: the numbers and bullets of lists.
+//! A text without what lays it out and says nothing: the numbers and bullets of lists, and Markdown's marks.
 
 use std::borrow::Cow;
 use std::ops::Range;
+use unicode_segmentation::UnicodeSegmentation;
 
 /// The bullets of lists.
 pub(super) const BULLETS: [char; 3] = ['-', '*', '•'];
 
 /// The most digits of a list's number; a year is none.
 pub(super) const LIST_NUMBER_MAX_DIGITS: usize = 3;
+
+/// What a line of a quotation begins with.
+pub(super) const QUOTE: char = '>';
+
+/// What a heading begins with, once or more often.
+const HEADING: char = '#';
+
+/// The lowest level of a heading.
+pub(super) const HEADING_MAX: usize = 6;
+
+/// What stands around emphasis, code, and what is struck out.
+pub(super) const MARKS: [&str; 4] = ["*", "_", "`", "~~"];
 
 /// A text without its layout, and where it comes from.
 #[derive(Debug)]
@@ -22,7 +35,7 @@ impl<'a> Plain<'a> {
     pub(super) fn of(text: &'a str) -> Self {
         let mut plain = Self { text: Cow::Borrowed(""), shifts: Vec::new() };
         let mut from = 0;
-        for dropped in heads(text) {
+        for dropped in layout(text) {
             plain.text += text.get(from..dropped.start).unwrap_or_default();
             from = dropped.end;
             plain.shifts.push((plain.text.len(), from - plain.text.len()));
@@ -52,34 +65,90 @@ pub(super) const fn is_line_end(character: char) -> bool {
     matches!(character, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What lines begin with before they say anything, one after the other.
-fn heads(text: &str) -> impl Iterator<Item = Range<usize>> {
+/// What lines begin with before they say anything, and the marks within them, one after the other.
+fn layout(text: &str) -> impl Iterator<Item = Range<usize>> {
     let mut end = 0;
-    text.split_inclusive(is_line_end).filter_map(move |line| {
+    text.split_inclusive(is_line_end).flat_map(move |line| {
         let start = end;
         end += line.len();
-        let head = line.len() - behind_head(line)?.len();
-        Some(start..start + head)
+        let said = behind_head(line).unwrap_or(line);
+        let head = start..end - said.len();
+        let marks = marks(said).into_iter();
+        let marks = marks.map(move |mark| end - said.len() + mark.start..end - said.len() + mark.end);
+        (!head.is_empty()).then_some(head).into_iter().chain(marks)
     })
 }
 
-/// What follows in `line` behind the bullet or the number of a list, if it says anything. A number alone is a claim.
+/// What follows in `line` behind the mark of a quotation, the bullet or the number of a list, and the mark of a heading, if
+/// it says anything. A number alone is a claim.
 fn behind_head(line: &str) -> Option<&str> {
-    let line = line.trim_start();
-    let behind = line.strip_prefix(BULLETS).or_else(|| behind_number(line))?;
-    let text = behind.trim_start();
-    (text.len() < behind.len() && text.contains(char::is_alphanumeric)).then_some(text)
+    let mut text = line.trim_start();
+    while let Some(behind) = behind_quote(text) {
+        text = behind;
+    }
+    for head in [item, heading] {
+        let behind = head(text).and_then(|head| text.get(head..)).unwrap_or_default();
+        if behind.starts_with(char::is_whitespace) {
+            text = behind.trim_start();
+        }
+    }
+    text.contains(char::is_alphanumeric).then_some(text)
 }
 
-/// What follows behind the number, or the small letter, of a list.
-fn behind_number(line: &str) -> Option<&str> {
+/// What follows behind the mark of a quotation; before a number it would compare.
+fn behind_quote(line: &str) -> Option<&str> {
+    let behind = line.strip_prefix(QUOTE)?;
+    let text = behind.trim_start();
+    let is_number = text.chars().take(2).any(|character| character.is_ascii_digit());
+    (text.len() < behind.len() && !is_number).then_some(text)
+}
+
+/// How long the mark of a heading is that `line` begins with.
+fn heading(line: &str) -> Option<usize> {
+    let level = line.len() - line.trim_start_matches(HEADING).len();
+    (1..=HEADING_MAX).contains(&level).then_some(level)
+}
+
+/// The marks in what a line says: not those between white space, where they stand for themselves, nor those within a word.
+fn marks(line: &str) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let is_first = |character| MARKS.iter().any(|mark| mark.starts_with(character));
+    for (at, _) in line.match_indices(is_first) {
+        let rest = line.get(at..).unwrap_or_default();
+        let end = MARKS.iter().find(|mark| rest.starts_with(**mark)).map(|mark| at + mark.len());
+        match (runs.last_mut(), end) {
+            (Some(run), Some(end)) if run.end == at => run.end = end,
+            (Some(run), _) if at < run.end => {}
+            (_, Some(end)) => runs.push(at..end),
+            (_, None) => {}
+        }
+    }
+    runs.retain(|run| {
+        let before = line.get(..run.start).and_then(|before| before.chars().next_back());
+        let behind = line.get(run.end..).and_then(|behind| behind.chars().next());
+        let is_blank = |side: Option<char>| side.is_none_or(char::is_whitespace);
+        let is_word = |side: Option<char>| side.is_some_and(is_of_word);
+        !(is_blank(before) && is_blank(behind) || is_word(before) && is_word(behind))
+    });
+    runs
+}
+
+/// Whether `character` belongs to the word that it stands at.
+fn is_of_word(character: char) -> bool {
+    let goes_on = || String::from_iter(['a', character]).split_word_bounds().count() == 1;
+    character.is_alphanumeric() || !character.is_ascii() && goes_on()
+}
+
+/// How long the bullet or the number of a list is that `line` begins with, or the small letter in a number's place.
+fn item(line: &str) -> Option<usize> {
+    let first = line.chars().next()?;
+    if BULLETS.contains(&first) {
+        return Some(first.len_utf8());
+    }
     let digits = line.find(|character: char| !character.is_ascii_digit())?;
-    let number = match digits {
-        0 => usize::from(line.starts_with(|character: char| character.is_ascii_lowercase())),
-        _ => digits,
-    };
+    let number = if first.is_ascii_lowercase() { 1 } else { digits };
     let is_number = (1..=LIST_NUMBER_MAX_DIGITS).contains(&number);
-    is_number.then(|| line.get(number..)?.strip_prefix(['.', ')'])).flatten()
+    (is_number && line.get(number..)?.starts_with(['.', ')'])).then_some(number + 1)
 }
 
 #[cfg(test)]
@@ -88,15 +157,21 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn numbers_and_bullets_at_the_beginning_of_a_line_are_left_out() {
+    fn layout_is_left_out_and_what_may_say_something_is_not() {
         for (text, plain) in [
             ("1. Ice melts.\n 2) Sand\r\n\ta. Salt\u{2028}b) Tin", "Ice melts.\nSand\r\nSalt\u{2028}Tin"),
             ("- Ice\n* Sand\n• Salt", "Ice\nSand\nSalt"),
             ("42.", "42."),
             ("1. ...\n- —", "1. ...\n- —"),
-            ("-5 °C\n*Ice\n1.5 kg\n1.Ice", "-5 °C\n*Ice\n1.5 kg\n1.Ice"),
+            ("-5 °C\n•Ice\n1.5 kg\n1.Ice", "-5 °C\n•Ice\n1.5 kg\n1.Ice"),
             ("2026. It rained\n123. It did", "2026. It rained\nIt did"),
             ("A. Lincoln\nab. c\né. x", "A. Lincoln\nab. c\né. x"),
+            ("> **Ice** melts\n> > # `Sand`\n>Salt", "Ice melts\nSand\n>Salt"),
+            ("> 5 kg\n> -5 kg\n> 1. Tin", "> 5 kg\n> -5 kg\n> 1. Tin"),
+            ("# Ice\n- ## Sand\n####### Salt\n#Tin", "Ice\nSand\n####### Salt\n#Tin"),
+            ("__Ice__, ***sand***; ~~**salt**~~ (`tin`)", "Ice, sand; salt (tin)"),
+            ("a * b, 5*3, snake_case, ~5, 2**3", "a * b, 5*3, snake_case, ~5, 2**3"),
+            ("e\u{301}*b a*\u{301}b **~5** `49`€ *", "e\u{301}*b a*\u{301}b ~5 49€ *"),
             ("1. 2. Ice - sand 3. Salt", "2. Ice - sand 3. Salt"),
         ] {
             assert_eq!(Plain::of(text).text(), plain, "{text:?}");
@@ -105,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_left_stands_where_it_is_said_to(text in "([-*•>#]|[0-9a]{1,2}[.)]|[ \\n\\r]|[a-zé_~`]){0,30}") {
+        fn what_is_left_stands_where_it_is_said_to(text in "([-*•>#_]|~~|[0-9a]{1,2}[.)]|[ \\n\\r]|[a-zé_~`]){0,30}") {
             let plain = Plain::of(&text);
             for (at, character) in plain.text().char_indices() {
                 let origin = plain.origin(at..at + character.len_utf8());

@@ -5,7 +5,7 @@ use super::claims::Claim;
 use super::facts::{FactSet, Support};
 use super::findings::{Findings, RuleError, Violated};
 use super::forms::Form;
-use super::parts::parts;
+use super::parts::{Part, parts};
 use super::result::{Finding, Output};
 
 /// RULE-PREC-001: no more claims without support than are allowed.
@@ -42,7 +42,7 @@ pub(super) fn fact_sourcing(subject: &Subject<'_>, findings: &mut Findings) {
 
 /// RULE-PREC-005, and RULE-PREC-007 with quantities: the same over sentences by Unicode's boundaries, and by whole words.
 pub(super) fn whole_sentences(subject: &Subject<'_>, findings: &mut Findings, form: Form) {
-    let claim = |sentence| subject.claim(sentence, form);
+    let claim = |sentence| subject.claim(sentence, form.statement(subject.plain_at(sentence)));
     let claims: Vec<Claim> = subject.sentences().iter().filter_map(claim).collect();
     let facts = subject.facts.in_form(form, &subject.check.facts);
     sourced(subject, findings, &claims, &supports(&claims, facts), facts);
@@ -58,10 +58,10 @@ pub(super) fn part_by_part(
     let mut claims = Vec::new();
     for sentence in subject.sentences() {
         let at = sentence.range.start;
-        let places = parts(subject.plain_at(sentence), form, || facts.joined())?
-            .into_iter()
-            .map(|range| Place { part: sentence.part, range: at + range.start..at + range.end });
-        claims.extend(places.filter_map(|place| subject.claim(&place, form)));
+        for Part { range, normal } in parts(subject.plain_at(sentence), form, || facts.joined())? {
+            let place = Place { part: sentence.part, range: at + range.start..at + range.end };
+            claims.extend(subject.claim(&place, normal));
+        }
     }
     sourced(subject, findings, &claims, &supports(&claims, facts), facts);
     Ok(())

@@ -47,6 +47,14 @@ impl Row {
         self.text.as_str()
     }
 
+    /// A stretch of the row as a claim or a fact: without what does not count at its ends; empty where nothing is left that
+    /// has a letter or a digit.
+    pub(super) fn statement(&self, range: Range<usize>) -> String {
+        let edge = |character: char| character == ' ' || EDGES.contains(character);
+        let text = self.text.get(range).unwrap_or_default().trim_matches(edge);
+        if text.contains(char::is_alphanumeric) { format!(" {text} ") } else { String::new() }
+    }
+
     pub(super) fn into_text(self) -> String {
         self.text
     }
@@ -57,10 +65,4 @@ pub(super) fn row(text: &str) -> Row {
     let mut row = Row::default();
     words(text).for_each(|(range, word)| row.push(range, word));
     row
-}
-
-/// `text` without what does not count at its ends; empty where nothing is left that has a letter or a digit.
-pub(super) fn stripped(text: &str) -> &str {
-    let text = text.trim_matches(|character: char| character.is_whitespace() || EDGES.contains(character));
-    if text.contains(char::is_alphanumeric) { text } else { "" }
 }

@@ -80,13 +80,24 @@ pub(super) const CONT_003: Rule = Rule {
     version: "1.0.0",
 };
 
+/// The parameters of whatever looks at texts without their layout.
+macro_rules! dropped {
+    () => {
+        concat!(
+            r#""dropped":{"bullets":["-","*","•"],"heading_max":6,"list_number_max_digits":3,"#,
+            r#""marks":["*","_","`","~~"],"quote":">"},"#
+        )
+    };
+}
+
 /// The parameters of whatever looks at Unicode's sentences, by whole words; a test holds them against the lists.
 macro_rules! by_sentences {
     ($between:expr) => {
         concat!(
             r#"{"abbreviations":["e.g.","E.g.","i.e.","I.e.","cf.","Cf.","vs.","viz.","Dr.","Mr.","Mrs.","Ms.","Prof.","St."],"#,
             r#""abbreviations_before_digits":["No.","no.","Nos.","nos.","Fig.","fig.","Figs.","figs.","Approx.","approx.","ca.","pp."],"#,
-            r#""behind_stop_max_chars":64,"dropped":{"bullets":["-","*","•"],"list_number_max_digits":3},"#,
+            r#""behind_stop_max_chars":64,"#,
+            dropped!(),
             r#""edges":".!?…,;:\"'()[]{}“”„‘’‚«»‹›。！？、","#,
             $between,
             r#""sentences":"UAX29","threshold_ref":"CONFIG:UNSUPPORTED_MAX","unicode":"17.0.0","words":"UAX29"}"#
@@ -177,7 +188,9 @@ pub(super) const CONT_004: Rule = Rule {
     id: RuleId::Cont004,
     invariant: Invariant::NoContradiction,
     parameters: concat!(
-        r#"{"match_mode":"case_insensitive_whole_words","pairs":["#,
+        "{",
+        dropped!(),
+        r#""match_mode":"case_insensitive_whole_words","pairs":["#,
         r#"[["always"],["never"]],[["true"],["false"]],"#,
         r#"[["increase","increases","increased","increasing"],["decrease","decreases","decreased","decreasing"]],"#,
         r#"[["positive","positives","positively"],["negative","negatives","negatively"]],"#,

@@ -32,7 +32,10 @@ fn the_parameters_are_what_the_rules_go_by() {
     }
     let dropped = json!({
         "bullets": plain::BULLETS,
+        "heading_max": plain::HEADING_MAX,
         "list_number_max_digits": plain::LIST_NUMBER_MAX_DIGITS,
+        "marks": plain::MARKS,
+        "quote": plain::QUOTE,
     });
     for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008] {
         let parameters = parameters(rule);
@@ -59,6 +62,7 @@ fn the_parameters_are_what_the_rules_go_by() {
     for rule in [RuleId::Prec007, RuleId::Prec008] {
         assert_eq!(parameters(rule)["quantities"], quantities);
     }
+    assert_eq!(parameters(RuleId::Cont004)["dropped"], dropped);
     assert_eq!(parameters(RuleId::Cont004)["pairs"], json!(inflections::INFLECTED));
 }
 

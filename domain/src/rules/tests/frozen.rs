@@ -31,22 +31,22 @@ const PINS: [(&str, &str, &str); RuleId::ALL.len()] = [
     ),
     (
         "RULE-PREC-005",
-        "e36ede1a9a129894f13f22046910cf9a66e2712439430e8414d334cfddeb68ea",
+        "c812b04dd9d75050079bdd3b7a51b9cf0c95481aca694fe4dc26a9d39a500365",
         "96ca8cd51dc976af5d1d41f87e8c9f317b6dda5c3fdb97fdef9eba7b5af5c4a3",
     ),
     (
         "RULE-PREC-006",
-        "f92469803af499169d641716ff302f8a959f1893176423b119bf50f0e6afc0f9",
+        "42a1be614d703b17a55c08a94c22230ee0c2159aaf89e78e57cab6da78505a4f",
         "8045439000feb147f1a9191e28935915d5b8033a1d85a60057359847c8701816",
     ),
     (
         "RULE-PREC-007",
-        "fa6068237d731cbc78cc1c64b0ae5f09634cf3482b0d104fbf0c965c856efc94",
+        "4c40b330ab73c88d5a7240a428936455f6999407a22003bdba251900a76e0793",
         "132d55334f8195a0407daf49760f666be232208de8a7526e0c35f5e144c5cd2d",
     ),
     (
         "RULE-PREC-008",
-        "af9968088d2a80f828cf4a1d3b4d7e968438ba3c3c7fb0b8bfea2245086fa7d9",
+        "f7ebca3333e3e34f1f47cf36781e37d0e628a4024a215c208740752a15b5a97c",
         "50f21a916e99fab422e72d004906e42755abc91d237888e0646acb4c8796ea9d",
     ),
     (
@@ -66,7 +66,7 @@ const PINS: [(&str, &str, &str); RuleId::ALL.len()] = [
     ),
     (
         "RULE-CONT-004",
-        "5aa0dd961679171285e97e7d91cb4eaf695e199280f977f63d04fa0b2a52b70a",
+        "e5f999333bb3390a24a66f80a8d63d925558176f8ba2cfb68572b38de85daba1",
         "dfd8d521a4e47f70c88c79c6825c2ecd293a40d7740c904af4fb72df26ad18ce",
     ),
 ];

@@ -44,6 +44,15 @@ fn the_numbers_and_bullets_of_lists_claim_nothing() {
 }
 
 #[test]
+fn markdowns_marks_claim_nothing() {
+    let facts = ["The lamp costs 49 € today", "It weighs **1.2** kg now"];
+    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008] {
+        let text = "# **The lamp** costs _49_ €!\n> `It` weighs ~~1.2~~ kg. ***It* is cheese.**";
+        assert_eq!(offending(rule, text, &facts), ["It* is cheese."], "{rule}");
+    }
+}
+
+#[test]
 fn joined_claims_are_supported_part_by_part() {
     let facts = ["Ice melts at 0 °C", "The flag is black and white", "Mars has 2 moons, Phobos and Deimos."];
     for (text, unsupported) in [
@@ -141,6 +150,7 @@ fn opposites_are_whole_words_in_their_inflections() {
         ("It is not hot", None),
         ("It is not hot but hot", Some(("not hot", "hot"))),
         ("İ enables, I disable", Some(("enables", "disable"))),
+        ("__True__ is not\n- _false_", Some(("True", "false"))),
     ] {
         let result = applied(RuleId::Cont004, text, &all);
         let found = result.violations.first().map(|violation| {
@@ -167,7 +177,8 @@ fn a_sentence_ends_behind_a_long_run_that_would_make_a_square() {
 const PIECES: &[&str] = &[
     "Ice", "melts", "and", "with", ",", ", ", ". ", "! ", "? ", "\n", " ", " ", " ", "e.g.", "Dr.", "No.",
     "7.8", "1,000", "14", "C", "°C", "km/s", "km", "per", "second", "%", "$", "€", "million", "(", ")", "“",
-    "\n- ", "\n1. ", "\n2)", "”", "é", "ß", "日本", "。", "'", "U.S.", "5", "0", "²", "_", "…",
+    "\n- ", "\n1. ", "\n2)", "**", "_", "`", "~~", "\n> ", "\n# ", "”", "é", "ß", "日本", "。", "'", "U.S.",
+    "5", "0", "²", "_", "…",
 ];
 
 proptest! {
