@@ -8,8 +8,8 @@ use super::plain::is_line_end;
 use super::words::{Row, words};
 use std::ops::Range;
 #[cfg(test)]
-pub(super) use unit::{PREFIXES, UNITS};
-use unit::{Unit, leading_unit, leading_words};
+pub(super) use unit::{CURRENCIES, PREFIXES, UNITS};
+use unit::{Unit, leading_unit, leading_words, trailing_currency};
 
 /// The most digits of a number that is read.
 pub(super) const DIGITS_MAX: usize = 64;
@@ -25,7 +25,10 @@ pub(super) const SEPARATORS: [char; 4] = [',', '\u{a0}', '\u{2009}', '\u{202f}']
 const BEFORE_SIGN: &str = "([{\"'“‘«=<>≤≥~≈±";
 
 /// What no number stands directly behind, letters and digits aside: it would be part of something else.
-const BEFORE_NO_NUMBER: &str = ".,^_/*×·:";
+const BEFORE_NO_NUMBER: &str = ".,^_/*×·:′";
+
+/// What joins a number and its unit: a hyphen, and one that does not break.
+const HYPHENS: [char; 2] = ['-', '\u{2011}'];
 
 /// The words of `text` in a row, in which every quantity is one.
 pub(super) fn row(text: &str) -> Row {
@@ -101,7 +104,7 @@ fn quantity(text: &str, digits: Range<usize>, last: usize) -> Option<Quantity> {
     let (power, behind) = leading_scale(behind);
     let (unit, behind) = match currency {
         Some(currency) => (currency, behind),
-        None => leading_unit(behind.trim_start_matches(is_space))?,
+        None => unit_behind(behind)?,
     };
     let (unit, behind) = divided(unit, behind);
     let mut next = behind.chars();
@@ -157,13 +160,28 @@ fn number(digits: &str) -> Option<Number> {
     is_readable.then(|| Number::parse(&format!("{whole}.{fraction}"))).flatten()
 }
 
+/// The unit that `text` begins with behind a hyphen or spaces, and what follows. "in" is a unit where no word follows it, or
+/// where it is joined to its number and to nothing else.
+fn unit_behind(text: &str) -> Option<(Unit, &str)> {
+    let hyphened = text.strip_prefix(HYPHENS);
+    let spaced = text.trim_start_matches(is_space);
+    let spelled = hyphened.unwrap_or(spaced);
+    let (unit, behind) = leading_unit(spelled)?;
+    let is_apart = hyphened.is_none() && spaced.len() < text.len();
+    let goes_on = match is_apart {
+        true => behind.trim_start_matches(is_space).starts_with(char::is_alphanumeric),
+        false => behind.starts_with(HYPHENS),
+    };
+    let is_in = spelled.strip_suffix(behind) == Some("in");
+    (!is_in || !goes_on).then_some((unit, behind))
+}
+
 /// Where the currency that ends a stretch of `text` begins, if it ends with one.
 fn leading_currency(text: &str, range: Range<usize>) -> (usize, Option<Unit>) {
     let before = text.get(range.clone()).unwrap_or_default();
     let before = before.strip_suffix(is_space).unwrap_or(before);
-    let start = |sign: char| range.start + before.len() - sign.len_utf8();
-    match before.chars().next_back().filter(|sign| "€$£¥".contains(*sign)) {
-        Some(sign) => (start(sign), Some(Unit { name: sign.to_string(), power: 0 })),
+    match trailing_currency(before) {
+        Some((before, currency)) => (range.start + before.len(), Some(currency)),
         None => (range.end, None),
     }
 }

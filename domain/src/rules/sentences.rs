@@ -8,9 +8,11 @@ pub(super) const ABBREVIATIONS: [&str; 14] = [
     "e.g.", "E.g.", "i.e.", "I.e.", "cf.", "Cf.", "vs.", "viz.", "Dr.", "Mr.", "Mrs.", "Ms.", "Prof.", "St.",
 ];
 
-/// No sentence ends behind these where a digit follows.
-pub(super) const BEFORE_DIGITS: [&str; 12] =
-    ["No.", "no.", "Nos.", "nos.", "Fig.", "fig.", "Figs.", "figs.", "Approx.", "approx.", "ca.", "pp."];
+/// No sentence ends behind these where a digit follows and none is before: "5 min." has its unit there.
+pub(super) const BEFORE_DIGITS: [&str; 20] = [
+    "No.", "no.", "Nos.", "nos.", "Fig.", "fig.", "Figs.", "figs.", "Approx.", "approx.", "ca.", "pp.",
+    "Incl.", "incl.", "Excl.", "excl.", "Max.", "max.", "Min.", "min.",
+];
 
 /// The most marks and spaces behind a full stop that are looked through for how the sentence goes on.
 pub(super) const BEHIND_STOP_MAX_CHARS: usize = 64;
@@ -38,13 +40,18 @@ pub(super) fn sentences(text: &str) -> Vec<Range<usize>> {
 /// Whether `before`, for all that a boundary follows it, ends with an abbreviation that `behind` goes on from.
 fn goes_on(before: &str, behind: &str) -> bool {
     let words = before.trim_end_matches([' ', '\t', '\u{a0}']);
-    let ends_with = |abbreviation: &&str| {
-        let rest = words.strip_suffix(abbreviation);
-        rest.is_some_and(|rest| !rest.ends_with(|character: char| character.is_alphanumeric()))
+    let before = |abbreviation: &str| {
+        let before = words.strip_suffix(abbreviation)?;
+        (!before.ends_with(|character: char| character.is_alphanumeric())).then_some(before)
     };
-    ABBREVIATIONS.iter().any(ends_with)
+    let is_behind_digit =
+        |before: &str| before.trim_end().ends_with(|character: char| character.is_ascii_digit());
+    ABBREVIATIONS.iter().any(|abbreviation| before(abbreviation).is_some())
         || behind.starts_with(|character: char| character.is_ascii_digit())
-            && BEFORE_DIGITS.iter().any(ends_with)
+            && BEFORE_DIGITS
+                .iter()
+                .filter_map(|abbreviation| before(abbreviation))
+                .any(|before| !is_behind_digit(before))
 }
 
 /// Where to cut `text` before its sentences are looked for. Behind a full stop the search looks ahead from every closing

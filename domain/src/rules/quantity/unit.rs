@@ -13,12 +13,14 @@ pub(in super::super) struct Known {
 }
 
 /// The prefixes: as a symbol, as a word, and as a power of ten. The micro sign and the Greek letter are two characters.
-pub(in super::super) const PREFIXES: [(&str, &str, i32); 10] = [
+pub(in super::super) const PREFIXES: [(&str, &str, i32); 12] = [
     ("n", "nano", -9),
     ("µ", "micro", -6),
     ("μ", "micro", -6),
     ("m", "milli", -3),
     ("c", "centi", -2),
+    ("d", "deci", -1),
+    ("da", "deca", 1),
     ("h", "hecto", 2),
     ("k", "kilo", 3),
     ("M", "mega", 6),
@@ -36,10 +38,14 @@ const fn known(
 }
 
 /// The units.
-pub(in super::super) const UNITS: [Known; 35] = [
+pub(in super::super) const UNITS: [Known; 46] = [
     known("m", &["m"], &["metre", "metres", "meter", "meters"], true),
+    known("in", &["in", "″"], &["inch", "inches"], false),
+    known("ft", &["ft"], &["foot", "feet"], false),
     known("g", &["g"], &["gram", "grams", "gramme", "grammes"], true),
     known("t", &["t"], &["tonne", "tonnes"], false),
+    known("lb", &["lb", "lbs"], &[], false),
+    known("oz", &["oz"], &["ounce", "ounces"], false),
     known("L", &["l", "L"], &["litre", "litres", "liter", "liters"], true),
     known("s", &["s"], &["sec", "secs", "second", "seconds"], true),
     known("min", &["min"], &["minute", "minutes"], false),
@@ -77,10 +83,28 @@ pub(in super::super) const UNITS: [Known; 35] = [
     known("J", &["J"], &["joule", "joules"], true),
     known("eV", &["eV"], &["electronvolt", "electronvolts"], true),
     known("Wh", &["Wh"], &["watt-hour", "watt-hours", "watt hour", "watt hours"], true),
+    known(
+        "Ah",
+        &["Ah"],
+        &[
+            "amp-hour",
+            "amp-hours",
+            "amp hour",
+            "amp hours",
+            "ampere-hour",
+            "ampere-hours",
+            "ampere hour",
+            "ampere hours",
+        ],
+        true,
+    ),
     known("W", &["W"], &["watt", "watts"], true),
     known("V", &["V"], &["volt", "volts"], true),
     known("A", &["A"], &["amp", "amps", "ampere", "amperes"], true),
     known("Ω", &["Ω", "\u{2126}"], &["ohm", "ohms"], true),
+    known("lm", &["lm"], &["lumen", "lumens"], true),
+    known("lx", &["lx"], &["lux"], true),
+    known("dB", &["dB"], &["decibel", "decibels"], false),
     known("mol", &["mol"], &["mole", "moles"], true),
     known("B", &["B"], &["byte", "bytes"], true),
     known("bit", &["bit"], &["bit", "bits"], true),
@@ -90,7 +114,13 @@ pub(in super::super) const UNITS: [Known; 35] = [
     known("$", &["$"], &["dollar", "dollars"], false),
     known("£", &["£"], &[], false),
     known("¥", &["¥"], &["yen"], false),
+    known("USD", &["USD"], &[], false),
+    known("GBP", &["GBP"], &[], false),
+    known("JPY", &["JPY"], &[], false),
 ];
+
+/// The currencies that may stand before the number, too.
+pub(in super::super) const CURRENCIES: [&str; 8] = ["€", "$", "£", "¥", "EUR", "USD", "GBP", "JPY"];
 
 /// A unit as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,9 +144,17 @@ pub(super) fn leading_unit(text: &str) -> Option<(Unit, &str)> {
     Some((Unit { name: known.name.to_owned(), power }, behind))
 }
 
+/// The currency that `text` ends with, and what is before it.
+pub(super) fn trailing_currency(text: &str) -> Option<(&str, Unit)> {
+    CURRENCIES.iter().find_map(|currency| {
+        let (known, power) = by_spelling(currency)?;
+        Some((text.strip_suffix(currency)?, Unit { name: known.name.to_owned(), power }))
+    })
+}
+
 /// The word that `text` begins with, made of letters and the signs of units, and the one with the next.
 pub(super) fn leading_words(text: &str) -> [&str; 2] {
-    let is_of_word = |character: char| character.is_alphabetic() || "°%€$£¥℃℉".contains(character);
+    let is_of_word = |character: char| character.is_alphabetic() || "°%€$£¥℃℉″".contains(character);
     let word = |text: &str| text.find(|character| !is_of_word(character)).unwrap_or(text.len());
     let one = word(text);
     let rest = text.get(one..).unwrap_or_default();

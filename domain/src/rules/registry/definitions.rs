@@ -95,7 +95,7 @@ macro_rules! by_sentences {
     ($between:expr) => {
         concat!(
             r#"{"abbreviations":["e.g.","E.g.","i.e.","I.e.","cf.","Cf.","vs.","viz.","Dr.","Mr.","Mrs.","Ms.","Prof.","St."],"#,
-            r#""abbreviations_before_digits":["No.","no.","Nos.","nos.","Fig.","fig.","Figs.","figs.","Approx.","approx.","ca.","pp."],"#,
+            r#""abbreviations_before_digits":["No.","no.","Nos.","nos.","Fig.","fig.","Figs.","figs.","Approx.","approx.","ca.","pp.","Incl.","incl.","Excl.","excl.","Max.","max.","Min.","min."],"#,
             r#""behind_stop_max_chars":64,"#,
             dropped!(),
             r#""edges":".!?…,;:\"'()[]{}“”„‘’‚«»‹›。！？、","#,
@@ -110,14 +110,16 @@ macro_rules! with_quantities {
     ($before:literal) => {
         concat!(
             $before,
-            r#""quantities":{"digits_max":64,"prefixes":["#,
+            r#""quantities":{"currencies":["€","$","£","¥","EUR","USD","GBP","JPY"],"digits_max":64,"prefixes":["#,
             r#"["n","nano",-9],["µ","micro",-6],["μ","micro",-6],["m","milli",-3],["c","centi",-2],"#,
-            r#"["h","hecto",2],["k","kilo",3],["M","mega",6],["G","giga",9],["T","tera",12]],"#,
+            r#"["d","deci",-1],["da","deca",1],["h","hecto",2],["k","kilo",3],["M","mega",6],["G","giga",9],["T","tera",12]],"#,
             r#""scales":[["thousand",3],["million",6],["billion",9],["trillion",12]],"#,
             "\"separators\":[\",\",\"\u{a0}\",\"\u{2009}\",\"\u{202f}\"],\"units\":[",
             r#"["m",["m"],["metre","metres","meter","meters"],true],"#,
+            r#"["in",["in","″"],["inch","inches"],false],["ft",["ft"],["foot","feet"],false],"#,
             r#"["g",["g"],["gram","grams","gramme","grammes"],true],"#,
             r#"["t",["t"],["tonne","tonnes"],false],"#,
+            r#"["lb",["lb","lbs"],[],false],["oz",["oz"],["ounce","ounces"],false],"#,
             r#"["L",["l","L"],["litre","litres","liter","liters"],true],"#,
             r#"["s",["s"],["sec","secs","second","seconds"],true],"#,
             r#"["min",["min"],["minute","minutes"],false],"#,
@@ -132,13 +134,17 @@ macro_rules! with_quantities {
             r#"["J",["J"],["joule","joules"],true],"#,
             r#"["eV",["eV"],["electronvolt","electronvolts"],true],"#,
             r#"["Wh",["Wh"],["watt-hour","watt-hours","watt hour","watt hours"],true],"#,
+            r#"["Ah",["Ah"],["amp-hour","amp-hours","amp hour","amp hours","ampere-hour","ampere-hours","ampere hour","ampere hours"],true],"#,
             r#"["W",["W"],["watt","watts"],true],["V",["V"],["volt","volts"],true],"#,
             r#"["A",["A"],["amp","amps","ampere","amperes"],true],"#,
-            r#"["Ω",["Ω","Ω"],["ohm","ohms"],true],["mol",["mol"],["mole","moles"],true],"#,
+            r#"["Ω",["Ω","Ω"],["ohm","ohms"],true],["lm",["lm"],["lumen","lumens"],true],"#,
+            r#"["lx",["lx"],["lux"],true],["dB",["dB"],["decibel","decibels"],false],"#,
+            r#"["mol",["mol"],["mole","moles"],true],"#,
             r#"["B",["B"],["byte","bytes"],true],["bit",["bit"],["bit","bits"],true],"#,
             r#"["bit/s",["bps"],[],true],["%",["%"],["percent","per cent"],false],"#,
             r#"["€",["€","EUR"],["euro","euros"],false],["$",["$"],["dollar","dollars"],false],"#,
-            r#"["£",["£"],[],false],["¥",["¥"],["yen"],false]"#,
+            r#"["£",["£"],[],false],["¥",["¥"],["yen"],false],"#,
+            r#"["USD",["USD"],[],false],["GBP",["GBP"],[],false],["JPY",["JPY"],[],false]"#,
             "]},"
         )
     };

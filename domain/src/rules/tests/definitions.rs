@@ -53,6 +53,7 @@ fn the_parameters_are_what_the_rules_go_by() {
         .map(|known| json!([known.name, known.symbols, known.words, known.is_prefixed]))
         .collect();
     let quantities = json!({
+        "currencies": quantity::CURRENCIES,
         "digits_max": quantity::DIGITS_MAX,
         "prefixes": quantity::PREFIXES,
         "scales": quantity::SCALES,
@@ -88,7 +89,10 @@ fn no_spelling_means_two_units() {
         let prefixes = quantity::PREFIXES.iter().filter(|_| known.is_prefixed);
         let prefixes: Vec<_> = prefixes.copied().chain([("", "", 0)]).collect();
         for (symbol, word, power) in prefixes {
-            let symbols = known.symbols.iter().map(|spelling| format!("{symbol}{spelling}"));
+            // the decibel stands before the tenth of a byte
+            let is_decibel = known.name == "B" && symbol == "d";
+            let symbols =
+                known.symbols.iter().filter(|_| !is_decibel).map(|spelling| format!("{symbol}{spelling}"));
             for spelling in symbols.chain(known.words.iter().map(|spelling| format!("{word}{spelling}"))) {
                 let meaning = (known.name, power);
                 let other = *spellings.entry(spelling.clone()).or_insert(meaning);

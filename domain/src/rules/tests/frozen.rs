@@ -31,22 +31,22 @@ const PINS: [(&str, &str, &str); RuleId::ALL.len()] = [
     ),
     (
         "RULE-PREC-005",
-        "c812b04dd9d75050079bdd3b7a51b9cf0c95481aca694fe4dc26a9d39a500365",
+        "d720c5064ce383675995abb6086975849fd88a1b5bb0a3fe3c5a4269f25ae155",
         "96ca8cd51dc976af5d1d41f87e8c9f317b6dda5c3fdb97fdef9eba7b5af5c4a3",
     ),
     (
         "RULE-PREC-006",
-        "42a1be614d703b17a55c08a94c22230ee0c2159aaf89e78e57cab6da78505a4f",
+        "c216647580b73245d1ce302fd7d8d3a041a34ff4acb1902305db79f0e06fa9eb",
         "8045439000feb147f1a9191e28935915d5b8033a1d85a60057359847c8701816",
     ),
     (
         "RULE-PREC-007",
-        "4c40b330ab73c88d5a7240a428936455f6999407a22003bdba251900a76e0793",
+        "486b2960254019692a718a0df37c4c3310bfb8db5a232689b511bd1b5557eefe",
         "132d55334f8195a0407daf49760f666be232208de8a7526e0c35f5e144c5cd2d",
     ),
     (
         "RULE-PREC-008",
-        "f7ebca3333e3e34f1f47cf36781e37d0e628a4024a215c208740752a15b5a97c",
+        "5f7f9e9216d722254bd83be7e1ace2a2f245607faa13529ab6f9e65a49ef409b",
         "50f21a916e99fab422e72d004906e42755abc91d237888e0646acb4c8796ea9d",
     ),
     (

@@ -28,6 +28,8 @@ fn sentences_are_unicodes_and_abbreviations_end_none() {
         ("The prob. Use noble gas", vec!["The prob.", "Use noble gas"]),
         ("Is it Neon? No. 5 is", vec!["Is it Neon?", "No. 5 is"]),
         ("e.g.\nNeon", vec![]),
+        ("The probe flies at max. 8 AU", vec!["The probe flies at max. 8 AU"]),
+        ("Use noble gases for 5 min. 3 Do", vec!["Use noble gases for 5 min.", "3 Do"]),
     ] {
         assert_eq!(offending(RuleId::Prec005, text, &facts), unsupported, "{text}");
     }
@@ -92,12 +94,33 @@ fn quantities_are_compared_by_their_value() {
         ("From -5 °C to +5 °C", "from −5.0 ° C to 5C"),
         ("A 3 µm speck", "a 3 μm speck"),
         ("It flies at 5 km/s", "It flies at 5 m/ms"),
+        ("It holds 2 dL", "It holds 0.2 litres"),
+        ("It costs EUR 49", "It costs €49"),
+        ("It costs EUR49", "It costs 49€"),
+        ("It costs USD 49 million", "It costs 49,000,000 USD"),
+        ("A 12-inch pan", "a 12″ pan"),
+        ("A 12-inch pan", "a 12in pan"),
+        ("A pan of 12 in, and a lid", "A pan of 12 inches, and a lid"),
+        ("A 5-year warranty", "a 5 year warranty"),
+        ("A 60‑W lamp gives 0.8 klm", "a 60 W lamp gives 800 lumens"),
+        ("A 5,000 mAh cell", "a 5 Ah cell"),
+        ("It is 40 dB loud", "it is 40 decibels loud"),
+        ("It weighs 3 lbs, 5 oz at 2 ft", "It weighs 3 lb, 5 ounces at 2 feet"),
+        ("It is lit by 500 lx", "It is lit by 0.5 klx"),
         ("A 3 µm speck", "a 0.003 millimeters speck"),
     ] {
         assert_eq!(verdict(RuleId::Prec007, text, &[fact]), Verdict::Pass, "{fact:?} {text:?}");
     }
     for (fact, text) in [
         ("It boils at 14 °C", "it boils at 4 °C"),
+        ("It costs USD 49", "It costs $49"),
+        ("It costs GBP 49", "It costs £49"),
+        ("It weighs 3 lb", "It weighs 3 pounds"),
+        ("There are 5 inches", "There are 5 in stock"),
+        ("A 5-in-1 tool", "a 5 inches-1 tool"),
+        ("An arc of 5°30′15″", "An arc of 5°30′15 inches"),
+        ("40 dB loud", "4 bytes loud"),
+        ("XEUR 49", "XEUR 49.0"),
         ("It boils at 14 °C", "it boils at 14 °F"),
         ("It boils at 14 °C", "it boils at -14 °C"),
         ("It takes 5 MW", "It takes 5 mW"),
@@ -176,9 +199,9 @@ fn a_sentence_ends_behind_a_long_run_that_would_make_a_square() {
 
 const PIECES: &[&str] = &[
     "Ice", "melts", "and", "with", ",", ", ", ". ", "! ", "? ", "\n", " ", " ", " ", "e.g.", "Dr.", "No.",
-    "7.8", "1,000", "14", "C", "°C", "km/s", "km", "per", "second", "%", "$", "€", "million", "(", ")", "“",
-    "\n- ", "\n1. ", "\n2)", "**", "_", "`", "~~", "\n> ", "\n# ", "”", "é", "ß", "日本", "。", "'", "U.S.",
-    "5", "0", "²", "_", "…",
+    "7.8", "min.", "EUR", "in", "-", "″", "1,000", "14", "C", "°C", "km/s", "km", "per", "second", "%", "$",
+    "€", "million", "(", ")", "“", "\n- ", "\n1. ", "\n2)", "**", "_", "`", "~~", "\n> ", "\n# ", "”", "é",
+    "ß", "日本", "。", "'", "U.S.", "5", "0", "²", "_", "…",
 ];
 
 proptest! {
@@ -202,7 +225,7 @@ proptest! {
 
     #[test]
     fn a_prefix_moves_the_point_and_rounds_nothing(number in 0_u64..2_000_000, power in prop::sample::select(vec![
-        ("n", -9), ("µ", -6), ("m", -3), ("c", -2), ("", 0), ("h", 2), ("k", 3), ("M", 6), ("G", 9), ("T", 12),
+        ("n", -9), ("µ", -6), ("m", -3), ("c", -2), ("d", -1), ("", 0), ("da", 1), ("h", 2), ("k", 3), ("M", 6), ("G", 9), ("T", 12),
     ])) {
         let (prefix, power) = power;
         let nanometres = u128::from(number) * 10_u128.pow(u32::try_from(power + 9).expect("no prefix is below nano"));
