@@ -1,13 +1,16 @@
 //! The examples of `docs/rules.md`.
 
 use super::*;
+use crate::rules::{quantity, sentences};
 use serde_json::{Value, json};
+
+const DOCUMENTATION: &str = include_str!("../../../../docs/rules.md");
 
 #[test]
 fn every_example_of_the_documentation_holds() {
     let mut rule = None;
     let mut shown = Vec::new();
-    for line in include_str!("../../../../docs/rules.md").lines() {
+    for line in DOCUMENTATION.lines() {
         if line.starts_with('#') {
             let id = line.strip_prefix("### ").and_then(|heading| heading.split_once(':'));
             rule = id.map(|(id, _)| serde_json::from_value::<RuleId>(json!(id)).expect("the rule is known"));
@@ -28,4 +31,45 @@ fn every_example_of_the_documentation_holds() {
     let mut all = RuleId::PUBLISHED.to_vec();
     all.extend(RuleId::ALL.iter().filter(|rule| !RuleId::PUBLISHED.contains(rule)));
     assert_eq!(shown, all, "every rule has its table");
+}
+
+/// Words as the documentation lists them.
+fn listed(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn the_units_and_abbreviations_of_the_documentation_are_those_of_the_rules() {
+    let units: Vec<String> = quantity::UNITS
+        .iter()
+        .map(|unit| {
+            let prefixes = if unit.is_prefixed { "yes" } else { "" };
+            let row = [&format!("`{}`", unit.name), &listed(unit.symbols), &unit.words.join(", "), prefixes];
+            format!("| {} |", row.join(" | "))
+        })
+        .collect();
+    let units = format!(
+        "| unit | as it stands | in any case | prefixes |\n| --- | --- | --- | --- |\n{}",
+        units.join("\n")
+    );
+    let prefixes = quantity::PREFIXES
+        .map(|(symbol, word, power)| format!("| `{symbol}` | {word} | {power} |"))
+        .join("\n");
+    let prefixes = format!("| prefix | word | power of ten |\n| --- | --- | --- |\n{prefixes}");
+    let abbreviations = format!(
+        "| no sentence ends behind | |\n| --- | --- |\n| these | {} |\n| these, before a digit | {} |",
+        listed(&sentences::ABBREVIATIONS),
+        listed(&sentences::BEFORE_DIGITS)
+    );
+    for table in [units, prefixes, abbreviations] {
+        assert!(DOCUMENTATION.contains(&format!("\n\n{table}\n\n")), "{table}");
+    }
+}
+
+#[test]
+fn the_digest_of_the_input_is_that_of_the_json_that_the_documentation_shows() {
+    let shown = DOCUMENTATION.lines().find(|line| line.starts_with(r#"{"candidate_sha256""#));
+    let check = Check { rules: Some(vec![RuleId::Prec005]), ..check(&["Ice melts"]) };
+    let evaluation = evaluated("Ice melts.", &check);
+    assert_eq!(evaluation.input_sha256, Sha256Hex::of(shown.expect("it is shown").as_bytes()));
 }
