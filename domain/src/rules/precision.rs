@@ -19,8 +19,8 @@ pub(super) fn unsupported_claims(subject: &Subject<'_>, findings: &mut Findings)
             ..Output::default()
         });
     }
-    let facts = format!("{} facts, {}", subject.facts.len(), subject.facts.sha256());
-    findings.step(&format!("{claims} claims"), &facts, || Output {
+    let facts = format!("facts: {}, {}", subject.facts.len(), subject.facts.sha256());
+    findings.step(&format!("claims: {claims}"), &facts, || Output {
         count: Some(unsupported),
         finding: Finding::Unsupported,
         ..Output::default()

@@ -147,8 +147,9 @@ pub(super) fn leading_unit(text: &str) -> Option<(Unit, &str)> {
 /// The currency that `text` ends with, and what is before it.
 pub(super) fn trailing_currency(text: &str) -> Option<(&str, Unit)> {
     CURRENCIES.iter().find_map(|currency| {
+        let before = text.strip_suffix(currency)?;
         let (known, power) = by_spelling(currency)?;
-        Some((text.strip_suffix(currency)?, Unit { name: known.name.to_owned(), power }))
+        Some((before, Unit { name: known.name.to_owned(), power }))
     })
 }
 
