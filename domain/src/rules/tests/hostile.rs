@@ -107,6 +107,20 @@ fn deep_unicode() {
 }
 
 #[test]
+fn nothing_but_layout_quantities_and_abbreviations() {
+    let rules = [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008, RuleId::Cont004];
+    for unit in
+        ["> ", "*", "*a", "_`~~", "- ", "\n> - # a", "#", "1. ", "5 in ", "EUR 5-", "approx. 5A ", "5   "]
+    {
+        grows_with_its_size(|size| {
+            let text = unit.repeat(size / unit.len());
+            let check = Check { rules: Some(rules.into()), ..check(vec![text.clone(), "5 and 5".into()]) };
+            (text, check)
+        });
+    }
+}
+
+#[test]
 fn patterns_within_patterns() {
     grows_with_its_size(|size| {
         let patterns = |last: &str| {
