@@ -4,7 +4,8 @@
 //! the same bytes: nothing is sampled, and no meaning is guessed at. One family of rules a file: [`precision`] asks
 //! where claims come from, [`patterns`] what must and must not stand there, [`contradiction`] and [`comparison`] whether
 //! the text agrees with itself. The rules after the published ones go by Unicode's boundaries: [`sentences`], [`words`],
-//! joined claims by [`parts`], numbers with units by [`quantity`], opposites by their [`inflections`].
+//! texts without their layout by [`plain`], joined claims by [`parts`], numbers with units by [`quantity`], opposites by
+//! their [`inflections`].
 
 mod candidate;
 mod check;
