@@ -76,9 +76,8 @@ pub fn evaluate(
     let unsupported_max = check.expected.unsupported_max(settings);
     let subject = Subject::new(candidate, check, facts, unsupported_max);
     let results: Vec<RuleResult> = rules.iter().map(|rule| applied(*rule, &subject)).collect();
-    let candidate_sha256 = candidate.sha256();
     let whole = Whole {
-        candidate_sha256: &candidate_sha256,
+        candidate_sha256: subject.candidate_sha256(),
         constraints: &check.constraints,
         context: check.context.as_deref(),
         expected: &check.expected,
@@ -89,7 +88,7 @@ pub fn evaluate(
     };
     Evaluation::of(
         Sha256Hex::of_json(&whole),
-        candidate_sha256,
+        subject.candidate_sha256().clone(),
         facts.sha256().clone(),
         subject.metrics(&results),
         results,
@@ -118,10 +117,7 @@ fn apply(rule: RuleId, subject: &Subject<'_>, findings: &mut Findings) -> Result
         RuleId::Prec007 => precision::whole_sentences(subject, findings, Form::Quantities),
         RuleId::Prec008 => return precision::part_by_part(subject, findings, Form::Quantities),
         RuleId::Cont001 => contradiction::direct_negation(subject, findings),
-        RuleId::Cont002 => {
-            contradiction::direct_negation(subject, findings);
-            return comparison::incompatible(subject, findings);
-        }
+        RuleId::Cont002 => return comparison::incompatible(subject, findings),
         RuleId::Cont003 => contradiction::assertion_then_infirmation(subject, findings),
         RuleId::Cont004 => inflections::whole_words(subject, findings),
     }

@@ -6,11 +6,10 @@ use super::contradiction::{Asked, asked};
 use super::facts::{FactSet, Support};
 use super::normal::{Origins, normalize};
 use super::plain::Plain;
-use super::registry::RuleId;
 use super::result::{Metrics, RuleResult, Span, Verdict};
 use super::sentences;
 use crate::digest::Sha256Hex;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 
 /// One text of a candidate.
@@ -49,7 +48,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// The SHA-256 of the text; of several, that of their JSON object by fields.
-    pub(super) fn sha256(&self) -> Sha256Hex {
+    fn sha256(&self) -> Sha256Hex {
         match self.0.as_slice() {
             [Part { field: None, text }] => Sha256Hex::of(text.as_bytes()),
             parts => {
@@ -88,13 +87,16 @@ pub(super) struct Subject<'a> {
     pub(super) check: &'a Check,
     pub(super) facts: &'a FactSet,
     pub(super) unsupported_max: u64,
+    candidate: &'a Candidate<'a>,
     parts: &'a [Part<'a>],
+    sha256: OnceCell<Sha256Hex>,
     normal: OnceCell<Vec<Normal<'a>>>,
     claims: OnceCell<Vec<Claim>>,
     plain: OnceCell<Vec<Plain<'a>>>,
     sentences: OnceCell<Vec<Place>>,
     supports: OnceCell<Vec<Option<Support>>>,
     asked: OnceCell<Asked>,
+    unsupported_claims: Cell<u64>,
 }
 
 impl<'a> Subject<'a> {
@@ -104,9 +106,29 @@ impl<'a> Subject<'a> {
         facts: &'a FactSet,
         unsupported_max: u64,
     ) -> Self {
-        let (normal, claims, plain, sentences, supports, asked) = Default::default();
+        let (sha256, normal, claims, plain) = Default::default();
+        let (sentences, supports, asked) = Default::default();
         let parts = &candidate.0;
-        Self { check, facts, unsupported_max, parts, normal, claims, plain, sentences, supports, asked }
+        Self {
+            check,
+            facts,
+            unsupported_max,
+            candidate,
+            parts,
+            sha256,
+            normal,
+            claims,
+            plain,
+            sentences,
+            supports,
+            asked,
+            unsupported_claims: Cell::new(0),
+        }
+    }
+
+    /// The SHA-256 of the candidate.
+    pub(super) fn candidate_sha256(&self) -> &Sha256Hex {
+        self.sha256.get_or_init(|| self.candidate.sha256())
     }
 
     /// The texts, as they came.
@@ -190,12 +212,15 @@ impl<'a> Subject<'a> {
         normal.origins.get_or_init(|| Origins::of(text)).range(text, place.range.clone())
     }
 
+    /// A rule has found so many claims without support: how many there are is what the strictest says.
+    pub(super) fn count_unsupported(&self, claims: u64) {
+        self.unsupported_claims.set(self.unsupported_claims.get().max(claims));
+    }
+
     /// What is counted, once the rules have been applied.
     pub(super) fn metrics(&self, results: &[RuleResult]) -> Metrics {
         let counted = |verdict| results.iter().filter(|result| result.verdict == verdict).count() as u64;
         let violations = |result: &RuleResult| result.violations.len() as u64 + result.violations_omitted;
-        let by_facts = |rule: &RuleResult| matches!(rule.rule, RuleId::Prec001 | RuleId::Prec004);
-        let unsupported = results.iter().any(by_facts).then(|| self.supports());
         Metrics {
             blank_facts: self.facts.blank().count() as u64,
             claims: self.claims().len() as u64,
@@ -203,8 +228,7 @@ impl<'a> Subject<'a> {
             rules: results.len() as u64,
             rules_error: counted(Verdict::Error),
             rules_failed: counted(Verdict::Fail),
-            unsupported_claims: unsupported
-                .map_or(0, |supports| supports.iter().filter(|support| support.is_none()).count() as u64),
+            unsupported_claims: self.unsupported_claims.get(),
             violations: results.iter().map(violations).sum(),
         }
     }

@@ -1,194 +1,126 @@
 //! Comparisons that cannot hold together: RULE-CONT-002's own part.
 //!
-//! `L op R` with `<`, `>`, `<=` or `>=` on one line says that one operand is above another. Together with the order of
+//! `L op R` with `<`, `>`, `<=` or `>=` says that one operand is above another. Together with the order of
 //! the numbers among the operands they make a graph, and a circle in it that has a strict step cannot be.
 
+mod read;
+
 use super::candidate::Subject;
+use super::contradiction::{negations, note_unknown};
 use super::findings::{Findings, RuleError, Violated, quoted};
-use super::normal::normalize;
-use super::number::Number;
 use super::result::{Finding, Output};
+use crate::digest::Sha256Hex;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, EdgeReference, NodeIndex};
 use petgraph::visit::EdgeRef;
+use read::{Amount, Comparison, comparisons, constraint};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::ops::Range;
 
-/// The longest operand, in bytes; what is longer is no simple one.
-const OPERAND_MAX_BYTES: usize = 64;
-
-/// One comparison that the candidate makes, or a constraint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Comparison {
-    above: String,
-    below: String,
-    strict: bool,
-    /// As it is quoted.
-    text: String,
-    /// Where the candidate makes it; none for a constraint.
-    at: Option<(usize, Range<usize>)>,
-}
-
-/// RULE-CONT-002's own part: the comparisons of the candidate hold together, with each other and with the constraints.
+/// RULE-CONT-002: of no pair both terms appear, and the comparisons of the candidate hold together, with each other and with
+/// the constraints.
 ///
 /// # Errors
 /// Where the constraints themselves do not: nothing can be told by them.
 pub(super) fn incompatible(subject: &Subject<'_>, findings: &mut Findings) -> Result<(), RuleError> {
-    let mut all = constraints(subject, findings)?;
-    for (part, text) in subject.texts().enumerate() {
-        all.extend(comparisons(text, |range| Some((part, range))));
-    }
-    let circles = circles(&all);
-    for Circle { text, latest } in &circles {
-        let (span, words) = match latest.and_then(|latest| all.get(latest)?.at.clone()) {
-            Some((part, range)) => {
-                (Some(subject.span(part, range.clone())), subject.text_at(part, range).to_owned())
-            }
-            None => (None, String::new()),
-        };
-        findings.step(text, "the comparisons", || Output {
-            finding: Finding::Incompatible,
-            span: span.clone(),
+    negations(subject, findings);
+    let (mut all, not_understood) = constraints(subject);
+    let given = &subject.check.constraints;
+    let given = format!("constraints: {}, {}", given.len(), Sha256Hex::of_json(given));
+    let told = if are_compatible(findings, &all, &given) {
+        for (part, text) in subject.texts().enumerate() {
+            all.extend(comparisons(text, Some(part)));
+        }
+        held_together(subject, findings, &all, &given);
+        Ok(())
+    } else {
+        let cause =
+            "the constraints cannot hold together, whatever the candidate says; the evidence names them";
+        Err(RuleError(cause.into()))
+    };
+    note_unknown(findings, subject.asked());
+    for text in not_understood {
+        findings.step(text, "L < R, L > R, L <= R, L >= R", || Output {
+            finding: Finding::ConstraintNotUnderstood,
             ..Output::default()
         });
-        findings.violation(|| Violated {
-            message: format!("these cannot hold together: {}", quoted(text)),
-            text: words,
-            span,
-            related: None,
-        });
     }
-    findings.step("the comparisons", "each other", || Output {
-        count: Some(all.len() as u64),
-        finding: if circles.is_empty() { Finding::Compatible } else { Finding::Incompatible },
-        ..Output::default()
-    });
-    Ok(())
+    told
 }
 
-/// The comparisons of the check's own constraints, which hold together.
-fn constraints(subject: &Subject<'_>, findings: &mut Findings) -> Result<Vec<Comparison>, RuleError> {
-    let mut all = Vec::new();
+/// The comparisons of the check's own constraints, and those constraints that are none.
+fn constraints<'a>(subject: &Subject<'a>) -> (Vec<Comparison>, Vec<&'a str>) {
+    let (mut all, mut not_understood) = (Vec::new(), Vec::new());
     for text in &subject.check.constraints {
-        let compared = comparisons(text, |_| None);
-        if compared.is_empty() {
-            findings.step(text, "comparisons", || Output {
-                finding: Finding::ConstraintNotUnderstood,
-                ..Output::default()
-            });
+        match constraint(text) {
+            Some(compared) => all.extend(compared),
+            None => not_understood.push(text.as_str()),
         }
-        all.extend(compared);
     }
-    let circles = circles(&all);
+    (all, not_understood)
+}
+
+/// Whether the constraints can hold together; `given` names them in the evidence.
+fn are_compatible(findings: &mut Findings, constraints: &[Comparison], given: &str) -> bool {
+    let circles = circles(constraints);
     for circle in &circles {
-        findings.step(&circle.text, "the constraints", || Output {
+        findings.step(&circle.text, given, || Output {
             finding: Finding::ConstraintsIncompatible,
             ..Output::default()
         });
     }
-    if circles.is_empty() {
-        return Ok(all);
-    }
-    Err(RuleError(
-        "the constraints cannot hold together, whatever the candidate says; the evidence names them".into(),
-    ))
+    circles.is_empty()
 }
 
-/// The comparisons of `text`, in its order.
-fn comparisons(text: &str, place: impl Fn(Range<usize>) -> Option<(usize, Range<usize>)>) -> Vec<Comparison> {
-    let mut found = Vec::new();
-    for (at, sign) in text.match_indices(['<', '>']) {
-        let (before, rest) = text.split_at(at);
-        let behind = rest.get(sign.len()..).unwrap_or_default();
-        let (or_equal, behind) = match behind.strip_prefix('=') {
-            Some(behind) => (true, behind),
-            None => (false, behind),
-        };
-        // arrows, shifts and the like
-        if before.ends_with(['-', '=', '<', '>']) || behind.starts_with(['-', '=', '<', '>']) {
-            continue;
+/// Finds what of `all`, the constraints' comparisons and then the candidate's, cannot hold together.
+fn held_together(subject: &Subject<'_>, findings: &mut Findings, all: &[Comparison], given: &str) {
+    let circles = circles(all);
+    let candidate = subject.candidate_sha256();
+    let span = |comparison: &Comparison| Some(subject.span(comparison.part?, comparison.range.clone()));
+    for Circle { text, members } in &circles {
+        let latest = members.iter().max().and_then(|latest| all.get(*latest));
+        let words = latest.and_then(|latest| Some(subject.text_at(latest.part?, latest.range.clone())));
+        findings.step(text, candidate.as_str(), || Output {
+            finding: Finding::Incompatible,
+            span: latest.and_then(span),
+            ..Output::default()
+        });
+        findings.violation(|| Violated {
+            message: format!("these cannot hold together: {}", quoted(text)),
+            text: words.unwrap_or_default().to_owned(),
+            span: latest.and_then(span),
+            related: None,
+        });
+    }
+    let compared = format!("comparisons: {}, {candidate}", all.len());
+    findings.step(&compared, given, || Output {
+        count: Some(all.len() as u64),
+        finding: if circles.is_empty() { Finding::Compatible } else { Finding::Incompatible },
+        ..Output::default()
+    });
+    // those that decide stand first
+    let mut is_in_circle = vec![false; all.len()];
+    for place in circles.iter().flat_map(|circle| &circle.members) {
+        if let Some(is_in_circle) = is_in_circle.get_mut(*place) {
+            *is_in_circle = true;
         }
-        if is_bracket(sign, before, behind) {
-            continue;
-        }
-        let (left, right) = (before.trim_end_matches([' ', '\t']), behind.trim_start_matches([' ', '\t']));
-        let (left, right) = (operand_behind(left), operand_before(right));
-        if [left, right].iter().any(|operand| operand.is_empty() || operand.len() > OPERAND_MAX_BYTES) {
-            continue;
-        }
-        let offset = |part: &str| part.as_ptr().addr() - text.as_ptr().addr();
-        let range = offset(left)..offset(right) + right.len();
-        let text = normalize(text.get(range.clone()).unwrap_or_default());
-        let (above, below) = if sign == ">" { (left, right) } else { (right, left) };
-        let [above, below] = [above, below].map(operand);
-        found.push(Comparison { above, below, strict: !or_equal, text, at: place(range) });
     }
-    found
-}
-
-/// Whether `sign` is one of the brackets around a tag's name or a type's parameter: `<b>`, `</b>`, `Vec<T>`.
-fn is_bracket(sign: &str, before: &str, behind: &str) -> bool {
-    if sign == "<" {
-        behind.strip_prefix(operand_before(behind)).is_some_and(|rest| rest.starts_with('>'))
-    } else {
-        let rest = before.strip_suffix(operand_behind(before));
-        rest.is_some_and(|rest| rest.strip_suffix('/').unwrap_or(rest).ends_with('<'))
+    let (first, rest): (Vec<_>, Vec<_>) = all.iter().zip(is_in_circle).partition(|(_, is_in)| *is_in);
+    for (comparison, _) in first.into_iter().chain(rest) {
+        let with = comparison.part.map_or(given, |_| candidate.as_str());
+        findings.step(&comparison.text, with, || Output {
+            finding: Finding::Comparison,
+            span: span(comparison),
+            ..Output::default()
+        });
     }
-}
-
-/// The operand that `text` ends with.
-fn operand_behind(text: &str) -> &str {
-    let mut start = text.len();
-    let mut behind = None;
-    for (at, character) in text.char_indices().rev() {
-        let before = text.get(..at).and_then(|before| before.chars().next_back());
-        if !is_of_operand(before, character, behind) || text.len() - at > OPERAND_MAX_BYTES + 4 {
-            break;
-        }
-        (start, behind) = (at, Some(character));
-    }
-    text.get(start..).unwrap_or_default()
-}
-
-/// The operand that `text` begins with.
-fn operand_before(text: &str) -> &str {
-    let mut before = None;
-    let mut characters = text.char_indices().peekable();
-    let mut end = 0;
-    while let Some((at, character)) = characters.next() {
-        let behind = characters.peek().map(|(_, character)| *character);
-        if !is_of_operand(before, character, behind) || at > OPERAND_MAX_BYTES {
-            break;
-        }
-        (end, before) = (at + character.len_utf8(), Some(character));
-    }
-    text.get(..end).unwrap_or_default()
-}
-
-/// Letters, digits and what belongs to them; points, commas and hyphens between two of these; a sign before a digit.
-fn is_of_operand(before: Option<char>, character: char, behind: Option<char>) -> bool {
-    let word =
-        |character: char| character.is_alphanumeric() || matches!(character, '_' | '%' | '°' | '$' | '€');
-    let joined = before.is_some_and(word) && behind.is_some_and(word);
-    let signs = !before.is_some_and(word) && behind.is_some_and(|behind| behind.is_ascii_digit());
-    match character {
-        '.' | ',' => joined,
-        '-' => joined || signs,
-        _ => word(character),
-    }
-}
-
-/// An operand as it is known: numbers by their value, all else by its letters.
-fn operand(text: &str) -> String {
-    Number::parse(text).map_or_else(|| normalize(text), |number| number.text())
 }
 
 /// A circle that cannot be.
 struct Circle {
     /// Its steps, in their order.
     text: String,
-    /// The last comparison in it, by its place.
-    latest: Option<usize>,
+    /// The comparisons in it, by their places.
+    members: Vec<usize>,
 }
 
 /// A step from what is above to what is below: by a comparison, or by the order of numbers.
@@ -207,11 +139,13 @@ fn circles(comparisons: &[Comparison]) -> Vec<Circle> {
             .map(|name| *nodes.entry(name).or_insert_with(|| graph.add_node(name)));
         graph.add_edge(above, below, Step { strict: comparison.strict, by: Some(place) });
     }
-    let mut numbers: Vec<(Number, NodeIndex)> =
-        nodes.iter().filter_map(|(name, node)| Some((Number::parse(name)?, *node))).collect();
-    numbers.sort_by(|one, other| one.0.cmp(&other.0));
-    for pair in numbers.windows(2) {
-        if let [(_, below), (_, above)] = pair {
+    let mut amounts: Vec<(Amount, NodeIndex)> =
+        nodes.iter().filter_map(|(name, node)| Some((Amount::parse(name)?, *node))).collect();
+    amounts.sort_by(|one, other| one.0.cmp(&other.0));
+    for pair in amounts.windows(2) {
+        if let [(lower, below), (higher, above)] = pair
+            && lower.mark == higher.mark
+        {
             graph.add_edge(*above, *below, Step { strict: true, by: None });
         }
     }
@@ -283,6 +217,6 @@ fn circle(
     };
     Circle {
         text: steps.iter().map(text).collect::<Vec<_>>().join(", "),
-        latest: steps.iter().filter_map(|step| step.weight().by).max(),
+        members: steps.iter().filter_map(|step| step.weight().by).collect(),
     }
 }

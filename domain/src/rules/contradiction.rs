@@ -63,7 +63,9 @@ pub(super) fn asked_by(subject: &Subject<'_>, find: impl Fn([&str; 2]) -> [Optio
     };
     let mut asked = Asked::default();
     let add = |asked: &mut Asked, terms: [&str; 2]| {
-        if !asked.pairs.iter().any(|pair| pair.terms == terms) {
+        let [one, other] = terms;
+        // a pair and its reverse are one
+        if !asked.pairs.iter().any(|pair| pair.terms == [one, other] || pair.terms == [other, one]) {
             asked.pairs.push(Pair { terms: terms.map(String::from), places: find(terms) });
         }
     };
@@ -133,8 +135,14 @@ fn matched(needle: &[u8], borders: &[usize], mut so_far: usize, byte: u8) -> usi
     so_far + 1
 }
 
-/// RULE-CONT-001, and what RULE-CONT-002 has of it: of no pair both terms appear.
+/// RULE-CONT-001: of no pair both terms appear.
 pub(super) fn direct_negation(subject: &Subject<'_>, findings: &mut Findings) {
+    negations(subject, findings);
+    note_unknown(findings, subject.asked());
+}
+
+/// RULE-CONT-001 without its notes, which RULE-CONT-002 has of it.
+pub(super) fn negations(subject: &Subject<'_>, findings: &mut Findings) {
     opposites(subject, findings, subject.asked(), |place| subject.origin(place));
 }
 
@@ -145,7 +153,6 @@ pub(super) fn opposites(
     asked: &Asked,
     origin: impl Fn(&Place) -> Range<usize>,
 ) {
-    note_unknown(findings, asked);
     for Pair { terms: [one, other], places } in &asked.pairs {
         let both = both(places).map(|both| both.map(|place| (place.part, origin(place))));
         note(subject, findings, [one, other], both.as_ref());
@@ -163,7 +170,6 @@ pub(super) fn opposites(
 /// RULE-CONT-003: what one sentence asserts, the same or a later one does not infirm. It reports the two sentences.
 pub(super) fn assertion_then_infirmation(subject: &Subject<'_>, findings: &mut Findings) {
     let asked = subject.asked();
-    note_unknown(findings, asked);
     for Pair { terms: [one, other], places } in &asked.pairs {
         let both = both(places).map(|both| both.map(|place| (place.part, subject.origin(place))));
         note(subject, findings, [one, other], both.as_ref());
@@ -182,6 +188,7 @@ pub(super) fn assertion_then_infirmation(subject: &Subject<'_>, findings: &mut F
             });
         }
     }
+    note_unknown(findings, asked);
 }
 
 /// The two places in the order of the text, where there are two.
@@ -197,14 +204,16 @@ fn note(
     [one, other]: [&str; 2],
     both: Option<&[(usize, Range<usize>); 2]>,
 ) {
-    findings.step(one, other, || Output {
+    let pair = serde_json::to_string(&[one, other]).expect("two texts have a JSON");
+    findings.step(&pair, subject.candidate_sha256().as_str(), || Output {
         finding: if both.is_some() { Finding::BothAppear } else { Finding::NotBothAppear },
         span: both.map(|[_, (part, place)]| subject.span(*part, place.clone())),
         ..Output::default()
     });
 }
 
-fn note_unknown(findings: &mut Findings, asked: &Asked) {
+/// Notes the ids that name no pair.
+pub(super) fn note_unknown(findings: &mut Findings, asked: &Asked) {
     for id in &asked.unknown {
         findings.step(id, "the known pairs", || Output {
             finding: Finding::UnknownContradictionId,

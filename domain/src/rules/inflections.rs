@@ -1,7 +1,7 @@
 //! Pairs of opposites by whole words, in their inflections: RULE-CONT-004.
 
 use super::candidate::{Place, Subject};
-use super::contradiction::{asked_by, first_outside, opposites};
+use super::contradiction::{asked_by, first_outside, note_unknown, opposites};
 use super::findings::Findings;
 use super::words::{Row, row};
 use std::ops::Range;
@@ -46,6 +46,7 @@ pub(super) fn whole_words(subject: &Subject<'_>, findings: &mut Findings) {
         })
     });
     opposites(subject, findings, &asked, |place| subject.plain_origin(place.part, place.range.clone()));
+    note_unknown(findings, &asked);
 }
 
 /// The rows of words that each side of a pair is known by: a published one by its inflections, any other as it is given.

@@ -13,14 +13,14 @@ pub(super) struct Number {
 }
 
 impl Number {
-    /// Reads digits with commas anywhere before a decimal point, and a hyphen as the sign.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let (negative, digits) = match text.strip_prefix('-') {
+    /// Reads digits with a decimal point, `separators` of one kind between the thousands, and a hyphen or a minus as the sign.
+    pub(super) fn parse(text: &str, separators: &[char]) -> Option<Self> {
+        let (negative, digits) = match text.strip_prefix(['-', '−']) {
             Some(digits) => (true, digits),
             None => (false, text),
         };
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let whole = whole.replace(',', "");
+        let whole = ungrouped(whole, separators)?;
         let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
         if whole.is_empty() || !all_digits(&whole) || !all_digits(fraction) {
             return None;
@@ -71,4 +71,16 @@ impl Number {
             (true, true) => size(other).cmp(&size(self)),
         }
     }
+}
+
+/// `whole` without its separators, where one kind of them stands before every three digits: "1,5" and "0,123" may well be
+/// fractions.
+fn ungrouped(whole: &str, separators: &[char]) -> Option<String> {
+    let Some(separator) = whole.chars().find(|character| separators.contains(character)) else {
+        return Some(whole.to_owned());
+    };
+    let mut groups = whole.split(separator);
+    let is_first = |group: &str| (1..=3).contains(&group.len()) && !group.starts_with('0');
+    let is_grouped = groups.next().is_some_and(is_first) && groups.all(|group| group.len() == 3);
+    is_grouped.then(|| whole.replace(separator, ""))
 }

@@ -42,7 +42,7 @@ pub(super) fn must_not_find(subject: &Subject<'_>, findings: &mut Findings) -> R
 }
 
 fn note(subject: &Subject<'_>, findings: &mut Findings, pattern: &str, place: Option<&Place>) {
-    findings.step(pattern, "the candidate", || Output {
+    findings.step(pattern, subject.candidate_sha256().as_str(), || Output {
         finding: if place.is_some() { Finding::Found } else { Finding::NotFound },
         span: place.map(|place| subject.span(place.part, subject.origin(place))),
         ..Output::default()

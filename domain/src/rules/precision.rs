@@ -10,8 +10,7 @@ use super::result::{Finding, Output};
 
 /// RULE-PREC-001: no more claims without support than are allowed.
 pub(super) fn unsupported_claims(subject: &Subject<'_>, findings: &mut Findings) {
-    note_blank_facts(findings, subject.facts);
-    let (claims, unsupported) = (subject.claims().len() as u64, unsupported(subject.supports()));
+    let (claims, unsupported) = (subject.claims().len() as u64, unsupported(subject, subject.supports()));
     for text in subject.texts() {
         findings.step(text, ". ! ?", || Output {
             count: Some(claims),
@@ -20,7 +19,8 @@ pub(super) fn unsupported_claims(subject: &Subject<'_>, findings: &mut Findings)
         });
     }
     let facts = format!("facts: {}, {}", subject.facts.len(), subject.facts.sha256());
-    findings.step(&format!("claims: {claims}"), &facts, || Output {
+    let claims = format!("claims: {claims}, {}", subject.candidate_sha256());
+    findings.step(&claims, &facts, || Output {
         count: Some(unsupported),
         finding: Finding::Unsupported,
         ..Output::default()
@@ -33,6 +33,7 @@ pub(super) fn unsupported_claims(subject: &Subject<'_>, findings: &mut Findings)
     if over {
         note_unsupported(subject, findings, subject.claims(), subject.supports());
     }
+    note_blank_facts(findings, subject.facts);
 }
 
 /// RULE-PREC-004: the same test stated per claim; the evidence names the fact that each claim comes from.
@@ -75,7 +76,6 @@ fn sourced(
     supports: &[Option<Support>],
     facts: &FactSet,
 ) {
-    note_blank_facts(findings, facts);
     for (claim, support) in claims.iter().zip(supports) {
         let span = || Some(subject.span(claim.part, claim.range.clone()));
         match support {
@@ -93,14 +93,17 @@ fn sourced(
             }),
         }
     }
-    if unsupported(supports) > subject.unsupported_max {
+    if unsupported(subject, supports) > subject.unsupported_max {
         note_unsupported(subject, findings, claims, supports);
     }
+    note_blank_facts(findings, facts);
 }
 
-/// How many claims are without support.
-fn unsupported(supports: &[Option<Support>]) -> u64 {
-    supports.iter().filter(|support| support.is_none()).count() as u64
+/// How many claims are without support, which the metrics are told of.
+fn unsupported(subject: &Subject<'_>, supports: &[Option<Support>]) -> u64 {
+    let unsupported = supports.iter().filter(|support| support.is_none()).count() as u64;
+    subject.count_unsupported(unsupported);
+    unsupported
 }
 
 fn note_blank_facts(findings: &mut Findings, facts: &FactSet) {

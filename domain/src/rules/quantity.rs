@@ -136,28 +136,22 @@ fn is_part_of_more(before: &str, digits: &str) -> bool {
     }
 }
 
+/// Whether `text` begins with a unit, or with a word that multiplies a number.
+pub(super) fn begins_with_unit(text: &str) -> bool {
+    leading_scale(text).0 != 0 || leading_unit(text).is_some()
+}
+
 /// Spaces, but no line's end.
-fn is_space(character: char) -> bool {
+pub(super) fn is_space(character: char) -> bool {
     character.is_whitespace() && !is_line_end(character)
 }
 
-/// The number that these digits are, where the separators stand between thousands, there is one point at most, and no zero
-/// fills up the front.
+/// The number that these digits are, where they are not too many, and no zero fills up the front.
 fn number(digits: &str) -> Option<Number> {
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let separator = whole.chars().find(|character| SEPARATORS.contains(character));
-    if let Some(separator) = separator {
-        let mut groups = whole.split(separator);
-        let first = groups.next()?.len();
-        if !(1..=3).contains(&first) || !groups.all(|group| group.len() == 3) {
-            return None;
-        }
-    }
-    let whole: String = whole.chars().filter(|character| Some(*character) != separator).collect();
+    let (whole, _) = digits.split_once('.').unwrap_or((digits, ""));
     let is_filled = whole.len() > 1 && whole.starts_with('0');
-    let is_decimal = fraction.bytes().all(|byte| byte.is_ascii_digit());
-    let is_readable = whole.len() + fraction.len() <= DIGITS_MAX && is_decimal && !is_filled;
-    is_readable.then(|| Number::parse(&format!("{whole}.{fraction}"))).flatten()
+    let count = digits.bytes().filter(u8::is_ascii_digit).count();
+    (count <= DIGITS_MAX && !is_filled).then(|| Number::parse(digits, &SEPARATORS)).flatten()
 }
 
 /// The unit that `text` begins with behind a hyphen or spaces, and what follows. "in" is a unit where no word follows it, or

@@ -136,13 +136,15 @@ pub enum Finding {
     NotBothAppear,
     /// The id names no pair, and nothing was checked for it.
     UnknownContradictionId,
+    /// The candidate, or a constraint, makes this comparison.
+    Comparison,
     /// The comparisons can all hold.
     Compatible,
     /// The comparisons cannot all hold.
     Incompatible,
     /// The constraints cannot all hold, whatever the candidate says.
     ConstraintsIncompatible,
-    /// The constraint holds no comparison, and nothing was checked for it.
+    /// The constraint is not made of comparisons from end to end, and nothing was checked for it.
     ConstraintNotUnderstood,
 }
 
@@ -200,7 +202,8 @@ pub struct Metrics {
     pub rules_error: u64,
     /// Of them, those that fail.
     pub rules_failed: u64,
-    /// Claims without support, by the published test.
+    /// Claims without support: the most that a rule of those that were applied finds, each by its own splitting; 0 where none
+    /// looks for them.
     pub unsupported_claims: u64,
     /// Violations of all rules.
     pub violations: u64,

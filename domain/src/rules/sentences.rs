@@ -9,9 +9,11 @@ pub(super) const ABBREVIATIONS: [&str; 14] = [
 ];
 
 /// No sentence ends behind these where a digit follows and none is before: "5 min." has its unit there.
-pub(super) const BEFORE_DIGITS: [&str; 20] = [
+pub(super) const BEFORE_DIGITS: [&str; 42] = [
     "No.", "no.", "Nos.", "nos.", "Fig.", "fig.", "Figs.", "figs.", "Approx.", "approx.", "ca.", "pp.",
-    "Incl.", "incl.", "Excl.", "excl.", "Max.", "max.", "Min.", "min.",
+    "Incl.", "incl.", "Excl.", "excl.", "Max.", "max.", "Min.", "min.", "p.", "Vol.", "vol.", "Ch.", "ch.",
+    "Art.", "art.", "Sec.", "sec.", "v.", "Jan.", "Feb.", "Mar.", "Apr.", "Jun.", "Jul.", "Aug.", "Sep.",
+    "Sept.", "Oct.", "Nov.", "Dec.",
 ];
 
 /// The most marks and spaces behind a full stop that are looked through for how the sentence goes on.
@@ -64,11 +66,16 @@ fn cuts(text: &str) -> Vec<usize> {
             continue;
         }
         let mut behind = rest.clone();
-        let mut passed = 0;
+        let (mut passed, mut spaced) = (0, false);
         while let Some((at, character)) = behind.next() {
+            // by Unicode's boundaries alone a number begins no sentence
+            if spaced && character.is_ascii_digit() {
+                cuts.push(at);
+            }
             if !is_passed(character) {
                 break;
             }
+            spaced |= character.is_whitespace();
             passed += 1;
             if passed > BEHIND_STOP_MAX_CHARS {
                 cuts.push(at);

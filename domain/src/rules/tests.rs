@@ -72,9 +72,14 @@ fn comparisons_that_cannot_hold_together_are_named_in_their_circle() {
         ("a -> b <- a => b << a >> b <> a", None),
         ("<b>b</b>, <x>y</x>, <y>x</y>, Vec<T> t", None),
         ("n > -1, n < -2", Some("n > -1, -1 > -2, n < -2")),
+        ("x > 1,5 and x < 7", None),
+        ("x > 1,5,00 and x < 1,500", None),
+        ("x > 0,123 and x < 100", None),
+        ("x > 1,234,567.5 and x < 1234567", Some("x > 1,234,567.5, 1234567.5 > 1234567, x < 1234567")),
         ("2 > 3", Some("2 > 3, 3 > 2")),
         ("x >= 7, x <= 5", Some("7 > 5, x <= 5, x >= 7")),
-        ("a >\nb, b > a", None),
+        ("a >\nb, b\u{a0}>\u{a0}a", Some("a > b, b > a")),
+        ("> a\n> b\n> a\n>= c, c > a", Some("c > a, a >= c")),
     ] {
         let all = check(&[]);
         let evaluation = evaluated(text, &all);
@@ -87,12 +92,204 @@ fn comparisons_that_cannot_hold_together_are_named_in_their_circle() {
 }
 
 #[test]
+fn operands_are_compared_whole_or_not_at_all() {
+    for text in [
+        "x < 1/2 and x > 1/4",
+        "a > b+c, b > a",
+        "a > b ^2, b > a",
+        "x > y - 1; y > x",
+        "x > y \u{2212} 1; y > x",
+        "p - x > y; y > x",
+        "2*x > y, y > x",
+        "x > f(y), f > x",
+        "x > f (y), f > x",
+        "f(x) > y, y > x",
+        "2(a+b) x > y, y > x",
+        "-x > y, y > x",
+        "\u{221a}x > y, y > x",
+        "latency > 500 ms and latency < 2 s",
+        "latency > 500ms and latency < 500ms",
+        "500 ms < latency and ms > latency",
+        "load < 5 million and load > 7",
+        "power > 5mW and power < 5MW",
+        "x > 5 %, x < 3",
+        "€ 5 > x, x > 7",
+        "the new price > price",
+        "price > price of old",
+        "it's > x, x > s",
+        "at 12:30 < x, x < 20",
+        "x > a[i], a > x",
+        "Jo <jo@x.org>",
+        "2x > y, y > 2x",
+        "Option<Option<T>>",
+        "a <- b, b <- a, a->b, b->a, 5->3, a<-b, a<<5, a =< b, b <=> a",
+    ] {
+        assert_eq!(applied(RuleId::Cont002, text, &check(&[])).violations, [], "{text}");
+    }
+    for (text, circle) in [
+        ("(x > y), \"Y > X\"", "x > y, y > x"),
+        ("- x > y\n- y > x\n* z", "x > y, y > x"),
+        ("n>-1, n<-2", "n>-1, -1 > -2, n<-2"),
+        ("n > \u{2212}1, n < -2", "n > \u{2212}1, -1 > -2, n < -2"),
+        ("a>b,c>d,d>c", "c>d, d>c"),
+        ("load < 5% and load > 7%", "load < 5%, load > 7%, 7% > 5%"),
+        ("fee < $5, fee > $7.00", "fee < $5, fee > $7.00, $7 > $5"),
+        ("fee < 5€, fee > €1,000", "fee < 5€, fee > €1,000, €1000 > €5"),
+        ("x > x and y >= y", "x > x"),
+        ("the cafe\u{301} > e and E > Cafe\u{301}", "cafe\u{301} > e, e > cafe\u{301}"),
+    ] {
+        let violations = applied(RuleId::Cont002, text, &check(&[])).violations;
+        let messages: Vec<_> = violations.iter().map(|violation| violation.message.as_str()).collect();
+        assert_eq!(messages, [format!("these cannot hold together: {circle}")], "{text}");
+    }
+    for text in ["load < 5% and load > 7", "fee < $5, fee > €7", "x < 5°, x > 7%"] {
+        assert_eq!(applied(RuleId::Cont002, text, &check(&[])).verdict, Verdict::Pass, "{text}");
+    }
+}
+
+#[test]
+fn a_constraint_is_read_from_end_to_end_or_not_used() {
+    for (constraint, is_understood) in [
+        ("x <= 3", true),
+        (" x <=\n3 ", true),
+        ("x <= 3, y<2", true),
+        ("x <= 3 and y < 2 AND z > 2", true),
+        ("x <= 3, y < 2, and z > 2", true),
+        ("0 < x <= 3", true),
+        ("x <= 3 and y \u{2264} 2", false),
+        ("x <= 3 or y < 2", false),
+        ("x <= 3 y < 2", false),
+        ("x <= 3,, y < 2", false),
+        ("x <= 3,", false),
+        ("x <= 3 ms", false),
+        ("always x <= 3", false),
+        ("x <= 3 at night", false),
+        ("x <= 3, Vec<T>", false),
+        ("x <= 3 - 1", false),
+        (", x <= 3", false),
+        ("", false),
+    ] {
+        let all = Check { constraints: vec![constraint.into()], ..check(&[]) };
+        let result = applied(RuleId::Cont002, "x > 5", &all);
+        let not_understood =
+            result.evidence.iter().any(|step| step.output.finding == Finding::ConstraintNotUnderstood);
+        assert_eq!(not_understood, !is_understood, "{constraint}");
+        assert_eq!(result.verdict == Verdict::Fail, is_understood, "{constraint}");
+    }
+}
+
+#[test]
+fn a_pair_and_its_reverse_are_one() {
+    let mut all = check(&[]);
+    all.expected.contradiction_ids = vec!["always-never".into(), "hot".into()];
+    all.expected.contradiction_pairs =
+        [("never", "ALWAYS"), ("hot", "cold"), ("Cold", "hot"), ("decrease", "increase")]
+            .map(|(one, other)| (one.into(), other.into()))
+            .into();
+    let text = "It is always hot, never cold; it increases and does not decrease.";
+    for rule in [RuleId::Cont001, RuleId::Cont002, RuleId::Cont003, RuleId::Cont004] {
+        let result = applied(rule, text, &all);
+        assert_eq!(result.violations.len(), 3, "{:?}", result.violations);
+    }
+}
+
+#[test]
 fn what_fills_the_evidence_does_not_change_the_verdict() {
     let mut check = check(&["a > b"]);
     check.constraints = vec!["x < y".into(), "y < x".into()];
     assert_eq!(evaluated("a > b", &check).verdict, Verdict::Error, "constraints alone are in conflict");
     check.expected.contradiction_ids = (0..1000).map(|n| format!("unknown {n}")).collect();
     assert_eq!(evaluated("a > b", &check).verdict, Verdict::Error);
+}
+
+#[test]
+fn what_decides_stands_in_the_evidence_before_what_is_noted() {
+    let mut all = Check { facts: vec![" ".into(); 1500], ..check(&[]) };
+    all.expected.contradiction_ids = (0..1000).map(|n| format!("unknown {n}")).collect();
+    all.expected.contradiction_ids.push("always".into());
+    all.constraints = vec!["in words".into(), "x > y".into()];
+    let rest: String = (0..1200).map(|n| format!("n{n} > m, ")).collect();
+    let text = format!("Always {rest} y > x, never");
+    let evaluation = evaluated(&text, &all);
+    for (rule, first) in [
+        (RuleId::Prec001, vec![Finding::Claims, Finding::Unsupported, Finding::OverThreshold]),
+        (RuleId::Prec004, vec![Finding::Unsupported]),
+        (RuleId::Cont001, vec![Finding::BothAppear]),
+        (
+            RuleId::Cont002,
+            vec![
+                Finding::BothAppear,
+                Finding::Incompatible,
+                Finding::Incompatible,
+                Finding::Comparison,
+                Finding::Comparison,
+            ],
+        ),
+        (RuleId::Cont003, vec![Finding::BothAppear]),
+    ] {
+        let result = evaluation.rules.iter().find(|result| result.rule == rule).expect("it is applied");
+        let found: Vec<_> =
+            result.evidence.iter().map(|step| step.output.finding).take(first.len()).collect();
+        assert_eq!((found, result.evidence.len()), (first, 1000), "{rule}");
+    }
+    let compared = &evaluation.rules[5].evidence[3..5];
+    let compared = compared.iter().map(|step| (step.input.text.as_str(), step.output.span.is_some()));
+    assert_eq!(compared.collect::<Vec<_>>(), [("x > y", false), ("y > x", true)]);
+    // where the constraints are in conflict, that is what decides
+    all.constraints.push("y > x".into());
+    let result = applied(RuleId::Cont002, &text, &all);
+    assert_eq!(result.evidence[1].output.finding, Finding::ConstraintsIncompatible);
+}
+
+#[test]
+fn the_evidence_is_bound_to_the_candidate_and_to_what_it_was_held_against() {
+    let mut all = check(&["ice melts", " "]);
+    all.expected.must_find = vec!["ice".into()];
+    all.expected.must_not_find = vec!["fire".into()];
+    all.expected.contradiction_ids = vec!["true".into()];
+    all.constraints = vec!["x > y".into()];
+    all.rules = Some(RuleId::ALL.into());
+    // what is noted is about the check alone
+    let digests = |text: &str| {
+        let steps = evaluated(text, &all).rules.into_iter().flat_map(|rule| rule.evidence);
+        let steps = steps.filter(|step| step.output.finding != Finding::BlankFact);
+        let steps = steps.filter(|step| step.input.text != "x > y" && step.input.text != "0");
+        steps.map(|step| (step.rule, step.input_sha256)).collect::<Vec<_>>()
+    };
+    let (one, other) = (digests("Ice melts, a > b"), digests("Ice melts, a > b."));
+    let (claims, others): (Vec<_>, Vec<_>) = one.into_iter().partition(|step| {
+        // a claim is held against a fact, whatever else the candidate says
+        matches!(
+            step.0,
+            RuleId::Prec004 | RuleId::Prec005 | RuleId::Prec006 | RuleId::Prec007 | RuleId::Prec008
+        )
+    });
+    assert!(claims.iter().all(|step| other.contains(step)));
+    assert!(others.len() >= 9 && others.iter().all(|step| !other.contains(step)), "{others:?}");
+    let compatible = |constraint: &str| {
+        let check = Check { constraints: vec![constraint.into()], ..check(&[]) };
+        let evidence = applied(RuleId::Cont002, "a > b", &check).evidence;
+        evidence.into_iter().next().expect("the comparisons are told of").input_sha256
+    };
+    assert_ne!(compatible("x > y"), compatible("y > x"));
+}
+
+#[test]
+fn claims_without_support_are_counted_by_the_rules_that_were_applied() {
+    let all = check(&["ice melts", "The bridge is long"]);
+    let text = "Ice melts. The bridge is long, green and made of cheese. At 7.8 km.";
+    for (rules, unsupported) in [
+        (vec![RuleId::Prec001], 2),
+        (vec![RuleId::Prec004, RuleId::Cont001], 2),
+        (vec![RuleId::Prec005], 1),
+        (vec![RuleId::Prec006], 3),
+        (RuleId::ALL.into(), 3),
+        (vec![RuleId::Prec002, RuleId::Cont001], 0),
+    ] {
+        let check = Check { rules: Some(rules.clone()), ..all.clone() };
+        let metrics = evaluated(text, &check).metrics;
+        assert_eq!((metrics.unsupported_claims, metrics.claims), (unsupported, 4), "{rules:?}");
+    }
 }
 
 #[test]

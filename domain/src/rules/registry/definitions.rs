@@ -95,7 +95,7 @@ macro_rules! by_sentences {
     ($between:expr) => {
         concat!(
             r#"{"abbreviations":["e.g.","E.g.","i.e.","I.e.","cf.","Cf.","vs.","viz.","Dr.","Mr.","Mrs.","Ms.","Prof.","St."],"#,
-            r#""abbreviations_before_digits":["No.","no.","Nos.","nos.","Fig.","fig.","Figs.","figs.","Approx.","approx.","ca.","pp.","Incl.","incl.","Excl.","excl.","Max.","max.","Min.","min."],"#,
+            r#""abbreviations_before_digits":["No.","no.","Nos.","nos.","Fig.","fig.","Figs.","figs.","Approx.","approx.","ca.","pp.","Incl.","incl.","Excl.","excl.","Max.","max.","Min.","min.","p.","Vol.","vol.","Ch.","ch.","Art.","art.","Sec.","sec.","v.","Jan.","Feb.","Mar.","Apr.","Jun.","Jul.","Aug.","Sep.","Sept.","Oct.","Nov.","Dec."],"#,
             r#""behind_stop_max_chars":64,"#,
             dropped!(),
             r#""edges":".!?…,;:\"'()[]{}“”„‘’‚«»‹›。！？、","#,

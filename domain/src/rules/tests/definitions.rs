@@ -40,7 +40,7 @@ fn the_parameters_are_what_the_rules_go_by() {
     for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008] {
         let parameters = parameters(rule);
         assert_eq!(parameters["abbreviations"], json!(sentences::ABBREVIATIONS));
-        assert_eq!(parameters["abbreviations_before_digits"], json!(sentences::BEFORE_DIGITS));
+        assert_eq!(parameters["abbreviations_before_digits"], json!(sentences::BEFORE_DIGITS.as_slice()));
         assert_eq!(parameters["behind_stop_max_chars"], json!(sentences::BEHIND_STOP_MAX_CHARS));
         assert_eq!(parameters["dropped"], dropped);
         assert_eq!(parameters["edges"], json!(words::EDGES));

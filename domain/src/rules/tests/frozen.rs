@@ -12,62 +12,62 @@ const PINS: [(&str, &str, &str); RuleId::ALL.len()] = [
     (
         "RULE-PREC-001",
         "ff81686b19f131b6ba30f80a55b7060b90fd341a41b150f596e13afd0e16214b",
-        "d3cf24e005de709de191cb9d9bcf272cfe9b14488e31009de2e12012ab535428",
+        "39284834e275638f264ee8acf1a84e342eb53ed5faadc20ae7eb6ae168ce1319",
     ),
     (
         "RULE-PREC-002",
         "da12491bbbee55c5f73c2c5018967bc9bfc8d7d7e606a0eec5b43cbaee6db9fd",
-        "f82dd003b9f8e6c416a5a77701628983db975b7abf967552e6631064c8673249",
+        "1d5b77080173d4965217c8e892c188c8fcc4b82dcf38473d5e798566feeb9ec8",
     ),
     (
         "RULE-PREC-003",
         "ae8f53bfc0ee4631e68878fcae55df2c46fcb0ac9ff2b5141aec0a86b57d4f31",
-        "08fce04954164ca41539d8d6b1922f4b0766a46331274dfde83e1908c7392926",
+        "bbfef74b43f3cb8dfb56fabe76e078394d4220ee9286c1e4f829555e13971333",
     ),
     (
         "RULE-PREC-004",
         "ea6a2138eee68d2f4c1920c005b636659ae26e7c9da3265aecfdce6f20b168dc",
-        "d3cf24e005de709de191cb9d9bcf272cfe9b14488e31009de2e12012ab535428",
+        "39284834e275638f264ee8acf1a84e342eb53ed5faadc20ae7eb6ae168ce1319",
     ),
     (
         "RULE-PREC-005",
-        "d720c5064ce383675995abb6086975849fd88a1b5bb0a3fe3c5a4269f25ae155",
-        "96ca8cd51dc976af5d1d41f87e8c9f317b6dda5c3fdb97fdef9eba7b5af5c4a3",
+        "88abc7e37accf3bd6632f1996acccb9e666656be05d4b72ee45fa964e84c8445",
+        "be7a88486811e46693eb76f30b7fc1304075815ff8593129d60fe5e2e29f9c8b",
     ),
     (
         "RULE-PREC-006",
-        "c216647580b73245d1ce302fd7d8d3a041a34ff4acb1902305db79f0e06fa9eb",
-        "8045439000feb147f1a9191e28935915d5b8033a1d85a60057359847c8701816",
+        "14a6970cffc79886178815645b5fe1717417f6d15f8b413624e42e7338e668ff",
+        "e5b7d523b4a2b10895a7f0b8d923eef6d6b1dbcb56f4d0a0e861f36e5d2f05d7",
     ),
     (
         "RULE-PREC-007",
-        "486b2960254019692a718a0df37c4c3310bfb8db5a232689b511bd1b5557eefe",
-        "132d55334f8195a0407daf49760f666be232208de8a7526e0c35f5e144c5cd2d",
+        "ae3444a3476dbcde3e4397550f2d5f131141cc6998853e4c762c9adde64c7d67",
+        "0c2712879414db286e64c79b23d1d17f319493933110e323f25b79b2e3c5e166",
     ),
     (
         "RULE-PREC-008",
-        "5f7f9e9216d722254bd83be7e1ace2a2f245607faa13529ab6f9e65a49ef409b",
-        "50f21a916e99fab422e72d004906e42755abc91d237888e0646acb4c8796ea9d",
+        "6099d93ccc56fefd5eef37d26ab044eda55a6a29dd51cf4643df4f6c50ef3a43",
+        "84959feb51780bce932db375b80ba8491948757f3e8ba44480fcdaa3d1bb0f3c",
     ),
     (
         "RULE-CONT-001",
         "7d4a7acf2622297495430a437505191160a6dc8da6f0bfefbf4025ad585614f4",
-        "38339e095fad4c188f14f3a9c782dd3d224fb3ecfab14152df720d12a9cefd59",
+        "b722dca51aaf4697e90a377a6255402997a5413dcd0c3f705044ce326de1b499",
     ),
     (
         "RULE-CONT-002",
         "3737f592f9ce1efb3d470c5e835881f2add76fede1ceaf22c716e2dd29a5e951",
-        "d0a86ec577942bd254eddbdea3cca22487203273d66f75c3177240e3680e4bea",
+        "b200b3c7cc1751b9d756b043fa29d619fc70eb155bcc4939d0ab00c3c4bef18e",
     ),
     (
         "RULE-CONT-003",
         "f2a59ce29db4464a844dce2ff89e5bf945a07f0bac7982612daf55d1ea8ee566",
-        "412b4dba5f24a715f586d3c258d3d9bb8d30c403b787dda4770727e0dc25460d",
+        "df393f00600269434731f52e643139c67ab946a9d1c7c644b359a52dc02988f4",
     ),
     (
         "RULE-CONT-004",
         "e5f999333bb3390a24a66f80a8d63d925558176f8ba2cfb68572b38de85daba1",
-        "dfd8d521a4e47f70c88c79c6825c2ecd293a40d7740c904af4fb72df26ad18ce",
+        "f75dc84ddaca9afa0fc48e48693918b9c2d5c05116ddb4155b7464d1cd4a687b",
     ),
 ];
 
@@ -88,7 +88,16 @@ const CASES: &str = r#"[
     ["The output decreased after increasing. A hotel is hot, and not hot.", {"facts": [],
         "expected": {"contradiction_ids": ["increase"], "contradiction_pairs": [["hot", "not hot"], ["Out", "After"]]}}],
     ["x > y and Y >= z, but z > X. Load < 5, load > 7.5.", {"facts": [], "constraints": ["y > x"]}],
-    ["load < 5 and 7 < limit", {"facts": [], "constraints": ["limit < load", "a > b", "b > a"]}]
+    ["load < 5 and 7 < limit", {"facts": [], "constraints": ["limit < load", "a > b", "b > a"]}],
+    ["a -> b, b -> a, <b>b</b>, <x>y</x>, <y>x</y>, Vec<t> u, u < t, p => q, q => p, r << s << r", {"facts": []}],
+    ["(n>-1) and [n<\u22122]. 0 > +1. z > 5%, z < 3 %, z < 4%. -7 > y, y >\n-6,000.50; $5 < w < $4 < v < €3", {"facts": []}],
+    ["ninechars > q1, q1 > ninechars, a23456789b23456789c23456789d23456789e23456789f23456789g23456789h > q2 > a23456789b23456789c23456789d23456789e23456789f23456789g23456789h, a23456789b23456789c23456789d23456789e23456789f23456789g23456789h2 > q3 > a23456789b23456789c23456789d23456789e23456789f23456789g23456789h2", {"facts": []}],
+    ["a > b+c, b > a. x < 1/2, x > 1/4. i > j - 1; j > i. g(k) > l, l > k. m > 500 ms, m < 2 s. The new o > o. it's > s. e > h[1], h > e", {"facts": []}],
+    ["- a > b\n* b > a\n> c\n> d\n> c\n1,5 > x > 1,500 > x, x > 1.500,5", {"facts": []}],
+    ["x > 5, y > 3, z > 2", {"facts": [], "constraints": ["x <= 3 and y \u2264 2", "0 <= y <= 2, x < 9 and z > 1", "always z < 1"]}],
+    ["See Fig. 3 Shows. Ask Dr. Who. It is No. 5 (fig. 7). No. It is not.", {"facts": ["See Fig", "Ask Dr. Who", "It is No. 5"]}],
+    ["It is never so, and always so; it decreases and increases.", {"facts": [],
+        "expected": {"contradiction_ids": ["always-never"], "contradiction_pairs": [["NEVER", "always"], ["decrease", "increase"]]}}]
 ]"#;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is asked to take long: it must not take longer than in proportion to its size.
+//! What is asked to take long: it must not take longer than in proportion to its size, whichever rules are applied.
 
 use super::*;
 use nix::time::{ClockId, clock_gettime};
@@ -12,7 +12,10 @@ const ATTEMPTS: usize = 4;
 
 /// Evaluates what `made` makes in two sizes. What is quadratic would take 4,096 times as long for 64 times the size.
 fn grows_with_its_size(made: impl Fn(usize) -> (String, Check)) {
-    let [small, large] = [SMALL, SMALL * TIMES].map(made);
+    let [small, large] = [SMALL, SMALL * TIMES].map(|size| {
+        let (text, check) = made(size);
+        (text, Check { rules: Some(RuleId::ALL.into()), ..check })
+    });
     let time = |(text, check): &(String, Check)| {
         let began = spent();
         let evaluation = evaluated(text, check);
@@ -129,6 +132,21 @@ fn patterns_within_patterns() {
         let expected =
             Expected { must_find: patterns("a"), must_not_find: patterns("b"), ..Expected::default() };
         ("a".repeat(size), Check { expected, ..check(vec![]) })
+    });
+}
+
+#[test]
+fn comparisons_of_everything_that_may_be_one() {
+    for unit in ["a > b, ", "<a>", "5 million > ", "- x > "] {
+        grows_with_its_size(|size| (unit.repeat(size / unit.len()), check(vec![])));
+    }
+    grows_with_its_size(|size| {
+        let (space, word) = (" ".repeat(size / 8), "x".repeat(size / 8));
+        (format!("a >{space}b{space}> c {word} > {space}{word} > 5 {word}"), check(vec![]))
+    });
+    grows_with_its_size(|size| {
+        let text = (0..size / 16).map(|at| format!("n{at} > n{}, ", at + 1)).collect::<String>();
+        (format!("{text} n{} > n0", size / 16), check(vec![]))
     });
 }
 

@@ -259,3 +259,14 @@ fn a_published_pair_has_its_inflections_in_whichever_order_it_is_given() {
         assert_eq!(evaluated("It increased while decreasing.", &check).verdict, Verdict::Fail, "{pair:?}");
     }
 }
+
+#[test]
+fn an_id_that_names_no_pair_is_told_by_every_rule_that_looks_for_pairs() {
+    for rule in [RuleId::Cont001, RuleId::Cont002, RuleId::Cont003, RuleId::Cont004] {
+        let mut check = Check { rules: Some(vec![rule]), ..Check::default() };
+        check.expected.contradiction_ids = vec!["alway-never".into()];
+        let evaluation = evaluated("It is always so.", &check);
+        let mut steps = evaluation.rules.iter().flat_map(|rule| &rule.evidence);
+        assert!(steps.any(|step| step.output.finding == Finding::UnknownContradictionId), "{rule}");
+    }
+}
