@@ -43,6 +43,8 @@ async fn what_is_described_is_served_and_what_is_served_is_described() {
     );
     let described = described(&document(&answer));
     assert_eq!(described, served());
+    let problem = "/paths/~1v1~1crosscheck/post/responses/4XX/content/application~1problem+json";
+    assert!(document(&answer).pointer(problem).is_some(), "a problem has its media type");
     assert!(described.len() >= 9, "the table of the API: {described:?}");
     for (path, method) in described {
         let method: Method = method.to_uppercase().parse().unwrap();

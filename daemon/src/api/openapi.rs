@@ -1,12 +1,43 @@
 //! `/openapi.json`: the routes' socket described.
 
 use super::{cache, crosscheck, health, metrics, oracles, rules, sessions, verdicts};
+use crate::problem::MEDIA_TYPE;
 use axum::Json;
-use utoipa::OpenApi;
+use utoipa::openapi::{Content, RefOr};
+use utoipa::{Modify, OpenApi};
+
+/// What everything is described as that says nothing else.
+const JSON: &str = "application/json";
+
+/// Errors are described where they come from as JSON; here they get the media type that they have.
+struct Problems;
+
+impl Modify for Problems {
+    fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
+        for item in description.paths.paths.values_mut() {
+            let operations = [&mut item.get, &mut item.post, &mut item.put];
+            for operation in operations.into_iter().flatten() {
+                for response in operation.responses.responses.values_mut() {
+                    let RefOr::T(response) = response else { continue };
+                    let is_problem = |content: &RefOr<Content>| {
+                        let content = serde_json::to_string(content).unwrap_or_default();
+                        content.contains("/ProblemDocument\"")
+                    };
+                    if response.content.get(JSON).is_some_and(is_problem)
+                        && let Some(content) = response.content.swap_remove(JSON)
+                    {
+                        response.content.insert(MEDIA_TYPE.to_owned(), content);
+                    }
+                }
+            }
+        }
+    }
+}
 
 /// The description.
 #[derive(Debug, OpenApi)]
 #[openapi(
+    modifiers(&Problems),
     info(
         title = "oracled",
         description = "Judges a model's verdicts before anyone sees them. Errors are `application/problem+json` with a stable `code`; every answer bears `X-Request-Id`.",

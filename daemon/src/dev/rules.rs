@@ -38,7 +38,7 @@ pub(super) fn steps(before: u64) -> Vec<Step> {
             Verdict::Pass,
         ),
         evaluate(
-            "a sentence without a source does not, and a contradiction neither",
+            "a sentence that no fact supports does not, and opposites beside each other neither",
             "Rent is low and the volunteers know each other. Success is always certain, and never in doubt.",
             Verdict::Fail,
         ),

@@ -18,7 +18,7 @@ const MAIL_LINES: usize = 5;
 /// The headers that say something of a verdict.
 const HEADERS: [&str; 2] = ["x-cache", "retry-after"];
 /// What is shown of an answer, and where it stands.
-const FIELDS: [(&str, &str); 17] = [
+const FIELDS: [(&str, &str); 18] = [
     ("code", "/code"),
     ("detail", "/detail"),
     ("replayed", "/replayed"),
@@ -36,6 +36,7 @@ const FIELDS: [(&str, &str); 17] = [
     ("field", "/evaluation/rules/0/violations/0/span/field"),
     ("violation", "/evaluation/rules/0/violations/0/text"),
     ("violation", "/rules/0/violations/0/text"),
+    ("opposites", "/rules/4/violations/0/message"),
 ];
 
 /// How a step ended.
