@@ -12,15 +12,17 @@ mod check;
 mod claims;
 mod comparison;
 mod contradiction;
+mod fact_set;
 mod facts;
 mod findings;
-mod forms;
+mod form;
 mod gate;
 mod inflections;
 mod lines;
 mod needles;
 mod normal;
 mod number;
+mod pairs;
 mod parts;
 mod patterns;
 mod plain;
@@ -33,17 +35,17 @@ mod words;
 
 pub use candidate::{Candidate, Part};
 pub use check::{Check, Expected, InvalidCheck, Settings, Threshold, UNSUPPORTED_MAX};
-pub use facts::{Direction, FactSet};
+pub use fact_set::FactSet;
 pub use gate::{Examination, RefusedByRules, examine};
-pub use registry::{Rule, RuleId, UnknownRule};
+pub use registry::{Invariant, Rule, RuleId, UnknownRule};
 pub use result::{
-    Evaluation, Evidence, Finding, Input, Invariant, Metrics, Output, RuleResult, Span, Verdict, Violation,
+    Direction, Evaluation, Evidence, Finding, Input, Metrics, Output, RuleResult, Span, Verdict, Violation,
 };
 
 use crate::digest::Sha256Hex;
 use candidate::Subject;
 use findings::{Findings, RuleError};
-use forms::Form;
+use form::Form;
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

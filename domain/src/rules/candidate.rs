@@ -1,10 +1,11 @@
 //! What is checked: one text, or the texts of one verdict.
 
 use super::check::Check;
-use super::claims::{Claim, sentences};
-use super::contradiction::{Asked, asked};
-use super::facts::{FactSet, Support};
+use super::claims::{Claim, Place, sentences};
+use super::fact_set::FactSet;
+use super::facts::{Facts, Support};
 use super::normal::{Origins, normalize};
+use super::pairs::Asked;
 use super::plain::Plain;
 use super::result::{Metrics, RuleResult, Span, Verdict};
 use super::sentences;
@@ -68,15 +69,8 @@ struct Normal<'a> {
     origins: OnceCell<Origins>,
 }
 
-/// A stretch of one part, in the form in which it is looked at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) part: usize,
-    pub(super) range: Range<usize>,
-}
-
 /// What of `facts` supports each of `claims`.
-pub(super) fn supports(claims: &[Claim], facts: &FactSet) -> Vec<Option<Support>> {
+pub(super) fn supports(claims: &[Claim], facts: &Facts) -> Vec<Option<Support>> {
     let claims: Vec<&str> = claims.iter().map(|claim| claim.normal.as_str()).collect();
     facts.supports(&claims)
 }
@@ -186,12 +180,12 @@ impl<'a> Subject<'a> {
 
     /// What supports each of the claims.
     pub(super) fn supports(&self) -> &[Option<Support>] {
-        self.supports.get_or_init(|| supports(self.claims(), self.facts))
+        self.supports.get_or_init(|| supports(self.claims(), self.facts.given()))
     }
 
-    /// The pairs of opposites that are asked for, and where their terms appear.
-    pub(super) fn asked(&self) -> &Asked {
-        self.asked.get_or_init(|| asked(self))
+    /// The pairs of opposites that are asked for, and where their terms appear, as `look` finds them the first time.
+    pub(super) fn asked(&self, look: impl FnOnce() -> Asked) -> &Asked {
+        self.asked.get_or_init(look)
     }
 
     /// A stretch of a part's text, as it came.
@@ -222,7 +216,7 @@ impl<'a> Subject<'a> {
         let counted = |verdict| results.iter().filter(|result| result.verdict == verdict).count() as u64;
         let violations = |result: &RuleResult| result.violations.len() as u64 + result.violations_omitted;
         Metrics {
-            blank_facts: self.facts.blank().count() as u64,
+            blank_facts: self.facts.given().blank().count() as u64,
             claims: self.claims().len() as u64,
             facts: self.facts.len() as u64,
             rules: results.len() as u64,

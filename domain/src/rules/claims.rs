@@ -6,6 +6,13 @@ use std::ops::Range;
 /// What the published rules split at.
 pub(super) const DELIMITERS: [char; 3] = ['.', '!', '?'];
 
+/// A stretch of one part, in the form in which it is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) part: usize,
+    pub(super) range: Range<usize>,
+}
+
 /// One claim of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claim {

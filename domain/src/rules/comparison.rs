@@ -6,7 +6,7 @@
 mod read;
 
 use super::candidate::Subject;
-use super::contradiction::{negations, note_unknown};
+use super::contradiction::{asked, negations, note_unknown};
 use super::findings::{Findings, RuleError, Violated, quoted};
 use super::result::{Finding, Output};
 use crate::digest::Sha256Hex;
@@ -37,7 +37,7 @@ pub(super) fn incompatible(subject: &Subject<'_>, findings: &mut Findings) -> Re
             "the constraints cannot hold together, whatever the candidate says; the evidence names them";
         Err(RuleError(cause.into()))
     };
-    note_unknown(findings, subject.asked());
+    note_unknown(findings, asked(subject));
     for text in not_understood {
         findings.step(text, "L < R, L > R, L <= R, L >= R", || Output {
             finding: Finding::ConstraintNotUnderstood,

@@ -1,53 +1,26 @@
 //! Pairs of opposites that must not both appear: RULE-CONT-001, its part of RULE-CONT-002, RULE-CONT-003, and what
 //! RULE-CONT-004 shares with them.
 
-use super::candidate::{Place, Subject};
-use super::claims::sentence_around;
+use super::candidate::Subject;
+use super::claims::{Place, sentence_around};
 use super::findings::{Findings, Violated};
 use super::normal::normalize;
+use super::pairs::{Asked, PAIRS, Pair};
 use super::result::{Finding, Output};
 use std::ops::Range;
 
-/// The published pairs (seed: "Predefined Contradiction Pairs").
-pub(super) const PAIRS: [(&str, &str); 10] = [
-    ("always", "never"),
-    ("true", "false"),
-    ("increase", "decrease"),
-    ("positive", "negative"),
-    ("valid", "invalid"),
-    ("correct", "incorrect"),
-    ("success", "failure"),
-    ("above", "below"),
-    ("present", "absent"),
-    ("enabled", "disabled"),
-];
-
-/// A pair that is asked for.
-#[derive(Debug, PartialEq, Eq)]
-struct Pair {
-    terms: [String; 2],
-    /// Where each appears first.
-    places: [Option<Place>; 2],
-}
-
-/// The pairs that are asked for, and the ids that name none.
-#[derive(Debug, Default)]
-pub(super) struct Asked {
-    pairs: Vec<Pair>,
-    unknown: Vec<String>,
-}
-
 /// Looks up what the check asks for: the pairs that its ids name, in their order, and then those of its own; and where the
 /// terms appear, as substrings of the normalized texts.
-pub(super) fn asked(subject: &Subject<'_>) -> Asked {
-    asked_by(subject, |[one, other]| {
+pub(super) fn asked<'s>(subject: &'s Subject<'_>) -> &'s Asked {
+    let find = |[one, other]: [&str; 2]| {
         [(one, other), (other, one)].map(|(term, opposite)| {
             let mut texts = subject.normal_texts().enumerate();
             texts.find_map(|(part, text)| {
                 first_outside(text, term, opposite).map(|at| Place { part, range: at..at + term.len() })
             })
         })
-    })
+    };
+    subject.asked(|| asked_by(subject, find))
 }
 
 /// The pairs that are asked for, with the places that `find` finds for the terms of each.
@@ -138,12 +111,12 @@ fn matched(needle: &[u8], borders: &[usize], mut so_far: usize, byte: u8) -> usi
 /// RULE-CONT-001: of no pair both terms appear.
 pub(super) fn direct_negation(subject: &Subject<'_>, findings: &mut Findings) {
     negations(subject, findings);
-    note_unknown(findings, subject.asked());
+    note_unknown(findings, asked(subject));
 }
 
 /// RULE-CONT-001 without its notes, which RULE-CONT-002 has of it.
 pub(super) fn negations(subject: &Subject<'_>, findings: &mut Findings) {
-    opposites(subject, findings, subject.asked(), |place| subject.origin(place));
+    opposites(subject, findings, asked(subject), |place| subject.origin(place));
 }
 
 /// Whether of no pair that is asked for both terms appear; `origin` leads a place back to the text as it came.
@@ -169,7 +142,7 @@ pub(super) fn opposites(
 
 /// RULE-CONT-003: what one sentence asserts, the same or a later one does not infirm. It reports the two sentences.
 pub(super) fn assertion_then_infirmation(subject: &Subject<'_>, findings: &mut Findings) {
-    let asked = subject.asked();
+    let asked = asked(subject);
     for Pair { terms: [one, other], places } in &asked.pairs {
         let both = both(places).map(|both| both.map(|place| (place.part, subject.origin(place))));
         note(subject, findings, [one, other], both.as_ref());

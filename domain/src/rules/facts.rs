@@ -4,23 +4,12 @@ mod direct;
 mod index;
 mod suffixes;
 
-use super::forms::Forms;
 use super::lines::Lines;
+use super::result::Direction;
 use crate::digest::Sha256Hex;
 use index::Index;
-use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Which of claim and fact contains the other. Where they are equal, the claim is in the fact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// The claim is a part of the fact.
-    ClaimInFact,
-    /// The fact is a part of the claim.
-    FactInClaim,
-}
 
 /// The fact that supports a claim: the first that does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,85 +19,53 @@ pub(super) struct Support {
     pub(super) direction: Direction,
 }
 
-/// A set of facts, ready to be searched. What it finds depends on nothing but the facts, and it can be kept for as long as
-/// they are asked about.
+/// Facts in one form, ready to be searched. What is found depends on nothing but them.
 #[derive(Debug)]
-pub struct FactSet {
-    facts: Lines,
+pub(super) struct Facts {
+    lines: Lines,
+    /// Of the facts as they came.
     sha256: Sha256Hex,
     /// What may still be spent on searches without the index.
     left: AtomicU64,
     /// Without anything in it where the facts are too long for one.
     index: OnceLock<Option<Index>>,
-    forms: Forms,
 }
 
-impl FactSet {
-    /// The SHA-256 of facts as they came: of their JSON array.
-    #[must_use]
-    pub fn sha256_of(facts: &[String]) -> Sha256Hex {
-        Sha256Hex::of_json(&facts)
-    }
-
-    /// Compiles `facts`, in their order.
-    #[must_use]
-    pub fn compile(facts: &[String]) -> Self {
-        Self::of(Lines::normalized(facts), Self::sha256_of(facts))
-    }
-
-    /// The same facts in another form. `facts` are those that were compiled, as they came.
-    pub(super) fn rewritten(&self, facts: &[String], form: impl Fn(&str) -> String) -> Self {
-        Self::of(Lines::of(facts.iter().map(|fact| form(fact))), self.sha256.clone())
-    }
-
-    fn of(facts: Lines, sha256: Sha256Hex) -> Self {
-        let left = AtomicU64::new(index::cost(&facts));
-        Self { facts, sha256, left, index: OnceLock::new(), forms: Forms::default() }
-    }
-
-    pub(super) const fn forms(&self) -> &Forms {
-        &self.forms
+impl Facts {
+    /// `lines`, of facts with this digest.
+    pub(super) fn of(lines: Lines, sha256: Sha256Hex) -> Self {
+        let left = AtomicU64::new(index::cost(&lines));
+        Self { lines, sha256, left, index: OnceLock::new() }
     }
 
     /// The SHA-256 of the facts as they came: of their JSON array.
-    #[must_use]
-    pub const fn sha256(&self) -> &Sha256Hex {
+    pub(super) const fn sha256(&self) -> &Sha256Hex {
         &self.sha256
     }
 
     /// How many facts there are.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.facts.len()
+    pub(super) const fn len(&self) -> usize {
+        self.lines.len()
     }
 
-    /// Whether there is none.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The memory that the set takes at the most, be its index made already or not. The forms that only rules after the
-    /// published ones search count once they have been made.
-    #[must_use]
-    pub fn weight_bytes(&self) -> u64 {
-        let forms = self.forms.weight_bytes();
-        size_of::<Self>() as u64 + self.facts.weight_bytes() + index::weight_bytes(&self.facts) + forms
+    /// The memory that they take at the most, be their index made already or not.
+    pub(super) const fn weight_bytes(&self) -> u64 {
+        size_of::<Self>() as u64 + self.lines.weight_bytes() + index::weight_bytes(&self.lines)
     }
 
     /// The places of the blank facts, which support nothing.
     pub(super) fn blank(&self) -> impl Iterator<Item = u32> {
-        self.facts.iter().filter(|(_, fact)| fact.is_empty()).map(|(place, _)| place)
+        self.lines.iter().filter(|(_, fact)| fact.is_empty()).map(|(place, _)| place)
     }
 
     /// A fact, normalized.
     pub(super) fn normal(&self, place: u32) -> &str {
-        self.facts.get(place)
+        self.lines.get(place)
     }
 
     /// All facts, normalized, in their order.
     pub(super) fn normals(&self) -> impl Iterator<Item = &str> {
-        self.facts.iter().map(|(_, fact)| fact)
+        self.lines.iter().map(|(_, fact)| fact)
     }
 
     /// What supports each of `claims`, which are normalized and not blank.
@@ -123,15 +80,15 @@ impl FactSet {
     fn support(&self, claim: &str) -> Option<Support> {
         if self.index.get().is_none() {
             let mut left = self.left.load(Ordering::Relaxed);
-            let support = direct::support(&self.facts, claim, &mut left);
+            let support = direct::support(&self.lines, claim, &mut left);
             self.left.store(left, Ordering::Relaxed);
             if let Ok(support) = support {
                 return support;
             }
         }
-        match self.index.get_or_init(|| Index::of(&self.facts)) {
-            Some(index) => index.support(&self.facts, claim),
-            None => direct::support(&self.facts, claim, &mut { u64::MAX }).ok().flatten(),
+        match self.index.get_or_init(|| Index::of(&self.lines)) {
+            Some(index) => index.support(&self.lines, claim),
+            None => direct::support(&self.lines, claim, &mut { u64::MAX }).ok().flatten(),
         }
     }
 }

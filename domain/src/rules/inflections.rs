@@ -1,6 +1,7 @@
 //! Pairs of opposites by whole words, in their inflections: RULE-CONT-004.
 
-use super::candidate::{Place, Subject};
+use super::candidate::Subject;
+use super::claims::Place;
 use super::contradiction::{asked_by, first_outside, note_unknown, opposites};
 use super::findings::Findings;
 use super::words::{Row, row};

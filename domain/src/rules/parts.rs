@@ -1,8 +1,8 @@
 //! Claims that are joined by "and", "with" and commas, taken apart: RULE-PREC-006, RULE-PREC-008.
 
-use super::facts::FactSet;
+use super::facts::Facts;
 use super::findings::RuleError;
-use super::forms::Form;
+use super::form::Form;
 use super::lines::Lines;
 use super::needles::Needles;
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub(super) struct Joined {
 
 impl Joined {
     /// Those of `facts`, which are rows of words.
-    pub(super) fn of(facts: &FactSet) -> Self {
+    pub(super) fn of(facts: &Facts) -> Self {
         let joints = JOINTS.map(|joint| format!(" {joint} "));
         let has_joint = |fact: &&str| joints.iter().any(|joint| fact.contains(joint.as_str()));
         let facts = Lines::of(facts.normals().filter(has_joint));

@@ -1,6 +1,7 @@
 //! What must and must not stand in the text: RULE-PREC-002 and RULE-PREC-003.
 
-use super::candidate::{Place, Subject};
+use super::candidate::Subject;
+use super::claims::Place;
 use super::findings::{Findings, RuleError, Violated, quoted};
 use super::lines::Lines;
 use super::needles::Needles;

@@ -1,10 +1,10 @@
 //! Where claims come from: RULE-PREC-001, RULE-PREC-004, and those that do as it does over other claims.
 
-use super::candidate::{Place, Subject, supports};
-use super::claims::Claim;
-use super::facts::{FactSet, Support};
+use super::candidate::{Subject, supports};
+use super::claims::{Claim, Place};
+use super::facts::{Facts, Support};
 use super::findings::{Findings, RuleError, Violated};
-use super::forms::Form;
+use super::form::Form;
 use super::parts::{Part, parts};
 use super::result::{Finding, Output};
 
@@ -33,12 +33,12 @@ pub(super) fn unsupported_claims(subject: &Subject<'_>, findings: &mut Findings)
     if over {
         note_unsupported(subject, findings, subject.claims(), subject.supports());
     }
-    note_blank_facts(findings, subject.facts);
+    note_blank_facts(findings, subject.facts.given());
 }
 
 /// RULE-PREC-004: the same test stated per claim; the evidence names the fact that each claim comes from.
 pub(super) fn fact_sourcing(subject: &Subject<'_>, findings: &mut Findings) {
-    sourced(subject, findings, subject.claims(), subject.supports(), subject.facts);
+    sourced(subject, findings, subject.claims(), subject.supports(), subject.facts.given());
 }
 
 /// RULE-PREC-005, and RULE-PREC-007 with quantities: the same over sentences by Unicode's boundaries, and by whole words.
@@ -55,11 +55,13 @@ pub(super) fn part_by_part(
     findings: &mut Findings,
     form: Form,
 ) -> Result<(), RuleError> {
-    let facts = subject.facts.in_form(form, &subject.check.facts);
+    let given = &subject.check.facts;
+    let facts = subject.facts.in_form(form, given);
+    let joined = || subject.facts.joined(form, given);
     let mut claims = Vec::new();
     for sentence in subject.sentences() {
         let at = sentence.range.start;
-        for Part { range, normal } in parts(subject.plain_at(sentence), form, || facts.joined())? {
+        for Part { range, normal } in parts(subject.plain_at(sentence), form, joined)? {
             let place = Place { part: sentence.part, range: at + range.start..at + range.end };
             claims.extend(subject.claim(&place, normal));
         }
@@ -74,7 +76,7 @@ fn sourced(
     findings: &mut Findings,
     claims: &[Claim],
     supports: &[Option<Support>],
-    facts: &FactSet,
+    facts: &Facts,
 ) {
     for (claim, support) in claims.iter().zip(supports) {
         let span = || Some(subject.span(claim.part, claim.range.clone()));
@@ -106,7 +108,7 @@ fn unsupported(subject: &Subject<'_>, supports: &[Option<Support>]) -> u64 {
     unsupported
 }
 
-fn note_blank_facts(findings: &mut Findings, facts: &FactSet) {
+fn note_blank_facts(findings: &mut Findings, facts: &Facts) {
     for fact in facts.blank() {
         findings.step("", "", || Output {
             fact: Some(fact),

@@ -3,7 +3,6 @@
 
 mod definitions;
 
-use super::result::Invariant;
 use crate::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -50,6 +49,17 @@ pub enum RuleId {
     /// Direct negation by whole words and their inflections.
     #[serde(rename = "RULE-CONT-004")]
     Cont004,
+}
+
+/// What a rule guards (seed: "Rule Index").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Invariant {
+    /// No claim without a source.
+    #[serde(rename = "Q-INV-01")]
+    NoUnsupportedClaims,
+    /// No contradiction.
+    #[serde(rename = "Q-INV-03")]
+    NoContradiction,
 }
 
 /// How a rule checks, in the seed's words.

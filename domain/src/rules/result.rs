@@ -1,8 +1,7 @@
 //! What an evaluation says. The members of every object stand in RFC 8785's order and hold no fractions, so that the
 //! JSON that serde writes is the canonical one; a test compares the two.
 
-use super::facts::Direction;
-use super::registry::RuleId;
+use super::registry::{Invariant, RuleId};
 use crate::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 
@@ -41,17 +40,6 @@ impl Verdict {
     }
 }
 
-/// What a rule guards (seed: "Rule Index").
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Invariant {
-    /// No claim without a source.
-    #[serde(rename = "Q-INV-01")]
-    NoUnsupportedClaims,
-    /// No contradiction.
-    #[serde(rename = "Q-INV-03")]
-    NoContradiction,
-}
-
 /// A stretch of the candidate, in bytes of its text as it came.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
@@ -88,6 +76,16 @@ pub struct Input {
     pub text: String,
     /// What it was held against.
     pub with: String,
+}
+
+/// Which of claim and fact contains the other. Where they are equal, the claim is in the fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// The claim is a part of the fact.
+    ClaimInFact,
+    /// The fact is a part of the claim.
+    FactInClaim,
 }
 
 /// What came of it.

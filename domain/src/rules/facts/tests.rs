@@ -2,10 +2,14 @@ use super::super::normal::normalize;
 use super::*;
 use proptest::prelude::*;
 
+fn compiled(facts: &[String]) -> Facts {
+    Facts::of(Lines::normalized(facts), Sha256Hex::of_json(&facts))
+}
+
 /// What supports `claims` by the index.
-fn indexed(set: &FactSet, claims: &[&str]) -> Vec<Option<Support>> {
-    let index = Index::of(&set.facts).expect("the facts are not too long");
-    claims.iter().map(|claim| index.support(&set.facts, claim)).collect()
+fn indexed(set: &Facts, claims: &[&str]) -> Vec<Option<Support>> {
+    let index = Index::of(&set.lines).expect("the facts are not too long");
+    claims.iter().map(|claim| index.support(&set.lines, claim)).collect()
 }
 
 /// What supports them by the rule's own words: every claim with every fact.
@@ -51,7 +55,7 @@ fn claims() -> impl Strategy<Value = Vec<String>> {
 #[test]
 fn a_set_that_is_asked_often_makes_its_index_and_says_the_same() {
     let facts: Vec<String> = (0..50).map(|at| format!("fact {at} of many")).collect();
-    let set = FactSet::compile(&facts);
+    let set = compiled(&facts);
     let claims = ["fact 4", "what fact 31 of many says", "nothing of the kind", "of"];
     let expected = looped(&facts, &claims);
     assert_eq!(set.supports(&claims), expected);
@@ -78,7 +82,7 @@ proptest! {
 
     #[test]
     fn the_index_finds_what_the_loop_over_all_finds(facts in facts(), claims in claims()) {
-        let (set, claims) = (FactSet::compile(&facts), borrowed(&claims));
+        let (set, claims) = (compiled(&facts), borrowed(&claims));
         let expected = looped(&facts, &claims);
         prop_assert_eq!(&indexed(&set, &claims), &expected);
         prop_assert_eq!(&set.supports(&claims), &expected);
@@ -94,6 +98,6 @@ proptest! {
         };
         let claims: Vec<String> = cuts.iter().map(piece).collect();
         let claims = borrowed(&claims);
-        prop_assert_eq!(indexed(&FactSet::compile(&facts), &claims), looped(&facts, &claims));
+        prop_assert_eq!(indexed(&compiled(&facts), &claims), looped(&facts, &claims));
     }
 }

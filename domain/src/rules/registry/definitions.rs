@@ -1,7 +1,6 @@
 //! The definitions. A test pins the SHA-256 of each.
 
-use super::{CheckType, Rule, RuleId};
-use crate::rules::result::Invariant;
+use super::{CheckType, Invariant, Rule, RuleId};
 
 /// The parameters of whatever goes by pairs of terms.
 macro_rules! with_the_pairs {

@@ -1,0 +1,29 @@
+//! The forms in which the rules after the published ones compare.
+
+use super::words::Row;
+use super::{quantity, words};
+
+/// In which form claims and facts are compared.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    /// As rows of words.
+    Words,
+    /// As rows of words, with quantities in one form.
+    Quantities,
+}
+
+impl Form {
+    /// The words of `text`.
+    pub(super) fn row(self, text: &str) -> Row {
+        match self {
+            Self::Words => words::row(text),
+            Self::Quantities => quantity::row(text),
+        }
+    }
+
+    /// A claim or a fact as it is matched.
+    pub(super) fn statement(self, text: &str) -> String {
+        let row = self.row(text);
+        row.statement(0..row.text().len())
+    }
+}
