@@ -43,6 +43,14 @@ pub struct Admit {
     pub checked: Option<(Arc<Check>, Sha256Hex)>,
 }
 
+impl Admit {
+    /// Whether the rules have let it through as its session wants it, or by a check of its own.
+    fn is_checked_against(&self, kept: &Arc<Check>) -> bool {
+        let checked = self.checked.as_ref().map(|(check, _)| check);
+        checked.is_some_and(|check| self.path != GatePath::Regen || check == kept)
+    }
+}
+
 /// How a verdict was made that oracled had made.
 #[derive(Debug, Clone)]
 pub struct Made {
@@ -106,8 +114,8 @@ async fn admit(
     loop {
         attempt += 1;
         let seen = match there {
-            // it was judged without what its session is to be checked against: whoever asks again is told of that
-            Known::Nothing(Some(_)) if admit.checked.is_none() => {
+            // it was not judged by what its session is to be checked against by now: whoever asks again has it so
+            Known::Nothing(Some(kept)) if !admit.is_checked_against(&kept) => {
                 return Err(CommitError::Stale(RowKey::Session(admit.session_id)).into());
             }
             Known::Nothing(_) => None,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::cache::{Purge, Register};
+use crate::crosscheck::GateError;
 use crate::oracle_health::{Oracle, Permit};
 use crate::rate_limiter::Limited;
 use crate::testing::{GOOD, Hand, Outside, World, id, logged, with_outside};
@@ -493,5 +494,29 @@ fn a_flight_survives_a_panic_of_the_actor_that_has_let_it_off() {
         ));
         drop(read_on.await);
         assert_eq!(model.calls(), 1, "the one flight was joined");
+    });
+}
+
+#[test]
+fn a_check_that_is_told_while_a_lost_verdict_is_made_is_not_passed_by() {
+    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        register(&world, "cs_1", Some(Label::Green)).await;
+        let regen = world.system.regen.clone();
+        let reading = actix_rt::spawn(async move { regen.ask(Read(id("cs_1"))).await.expect("it answers") });
+        while model.calls() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let check = Some(Arc::new(Check { facts: vec!["another plan".into()], ..Check::default() }));
+        let (tier, query) = (Tier::Quick, Query::new("Sell honey?".into()));
+        let find = Find { session_id: id("cs_1"), tier, query, customer_email: None, check: check.clone() };
+        let known = world.system.cache.ask(find).await.expect("it answers").expect("it is committed");
+        assert!(matches!(known, Known::Nothing(kept) if kept == check));
+        model.held.as_ref().expect("it waits").notify_one();
+        let landed = reading.await.expect("it lands");
+        let Err(failed) = &landed else { panic!("{landed:?}") };
+        assert!(matches!(**failed, Failed::Gate(GateError::Cache(_))), "{failed:?}");
+        assert!(world.system.store.verdict(&id("cs_1")).expect("it is read").is_none());
+        assert_eq!(logged(&world.system.store).last().map(String::as_str), Some("tmm_crosscheck"));
     });
 }
