@@ -197,6 +197,12 @@ pub fn field<'v>(value: &'v Value, name: &str) -> &'v Value {
     value.get(name).unwrap_or(&Value::Null)
 }
 
+/// The submission, to be checked against one fact.
+fn with_facts(mut submission: Value, fact: &str) -> Value {
+    submission.as_object_mut().expect("it is an object").insert("facts".into(), json!([fact]));
+    submission
+}
+
 /// The body of a check of a good verdict.
 #[must_use]
 pub fn check_of(session: &str) -> Value {
@@ -313,20 +319,24 @@ impl Caller {
     }
 
     async fn submit(&mut self, bytes: std::ops::Range<usize>) -> Result<(), ClientError> {
-        let session = self.fresh("v");
-        self.deliver(session, bytes).await
+        let (session, checked) = (self.fresh("v"), self.rng.bool());
+        self.deliver(session, bytes, checked).await
     }
 
-    /// Hands in a verdict for a session that has none.
-    async fn deliver(&mut self, session: String, bytes: std::ops::Range<usize>) -> Result<(), ClientError> {
+    /// Hands in a verdict for a session that has none; with facts that it passes, or without any.
+    async fn deliver(
+        &mut self,
+        session: String,
+        bytes: std::ops::Range<usize>,
+        checked: bool,
+    ) -> Result<(), ClientError> {
         let bytes = self.rng.usize(bytes);
         let summary: String = std::iter::repeat_with(|| self.rng.alphanumeric()).take(bytes).collect();
         let verdict = json!({"verdict": "GREEN", "summary": summary}).to_string();
         self.ledger.sessions.insert(session.clone(), Told::Unsure(None));
         let mut submission = submission(&verdict);
-        // every other one passes the rules, too
-        if bytes < CHECKED_MAX_BYTES && self.rng.bool() {
-            submission.as_object_mut().expect("it is an object").insert("facts".into(), json!([summary]));
+        if checked && bytes < CHECKED_MAX_BYTES {
+            submission = with_facts(submission, &summary);
         }
         let answer = self.call(&format!("/v1/verdicts/{session}"), &submission).await?;
         if self.done(&answer, &[201]) {
@@ -344,10 +354,12 @@ impl Caller {
     /// Hands in a verdict for a session that has been handed one before.
     async fn repeat(&mut self) -> Result<(), ClientError> {
         let Some((session, told)) = self.known() else { return Ok(()) };
+        // the first one may have been checked against facts, which the session keeps
         if told == Told::Purged {
-            return self.deliver(session, 20..400).await;
+            return self.deliver(session, 20..400, true).await;
         }
-        let answer = self.call(&format!("/v1/verdicts/{session}"), &submission(GOOD)).await?;
+        let again = with_facts(submission(GOOD), "A sound and simple plan.");
+        let answer = self.call(&format!("/v1/verdicts/{session}"), &again).await?;
         let allowed: &[u16] = if matches!(told, Told::Cached(_)) { &[200] } else { &[200, 201] };
         if !self.done(&answer, allowed) {
             return Ok(());

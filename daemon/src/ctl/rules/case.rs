@@ -185,7 +185,7 @@ mod tests {
             ),
             (
                 r#"{"candidate_output":"a","facts":[],"want":{"verdict":"FAIL","failed":["RULE-PREC-999"]}}"#,
-                "unknown variant `RULE-PREC-999`",
+                "`RULE-PREC-999` is not a rule; allowed: RULE-PREC-001",
             ),
             (r#"{"candidate_output":"a","facts":[],"want":{"failed":[]}}"#, "missing field `verdict`"),
         ] {
