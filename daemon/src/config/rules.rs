@@ -58,11 +58,8 @@ impl Default for Rules {
 impl Rules {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let Profile(profile) = &self.profile;
-        let mut rest = profile.iter();
-        while let Some(rule) = rest.next() {
-            if rest.as_slice().contains(rule) {
-                return Err(not_allowed("rules.profile", format_args!("`{rule}` twice"), "each rule once"));
-            }
+        if let Some(rule) = RuleId::first_repeated(profile) {
+            return Err(not_allowed("rules.profile", format_args!("`{rule}` twice"), "each rule once"));
         }
         if profile.is_empty() {
             return Err(not_allowed("rules.profile", "empty", "at least one rule"));

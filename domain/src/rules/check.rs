@@ -12,10 +12,10 @@ const FACTS_MAX: usize = 1_000_000;
 const PATTERNS_MAX: usize = 10_000;
 /// The most constraints, and contradiction ids.
 const NAMED_MAX: usize = 1_000;
-/// The most pairs of opposites of a check's own.
-const PAIRS_MAX: usize = 64;
 /// The highest threshold: the highest number that every reader of JSON takes for itself.
 const UNSUPPORTED_MAX_MAX: u64 = (1 << 53) - 1;
+/// The most pairs of opposites of a check's own.
+const PAIRS_MAX: usize = 64;
 /// The longest term of such a pair, in bytes.
 const TERM_MAX_BYTES: usize = 128;
 
@@ -225,13 +225,7 @@ impl Check {
         if rules.is_empty() {
             return Err(InvalidCheck::NoRules);
         }
-        let mut rest = rules.iter();
-        while let Some(rule) = rest.next() {
-            if rest.as_slice().contains(rule) {
-                return Err(InvalidCheck::Twice(*rule));
-            }
-        }
-        Ok(())
+        RuleId::first_repeated(rules).map_or(Ok(()), |rule| Err(InvalidCheck::Twice(rule)))
     }
 }
 

@@ -123,6 +123,18 @@ impl RuleId {
         Self::Cont003,
     ];
 
+    /// The first of `rules` that is named again after it.
+    #[must_use]
+    pub fn first_repeated(rules: &[Self]) -> Option<Self> {
+        let mut rest = rules.iter();
+        while let Some(rule) = rest.next() {
+            if rest.as_slice().contains(rule) {
+                return Some(*rule);
+            }
+        }
+        None
+    }
+
     /// The id on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
