@@ -16,9 +16,15 @@ impl Sha256Hex {
     /// The digest of `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
+        let mut stream = Sha256Stream::default();
+        stream.push(bytes);
+        stream.finish()
+    }
+
+    fn of_digest(digest: impl IntoIterator<Item = u8>) -> Self {
         let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
         let mut digits = [[0; 2]; 32];
-        for (pair, byte) in digits.iter_mut().zip(Sha256::digest(bytes)) {
+        for (pair, byte) in digits.iter_mut().zip(digest) {
             *pair = [digit(byte >> 4), digit(byte & 0xf)];
         }
         Self(str::from_utf8(digits.as_flattened()).expect("digits are ASCII").to_owned())
@@ -45,9 +51,35 @@ impl fmt::Display for Sha256Hex {
     }
 }
 
+/// The SHA-256 of bytes that come piece by piece.
+#[derive(Debug, Clone, Default)]
+pub struct Sha256Stream(Sha256);
+
+impl Sha256Stream {
+    /// Takes the next bytes.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all bytes that came.
+    #[must_use]
+    pub fn finish(self) -> Sha256Hex {
+        Sha256Hex::of_digest(self.0.finalize())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_in_pieces_have_the_digest_of_the_whole() {
+        let mut stream = Sha256Stream::default();
+        for piece in ["", "a", "bc"] {
+            stream.push(piece.as_bytes());
+        }
+        assert_eq!(stream.finish(), Sha256Hex::of(b"abc"));
+    }
 
     #[test]
     fn the_digest_of_abc_is_the_one_of_fips_180() {

@@ -26,7 +26,7 @@ pub mod verdict;
 
 pub use crosscheck::{Approved, Decision, Judgement, Reason, judge};
 pub use delivery::Delivery;
-pub use digest::Sha256Hex;
+pub use digest::{Sha256Hex, Sha256Stream};
 pub use divergence::{DivergenceCheck, DivergenceLevel};
 pub use event::{Event, Peer};
 pub use flag::Flag;

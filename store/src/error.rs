@@ -55,6 +55,24 @@ pub enum StoreError {
         /// The latest this build knows.
         known: u32,
     },
+    /// Something is longer than a file of the store takes.
+    #[error("{what} has {size_bytes} bytes, and at most {max_bytes} are allowed")]
+    TooLarge {
+        /// What it is.
+        what: &'static str,
+        /// How long it is.
+        size_bytes: u64,
+        /// How long it may be.
+        max_bytes: u64,
+    },
+    /// A row came to a sorted file that does not lie behind the row before it.
+    #[error("row {row} of {path} does not have a greater key than the row before it")]
+    OutOfOrder {
+        /// The file.
+        path: PathBuf,
+        /// Which one, from 1.
+        row: u64,
+    },
     /// It is open, but does not take writes (or, while it is being reopened, reads) for now.
     #[error("the store is unavailable: {cause}")]
     Unavailable {
@@ -79,6 +97,13 @@ impl StoreError {
         }
     }
 
+    /// What the system says to a write of a file in whole: no room is something that passes.
+    pub(crate) fn unwritten(path: &Path, source: io::Error) -> Self {
+        let full = lacks_room(&source);
+        let error = Self::Io { path: path.to_owned(), source };
+        if full { Self::Unavailable { cause: error.to_string() } } else { error }
+    }
+
     /// Whether the system did what it was asked, and what it read is not what should be there.
     pub(crate) fn shows_damage(error: &io::Error) -> bool {
         matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::InvalidData)
@@ -87,10 +112,13 @@ impl StoreError {
 
 /// What to do about a file or directory that cannot be used.
 fn advice(source: &io::Error) -> &'static str {
-    match source.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            "make room for some megabytes there"
-        }
-        _ => "it must be readable and writable by the user that runs oracled",
+    if lacks_room(source) {
+        "make room for some megabytes there"
+    } else {
+        "it must be readable and writable by the user that runs oracled"
     }
+}
+
+fn lacks_room(source: &io::Error) -> bool {
+    matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }

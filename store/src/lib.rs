@@ -10,6 +10,7 @@ mod check;
 mod disk;
 mod engine;
 mod error;
+pub mod ground;
 mod journal;
 mod log;
 mod meta;

@@ -70,6 +70,8 @@ impl From<&StoreError> for Problem {
             StoreError::Corrupt { .. }
             | StoreError::Short { .. }
             | StoreError::Newer { .. }
+            | StoreError::TooLarge { .. }
+            | StoreError::OutOfOrder { .. }
             | StoreError::Locked { .. } => Self::Internal(error.to_string()),
         }
     }

@@ -1,0 +1,10 @@
+//! What the ground-truth layer keeps beside the database: files that are written once and never changed (RFC-0002, Data
+//! Ingestion Pipeline).
+//!
+//! A file here is whole on the disk before a commit of the journal names it, and what no row names is nobody's. Each
+//! carries checksums of all of its bytes, which are checked at every read.
+
+pub mod archive;
+mod sealed;
+pub mod sorted;
+pub mod sorter;

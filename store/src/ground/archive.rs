@@ -1,0 +1,41 @@
+//! The archive of raw payloads: each whole, compressed, under its SHA-256 (RFC-0002, Ingestion Invariants 1).
+//!
+//! A payload lies in frames of 256 KiB that zstd has compressed each by itself, so that a record is read without what
+//! lies before it. Behind them stand the length and the checksum of each, in a frame that zstd skips: any zstd
+//! decompresses the file to the payload.
+
+mod reader;
+mod writer;
+
+pub use reader::{Archive, ArchiveReader, MAX_SLICE_BYTES};
+pub use writer::{ArchiveWriter, Archived, MAX_PAYLOAD_BYTES};
+
+use super::sealed::{FOOTER_BYTES, Format};
+use domain::Sha256Hex;
+use std::path::{Path, PathBuf};
+
+const FORMAT: Format = Format { magic: *b"oracledR", version: 1 };
+/// What a frame holds of a payload; the last one holds less.
+const FRAME_BYTES: usize = 256 * 1024;
+/// How a frame begins that zstd skips (RFC 8878, 3.1.2).
+const SKIPPABLE_MAGIC: u32 = 0x184D_2A50;
+/// The magic, and the length of what is skipped.
+const SKIPPABLE_HEAD_BYTES: u64 = 8;
+
+/// What zstd skips begins with this, where the index has so many bytes.
+fn skippable_head(index_bytes: usize) -> [u8; 8] {
+    // an index is far below 4 GiB
+    let skipped = index_bytes as u64 + FOOTER_BYTES;
+    let mut head = [0; 8];
+    let parts = [SKIPPABLE_MAGIC.to_le_bytes(), (skipped as u32).to_le_bytes()];
+    head.copy_from_slice(parts.as_flattened());
+    head
+}
+
+/// Where the payload with that digest lies below `dir`.
+fn path(dir: &Path, sha256: &Sha256Hex) -> PathBuf {
+    dir.join(format!("{sha256}.raw"))
+}
+
+#[cfg(test)]
+mod tests;

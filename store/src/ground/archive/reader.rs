@@ -1,0 +1,195 @@
+//! Payloads in the archive, read whole or in part.
+
+use super::{FORMAT, FRAME_BYTES, SKIPPABLE_HEAD_BYTES, path, skippable_head};
+use crate::error::StoreError;
+use crate::ground::sealed::{Seal, Sealed};
+use domain::{Sha256Hex, Sha256Stream};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What [`Archive::slice`] hands back is at most so long.
+pub const MAX_SLICE_BYTES: u64 = 16 << 20;
+/// What a frame's length and checksum take in the index.
+const ENTRY_BYTES: usize = 8;
+
+/// A payload in the archive, read by any number of threads. A copy is the same payload.
+#[derive(Debug, Clone)]
+pub struct Archive {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    file: Sealed,
+    sha256: Sha256Hex,
+    frames: Vec<Frame>,
+    size_bytes: u64,
+}
+
+/// Where a compressed frame lies.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    at: u64,
+    len_bytes: u32,
+    crc: u32,
+}
+
+impl Archive {
+    /// Opens the payload with the digest `sha256` in the archive in `dir`, and reads and checks its index.
+    ///
+    /// # Errors
+    /// `Io` where there is none or it cannot be read; `Corrupt` where index or footer are damaged, or the file was cut;
+    /// `Newer` where another version wrote it.
+    pub fn open(dir: &Path, sha256: &Sha256Hex) -> Result<Self, StoreError> {
+        let file = Sealed::open(&path(dir, sha256))?;
+        let Seal { count: size_bytes, index, index_at } = file.seal(&FORMAT)?;
+        let ill = |what| file.damaged(index_at, what);
+        let frames = read_index(&index).ok_or_else(|| ill("its index is none"))?;
+        let end = frames.last().map_or(0, |last| last.at + u64::from(last.len_bytes));
+        let fits = frames.len() as u64 == size_bytes.div_ceil(FRAME_BYTES as u64)
+            && end.checked_add(SKIPPABLE_HEAD_BYTES) == Some(index_at);
+        if !fits {
+            return Err(ill("its index does not fit its frames"));
+        }
+        let mut head = Vec::new();
+        file.read(end, SKIPPABLE_HEAD_BYTES, &mut head)?;
+        if head != skippable_head(index.len()) {
+            return Err(file.damaged(end, "the bytes before its index are wrong"));
+        }
+        Ok(Self { inner: Arc::new(Inner { file, sha256: sha256.clone(), frames, size_bytes }) })
+    }
+
+    /// The payload's length as it came.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes
+    }
+
+    /// The whole payload, from its start.
+    #[must_use]
+    pub fn reader(&self) -> ArchiveReader {
+        let archive = self.clone();
+        ArchiveReader { archive, next_frame: 0, compressed: Vec::new(), frame: Vec::new(), at: 0 }
+    }
+
+    /// `len_bytes` of the payload from `at` on, both counted as it came: a raw record.
+    ///
+    /// # Errors
+    /// `TooLarge` where that is more than [`MAX_SLICE_BYTES`]; `Corrupt` where a frame is damaged, or the payload ends
+    /// before that; `Io` where it cannot be read.
+    pub fn slice(&self, at: u64, len_bytes: u64) -> Result<Vec<u8>, StoreError> {
+        if len_bytes > MAX_SLICE_BYTES {
+            let (what, max_bytes) = ("a piece of a payload", MAX_SLICE_BYTES);
+            return Err(StoreError::TooLarge { what, size_bytes: len_bytes, max_bytes });
+        }
+        if at.checked_add(len_bytes).is_none_or(|end| end > self.inner.size_bytes) {
+            let what = format!(
+                "the payload has {} bytes, and {len_bytes} from byte {at} on are wanted",
+                self.inner.size_bytes
+            );
+            return Err(self.inner.file.damaged(0, &what));
+        }
+        let mut slice = Vec::new();
+        let mut compressed = Vec::new();
+        let (mut number, mut from) = frame_of(at);
+        while (slice.len() as u64) < len_bytes {
+            let frame = self.read_frame(number, &mut compressed)?;
+            let wanted = usize::try_from(len_bytes).unwrap_or(usize::MAX) - slice.len();
+            let found = frame.get(from..).unwrap_or_default();
+            slice.extend_from_slice(found.get(..wanted).unwrap_or(found));
+            (number, from) = (number + 1, 0);
+        }
+        Ok(slice)
+    }
+
+    /// Reads all of the file anew and checks it against its name.
+    ///
+    /// # Errors
+    /// `Corrupt` that names the first damaged frame by file and offset, `Io` where it cannot be read.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        let Inner { file, sha256, .. } = self.inner.as_ref();
+        let dir = file.path().parent().unwrap_or(Path::new(""));
+        let archive = Self::open(dir, sha256)?;
+        let mut found = Sha256Stream::default();
+        let mut compressed = Vec::new();
+        for number in 0..archive.inner.frames.len() {
+            found.push(&archive.read_frame(number, &mut compressed)?);
+        }
+        let found = found.finish();
+        if found != *sha256 {
+            return Err(file.damaged(0, &format!("the payload's SHA-256 is {found}, which is not its name")));
+        }
+        Ok(())
+    }
+
+    /// Reads a frame by its number, from 0; `compressed` is used again and again.
+    fn read_frame(&self, number: usize, compressed: &mut Vec<u8>) -> Result<Vec<u8>, StoreError> {
+        let Inner { file, frames, size_bytes, .. } = self.inner.as_ref();
+        let place =
+            frames.get(number).ok_or_else(|| file.damaged(0, &format!("there is no frame {number}")))?;
+        file.read_checked(place.at, place.len_bytes.into(), place.crc, compressed)?;
+        let before_bytes = number as u64 * FRAME_BYTES as u64;
+        let len_bytes = size_bytes.saturating_sub(before_bytes).min(FRAME_BYTES as u64);
+        // takes no more memory than a frame may have, whatever is written in it
+        match zstd::bulk::decompress(compressed, FRAME_BYTES) {
+            Ok(frame) if frame.len() as u64 == len_bytes => Ok(frame),
+            Ok(frame) => {
+                let what = format!("a frame holds {} bytes, and should hold {len_bytes}", frame.len());
+                Err(file.damaged(place.at, &what))
+            }
+            Err(error) => Err(file.damaged(place.at, &format!("a frame does not decompress: {error}"))),
+        }
+    }
+}
+
+/// A payload from its start to its end, one frame of it in memory. A damaged frame is an error of the kind `InvalidData`
+/// that holds the [`StoreError`].
+#[derive(Debug)]
+pub struct ArchiveReader {
+    archive: Archive,
+    next_frame: usize,
+    compressed: Vec<u8>,
+    frame: Vec<u8>,
+    /// How much of the frame was handed out.
+    at: usize,
+}
+
+impl Read for ArchiveReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.at == self.frame.len() && self.next_frame < self.archive.inner.frames.len() {
+            let frame = self.archive.read_frame(self.next_frame, &mut self.compressed);
+            self.frame = frame.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+            self.next_frame += 1;
+            self.at = 0;
+        }
+        let read = self.frame.get(self.at..).unwrap_or_default().read(into)?;
+        self.at += read;
+        Ok(read)
+    }
+}
+
+/// In which frame a byte of the payload lies, and where in it.
+fn frame_of(at: u64) -> (usize, usize) {
+    let frame_bytes = FRAME_BYTES as u64;
+    ((at / frame_bytes) as usize, (at % frame_bytes) as usize)
+}
+
+/// The places of the frames; nothing if `index` is none.
+fn read_index(index: &[u8]) -> Option<Vec<Frame>> {
+    let max_bytes = zstd::zstd_safe::compress_bound(FRAME_BYTES) as u64;
+    let (entries, rest) = index.as_chunks::<ENTRY_BYTES>();
+    let mut at = 0;
+    let mut frames = Vec::with_capacity(entries.len());
+    for entry in entries {
+        let (len_bytes, crc) = entry.split_first_chunk()?;
+        let len_bytes = u32::from_be_bytes(*len_bytes);
+        let crc = u32::from_be_bytes(*crc.first_chunk()?);
+        if !(1..=max_bytes).contains(&len_bytes.into()) {
+            return None;
+        }
+        frames.push(Frame { at, len_bytes, crc });
+        at += u64::from(len_bytes);
+    }
+    rest.is_empty().then_some(frames)
+}

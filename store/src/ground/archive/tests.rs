@@ -1,0 +1,184 @@
+use super::*;
+use crate::error::StoreError;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::fs::{self, OpenOptions};
+use std::io::Read;
+use tempfile::{NamedTempFile, TempDir, TempPath};
+use zstd::bulk::Compressor;
+
+fn archive(payload: &[u8], piece_bytes: usize) -> (TempDir, Archived) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut writer = ArchiveWriter::create(dir.path()).expect("it is made");
+    for piece in payload.chunks(piece_bytes) {
+        writer.push(piece).expect("it is taken");
+    }
+    let archived = writer.finish().expect("it is written");
+    (dir, archived)
+}
+
+fn open(dir: &TempDir, archived: &Archived) -> Result<Archive, StoreError> {
+    Archive::open(dir.path(), &archived.sha256)
+}
+
+fn read(archive: &Archive) -> Vec<u8> {
+    let mut payload = Vec::new();
+    archive.reader().read_to_end(&mut payload).expect("it is read");
+    payload
+}
+
+fn damage(error: StoreError) -> String {
+    match error {
+        StoreError::Corrupt { detail, .. } => detail,
+        other => panic!("it should be damage: {other}"),
+    }
+}
+
+/// Text like a table's, of so many bytes, which differs throughout.
+fn table(size_bytes: usize) -> Vec<u8> {
+    let lines =
+        (0_u64..).flat_map(|n| format!("{n},{}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).into_bytes());
+    lines.take(size_bytes).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn a_payload_is_read_as_it_came_whole_and_in_part(
+        size in prop_oneof![0..2000_usize, Just(FRAME_BYTES), Just(2 * FRAME_BYTES), FRAME_BYTES..4 * FRAME_BYTES],
+        piece_bytes in 1000..700_000_usize,
+        ends in vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 8),
+    ) {
+        let payload = table(size);
+        let (dir, archived) = archive(&payload, piece_bytes);
+        prop_assert_eq!(&archived, &Archived { sha256: Sha256Hex::of(&payload), size_bytes: size as u64 });
+        let archive = open(&dir, &archived).expect("it opens");
+        prop_assert_eq!(archive.size_bytes(), size as u64);
+        prop_assert!(read(&archive) == payload);
+        for (one, other) in ends {
+            let (one, other) = (one.index(size + 1), other.index(size + 1));
+            let (from, to) = (one.min(other), one.max(other));
+            let slice = archive.slice(from as u64, (to - from) as u64).expect("it is read");
+            prop_assert!(slice == payload[from..to]);
+        }
+        archive.verify().expect("it is whole");
+    }
+
+    #[test]
+    fn any_flipped_bit_is_found_and_named(size in 0..2 * FRAME_BYTES, place in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        let (dir, archived) = archive(&table(size), FRAME_BYTES);
+        let path = path(dir.path(), &archived.sha256);
+        let mut bytes = fs::read(&path).expect("it is read");
+        let at = place.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        fs::write(&path, &bytes).expect("it is written");
+        let detail = damage(open(&dir, &archived).and_then(|archive| archive.verify()).expect_err("it is damaged"));
+        prop_assert!(detail.starts_with(&format!("{}, byte ", path.display())), "{}", detail);
+    }
+
+    #[test]
+    fn a_cut_file_is_found(size in 0..2 * FRAME_BYTES, place in any::<prop::sample::Index>()) {
+        let (dir, archived) = archive(&table(size), FRAME_BYTES);
+        let file = OpenOptions::new().write(true).open(path(dir.path(), &archived.sha256)).expect("it opens");
+        let len = file.metadata().expect("it is there").len();
+        file.set_len(place.index(len as usize) as u64).expect("it is cut");
+        damage(open(&dir, &archived).expect_err("it is cut"));
+    }
+}
+
+#[test]
+fn a_damaged_frame_is_named_and_the_others_are_read() {
+    let payload = table(3 * FRAME_BYTES);
+    let (dir, archived) = archive(&payload, FRAME_BYTES);
+    let path = path(dir.path(), &archived.sha256);
+    let mut bytes = fs::read(&path).expect("it is read");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&path, &bytes).expect("it is written");
+    let archive = open(&dir, &archived).expect("index and footer are whole");
+    let frame_bytes = FRAME_BYTES as u64;
+    assert_eq!(archive.slice(0, 10).expect("it is read"), payload[..10]);
+    assert_eq!(archive.slice(2 * frame_bytes, 10).expect("it is read"), payload[2 * FRAME_BYTES..][..10]);
+    let named = damage(archive.slice(frame_bytes + 5, 10).expect_err("it is damaged"));
+    assert_eq!(named, damage(archive.verify().expect_err("it is damaged")));
+    assert!(named.contains("the checksum of"), "{named}");
+    let mut read = Vec::new();
+    let error = archive.reader().read_to_end(&mut read).expect_err("it is damaged");
+    assert_eq!(read, payload[..FRAME_BYTES]);
+    assert!(error.get_ref().is_some_and(|inner| inner.is::<StoreError>()), "{error:?}");
+}
+
+#[test]
+fn any_zstd_decompresses_the_file_to_the_payload() {
+    let payload = table(2 * FRAME_BYTES + 1);
+    let (dir, archived) = archive(&payload, FRAME_BYTES);
+    let file = fs::File::open(path(dir.path(), &archived.sha256)).expect("it opens");
+    assert!(zstd::decode_all(file).expect("it decompresses") == payload);
+}
+
+#[test]
+fn the_same_payload_again_changes_nothing_and_one_that_is_dropped_leaves_nothing() {
+    let payload = table(FRAME_BYTES + 1);
+    let (dir, archived) = archive(&payload, FRAME_BYTES);
+    let before = fs::read(path(dir.path(), &archived.sha256)).expect("it is read");
+    let mut writer = ArchiveWriter::create(dir.path()).expect("it is made");
+    writer.push(&payload).expect("it is taken");
+    assert_eq!(writer.finish().expect("it is written"), archived);
+    let mut dropped = ArchiveWriter::create(dir.path()).expect("it is made");
+    dropped.push(&payload).expect("it is taken");
+    drop(dropped);
+    let entries: Vec<_> =
+        fs::read_dir(dir.path()).expect("it is read").map(|entry| entry.expect("an entry").path()).collect();
+    assert_eq!(entries, [path(dir.path(), &archived.sha256)]);
+    assert_eq!(fs::read(&entries[0]).expect("it is read"), before);
+}
+
+#[test]
+fn a_payload_under_another_name_is_not_taken_for_that_one() {
+    let (dir, archived) = archive(b"one", 1);
+    let other = Sha256Hex::of(b"other");
+    fs::rename(path(dir.path(), &archived.sha256), path(dir.path(), &other)).expect("it is renamed");
+    let archive = Archive::open(dir.path(), &other).expect("it is whole in itself");
+    let detail = damage(archive.verify().expect_err("it is another"));
+    assert!(detail.contains("is not its name"), "{detail}");
+}
+
+#[test]
+fn a_piece_beyond_the_end_or_longer_than_allowed_is_an_error() {
+    let (dir, archived) = archive(b"short", 5);
+    let archive = open(&dir, &archived).expect("it opens");
+    for (at, len) in [(0, 6), (5, 1), (6, 0), (u64::MAX, 1)] {
+        damage(archive.slice(at, len).expect_err("it is beyond the end"));
+    }
+    assert_eq!(archive.slice(5, 0).expect("nothing is there"), b"");
+    let refused = archive.slice(0, MAX_SLICE_BYTES + 1).expect_err("it is too long");
+    assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused}");
+}
+
+/// Its checksums are right, so that zstd gets to see it.
+#[test]
+fn a_frame_that_would_swell_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).expect("it is compressed");
+    let mut index = (bomb.len() as u32).to_be_bytes().to_vec();
+    index.extend_from_slice(&crc32fast::hash(&bomb).to_be_bytes());
+    let sha256 = Sha256Hex::of(b"");
+    let footer = FORMAT.footer(FRAME_BYTES as u64, &index);
+    let file = [bomb.as_slice(), &skippable_head(index.len()), &index, &footer].concat();
+    fs::write(path(dir.path(), &sha256), file).expect("it is written");
+    let archive = Archive::open(dir.path(), &sha256).expect("it looks well");
+    let detail = damage(archive.slice(0, 1).expect_err("it is a bomb"));
+    assert!(detail.contains("does not decompress"), "{detail}");
+}
+
+#[test]
+fn a_full_disk_is_told_of_as_what_it_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let full = OpenOptions::new().write(true).open("/dev/full").expect("it opens");
+    let path = TempPath::try_from_path(dir.path().join("payload")).expect("a path");
+    let compressor = Compressor::new(0).expect("it is made");
+    let mut writer = ArchiveWriter::over(dir.path(), NamedTempFile::from_parts(full, path), compressor);
+    let refused = writer.push(&table(FRAME_BYTES)).expect_err("there is no room");
+    assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
+}

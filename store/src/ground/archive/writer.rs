@@ -1,0 +1,123 @@
+//! A payload on its way into the archive.
+
+use super::{FORMAT, FRAME_BYTES, path, skippable_head};
+use crate::disk::sync_dir;
+use crate::error::StoreError;
+use domain::{Sha256Hex, Sha256Stream};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+use zstd::bulk::Compressor;
+
+/// A payload is at most so long, 1 TiB; its index then takes 32 MiB of memory.
+pub const MAX_PAYLOAD_BYTES: u64 = 1 << 40;
+
+/// Takes a payload piece by piece. Dropped before [`ArchiveWriter::finish`], it leaves nothing.
+pub struct ArchiveWriter {
+    dir: PathBuf,
+    file: NamedTempFile,
+    compressor: Compressor<'static>,
+    sha256: Sha256Stream,
+    /// What came since the last frame.
+    frame: Vec<u8>,
+    compressed: Vec<u8>,
+    index: Vec<u8>,
+    size_bytes: u64,
+}
+
+/// A payload in the archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Archived {
+    /// The digest of its bytes, which is its name.
+    pub sha256: Sha256Hex,
+    /// Its length as it came.
+    pub size_bytes: u64,
+}
+
+impl ArchiveWriter {
+    /// Begins a payload in the archive in `dir`.
+    ///
+    /// # Errors
+    /// `Unavailable` where there is no room, `Io` where no file can be made there.
+    pub fn create(dir: &Path) -> Result<Self, StoreError> {
+        let open = || {
+            Ok((
+                NamedTempFile::with_prefix_in("payload-", dir)?,
+                Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL)?,
+            ))
+        };
+        let (file, compressor) = open().map_err(|source| StoreError::unwritten(dir, source))?;
+        Ok(Self::over(dir, file, compressor))
+    }
+
+    pub(super) fn over(dir: &Path, file: NamedTempFile, compressor: Compressor<'static>) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            file,
+            compressor,
+            sha256: Sha256Stream::default(),
+            frame: Vec::with_capacity(FRAME_BYTES),
+            compressed: Vec::with_capacity(zstd::zstd_safe::compress_bound(FRAME_BYTES)),
+            index: Vec::new(),
+            size_bytes: 0,
+        }
+    }
+
+    /// Takes the payload's next bytes.
+    ///
+    /// # Errors
+    /// `TooLarge` where the payload would be longer than [`MAX_PAYLOAD_BYTES`], `Unavailable` where there is no room, `Io`
+    /// where it cannot be written otherwise: the payload is then to be given up.
+    pub fn push(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
+        let size_bytes = self.size_bytes + bytes.len() as u64;
+        if size_bytes > MAX_PAYLOAD_BYTES {
+            return Err(StoreError::TooLarge { what: "a payload", size_bytes, max_bytes: MAX_PAYLOAD_BYTES });
+        }
+        self.size_bytes = size_bytes;
+        self.sha256.push(bytes);
+        while !bytes.is_empty() {
+            let (head, rest) = bytes.split_at(bytes.len().min(FRAME_BYTES - self.frame.len()));
+            self.frame.extend_from_slice(head);
+            bytes = rest;
+            if self.frame.len() == FRAME_BYTES {
+                self.write_frame().map_err(|source| StoreError::unwritten(self.file.path(), source))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is left, makes the file durable, and gives it its name. A payload that is there already is replaced by
+    /// itself.
+    ///
+    /// # Errors
+    /// `Unavailable` where there is no room, `Io` where it cannot be written otherwise; nothing is then left.
+    pub fn finish(mut self) -> Result<Archived, StoreError> {
+        self.seal().map_err(|source| StoreError::unwritten(self.file.path(), source))?;
+        let archived = Archived { sha256: self.sha256.finish(), size_bytes: self.size_bytes };
+        let path = path(&self.dir, &archived.sha256);
+        self.file.persist(&path).map_err(|refused| StoreError::unwritten(&path, refused.error))?;
+        sync_dir(&self.dir)?;
+        Ok(archived)
+    }
+
+    fn write_frame(&mut self) -> io::Result<()> {
+        self.compressed.clear();
+        self.compressor.compress_to_buffer(&self.frame, &mut self.compressed)?;
+        self.file.write_all(&self.compressed)?;
+        // a frame takes at most 257 KiB
+        self.index.extend_from_slice(&(self.compressed.len() as u32).to_be_bytes());
+        self.index.extend_from_slice(&crc32fast::hash(&self.compressed).to_be_bytes());
+        self.frame.clear();
+        Ok(())
+    }
+
+    fn seal(&mut self) -> io::Result<()> {
+        if !self.frame.is_empty() {
+            self.write_frame()?;
+        }
+        self.file.write_all(&skippable_head(self.index.len()))?;
+        self.file.write_all(&self.index)?;
+        self.file.write_all(&FORMAT.footer(self.size_bytes, &self.index))?;
+        self.file.as_file().sync_all()
+    }
+}

@@ -1,0 +1,149 @@
+//! How a file of the ground-truth layer ends, and how its pieces are read and checked.
+//!
+//! Behind the data stand an index, which knows where each piece lies and its checksum, and a footer:
+//!
+//! ```text
+//! count (8) | bytes of the index (8) | CRC-32 of the index (4) | version (4) | CRC-32 of the footer so far (4) | magic (8)
+//! ```
+//!
+//! Numbers are big-endian. A bit that flips anywhere is thus found: in a piece by the index, in the index by the footer, in
+//! the footer by its own checksum or the magic, and a file that is cut does not end with a footer.
+
+use crate::error::StoreError;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The bytes of a footer.
+pub(super) const FOOTER_BYTES: u64 = 36;
+/// An index is in memory while its file is open, and while it is written.
+pub(super) const MAX_INDEX_BYTES: u64 = 1 << 30;
+
+/// A kind of file.
+#[derive(Debug)]
+pub(super) struct Format {
+    /// What stands at the very end.
+    pub(super) magic: [u8; 8],
+    /// The version that this build writes; it reads this one alone.
+    pub(super) version: u32,
+}
+
+/// What stands behind a file's data.
+#[derive(Debug)]
+pub(super) struct Seal {
+    /// What the format counts.
+    pub(super) count: u64,
+    pub(super) index: Vec<u8>,
+    /// Where the index begins, in bytes from the start.
+    pub(super) index_at: u64,
+}
+
+impl Format {
+    /// The footer behind `index`.
+    pub(super) fn footer(&self, count: u64, index: &[u8]) -> Vec<u8> {
+        let mut footer = Vec::new();
+        footer.extend_from_slice(&count.to_be_bytes());
+        footer.extend_from_slice(&(index.len() as u64).to_be_bytes());
+        footer.extend_from_slice(&crc32fast::hash(index).to_be_bytes());
+        footer.extend_from_slice(&self.version.to_be_bytes());
+        footer.extend_from_slice(&crc32fast::hash(&footer).to_be_bytes());
+        footer.extend_from_slice(&self.magic);
+        footer
+    }
+}
+
+/// A file that is only read, piece by piece.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    file: File,
+    path: PathBuf,
+}
+
+impl Sealed {
+    /// Opens the file at `path`.
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        let file = File::open(path).map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Reads and checks what stands behind the data.
+    pub(super) fn seal(&self, format: &Format) -> Result<Seal, StoreError> {
+        let size_bytes = self.file.metadata().map_err(|source| self.unread(0, source))?.len();
+        let Some(footer_at) = size_bytes.checked_sub(FOOTER_BYTES) else {
+            return Err(self.damaged(size_bytes, "it ends before its footer"));
+        };
+        let mut footer = Vec::new();
+        self.read(footer_at, FOOTER_BYTES, &mut footer)?;
+        let Some((count, index_bytes, index_crc, version)) = split_footer(format, &footer) else {
+            return Err(self.damaged(footer_at, "its footer is damaged, or the file was cut"));
+        };
+        if version != format.version {
+            let (dir, known) = (self.path.clone(), format.version);
+            return Err(StoreError::Newer { dir, found: version, known });
+        }
+        let index_at = footer_at.checked_sub(index_bytes).filter(|_| index_bytes <= MAX_INDEX_BYTES);
+        let Some(index_at) = index_at else {
+            return Err(self.damaged(footer_at, "its index is longer than it can be"));
+        };
+        let mut index = Vec::new();
+        self.read_checked(index_at, index_bytes, index_crc, &mut index)?;
+        Ok(Seal { count, index, index_at })
+    }
+
+    /// Reads `len_bytes` from `at` on, and checks them.
+    pub(super) fn read_checked(
+        &self,
+        at: u64,
+        len_bytes: u64,
+        crc: u32,
+        into: &mut Vec<u8>,
+    ) -> Result<(), StoreError> {
+        self.read(at, len_bytes, into)?;
+        if crc32fast::hash(into) != crc {
+            return Err(self.damaged(at, &format!("the checksum of {len_bytes} bytes is wrong")));
+        }
+        Ok(())
+    }
+
+    /// Reads `len_bytes` from `at` on, which must have been found plausible.
+    pub(super) fn read(&self, at: u64, len_bytes: u64, into: &mut Vec<u8>) -> Result<(), StoreError> {
+        into.resize(usize::try_from(len_bytes).expect("lengths were checked against bounds"), 0);
+        self.file.read_exact_at(into, at).map_err(|source| self.unread(at, source))
+    }
+
+    /// That what was found `at` so many bytes from the start is not what was written.
+    pub(super) fn damaged(&self, at: u64, what: &str) -> StoreError {
+        let dir = self.path.parent().unwrap_or(Path::new("")).to_owned();
+        StoreError::Corrupt { dir, detail: format!("{}, byte {at}: {what}", self.path.display()) }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn unread(&self, at: u64, source: io::Error) -> StoreError {
+        if StoreError::shows_damage(&source) {
+            return self.damaged(at, "the file ends too early");
+        }
+        StoreError::Io { path: self.path.clone(), source }
+    }
+}
+
+/// The count, the index's length and checksum, and the version; nothing if `footer` is not one.
+fn split_footer(format: &Format, footer: &[u8]) -> Option<(u64, u64, u32, u32)> {
+    let (footer, magic) = footer.split_last_chunk::<8>()?;
+    let (footer, crc) = footer.split_last_chunk()?;
+    if *magic != format.magic || crc32fast::hash(footer) != u32::from_be_bytes(*crc) {
+        return None;
+    }
+    let (count, rest) = footer.split_first_chunk()?;
+    let (index_bytes, rest) = rest.split_first_chunk()?;
+    let (index_crc, version) = rest.split_first_chunk()?;
+    Some((
+        u64::from_be_bytes(*count),
+        u64::from_be_bytes(*index_bytes),
+        u32::from_be_bytes(*index_crc),
+        u32::from_be_bytes(*version.first_chunk()?),
+    ))
+}

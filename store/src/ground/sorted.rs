@@ -1,0 +1,178 @@
+//! Sorted files: rows in key order, written once, found by a search in memory and one read.
+//!
+//! Rows lie in blocks of about a page ([`block`]). Behind the blocks stand the index, which has the first key, the length
+//! and the checksum of each, and a footer. The same rows give the same bytes.
+
+mod block;
+mod index;
+mod merge;
+mod rows;
+mod writer;
+
+pub(super) use block::{BlockBuilder, BlockRows, MAX_BLOCK_BYTES, check_row};
+pub use block::{MAX_KEY_BYTES, MAX_ROW_BYTES};
+pub use merge::{Merge, MergedRow};
+pub use rows::Rows;
+pub use writer::SortedWriter;
+
+use super::sealed::{Format, Seal, Sealed};
+use crate::error::StoreError;
+use domain::{Sha256Hex, Sha256Stream};
+use index::Index;
+use std::ops::{Bound, RangeBounds};
+use std::path::Path;
+use std::sync::Arc;
+
+const FORMAT: Format = Format { magic: *b"oracledS", version: 1 };
+
+/// A key and its value.
+pub type Row = (Vec<u8>, Vec<u8>);
+/// A key and its value, until the next row is asked for.
+pub type LentRow<'r> = (&'r [u8], &'r [u8]);
+
+/// What a sorted file holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The number of its rows.
+    pub rows: u64,
+    /// Its length.
+    pub size_bytes: u64,
+    /// The digest of all its bytes.
+    pub sha256: Sha256Hex,
+}
+
+/// A sorted file that is read, by any number of threads. Its index is in memory: about 1 % of its length, where keys are
+/// short. A copy is the same file.
+#[derive(Debug, Clone)]
+pub struct SortedFile {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    file: Sealed,
+    index: Index,
+    rows: u64,
+}
+
+impl SortedFile {
+    /// Opens the file at `path`, and reads and checks its index.
+    ///
+    /// # Errors
+    /// `Corrupt` where index or footer are damaged, or the file was cut; `Newer` where another version wrote it; `Io` where
+    /// it cannot be read.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let file = Sealed::open(path)?;
+        let Seal { count, index, index_at } = file.seal(&FORMAT)?;
+        let index = Index::read(index, index_at)
+            .ok_or_else(|| file.damaged(index_at, "its index does not fit its blocks"))?;
+        Ok(Self { inner: Arc::new(Inner { file, index, rows: count }) })
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.inner.rows
+    }
+
+    /// The value under `key`.
+    ///
+    /// # Errors
+    /// `Corrupt` where the block that would hold it is damaged, `Io` where it cannot be read.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(block) = self.block_of(key) else { return Ok(None) };
+        let mut bytes = Vec::new();
+        self.read_block(block, &mut bytes)?;
+        let found = block::find(&bytes, key).map_err(|_| self.malformed(block))?;
+        Ok(found.map(<[u8]>::to_vec))
+    }
+
+    /// The rows whose keys lie within `keys`, in key order.
+    #[must_use]
+    pub fn range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Rows {
+        let owned = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
+        Rows::new(self.clone(), owned(keys.start_bound()), owned(keys.end_bound()))
+    }
+
+    /// The rows whose keys begin with `prefix`, in key order.
+    #[must_use]
+    pub fn with_prefix(&self, prefix: &[u8]) -> Rows {
+        // the first key behind them: the prefix with its last byte counted up, or the one before if that is full
+        let kept = prefix.iter().rposition(|byte| *byte != u8::MAX).map_or(0, |last| last + 1);
+        let mut behind = prefix.get(..kept).unwrap_or_default().to_vec();
+        let end = match behind.last_mut() {
+            Some(last) => {
+                *last += 1;
+                Bound::Excluded(behind)
+            }
+            None => Bound::Unbounded,
+        };
+        Rows::new(self.clone(), Bound::Included(prefix.to_vec()), end)
+    }
+
+    /// Reads all of the file anew and checks it. What it hands back is to be compared with what was committed: a whole
+    /// file in the place of this one has another digest.
+    ///
+    /// # Errors
+    /// `Corrupt` that names the first damaged block by file and offset, `Io` where it cannot be read.
+    pub fn verify(&self) -> Result<Summary, StoreError> {
+        let file = Self::open(self.inner.file.path())?;
+        let Inner { file: sealed, index, .. } = file.inner.as_ref();
+        let mut sha256 = Sha256Stream::default();
+        let (mut rows, mut size_bytes) = (0, 0);
+        let (mut block, mut last_key) = (BlockRows::default(), Vec::new());
+        for (number, place) in index.places().iter().enumerate() {
+            block.refill(|bytes| file.read_block(number, bytes).inspect(|()| sha256.push(bytes)))?;
+            let mut is_first = true;
+            while block.advance().map_err(|_| file.malformed(number))? {
+                if rows > 0 && block.key() <= last_key.as_slice() {
+                    return Err(sealed.damaged(place.at, "its rows are out of order"));
+                }
+                if is_first && block.key() != index.first_key(place) {
+                    return Err(sealed.damaged(place.at, "its first key is not the one in the index"));
+                }
+                is_first = false;
+                last_key.clear();
+                last_key.extend_from_slice(block.key());
+                rows += 1;
+            }
+            size_bytes += u64::from(place.len_bytes);
+        }
+        if rows != file.rows() {
+            return Err(sealed.damaged(0, &format!("it has {rows} rows, and counted {}", file.rows())));
+        }
+        for rest in [index.bytes(), &FORMAT.footer(rows, index.bytes())] {
+            sha256.push(rest);
+            size_bytes += rest.len() as u64;
+        }
+        Ok(Summary { rows, size_bytes, sha256: sha256.finish() })
+    }
+
+    fn block_of(&self, key: &[u8]) -> Option<usize> {
+        self.inner.index.block_of(key)
+    }
+
+    fn has_block(&self, block: usize) -> bool {
+        self.inner.index.place(block).is_some()
+    }
+
+    /// Reads a block by its number and checks it; one that is not there is empty.
+    fn read_block(&self, block: usize, into: &mut Vec<u8>) -> Result<(), StoreError> {
+        match self.inner.index.place(block) {
+            Some(place) => self.inner.file.read_checked(place.at, place.len_bytes.into(), place.crc, into),
+            None => {
+                into.clear();
+                Ok(())
+            }
+        }
+    }
+
+    /// That a block's checksum is right and its rows cannot be read.
+    fn malformed(&self, block: usize) -> StoreError {
+        let at = self.inner.index.place(block).map_or(0, |place| place.at);
+        self.inner.file.damaged(at, "its rows cannot be read")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Where a sorted file's blocks lie: for each its first key, its length and its checksum.
+
+use super::block::{MAX_BLOCK_BYTES, put_number, take_number};
+use crate::error::StoreError;
+use crate::ground::sealed::MAX_INDEX_BYTES;
+
+/// A block's place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// In bytes from the file's start.
+    pub(super) at: u64,
+    pub(super) crc: u32,
+    pub(super) len_bytes: u32,
+    /// Where its first key stands in the index.
+    key_at: u32,
+    key_bytes: u32,
+}
+
+/// Appends a block to the index `bytes`.
+pub(super) fn put(bytes: &mut Vec<u8>, first_key: &[u8], block: &[u8]) -> Result<(), StoreError> {
+    put_number(bytes, first_key.len());
+    bytes.extend_from_slice(first_key);
+    put_number(bytes, block.len());
+    bytes.extend_from_slice(&crc32fast::hash(block).to_be_bytes());
+    let (size_bytes, max_bytes) = (bytes.len() as u64, MAX_INDEX_BYTES);
+    if size_bytes > max_bytes {
+        return Err(StoreError::TooLarge { what: "the index of a sorted file", size_bytes, max_bytes });
+    }
+    Ok(())
+}
+
+/// An index in memory: its bytes as they stand in the file, and the blocks' places.
+#[derive(Debug)]
+pub(super) struct Index {
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+}
+
+impl Index {
+    /// Reads the index of blocks that take `data_bytes`; nothing if it is none.
+    pub(super) fn read(bytes: Vec<u8>, data_bytes: u64) -> Option<Self> {
+        let mut places = Vec::new();
+        let mut rest = bytes.as_slice();
+        let mut at = 0;
+        while !rest.is_empty() {
+            let key_bytes = take_number(&mut rest)?;
+            let key_at = u32::try_from(bytes.len() - rest.len()).ok()?;
+            rest.split_off(..key_bytes)?;
+            let len_bytes = u32::try_from(take_number(&mut rest)?).ok()?;
+            let crc = u32::from_be_bytes(*rest.split_off(..4)?.first_chunk()?);
+            if !(1..=MAX_BLOCK_BYTES).contains(&u64::from(len_bytes)) {
+                return None;
+            }
+            places.push(Place { at, crc, len_bytes, key_at, key_bytes: u32::try_from(key_bytes).ok()? });
+            at += u64::from(len_bytes);
+        }
+        places.shrink_to_fit();
+        let index = Self { bytes, places };
+        let ascends = index.places.is_sorted_by(|one, next| index.first_key(one) < index.first_key(next));
+        (at == data_bytes && ascends).then_some(index)
+    }
+
+    /// The number of the block that holds `key` if any does; nothing if `key` lies before all.
+    pub(super) fn block_of(&self, key: &[u8]) -> Option<usize> {
+        self.places.partition_point(|place| self.first_key(place) <= key).checked_sub(1)
+    }
+
+    /// The place of a block by its number, from 0.
+    pub(super) fn place(&self, block: usize) -> Option<&Place> {
+        self.places.get(block)
+    }
+
+    pub(super) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// The index as it stands in the file.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn first_key(&self, place: &Place) -> &[u8] {
+        // both were found within the bytes
+        let at = place.key_at as usize;
+        self.bytes.get(at..at + place.key_bytes as usize).unwrap_or_default()
+    }
+}

@@ -1,0 +1,247 @@
+use super::block::{BLOCK_BYTES, Malformed};
+use super::*;
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::PathBuf;
+use tempfile::{TempDir, TempPath};
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn write(path: &Path, rows: &Rows) -> Summary {
+    let mut writer = SortedWriter::create(path).expect("it is made");
+    for (key, value) in rows {
+        writer.push(key, value).expect("it is taken");
+    }
+    writer.finish().expect("it is written")
+}
+
+fn written(rows: &Rows) -> (TempDir, PathBuf, Summary) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("rows");
+    let summary = write(&path, rows);
+    (dir, path, summary)
+}
+
+/// Rows of about 150 bytes, as many as are asked for.
+fn plain(rows: u32) -> Rows {
+    let row = |n: u32| (format!("record/{n:08}").into_bytes(), format!("{n:0135}").into_bytes());
+    (0..rows).map(row).collect()
+}
+
+fn all(rows: super::Rows) -> Vec<Row> {
+    rows.collect::<Result<_, _>>().expect("it is read")
+}
+
+fn pairs<'r>(rows: impl IntoIterator<Item = (&'r Vec<u8>, &'r Vec<u8>)>) -> Vec<Row> {
+    rows.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn damage(error: StoreError) -> String {
+    match error {
+        StoreError::Corrupt { detail, .. } => detail,
+        other => panic!("it should be damage: {other}"),
+    }
+}
+
+/// Keys over few letters, so that many begin alike, and values of which some are longer than a block.
+fn rows() -> impl Strategy<Value = Rows> {
+    let key = vec(prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(0xff)], 0..12);
+    let value = prop_oneof![9 => vec(any::<u8>(), 0..300), 1 => vec(any::<u8>(), 3000..6000)];
+    btree_map(key, value, 0..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_was_written_is_read(rows in rows(), others in vec(vec(0_u8..=0xff, 0..6), 0..20)) {
+        let (_dir, path, summary) = written(&rows);
+        let file = SortedFile::open(&path).expect("it opens");
+        prop_assert_eq!((file.rows(), summary.rows), (rows.len() as u64, rows.len() as u64));
+        prop_assert_eq!(all(file.range(..)), pairs(&rows));
+        for key in rows.keys().chain(&others) {
+            prop_assert_eq!(file.get(key).expect("it is read"), rows.get(key).cloned(), "{:?}", key);
+        }
+        let bytes = fs::read(&path).expect("it is read");
+        prop_assert_eq!((summary.size_bytes, &summary.sha256), (bytes.len() as u64, &Sha256Hex::of(&bytes)));
+        prop_assert_eq!(file.verify().expect("it is whole"), summary);
+    }
+
+    #[test]
+    fn a_range_holds_what_a_map_has_there(
+        rows in rows(),
+        from in vec(prop_oneof![Just(b'a'), Just(0xff)], 0..5),
+        to in vec(prop_oneof![Just(b'b'), Just(0xff)], 0..5),
+    ) {
+        let (_dir, path, _) = written(&rows);
+        let file = SortedFile::open(&path).expect("it opens");
+        let (from, to) = (from.as_slice(), to.as_slice());
+        let within = |wanted: &dyn Fn(&[u8]) -> bool| pairs(rows.iter().filter(|(key, _)| wanted(key)));
+        prop_assert_eq!(all(file.range(from..to)), within(&|key| from <= key && key < to));
+        prop_assert_eq!(all(file.range(from..=to)), within(&|key| from <= key && key <= to));
+        let behind = (Bound::Excluded(from), Bound::Unbounded);
+        prop_assert_eq!(all(file.range(behind)), within(&|key| from < key));
+        for prefix in [from, to, &[0xff, 0xff]] {
+            prop_assert_eq!(all(file.with_prefix(prefix)), within(&|key| key.starts_with(prefix)));
+        }
+    }
+
+    #[test]
+    fn any_flipped_bit_is_found_and_named(rows in rows(), place in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        let (_dir, path, _) = written(&rows);
+        let mut bytes = fs::read(&path).expect("it is read");
+        let at = place.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        fs::write(&path, &bytes).expect("it is written");
+        let verified = SortedFile::open(&path).and_then(|file| file.verify());
+        let detail = damage(verified.expect_err("it is damaged"));
+        prop_assert!(detail.starts_with(&format!("{}, byte ", path.display())), "{}", detail);
+    }
+
+    #[test]
+    fn a_cut_file_is_found(rows in rows(), place in any::<prop::sample::Index>()) {
+        let (_dir, path, _) = written(&rows);
+        let len = fs::metadata(&path).expect("it is there").len();
+        let file = OpenOptions::new().write(true).open(&path).expect("it opens");
+        file.set_len(place.index(len as usize) as u64).expect("it is cut");
+        damage(SortedFile::open(&path).expect_err("it is cut"));
+    }
+
+    #[test]
+    fn bytes_that_are_no_rows_are_an_error_and_never_a_panic(bytes in vec(any::<u8>(), 0..64), key in vec(any::<u8>(), 0..4)) {
+        let mut block = BlockRows::default();
+        block.refill(|into| { into.clone_from(&bytes); Ok::<_, Malformed>(()) }).expect("it is filled");
+        while let Ok(true) = block.advance() {}
+        if let Ok(Some(value)) = block::find(&bytes, &key) {
+            prop_assert!(value.len() < bytes.len());
+        }
+        if let Some(index) = Index::read(bytes, 40) {
+            prop_assert!(!index.places().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_merge_is_the_rows_of_all_in_order_and_tells_of_each_where_it_came_from(sources in vec(rows(), 0..5)) {
+        let mut expected = Vec::new();
+        for (source, rows) in sources.iter().enumerate() {
+            let with_source =
+                |(key, value): (&Vec<u8>, &Vec<u8>)| MergedRow { key: key.clone(), source, value: value.clone() };
+            expected.extend(rows.iter().map(with_source));
+        }
+        expected.sort();
+        let files: Vec<_> = sources.iter().map(written).collect();
+        let open = |path: &PathBuf| SortedFile::open(path).expect("it opens").range(..);
+        let merge = Merge::new(files.iter().map(|(_, path, _)| open(path)).collect()).expect("it begins");
+        prop_assert_eq!(merge.collect::<Result<Vec<_>, _>>().expect("it is read"), expected);
+    }
+}
+
+#[test]
+fn a_damaged_block_does_not_hide_the_others_and_is_named_by_its_offset() {
+    let rows = plain(1000);
+    let (_dir, path, _) = written(&rows);
+    let mut bytes = fs::read(&path).expect("it is read");
+    bytes[2 * BLOCK_BYTES] ^= 1;
+    fs::write(&path, &bytes).expect("it is written");
+    let file = SortedFile::open(&path).expect("index and footer are whole");
+    let refused: Vec<_> = rows.keys().filter_map(|key| file.get(key).err()).collect();
+    assert!((1..=40).contains(&refused.len()), "one block is damaged: {}", refused.len());
+    let detail = damage(file.verify().expect_err("it is damaged"));
+    let at: usize = detail
+        .split("byte ")
+        .nth(1)
+        .and_then(|rest| rest.split(':').next())
+        .expect("an offset")
+        .parse()
+        .expect("a number");
+    assert!((at..at + BLOCK_BYTES).contains(&(2 * BLOCK_BYTES)), "{detail}");
+    let mut read = file.range(..);
+    let before = read.by_ref().take_while(Result::is_ok).count();
+    assert!((20..100).contains(&before), "{before}");
+    assert!(read.next().is_none(), "behind an error it ends");
+}
+
+#[test]
+fn the_same_rows_give_the_same_bytes_and_another_file_in_its_place_is_told_by_its_digest() {
+    let (_one, path, summary) = written(&plain(500));
+    let (_other, other, again) = written(&plain(500));
+    assert_eq!(fs::read(&path).expect("it is read"), fs::read(&other).expect("it is read"));
+    assert_eq!(summary, again);
+    let file = SortedFile::open(&path).expect("it opens");
+    fs::remove_file(&path).expect("it is removed");
+    write(&path, &plain(499));
+    assert_ne!(file.verify().expect("it is whole"), summary);
+}
+
+#[test]
+fn keys_must_ascend() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("rows");
+    let mut writer = SortedWriter::create(&path).expect("it is made");
+    writer.push(b"", b"the least key is one").expect("it is taken");
+    writer.push(b"b", &[0; 5000]).expect("it is taken");
+    for key in [b"a", b"b"] {
+        let refused = writer.push(key, b"").expect_err("it is not greater");
+        assert!(matches!(refused, StoreError::OutOfOrder { row: 3, .. }), "{refused}");
+    }
+    writer.push(b"c", b"").expect("it is taken");
+    assert_eq!(writer.finish().expect("it is written").rows, 3);
+}
+
+#[test]
+fn a_row_is_as_long_as_it_may_be_and_no_longer() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("rows");
+    let key = vec![b'k'; MAX_KEY_BYTES];
+    let value = vec![b'v'; MAX_ROW_BYTES - MAX_KEY_BYTES];
+    let mut writer = SortedWriter::create(&path).expect("it is made");
+    for (key, value) in [([&key, b"k".as_slice()].concat(), vec![]), (vec![], vec![0; MAX_ROW_BYTES + 1])] {
+        let refused = writer.push(&key, &value).expect_err("it is too long");
+        assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused}");
+    }
+    writer.push(&key, &value).expect("it is taken");
+    writer.finish().expect("it is written");
+    let file = SortedFile::open(&path).expect("it opens");
+    assert_eq!(file.get(&key).expect("it is read"), Some(value));
+    file.verify().expect("it is whole");
+}
+
+#[test]
+fn a_file_is_never_written_over_and_an_unfinished_one_goes() {
+    let (dir, path, _) = written(&plain(1));
+    let refused = SortedWriter::create(&path).expect_err("there is one");
+    assert!(
+        matches!(&refused, StoreError::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+    );
+    let unfinished = dir.path().join("unfinished");
+    let mut writer = SortedWriter::create(&unfinished).expect("it is made");
+    writer.push(b"key", b"value").expect("it is taken");
+    assert!(unfinished.exists());
+    drop(writer);
+    assert!(!unfinished.exists() && path.exists());
+}
+
+#[test]
+fn a_file_of_another_version_is_not_read() {
+    let (_dir, path, _) = written(&Rows::new());
+    fs::write(&path, Format { version: 2, ..FORMAT }.footer(0, b"")).expect("it is written");
+    let refused = SortedFile::open(&path).expect_err("it is newer");
+    assert!(matches!(refused, StoreError::Newer { found: 2, known: 1, .. }), "{refused}");
+}
+
+#[test]
+fn a_full_disk_is_told_of_as_what_it_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let full = OpenOptions::new().write(true).open("/dev/full").expect("it opens");
+    let path = TempPath::try_from_path(dir.path().join("rows")).expect("a path");
+    let mut writer = SortedWriter::over(path, full);
+    writer.push(b"key", b"value").expect("it is taken");
+    let refused = writer.finish().expect_err("there is no room");
+    assert!(
+        matches!(&refused, StoreError::Unavailable { cause } if cause.contains("make room")),
+        "{refused}"
+    );
+}

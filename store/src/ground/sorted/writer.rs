@@ -1,0 +1,114 @@
+//! A sorted file in the making.
+
+use super::block::{BlockBuilder, check_row};
+use super::{FORMAT, Summary, index};
+use crate::disk::sync_dir;
+use crate::error::StoreError;
+use domain::Sha256Stream;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use tempfile::TempPath;
+
+/// What is written to the system at a time.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Writes a sorted file, row by row. Dropped before [`SortedWriter::finish`], it removes the file.
+#[derive(Debug)]
+pub struct SortedWriter {
+    path: TempPath,
+    out: BufWriter<File>,
+    sha256: Sha256Stream,
+    block: BlockBuilder,
+    first_key: Vec<u8>,
+    index: Vec<u8>,
+    rows: u64,
+    size_bytes: u64,
+}
+
+impl SortedWriter {
+    /// Begins the file at `path`, where there must be none.
+    ///
+    /// # Errors
+    /// `Io` where there is one, or it cannot be made.
+    pub fn create(path: &Path) -> Result<Self, StoreError> {
+        let open = || {
+            let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+            Ok((TempPath::try_from_path(path)?, file))
+        };
+        let (path, file) = open().map_err(|source| StoreError::unwritten(path, source))?;
+        Ok(Self::over(path, file))
+    }
+
+    pub(super) fn over(path: TempPath, file: File) -> Self {
+        Self {
+            path,
+            out: BufWriter::with_capacity(BUFFER_BYTES, file),
+            sha256: Sha256Stream::default(),
+            block: BlockBuilder::default(),
+            first_key: Vec::new(),
+            index: Vec::new(),
+            rows: 0,
+            size_bytes: 0,
+        }
+    }
+
+    /// Appends a row.
+    ///
+    /// # Errors
+    /// `OutOfOrder` where `key` is not greater than that of the row before, `TooLarge` where it or the row is longer than
+    /// [`super::MAX_KEY_BYTES`] or [`super::MAX_ROW_BYTES`]: the file is then as it was. `Unavailable` or `Io` where it
+    /// cannot be written, and is not to be gone on with.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        check_row(key, value)?;
+        if self.rows > 0 && key <= self.block.last_key() {
+            return Err(StoreError::OutOfOrder { path: self.path.to_path_buf(), row: self.rows + 1 });
+        }
+        if !self.block.fits(key, value) {
+            self.write_block()?;
+        }
+        if self.block.is_empty() {
+            self.first_key.clear();
+            self.first_key.extend_from_slice(key);
+        }
+        self.block.push(key, value);
+        self.rows += 1;
+        Ok(())
+    }
+
+    /// Writes what is left, and makes the file and its name durable.
+    ///
+    /// # Errors
+    /// `Unavailable` where there is no room, `Io` where it cannot be written otherwise; the file is then removed.
+    pub fn finish(mut self) -> Result<Summary, StoreError> {
+        if !self.block.is_empty() {
+            self.write_block()?;
+        }
+        let index = std::mem::take(&mut self.index);
+        self.write(&index)?;
+        self.write(&FORMAT.footer(self.rows, &index))?;
+        let synced = self.out.flush().and_then(|()| self.out.get_ref().sync_all());
+        synced.map_err(|source| StoreError::unwritten(&self.path, source))?;
+        if let Some(dir) = self.path.parent() {
+            sync_dir(dir)?;
+        }
+        self.path.disable_cleanup(true);
+        Ok(Summary { rows: self.rows, size_bytes: self.size_bytes, sha256: self.sha256.finish() })
+    }
+
+    fn write_block(&mut self) -> Result<(), StoreError> {
+        index::put(&mut self.index, &self.first_key, self.block.bytes())?;
+        let mut block = std::mem::take(&mut self.block);
+        self.write(block.bytes())?;
+        block.clear();
+        self.block = block;
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.out.write_all(bytes).map_err(|source| StoreError::unwritten(&self.path, source))?;
+        self.sha256.push(bytes);
+        self.size_bytes += bytes.len() as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+fn sort(dir: &Path, memory_bytes: usize, rows: &[Row]) -> Vec<Row> {
+    let mut sorter = Sorter::new(dir, memory_bytes);
+    for (key, value) in rows {
+        sorter.push(key, value).expect("it is taken");
+    }
+    sorter.finish().expect("it is sorted").collect::<Result<_, _>>().expect("it is read")
+}
+
+/// Values tell in which order rows of one key came.
+fn numbered(keys: impl IntoIterator<Item = Vec<u8>>) -> Vec<Row> {
+    let value = |n: usize| format!("{n}{}", "x".repeat(n % 50)).into_bytes();
+    keys.into_iter().enumerate().map(|(n, key)| (key, value(n))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn rows_come_in_key_order_and_of_one_key_as_they_came_whatever_the_memory(
+        keys in vec(vec(0..4_u8, 0..4), 0..1500),
+        memory_bytes in prop_oneof![0..2000_usize, Just(1 << 20)],
+    ) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let rows = numbered(keys);
+        let sorted = sort(dir.path(), memory_bytes, &rows);
+        let mut expected = rows;
+        // a stable sort
+        expected.sort_by(|one, other| one.0.cmp(&other.0));
+        prop_assert_eq!(sorted, expected);
+    }
+}
+
+#[test]
+fn memory_and_the_number_of_pieces_stay_within_their_bounds() {
+    const MEMORY_BYTES: usize = 2000;
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut sorter = Sorter::new(dir.path(), MEMORY_BYTES);
+    let mut most_pieces = 0;
+    for n in 0..20_000_u32 {
+        sorter.push(&n.wrapping_mul(0x9e37_79b1).to_be_bytes(), &[0; 20]).expect("it is taken");
+        let held = sorter.bytes.len() + sorter.places.len() * PLACE_BYTES;
+        assert!(held <= MEMORY_BYTES && sorter.bytes.capacity() <= MEMORY_BYTES, "{held}");
+        assert!(sorter.places.capacity() * size_of::<Place>() <= MEMORY_BYTES);
+        most_pieces = most_pieces.max(sorter.pieces.len());
+    }
+    // more than 700 pieces were written: fewer than 16 of each level are left
+    assert!((FAN_IN..3 * FAN_IN).contains(&most_pieces), "{most_pieces}");
+    let sorted: Vec<_> =
+        sorter.finish().expect("it is sorted").map(|row| row.expect("it is read").0).collect();
+    assert!(sorted.len() == 20_000 && sorted.is_sorted());
+}
+
+#[test]
+fn a_row_that_is_longer_than_the_memory_is_sorted_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut rows = numbered([b"c".to_vec(), b"a".to_vec()]);
+    rows.push((b"b".to_vec(), vec![7; 100_000]));
+    let sorted = sort(dir.path(), 100, &rows);
+    assert_eq!(sorted, [rows[1].clone(), rows[2].clone(), rows[0].clone()]);
+}
+
+#[test]
+fn what_is_spilled_has_no_name_so_that_nothing_stays_behind() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let entries = || fs::read_dir(dir.path()).expect("it is read").count();
+    let mut sorter = Sorter::new(dir.path(), 100);
+    for (key, value) in numbered((0..100_u8).rev().map(|n| vec![n])) {
+        sorter.push(&key, &value).expect("it is taken");
+        assert_eq!(entries(), 0);
+    }
+    assert!(!sorter.pieces.is_empty(), "it was spilled");
+    let mut sorted = sorter.finish().expect("it is sorted");
+    sorted.next().expect("a row").expect("it is read");
+    assert_eq!(entries(), 0);
+}
+
+#[test]
+fn a_full_disk_is_told_of_as_what_it_is() {
+    let full = OpenOptions::new().write(true).open("/dev/full").expect("it opens");
+    let mut piece = PieceWriter::over(Path::new("/dev"), full);
+    piece.push(b"key", b"value").expect("it is taken");
+    let refused = piece.finish().expect_err("there is no room");
+    assert!(matches!(refused, StoreError::Unavailable { .. }), "{refused}");
+}
+
+#[test]
+fn a_bit_that_flips_while_a_piece_is_on_the_disk_is_found() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for at in 0..40 {
+        let file = tempfile::tempfile_in(dir.path()).expect("a file");
+        let again = file.try_clone().expect("it is open");
+        let mut piece = PieceWriter::over(dir.path(), file);
+        piece.push(b"a key", b"and a value of some bytes").expect("it is taken");
+        let rows = piece.finish().expect("it is written").rows();
+        let mut byte = [0];
+        if again.read_at(&mut byte, at).expect("it is read") == 0 {
+            assert!(at > 30, "the whole piece was gone through");
+            return;
+        }
+        again.write_all_at(&[byte[0] ^ 0x10], at).expect("it is written");
+        let read: Result<Vec<_>, _> = rows.collect();
+        assert!(matches!(read, Err(StoreError::Io { .. })), "byte {at}: {read:?}");
+    }
+}
