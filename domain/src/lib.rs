@@ -12,6 +12,7 @@ pub mod event;
 pub mod flag;
 pub mod gate_path;
 pub mod generation;
+pub mod ground;
 pub mod health;
 pub mod interaction;
 pub mod mail;

@@ -1,0 +1,355 @@
+//! Exact decimal numbers, read from a source's own text without a binary float on the way (seed: `rfc-0002-ground-truth`,
+//! "Schema Normalization": `numeric_precision`, and "Ingestion Invariants" 2).
+
+mod rounding;
+
+pub use rounding::Rounding;
+
+use num_bigint::{BigInt, BigUint, Sign};
+use num_traits::{Pow, ToPrimitive};
+use serde::{Deserialize, Serialize, Serializer};
+use std::cmp::Ordering;
+use std::fmt;
+
+/// The most significant digits of a number.
+pub const DIGITS_MAX: usize = 64;
+/// The largest magnitude of a number, either way: the power of ten at which its first significant digit stands.
+pub const MAGNITUDE_MAX: i64 = 64;
+/// The longest text that is read as a number, in bytes: twice the longest canonical one, for zeros that say nothing.
+pub const TEXT_MAX_BYTES: usize = 256;
+/// The most digits behind the point that a number has room for, and that one is rounded to.
+pub const PLACES_MAX: i32 = 127;
+/// The fewest, in front of the point: -1 are tens.
+pub const PLACES_MIN: i32 = -64;
+/// So much of a text that is no number is quoted, in characters.
+const QUOTED_CHARS: usize = 40;
+/// What is divided is multiplied by ten to this power first. A quotient that ends at all is whole then: a divisor has less
+/// than 2 to the power of 213, and so at most 212 twos and 91 fives among its factors.
+const DIVISION_PLACES: u32 = 213;
+
+/// The first byte of a negative number's sort key; zero and the positive ones come behind.
+const KEY_NEGATIVE: u8 = 1;
+const KEY_ZERO: u8 = 2;
+const KEY_POSITIVE: u8 = 3;
+/// What ends the pairs of digits in a sort key: less than any pair, which is one more than its value.
+const KEY_END: u8 = 0;
+
+/// Why there is no such number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecimalError {
+    /// The text is too long to be looked at.
+    #[error("a number has at most {TEXT_MAX_BYTES} bytes; this one has {size_bytes}")]
+    Length {
+        /// How long it is.
+        size_bytes: usize,
+    },
+    /// The text is no decimal number.
+    #[error(
+        "{text:?} is no decimal number, which is digits with an optional sign, point and exponent, like -12.5e3"
+    )]
+    Syntax {
+        /// Its beginning.
+        text: String,
+    },
+    /// More significant digits than there is room for.
+    #[error("a number has at most {DIGITS_MAX} significant digits; this one has {digits}")]
+    Digits {
+        /// How many.
+        digits: usize,
+    },
+    /// Too large, or too close to zero.
+    #[error(
+        "the first digit of a number stands between 10^-{MAGNITUDE_MAX} and 10^{MAGNITUDE_MAX}; that of this one at \
+         10^{magnitude}"
+    )]
+    Magnitude {
+        /// The power of ten at which its first significant digit stands.
+        magnitude: i64,
+    },
+    /// A result that no finite number of digits is equal to.
+    #[error("the result has no end behind the point; it can only be rounded")]
+    Endless,
+    /// A division by zero.
+    #[error("nothing is divided by zero")]
+    DivisionByZero,
+    /// A place to round to at which no number has a digit.
+    #[error("a number is rounded to {PLACES_MIN} to {PLACES_MAX} digits behind the point, not to {places}")]
+    Places {
+        /// How many digits behind the point were asked for.
+        places: i32,
+    },
+}
+
+/// An exact decimal number of at most 64 significant digits, its magnitude between -64 and 64; zero has neither.
+///
+/// As text it is canonical: no exponent, no zeros that say nothing, no `-0`, a `0` before a point. Numbers are equal if and
+/// only if their texts are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Decimal {
+    sign: Sign,
+    /// The power of ten at which the first digit stands.
+    magnitude: i64,
+    /// The significant digits, with no zero at either end; none for zero.
+    digits: Box<str>,
+}
+
+impl Decimal {
+    /// The exact sum.
+    ///
+    /// # Errors
+    ///
+    /// If it has more digits, or another magnitude, than a number has room for.
+    pub fn checked_add(&self, other: &Self) -> Result<Self, DecimalError> {
+        let exponent = self.exponent().min(other.exponent());
+        let aligned = |number: &Self| number.coefficient() * ten_to(number.exponent() - exponent);
+        Self::from_parts(&(aligned(self) + aligned(other)), exponent)
+    }
+
+    /// The exact difference.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::checked_add`].
+    pub fn checked_sub(&self, other: &Self) -> Result<Self, DecimalError> {
+        self.checked_add(&Self { sign: -other.sign, ..other.clone() })
+    }
+
+    /// The exact product.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::checked_add`].
+    pub fn checked_mul(&self, other: &Self) -> Result<Self, DecimalError> {
+        let coefficient = self.coefficient() * other.coefficient();
+        Self::from_parts(&coefficient, self.exponent() + other.exponent())
+    }
+
+    /// The exact quotient.
+    ///
+    /// # Errors
+    ///
+    /// If `divisor` is zero, or the quotient has no end, or leaves the bounds.
+    pub fn div_exact(&self, divisor: &Self) -> Result<Self, DecimalError> {
+        if divisor.sign == Sign::NoSign {
+            return Err(DecimalError::DivisionByZero);
+        }
+        let dividend = self.coefficient() * ten_to(i64::from(DIVISION_PLACES));
+        let divisor_coefficient = divisor.coefficient();
+        let quotient = &dividend / &divisor_coefficient;
+        if &quotient * divisor_coefficient != dividend {
+            return Err(DecimalError::Endless);
+        }
+        let exponent = self.exponent() - divisor.exponent() - i64::from(DIVISION_PLACES);
+        Self::from_parts(&quotient, exponent)
+    }
+
+    /// The number nearest to this one that has no more than `places` digits behind the point; of two as `rounding` says. With
+    /// -1 tens are counted, with -2 hundreds.
+    ///
+    /// # Errors
+    ///
+    /// If `places` is none of -64 to 127, or the result leaves the bounds upwards.
+    pub fn round(&self, places: i32, rounding: Rounding) -> Result<Self, DecimalError> {
+        let exponent = last_place(places)?;
+        if self.exponent() >= exponent {
+            return Ok(self.clone());
+        }
+        let unit = ten_to(exponent - self.exponent());
+        Self::from_parts(&rounding.divide(&self.coefficient(), &unit), exponent)
+    }
+
+    /// Whether nothing stands behind the point.
+    #[must_use]
+    pub fn is_integer(&self) -> bool {
+        self.exponent() >= 0
+    }
+
+    /// This number as an integer, where it is one and 64 bits hold it.
+    #[must_use]
+    pub fn to_i64(&self) -> Option<i64> {
+        self.to_string().parse().ok()
+    }
+
+    /// Bytes whose order is that of the numbers. None is the beginning of another, so that more can follow them in a key.
+    #[must_use]
+    pub fn sort_key(&self) -> Vec<u8> {
+        let first = match self.sign {
+            Sign::Minus => KEY_NEGATIVE,
+            Sign::NoSign => return vec![KEY_ZERO],
+            Sign::Plus => KEY_POSITIVE,
+        };
+        // of a negative number the larger amount comes first
+        let mask = if first == KEY_NEGATIVE { u8::MAX } else { 0 };
+        let magnitude = u8::try_from(self.magnitude + MAGNITUDE_MAX).expect("bounded when it was made");
+        let digit = |digit: Option<&u8>| digit.map_or(0, |digit| digit - b'0');
+        let pairs = self.digits.as_bytes().chunks(2);
+        let pairs = pairs.map(|pair| digit(pair.first()) * 10 + digit(pair.get(1)) + 1);
+        let amount = std::iter::once(magnitude).chain(pairs).chain(std::iter::once(KEY_END));
+        std::iter::once(first).chain(amount.map(|byte| byte ^ mask)).collect()
+    }
+
+    /// The significant digits as a whole number, with the sign.
+    pub(super) fn coefficient(&self) -> BigInt {
+        let digits = self.digits.parse::<u64>().map(BigUint::from);
+        let digits = digits.or_else(|_| self.digits.parse::<BigUint>()).unwrap_or_default();
+        BigInt::from_biguint(self.sign, digits)
+    }
+
+    /// The power of ten at which the last digit stands.
+    pub(super) fn exponent(&self) -> i64 {
+        self.magnitude + 1 - self.digits.len() as i64
+    }
+
+    /// `coefficient` times ten to the power of `exponent`.
+    ///
+    /// # Errors
+    ///
+    /// If that leaves the bounds.
+    pub(super) fn from_parts(coefficient: &BigInt, exponent: i64) -> Result<Self, DecimalError> {
+        let magnitude = coefficient.magnitude();
+        let digits = magnitude.to_u64().map_or_else(|| magnitude.to_string(), |digits| digits.to_string());
+        let magnitude = exponent + digits.len() as i64 - 1;
+        Self::new(coefficient.sign() == Sign::Minus, magnitude, digits.trim_end_matches('0').into())
+    }
+
+    /// The number of these digits, which no zero begins or ends.
+    fn new(is_negative: bool, magnitude: i64, digits: Box<str>) -> Result<Self, DecimalError> {
+        if digits.is_empty() {
+            return Ok(Self { sign: Sign::NoSign, magnitude: 0, digits });
+        }
+        if digits.len() > DIGITS_MAX {
+            return Err(DecimalError::Digits { digits: digits.len() });
+        }
+        if !(-MAGNITUDE_MAX..=MAGNITUDE_MAX).contains(&magnitude) {
+            return Err(DecimalError::Magnitude { magnitude });
+        }
+        let sign = if is_negative { Sign::Minus } else { Sign::Plus };
+        Ok(Self { sign, magnitude, digits })
+    }
+}
+
+/// The power of ten of the last of `places` digits behind the point.
+///
+/// # Errors
+///
+/// If no number has a digit there.
+pub(super) fn last_place(places: i32) -> Result<i64, DecimalError> {
+    if !(PLACES_MIN..=PLACES_MAX).contains(&places) {
+        return Err(DecimalError::Places { places });
+    }
+    Ok(-i64::from(places))
+}
+
+/// Ten to the power of `power`, which is not negative; one where it is.
+pub(super) fn ten_to(power: i64) -> BigInt {
+    BigInt::from(10).pow(u32::try_from(power).unwrap_or_default())
+}
+
+impl std::str::FromStr for Decimal {
+    type Err = DecimalError;
+
+    /// Reads JSON's numbers, and what else tables hold: a `+` in front, zeros that fill up the front, and no digit on one side
+    /// of the point (`007.50`, `.5`, `5.`), none of which can be read in two ways. White space, separators between thousands,
+    /// a decimal comma, other digits than `0` to `9`, and words like `NaN` are refused.
+    fn from_str(text: &str) -> Result<Self, DecimalError> {
+        if text.len() > TEXT_MAX_BYTES {
+            return Err(DecimalError::Length { size_bytes: text.len() });
+        }
+        let syntax = || DecimalError::Syntax { text: text.chars().take(QUOTED_CHARS).collect() };
+        let (is_negative, unsigned) = signed(text);
+        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, power(exponent).ok_or_else(syntax)?),
+            None => (unsigned, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let count = whole.len() + fraction.len();
+        let digits = || whole.bytes().chain(fraction.bytes());
+        if count == 0 || !digits().all(|digit| digit.is_ascii_digit()) {
+            return Err(syntax());
+        }
+        let leading = digits().take_while(|digit| *digit == b'0').count();
+        let trailing = digits().rev().take_while(|digit| *digit == b'0').count();
+        let significant = digits().take(count - trailing).skip(leading).map(char::from);
+        let magnitude = exponent.saturating_add(whole.len() as i64 - 1 - leading as i64);
+        Self::new(is_negative, magnitude, significant.collect())
+    }
+}
+
+/// Whether `text` begins with a minus, and what follows the sign.
+fn signed(text: &str) -> (bool, &str) {
+    match text.strip_prefix('-') {
+        Some(unsigned) => (true, unsigned),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    }
+}
+
+/// The exponent that is `text`, if it is one; one of more than 18 digits as the largest there is, which is far beyond any
+/// number's.
+fn power(text: &str) -> Option<i64> {
+    let (is_negative, digits) = signed(text);
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let power = digits.parse::<i64>().unwrap_or(i64::MAX);
+    Some(if is_negative { -power } else { power })
+}
+
+impl TryFrom<String> for Decimal {
+    type Error = DecimalError;
+
+    fn try_from(text: String) -> Result<Self, DecimalError> {
+        text.parse()
+    }
+}
+
+impl From<i64> for Decimal {
+    fn from(number: i64) -> Self {
+        Self::from_parts(&number.into(), 0).expect("19 digits are within the bounds")
+    }
+}
+
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.sign == Sign::Minus {
+            f.write_str("-")?;
+        }
+        let digits = &*self.digits;
+        let whole = usize::try_from(self.magnitude + 1).unwrap_or_default();
+        match digits.split_at_checked(whole) {
+            Some(("", fraction)) => {
+                let places = fraction.len() + usize::try_from(-1 - self.magnitude).unwrap_or_default();
+                write!(f, "0.{fraction:0>places$}")
+            }
+            Some((_, "")) | None => write!(f, "{digits:0<whole$}"),
+            Some((whole, fraction)) => write!(f, "{whole}.{fraction}"),
+        }
+    }
+}
+
+impl Serialize for Decimal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Ord for Decimal {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let amount = |number: &Self, other: &Self| {
+            number.magnitude.cmp(&other.magnitude).then_with(|| number.digits.cmp(&other.digits))
+        };
+        self.sign.cmp(&other.sign).then_with(|| match self.sign {
+            Sign::Minus => amount(other, self),
+            Sign::NoSign | Sign::Plus => amount(self, other),
+        })
+    }
+}
+
+impl PartialOrd for Decimal {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests;
