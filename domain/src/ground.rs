@@ -1,4 +1,5 @@
-//! The ground-truth layer: what authoritative sources say, exactly, and since when (seed: `rfc-0002-ground-truth`, Part I).
+//! The ground-truth layer: what registered sources say, exactly, since when, and where it comes from (RFC-0002, Part I).
 
 pub mod decimal;
+pub mod timeline;
 pub mod unit;

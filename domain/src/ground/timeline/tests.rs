@@ -1,0 +1,452 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn at_day(day: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + day * 86_400).expect("a time")
+}
+
+fn day_of(time: Timestamp) -> i64 {
+    (time.as_second() - 1_700_000_000) / 86_400
+}
+
+/// Runs 1, 2, … that read these versions, `(version, day of release, snapshot)`, one an hour after all releases.
+fn releases(read: &[(&str, i64, bool)]) -> Vec<Release> {
+    let release = |(run, (version, day, snapshot)): (u32, &(&str, i64, bool))| Release {
+        run,
+        version: (*version).into(),
+        released_at: at_day(*day),
+        ingested_at: ingested(run),
+        snapshot: *snapshot,
+    };
+    (1..).zip(read).map(release).collect()
+}
+
+fn ingested(run: u32) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + i64::from(run) * 3_600).expect("a time")
+}
+
+fn said(run: u32, content: u8) -> Statement {
+    Statement { run, valid_from: None, valid_until: None, content: [content; 32] }
+}
+
+fn from(run: u32, day: i64, content: u8) -> Statement {
+    Statement { valid_from: Some(at_day(day)), ..said(run, content) }
+}
+
+fn until(statement: Statement, day: i64) -> Statement {
+    Statement { valid_until: Some(at_day(day)), ..statement }
+}
+
+fn known(releases: &[Release]) -> Knowledge {
+    Knowledge::new(releases, None)
+}
+
+/// A version as its statement, its days, and its end.
+fn short(version: &Version) -> (usize, i64, Option<i64>, End) {
+    (version.statement, day_of(version.valid_from), version.valid_until.map(day_of), version.ended_by)
+}
+
+fn shorts(releases: &[Release], statements: &[Statement]) -> Vec<(usize, i64, Option<i64>, End)> {
+    known(releases).versions(statements).iter().map(short).collect()
+}
+
+/// What changed when the last of the runs was added: the kind, and the statements that stood before and stand after.
+fn last_changes(
+    releases: &[Release],
+    statements: &[Statement],
+) -> Vec<(ChangeKind, Option<usize>, Option<usize>)> {
+    let (_, before) = releases.split_last().expect("a run");
+    let changes = changes(statements, &known(before), &known(releases));
+    let statement = |version: Option<Version>| version.map(|version| version.statement);
+    changes.iter().map(|change| (change.kind, statement(change.before), statement(change.after))).collect()
+}
+
+#[test]
+fn other_content_supersedes_and_the_same_extends() {
+    let releases = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
+    let statements = [said(1, 7), said(2, 7), said(3, 8)];
+    assert_eq!(
+        shorts(&releases, &statements),
+        [(0, 1, Some(3), End::Superseded(2)), (2, 3, None, End::Open)]
+    );
+    let versions = known(&releases).versions(&statements);
+    assert_eq!(versions[0].last_seen, 2, "it is as fresh as the latest release that says so");
+    assert_eq!(at(&versions, at_day(0)), None);
+    assert_eq!(at(&versions, at_day(2)), Some(&versions[0]));
+    assert_eq!(at(&versions, at_day(3)), Some(&versions[1]), "an interval does not hold its end");
+}
+
+#[test]
+fn a_snapshot_without_the_record_ends_it_and_the_gap_stays() {
+    let snapshots = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
+    let statements = [said(1, 7), said(3, 7)];
+    assert_eq!(
+        shorts(&snapshots, &statements),
+        [(0, 1, Some(2), End::Withdrawn(2)), (1, 3, None, End::Open)]
+    );
+    let others = releases(&[("1", 1, false), ("2", 2, false), ("3", 3, false)]);
+    assert_eq!(shorts(&others, &statements), [(0, 1, None, End::Open)], "they close nothing");
+}
+
+#[test]
+fn of_several_with_one_valid_from_the_later_release_counts_whichever_came_first() {
+    for (first, second, counts) in [(1, 2, 1), (2, 1, 0)] {
+        let releases = releases(&[("1", first, true), ("2", second, true)]);
+        let statements = [from(1, 0, 7), from(2, 0, 8)];
+        assert_eq!(shorts(&releases, &statements), [(counts, 0, None, End::Open)]);
+        let corrections = known(&releases).corrections(&statements);
+        assert_eq!(corrections, [Correction { statement: 1 - counts, superseded_by: counts }]);
+    }
+    let one_day = releases(&[("2", 1, true), ("1", 1, true)]);
+    let statements = [said(1, 7), said(2, 8)];
+    assert_eq!(shorts(&one_day, &statements), [(0, 1, None, End::Open)], "the version's text settles it");
+}
+
+#[test]
+fn what_is_said_again_of_the_same_time_is_one_and_the_earliest_stands_for_it() {
+    let releases =
+        releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true), ("4", 4, true), ("5", 5, true)]);
+    let statements = [from(1, 0, 7), from(2, 0, 8), from(4, 0, 7)];
+    assert_eq!(shorts(&releases, &statements), [(0, 0, Some(5), End::Withdrawn(5))], "run 3 did not end it");
+    assert_eq!(known(&releases).versions(&statements)[0].last_seen, 4);
+    let corrections = known(&releases).corrections(&statements);
+    assert_eq!(corrections, [Correction { statement: 1, superseded_by: 0 }]);
+}
+
+#[test]
+fn a_correction_is_superseded_by_what_stands_for_the_version_it_was_corrected_to() {
+    let releases = releases(&[("1", 1, false), ("2", 2, false), ("3", 3, false)]);
+    let statements = [from(1, 0, 7), from(2, 5, 8), from(3, 5, 7)];
+    assert_eq!(shorts(&releases, &statements), [(0, 0, None, End::Open)]);
+    let corrections = known(&releases).corrections(&statements);
+    assert_eq!(corrections, [Correction { statement: 1, superseded_by: 0 }]);
+}
+
+#[test]
+fn a_correction_that_has_no_interval_itself_corrects_all_the_same() {
+    let releases = releases(&[("1", 1, false), ("2", 2, false), ("3", 3, false)]);
+    let statements = [from(1, 5, 7), until(from(2, 5, 8), 4), until(from(3, 5, 8), 4)];
+    assert_eq!(shorts(&releases, &statements), []);
+    let corrections = known(&releases).corrections(&statements);
+    assert_eq!(corrections, [Correction { statement: 0, superseded_by: 1 }]);
+}
+
+#[test]
+fn a_version_that_is_read_again_is_replaced_wholly() {
+    let mut twice = releases(&[("1", 1, true), ("2", 2, true), ("2", 2, true)]);
+    let statements = [said(1, 7), said(2, 8)];
+    assert_eq!(shorts(&twice, &statements), [(0, 1, Some(2), End::Withdrawn(3))], "run 3 does not hold it");
+    assert_eq!(
+        last_changes(&twice, &statements),
+        [(ChangeKind::Moved, Some(0), Some(0)), (ChangeKind::Replaced, Some(1), None),]
+    );
+    let again = [said(1, 7), said(2, 8), said(3, 8)];
+    assert_eq!(shorts(&twice, &again), [(0, 1, Some(2), End::Superseded(2)), (2, 2, None, End::Open)]);
+    assert_eq!(last_changes(&twice, &again), [(ChangeKind::Replaced, Some(1), Some(2))]);
+    twice.reverse();
+    assert_eq!(shorts(&twice, &again).len(), 2, "the list of releases may have any order");
+    assert!(!known(&twice).counts(2) && known(&twice).counts(3));
+}
+
+#[test]
+fn an_interval_that_would_end_before_it_begins_is_none() {
+    let releases = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
+    assert_eq!(shorts(&releases, &[from(1, 9, 7)]), [], "withdrawn on day 2, before day 9");
+    assert_eq!(
+        shorts(&releases, &[from(1, 9, 7), said(3, 8)]),
+        [(1, 3, None, End::Open)],
+        "and it ends nothing"
+    );
+    assert_eq!(shorts(&releases, &[until(said(3, 7), 3)]), []);
+}
+
+#[test]
+fn a_record_says_itself_when_it_expires() {
+    let releases = releases(&[("1", 1, false), ("2", 2, false), ("3", 3, false)]);
+    let statements = [until(said(1, 7), 2), said(3, 7)];
+    assert_eq!(shorts(&releases, &statements), [(0, 1, Some(2), End::Expired), (1, 3, None, End::Open)]);
+    let statements = [until(said(1, 7), 9), said(2, 8)];
+    assert_eq!(
+        shorts(&releases, &statements)[0],
+        (0, 1, Some(2), End::Superseded(1)),
+        "the earlier end counts"
+    );
+    let statements = [said(1, 7), until(said(2, 7), 1)];
+    assert_eq!(shorts(&releases, &statements), [(0, 1, Some(2), End::Expired)], "it had ended by day 2");
+}
+
+#[test]
+fn what_was_withdrawn_says_nothing_against_what_was_said_afterwards() {
+    let releases = releases(&[("1", 1, true), ("2", 20, true), ("3", 30, true)]);
+    let statements = [from(1, 10, 7), from(3, 5, 8)];
+    assert_eq!(shorts(&releases, &statements), [(1, 5, None, End::Open)], "the latest snapshot holds it");
+    assert_eq!(
+        last_changes(&releases, &statements),
+        [(ChangeKind::Withdrawn, Some(0), Some(1)), (ChangeKind::BecameValid, None, Some(1)),]
+    );
+}
+
+#[test]
+fn what_a_run_changed_is_told_in_the_rfcs_words() {
+    use ChangeKind::{BecameValid, Expired, Moved, Superseded, Withdrawn};
+    let in_order = releases(&[("1", 1, true), ("2", 2, true)]);
+    assert_eq!(last_changes(&in_order, &[said(2, 7)]), [(BecameValid, None, Some(0))]);
+    assert_eq!(last_changes(&in_order, &[said(1, 7), said(2, 7)]), [], "nothing but that it was seen again");
+    assert_eq!(
+        last_changes(&in_order, &[said(1, 7), said(2, 8)]),
+        [(Superseded, Some(0), Some(0)), (BecameValid, None, Some(1)),]
+    );
+    assert_eq!(
+        last_changes(&in_order, &[from(1, 0, 7), from(2, 0, 8)]),
+        [(Superseded, Some(0), Some(1)), (BecameValid, None, Some(1)),]
+    );
+    assert_eq!(last_changes(&in_order, &[said(1, 7)]), [(Withdrawn, Some(0), Some(0))]);
+    assert_eq!(last_changes(&in_order, &[from(1, 9, 7)]), [(Withdrawn, Some(0), None)]);
+    let restated = [from(1, 0, 7), until(from(2, 0, 7), 5)];
+    assert_eq!(last_changes(&in_order, &restated), [(Expired, Some(0), Some(0))]);
+    let restated = [from(1, 0, 7), until(from(2, 0, 7), -1)];
+    assert_eq!(last_changes(&in_order, &restated), [(Expired, Some(0), None)]);
+
+    let late = releases(&[("3", 3, true), ("1", 1, true)]);
+    assert_eq!(
+        last_changes(&late, &[said(1, 7), said(2, 7)]),
+        [(Moved, Some(0), Some(1))],
+        "it begins earlier"
+    );
+    assert_eq!(last_changes(&late, &[said(1, 7), said(2, 8)]), [(BecameValid, None, Some(1))]);
+    let between = releases(&[("1", 1, false), ("3", 3, false), ("2", 2, false)]);
+    assert_eq!(
+        last_changes(&between, &[said(1, 7), said(2, 8), said(3, 9)]),
+        [(Moved, Some(0), Some(0)), (BecameValid, None, Some(2)),]
+    );
+}
+
+#[test]
+fn nothing_said_and_nothing_known_is_nothing() {
+    let releases = releases(&[("1", 1, true)]);
+    assert_eq!(shorts(&releases, &[]), []);
+    assert_eq!(shorts(&releases, &[said(9, 7)]), [], "a run that nobody knows");
+    assert_eq!(shorts(&[], &[said(1, 7)]), []);
+    assert_eq!(known(&[]).valid_at(&[said(1, 7)], Timestamp::MAX), None);
+}
+
+const DAYS: i64 = 12;
+
+/// A source: its runs, and what each says of one record.
+#[derive(Debug, Clone)]
+struct History {
+    releases: Vec<Release>,
+    statements: Vec<Statement>,
+}
+
+/// Histories of up to 8 runs; versions come twice where `twice`.
+fn history(twice: bool) -> impl Strategy<Value = History> {
+    let day = || prop::option::weighted(0.4, 0..DAYS);
+    let spoken = prop::option::weighted(0.7, (day(), prop::option::weighted(0.2, 0..DAYS), 0..3_u8));
+    let snapshot = prop::bool::weighted(0.7);
+    prop::collection::vec((0..DAYS, snapshot, 0..4_u8, spoken), 1..8).prop_map(move |runs| {
+        let mut history = History { releases: Vec::new(), statements: Vec::new() };
+        for (run, (released, snapshot, version, spoken)) in (1..).zip(runs) {
+            history.releases.push(Release {
+                run,
+                version: if twice { version.to_string() } else { run.to_string() },
+                released_at: at_day(released),
+                ingested_at: ingested(run),
+                snapshot,
+            });
+            history.statements.extend(spoken.map(|(from, until, content)| Statement {
+                run,
+                valid_from: from.map(at_day),
+                valid_until: until.map(at_day),
+                content: [content; 32],
+            }));
+        }
+        history
+    })
+}
+
+/// The same history, told in the other order of arrival: run `order[k]` of it arrives as run `k + 1`.
+fn arriving(history: &History, order: &[u32]) -> History {
+    let number = |run: u32| {
+        let place = order.iter().position(|ordered| *ordered == run).expect("it is a permutation");
+        u32::try_from(place + 1).expect("it is small")
+    };
+    let mut other = history.clone();
+    for release in &mut other.releases {
+        release.run = number(release.run);
+        release.ingested_at = ingested(release.run);
+    }
+    for statement in &mut other.statements {
+        statement.run = number(statement.run);
+    }
+    other
+}
+
+/// The rules told slowly: what holds on `day`, by what each release says of that day.
+fn model(history: &History, day: i64) -> Option<u8> {
+    let counts = |release: &&Release| {
+        !history.releases.iter().any(|other| other.version == release.version && other.run > release.run)
+    };
+    let mut ordered: Vec<_> = history.releases.iter().filter(counts).collect();
+    ordered.sort_by_key(|release| (release.released_at, &release.version));
+    let spoken = |release: &Release| history.statements.iter().find(|said| said.run == release.run);
+    let begins = |place: usize| {
+        let release = ordered[place];
+        spoken(release).map(|said| day_of(said.valid_from.unwrap_or(release.released_at)))
+    };
+    let withdrawn = |place: usize| {
+        (place + 1..ordered.len()).find(|later| ordered[*later].snapshot && spoken(ordered[*later]).is_none())
+    };
+    let places = 0..ordered.len();
+    let stands = |place: &usize| {
+        let Some(begin) = begins(*place) else { return false };
+        let corrected = (place + 1..ordered.len()).any(|later| begins(later) == Some(begin));
+        let withdrawn = withdrawn(*place);
+        let overruled = withdrawn.is_some_and(|withdrawn| {
+            (withdrawn..ordered.len()).any(|later| begins(later).is_some_and(|other| other <= begin))
+        });
+        let gone = withdrawn.is_some_and(|withdrawn| day_of(ordered[withdrawn].released_at) <= begin);
+        begin <= day && !corrected && !overruled && !gone
+    };
+    let latest = places.filter(stands).max_by_key(|place| begins(*place))?;
+    let said = spoken(ordered[latest])?;
+    let expired = said.valid_until.is_some_and(|until| day_of(until) <= day);
+    let closed = withdrawn(latest).is_some_and(|closed| day_of(ordered[closed].released_at) <= day);
+    (!expired && !closed).then_some(said.content[0])
+}
+
+/// A version without what depends on the order of arrival.
+fn plain(history: &History, version: &Version) -> (String, i64, Option<i64>, u8, String) {
+    let of_run = |run: u32| {
+        history.releases.iter().find(|release| release.run == run).expect("it is known").version.clone()
+    };
+    let of = |statement: usize| of_run(history.statements[statement].run);
+    let end = match version.ended_by {
+        End::Open => "open".into(),
+        End::Superseded(by) => format!("superseded by {}", of(by)),
+        End::Withdrawn(run) => format!("withdrawn by {}", of_run(run)),
+        End::Expired => "expired".into(),
+    };
+    let end = format!("{end}, last seen in {}", of_run(version.last_seen));
+    (
+        of(version.statement),
+        day_of(version.valid_from),
+        version.valid_until.map(day_of),
+        version.content[0],
+        end,
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 3_000 } else { 300_000 }))]
+
+    #[test]
+    fn a_slow_transcription_day_by_day_agrees(history in history(true)) {
+        let known = known(&history.releases);
+        let versions = known.versions(&history.statements);
+        for day in -1..=DAYS {
+            let found = at(&versions, at_day(day));
+            prop_assert_eq!(found.map(|version| version.content[0]), model(&history, day), "day {}", day);
+            prop_assert_eq!(known.valid_at(&history.statements, at_day(day)), found.copied());
+        }
+    }
+
+    #[test]
+    fn intervals_are_in_order_and_apart_and_end_for_the_reason_they_name(history in history(true)) {
+        let versions = known(&history.releases).versions(&history.statements);
+        for version in &versions {
+            prop_assert!(version.valid_until.is_none_or(|until| version.valid_from < until));
+            prop_assert_eq!(version.valid_until.is_none(), version.ended_by == End::Open);
+            let said = history.statements[version.statement];
+            prop_assert_eq!(said.content, version.content);
+            if let End::Withdrawn(run) = version.ended_by {
+                let by = history.releases.iter().find(|release| release.run == run).expect("it is known");
+                prop_assert!(by.snapshot && history.statements.iter().all(|said| said.run != run));
+                prop_assert_eq!(Some(by.released_at), version.valid_until);
+            }
+        }
+        for pair in versions.windows(2) {
+            let [one, next] = pair else { unreachable!() };
+            let until = one.valid_until.expect("another follows");
+            prop_assert!(until <= next.valid_from);
+            let superseded = one.ended_by == End::Superseded(next.statement);
+            prop_assert_eq!(superseded, until == next.valid_from, "a gap has a reason of its own");
+            prop_assert!(!superseded || one.content != next.content, "the same content extends");
+        }
+    }
+
+    #[test]
+    fn supersession_follows_valid_from_and_has_no_circle(history in history(true)) {
+        let known = known(&history.releases);
+        let versions = known.versions(&history.statements);
+        let begins = |statement: usize| {
+            versions.iter().find(|version| version.statement == statement).map(|version| version.valid_from)
+        };
+        for version in &versions {
+            if let End::Superseded(by) = version.ended_by {
+                prop_assert!(begins(by).expect("it is a version") > version.valid_from);
+            }
+        }
+        let corrections = known.corrections(&history.statements);
+        let corrected: BTreeSet<_> = corrections.iter().map(|correction| correction.statement).collect();
+        prop_assert_eq!(corrected.len(), corrections.len());
+        for Correction { statement, superseded_by } in corrections {
+            prop_assert!(begins(statement).is_none(), "what was corrected stands for nothing");
+            prop_assert_ne!(statement, superseded_by);
+            let differ = history.statements[statement].content != history.statements[superseded_by].content;
+            prop_assert!(differ, "what corrects says something else");
+        }
+    }
+
+    #[test]
+    fn the_order_of_arrival_changes_nothing(
+        (history, order) in history(false).prop_flat_map(|history| {
+            let order: Vec<_> = history.releases.iter().map(|release| release.run).collect();
+            (Just(history), Just(order).prop_shuffle())
+        }),
+    ) {
+        // versions are named after the runs of the first telling, and those stay
+        let other = arriving(&history, &order);
+        let told = |history: &History| -> Vec<_> {
+            let versions = known(&history.releases).versions(&history.statements);
+            versions.iter().map(|version| plain(history, version)).collect()
+        };
+        prop_assert_eq!(told(&history), told(&other));
+    }
+
+    #[test]
+    fn what_was_known_at_a_time_is_what_a_store_with_the_runs_up_to_then_gives(history in history(true)) {
+        for run in 0..=history.releases.len() {
+            let then = Knowledge::new(&history.releases, Some(ingested(u32::try_from(run).expect("it is small"))));
+            let first = Knowledge::new(&history.releases[..run], None);
+            prop_assert_eq!(&then, &first);
+            let told = history.statements.iter().filter(|said| said.run as usize <= run);
+            let told: Vec<_> = told.copied().collect();
+            prop_assert_eq!(then.versions(&history.statements), first.versions(&told));
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_the_runs_adds_up_to_what_holds(history in history(true)) {
+        let mut standing = BTreeSet::new();
+        for run in 1..=history.releases.len() {
+            let before = known(&history.releases[..run - 1]);
+            let after = known(&history.releases[..run]);
+            for change in changes(&history.statements, &before, &after) {
+                let statement = |version: Option<Version>| version.map(|version| version.statement);
+                let (was, is) = (statement(change.before), statement(change.after));
+                if let Some(was) = was.filter(|was| Some(*was) != is) {
+                    prop_assert!(standing.remove(&was), "it stood");
+                }
+                let continues = matches!(change.kind, ChangeKind::Moved | ChangeKind::Replaced);
+                if change.kind == ChangeKind::BecameValid || continues {
+                    standing.extend(is);
+                }
+            }
+            let versions = after.versions(&history.statements);
+            let stand: BTreeSet<_> = versions.iter().map(|version| version.statement).collect();
+            prop_assert_eq!(&standing, &stand, "after run {}", run);
+        }
+    }
+}
