@@ -1,0 +1,105 @@
+//! Whether an answer is stale, and what becomes of it.
+
+use super::{FreshnessPolicy, StaleBehavior, age_s};
+use jiff::Timestamp;
+
+/// What becomes of an answer, the strictest last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Answer {
+    /// It is given: nothing is stale, or nothing is to be said of it.
+    Serve,
+    /// It is given with warnings.
+    ServeWithWarnings,
+    /// It is given with warnings, and counts as a lower tier's.
+    DegradeTier,
+    /// It waits for a refresh.
+    BlockUntilFresh,
+    /// It is an error.
+    FailClosed,
+}
+
+impl From<StaleBehavior> for Answer {
+    fn from(behavior: StaleBehavior) -> Self {
+        match behavior {
+            StaleBehavior::ServeStaleSilent => Self::Serve,
+            StaleBehavior::ServeStaleWithWarning => Self::ServeWithWarnings,
+            StaleBehavior::DegradeTier => Self::DegradeTier,
+            StaleBehavior::BlockUntilFresh => Self::BlockUntilFresh,
+            StaleBehavior::FailClosed => Self::FailClosed,
+        }
+    }
+}
+
+/// How fresh one axis is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AxisFreshness {
+    /// Which.
+    pub axis: String,
+    /// How old it is, in whole seconds.
+    pub age_seconds: u64,
+    /// How old it may be, in seconds.
+    pub max_age_seconds: u64,
+    /// Whether it is older than that, or from before an invalidation.
+    pub stale: bool,
+    /// What applies to it where it is stale.
+    pub stale_behavior: StaleBehavior,
+}
+
+/// How fresh an answer is, and what becomes of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Freshness {
+    /// Each axis, in the order in which they were asked for.
+    pub axes: Vec<AxisFreshness>,
+    /// What becomes of the answer: the strictest of what applies to its stale axes.
+    pub answer: Answer,
+    /// What there is to be said of stale axes; nothing of those that are served in silence.
+    pub warnings: Vec<String>,
+    /// Whether a refresh is to be started.
+    pub refresh: bool,
+}
+
+impl FreshnessPolicy {
+    /// What becomes of an answer at `now` that is made of `axes_requested`, as they were at `as_of`: the release of the
+    /// version that they come from, or when they were retrieved.
+    ///
+    /// `invalidated_at` is the latest invalidation that no refresh has followed yet (by a trigger other than `time_based`,
+    /// which is a matter of age); whatever is from before it is stale. Answers without axes are served.
+    #[must_use]
+    pub fn evaluate(
+        &self,
+        axes_requested: &[&str],
+        as_of: Timestamp,
+        invalidated_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Freshness {
+        let invalidated_at = invalidated_at.filter(|at| as_of < *at);
+        let age_seconds = age_s(as_of, now);
+        let mut freshness = Freshness {
+            axes: Vec::with_capacity(axes_requested.len()),
+            answer: Answer::Serve,
+            warnings: Vec::new(),
+            refresh: false,
+        };
+        for axis in axes_requested {
+            let requirement = self.requirement(axis);
+            let stale_behavior =
+                requirement.map_or(self.default_stale_behavior, |required| required.stale_behavior);
+            let max_age_seconds = self.max_age_s(requirement);
+            let stale = invalidated_at.is_some() || age_seconds > max_age_seconds;
+            if stale {
+                freshness.answer = freshness.answer.max(stale_behavior.into());
+                freshness.refresh |= stale_behavior == StaleBehavior::BlockUntilFresh
+                    || requirement.is_some_and(|required| required.refresh_on_query);
+            }
+            if stale && stale_behavior != StaleBehavior::ServeStaleSilent {
+                freshness.warnings.push(match invalidated_at {
+                    Some(at) => format!("`{axis}` is as of {as_of} and was invalidated at {at}"),
+                    None => format!("`{axis}` is {age_seconds} s old, and {max_age_seconds} s are allowed"),
+                });
+            }
+            let axis = (*axis).to_owned();
+            freshness.axes.push(AxisFreshness { axis, age_seconds, max_age_seconds, stale, stale_behavior });
+        }
+        freshness
+    }
+}

@@ -1,0 +1,330 @@
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + second).expect("a time")
+}
+
+/// The seed's example.
+fn labs() -> serde_json::Value {
+    json!({
+        "oracle_id": "ehr-lab-results",
+        "axis_freshness": {
+            "inr_value": {
+                "axis": "inr_value", "max_age_seconds": 86400, "stale_behavior": "fail_closed", "refresh_on_query": false
+            },
+            "medication_list": {
+                "axis": "medication_list", "max_age_seconds": 3600, "stale_behavior": "serve_stale_with_warning",
+                "refresh_on_query": true
+            },
+        },
+        "default_max_age_seconds": 86400,
+        "default_stale_behavior": "serve_stale_with_warning",
+        "invalidation_triggers": [{"trigger_type": "upstream_signal", "config": {"webhook": "/api/ehr/invalidate"}}],
+    })
+}
+
+fn read(document: serde_json::Value) -> Result<FreshnessPolicy, serde_json::Error> {
+    serde_json::from_value(document)
+}
+
+fn policy() -> FreshnessPolicy {
+    read(labs()).expect("the seed's example is one")
+}
+
+fn bound(axis: &str) -> AxisBound<'_> {
+    AxisBound { axis, state_sensitive: false, max_ttl_seconds: None }
+}
+
+fn sensitive(axis: &str, max_ttl_seconds: Option<u64>) -> AxisBound<'_> {
+    AxisBound { axis, state_sensitive: true, max_ttl_seconds }
+}
+
+fn ruled(axis: &str, max_age_seconds: u64, stale_behavior: StaleBehavior) -> AxisFreshnessRequirement {
+    AxisFreshnessRequirement { axis: axis.into(), max_age_seconds, stale_behavior, refresh_on_query: false }
+}
+
+/// The least strict first.
+const BEHAVIORS: [StaleBehavior; 5] = [
+    StaleBehavior::ServeStaleSilent,
+    StaleBehavior::ServeStaleWithWarning,
+    StaleBehavior::DegradeTier,
+    StaleBehavior::BlockUntilFresh,
+    StaleBehavior::FailClosed,
+];
+
+#[test]
+fn the_seeds_example_is_read_and_written_and_valid() {
+    let policy = policy();
+    assert_eq!(serde_json::to_value(&policy).expect("it is written"), labs());
+    let axes = [sensitive("inr_value", Some(86_400)), bound("medication_list")];
+    assert_eq!(policy.validate(&axes), Ok(()));
+    let now = at(86_401);
+    let freshness = policy.evaluate(&["medication_list"], at(0), None, now);
+    assert_eq!((freshness.answer, freshness.refresh), (Answer::ServeWithWarnings, true));
+    assert_eq!(freshness.warnings, ["`medication_list` is 86401 s old, and 3600 s are allowed"]);
+    let freshness = policy.evaluate(&["medication_list", "inr_value"], at(0), None, now);
+    assert_eq!((freshness.answer, freshness.refresh), (Answer::FailClosed, true));
+    let fresh = policy.evaluate(&["medication_list", "inr_value"], at(0), None, at(3_600));
+    assert_eq!(
+        (fresh.answer, fresh.refresh, fresh.warnings),
+        (Answer::Serve, false, vec![]),
+        "as old as it may be"
+    );
+}
+
+#[test]
+fn the_triggers_are_the_seeds_with_their_own_configs_and_nothing_else() {
+    let trigger = |kind: &str, config: serde_json::Value| {
+        serde_json::from_value::<InvalidationTrigger>(json!({"trigger_type": kind, "config": config}))
+    };
+    for (kind, config) in [
+        ("time_based", json!({"ttl_seconds": 60})),
+        ("version_change", json!({})),
+        ("upstream_signal", json!({"webhook": "/x"})),
+        ("manual", json!({})),
+    ] {
+        let read = trigger(kind, config.clone()).expect("it is one");
+        let written = serde_json::to_value(&read).expect("it is written");
+        assert_eq!(written, json!({"trigger_type": kind, "config": config}));
+        let mut more = config;
+        more["ttl"] = json!(1);
+        trigger(kind, more).expect_err("a key that nobody knows");
+    }
+    trigger("time_based", json!({})).expect_err("it has no time");
+    trigger("upstream_signal", json!({})).expect_err("it has no path");
+    trigger("hourly", json!({})).expect_err("there is no such trigger");
+    let more = json!({"trigger_type": "manual", "config": {}, "more": 1});
+    serde_json::from_value::<InvalidationTrigger>(more).expect_err("a key that nobody knows");
+}
+
+#[test]
+fn a_policy_has_the_seeds_fields_and_no_others() {
+    let mut more = labs();
+    more["max_age"] = json!(1);
+    read(more).expect_err("a key that nobody knows");
+    let mut more = labs();
+    more["axis_freshness"]["inr_value"]["ttl"] = json!(1);
+    read(more).expect_err("a key that nobody knows");
+    let mut less = labs();
+    less["axis_freshness"]["inr_value"].as_object_mut().expect("it is one").remove("refresh_on_query");
+    read(less).expect_err("a key is missing");
+    let mut negative = labs();
+    negative["default_max_age_seconds"] = json!(-1);
+    read(negative).expect_err("no age is negative");
+}
+
+#[test]
+fn what_cannot_work_is_refused_by_its_name() {
+    let axes = [bound("inr_value"), bound("medication_list")];
+    let refused = |change: &dyn Fn(&mut FreshnessPolicy), axes: &[AxisBound<'_>]| {
+        let mut policy = policy();
+        change(&mut policy);
+        policy.validate(axes).expect_err("it is refused")
+    };
+    let unknown = refused(&|_| {}, &axes[..1]);
+    assert_eq!(unknown, BadPolicy::UnknownAxis { axis: "medication_list".into() });
+    for seconds in [0, MAX_AGE_S + 1, u64::MAX] {
+        let age = refused(&|policy| policy.default_max_age_seconds = seconds, &axes);
+        assert_eq!(age, BadPolicy::BadAge { field: "default_max_age_seconds".into(), seconds });
+        let own = refused(
+            &|policy| {
+                let ruled = ruled("inr_value", seconds, StaleBehavior::FailClosed);
+                policy.axis_freshness.insert("inr_value".into(), ruled);
+            },
+            &axes,
+        );
+        assert_eq!(
+            own,
+            BadPolicy::BadAge { field: "axis_freshness.inr_value.max_age_seconds".into(), seconds }
+        );
+        let trigger = InvalidationTrigger::TimeBased { ttl_seconds: seconds };
+        let ttl = refused(&|policy| policy.invalidation_triggers = vec![trigger.clone()], &axes);
+        assert_eq!(
+            ttl,
+            BadPolicy::BadAge { field: "invalidation_triggers.0.config.ttl_seconds".into(), seconds }
+        );
+    }
+    let other = ruled("inr", 60, StaleBehavior::FailClosed);
+    let other =
+        refused(&|policy| drop(policy.axis_freshness.insert("inr_value".into(), other.clone())), &axes);
+    assert_eq!(other, BadPolicy::OtherAxis { key: "inr_value".into(), axis: "inr".into() });
+    for webhook in ["", "x", "/a b", "/é", &format!("/{}", "x".repeat(WEBHOOK_MAX_BYTES))] {
+        let trigger = InvalidationTrigger::UpstreamSignal { webhook: webhook.into() };
+        let refused = refused(&|policy| policy.invalidation_triggers.push(trigger.clone()), &axes);
+        assert_eq!(refused, BadPolicy::BadWebhook { index: 1 }, "{webhook}");
+    }
+    let count = MAX_TRIGGERS + 1;
+    let many =
+        refused(&|policy| policy.invalidation_triggers = vec![InvalidationTrigger::Manual {}; count], &axes);
+    assert_eq!(many, BadPolicy::TooManyTriggers { count });
+    let text = BadPolicy::BadAge { field: "default_max_age_seconds".into(), seconds: 0 }.to_string();
+    assert_eq!(text, "`default_max_age_seconds` is 0; it is 1 to 3155760000 seconds");
+}
+
+#[test]
+fn a_state_sensitive_axis_must_not_become_older_than_its_ontology_allows() {
+    let policy = policy();
+    let axes = |third| [bound("inr_value"), bound("medication_list"), third];
+    let unbounded =
+        |max_age_s, limit_s| Err(BadPolicy::Unbounded { axis: "dose".into(), max_age_s, limit_s });
+    assert_eq!(policy.validate(&axes(bound("dose"))), Ok(()));
+    assert_eq!(policy.validate(&axes(sensitive("dose", Some(86_400)))), Ok(()), "the default is within it");
+    assert_eq!(policy.validate(&axes(sensitive("dose", Some(86_399)))), unbounded(86_400, 86_399));
+    assert_eq!(policy.validate(&axes(sensitive("dose", None))), Ok(()), "a day, where it does not say");
+    let lax = FreshnessPolicy { default_max_age_seconds: 86_401, ..policy.clone() };
+    assert_eq!(lax.validate(&axes(sensitive("dose", None))), unbounded(86_401, 86_400));
+    let own = sensitive("medication_list", Some(3_600));
+    assert_eq!(lax.validate(&[bound("inr_value"), own]), Ok(()), "its own requirement is within it");
+    let ttl = InvalidationTrigger::TimeBased { ttl_seconds: 60 };
+    let ended = FreshnessPolicy { invalidation_triggers: vec![ttl], ..lax };
+    assert_eq!(ended.validate(&axes(sensitive("dose", Some(60)))), Ok(()), "a trigger bounds it, too");
+}
+
+#[test]
+fn every_source_has_a_default_policy_that_is_valid() {
+    let axes = [bound("population"), sensitive("dose", Some(60)), sensitive("rate", None)];
+    let mut ages = Vec::new();
+    for frequency in UpdateFrequency::ALL {
+        let policy = FreshnessPolicy::default_of("x".into(), frequency, &axes);
+        assert_eq!(policy.validate(&axes), Ok(()), "{frequency:?}");
+        ages.push(policy.default_max_age_seconds);
+        let stale = policy.evaluate(&["population"], at(0), Some(at(1)), at(1));
+        assert_eq!(stale.answer, Answer::ServeWithWarnings, "{frequency:?}");
+        let stale = policy.evaluate(&["dose"], at(0), None, at(61));
+        assert_eq!((stale.answer, stale.refresh), (Answer::FailClosed, true), "{frequency:?}");
+    }
+    let days: Vec<_> = ages.iter().map(|age_s| age_s / DAY_S).collect();
+    assert_eq!(days, [0, 2, 14, 62, 184, 732, 36_525, 366]);
+    let realtime = FreshnessPolicy::default_of("x".into(), UpdateFrequency::Realtime, &axes);
+    let age_s = |axis: &str| realtime.axis_freshness[axis].max_age_seconds;
+    assert_eq!((age_s("dose"), age_s("rate")), (60, 300), "none is older than the others may be");
+}
+
+#[test]
+fn what_is_required_of_a_keyed_group_is_required_of_each_of_its_axes() {
+    let mut policy = policy();
+    let own = ("nutrients.zinc.amount", 100);
+    for (group, max_age_s) in [("nutrients.*.amount", 60), ("nutrients.*.*", 90), ("*.iron.amount", 30), own]
+    {
+        policy.axis_freshness.insert(group.into(), ruled(group, max_age_s, StaleBehavior::FailClosed));
+    }
+    let max_age_s = |axis: &str| policy.evaluate(&[axis], at(0), None, at(0)).axes[0].max_age_seconds;
+    assert_eq!(max_age_s("nutrients.*.amount"), 60);
+    assert_eq!(max_age_s("nutrients.protein.amount"), 60);
+    assert_eq!(max_age_s("nutrients.iron.amount"), 30, "the strictest of them");
+    assert_eq!(max_age_s("nutrients.protein.unit"), 90);
+    assert_eq!(max_age_s("nutrients.zinc.amount"), 100, "its own name goes before its groups'");
+    for other in ["nutrients.protein", "nutrients.protein.amount.more", "vitamins.protein.amount", ""] {
+        assert_eq!(max_age_s(other), 86_400, "{other}");
+    }
+}
+
+#[test]
+fn each_behavior_is_real() {
+    for (behavior, answer, warns, refresh) in [
+        (StaleBehavior::ServeStaleSilent, Answer::Serve, false, false),
+        (StaleBehavior::ServeStaleWithWarning, Answer::ServeWithWarnings, true, false),
+        (StaleBehavior::DegradeTier, Answer::DegradeTier, true, false),
+        (StaleBehavior::BlockUntilFresh, Answer::BlockUntilFresh, true, true),
+        (StaleBehavior::FailClosed, Answer::FailClosed, true, false),
+    ] {
+        let policy = FreshnessPolicy { default_stale_behavior: behavior, ..policy() };
+        let stale = policy.evaluate(&["dose"], at(0), None, at(86_401));
+        assert_eq!((stale.answer, !stale.warnings.is_empty(), stale.refresh), (answer, warns, refresh));
+        assert!(stale.axes[0].stale);
+        let fresh = policy.evaluate(&["dose"], at(0), None, at(86_400));
+        assert_eq!((fresh.answer, fresh.warnings.len(), fresh.refresh), (Answer::Serve, 0, false));
+    }
+    let answers = BEHAVIORS.map(Answer::from);
+    assert!(answers.is_sorted() && answers.contains(&Answer::FailClosed), "the strictest last: {answers:?}");
+    let invalidated = policy().evaluate(&["dose"], at(0), Some(at(1)), at(2));
+    let words = "`dose` is as of 2023-11-14T22:13:20Z and was invalidated at 2023-11-14T22:13:21Z";
+    assert_eq!(invalidated.warnings, [words]);
+}
+
+#[test]
+fn ages_are_whole_seconds_and_never_negative() {
+    let policy = policy();
+    let age_s = |as_of, now| policy.evaluate(&["dose"], as_of, None, now).axes[0].age_seconds;
+    assert_eq!(age_s(at(10), at(0)), 0, "what lies ahead is new");
+    let later = |ms: i64| Timestamp::from_millisecond(1_700_000_000_000 + ms).expect("a time");
+    assert_eq!((age_s(at(0), later(999)), age_s(at(0), later(1_000))), (0, 1));
+    assert_eq!(age_s(later(1), at(0)), 0);
+    let all = Timestamp::MAX.duration_since(Timestamp::MIN).as_secs();
+    assert_eq!(i64::try_from(age_s(Timestamp::MIN, Timestamp::MAX)), Ok(all));
+    assert_eq!(policy.evaluate(&[], at(0), Some(at(1)), at(9)).answer, Answer::Serve, "nothing is said");
+}
+
+const AXES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// Policies over some of the four axes, with times of up to 100 s.
+fn any_policy() -> impl Strategy<Value = FreshnessPolicy> {
+    let requirement = || (1..100_u64, prop::sample::select(&BEHAVIORS[..]), any::<bool>());
+    let axes = prop::collection::btree_map(prop::sample::select(&AXES[..]), requirement(), 0..4);
+    let ttls = prop::collection::vec(1..100_u64, 0..3);
+    (axes, requirement(), ttls).prop_map(|(axes, (default_s, default, _), ttls)| {
+        let requirement = |(axis, (max_age_seconds, stale_behavior, refresh_on_query)): (&str, _)| {
+            let axis = axis.to_owned();
+            (
+                axis.clone(),
+                AxisFreshnessRequirement { axis, max_age_seconds, stale_behavior, refresh_on_query },
+            )
+        };
+        let ttls = ttls.into_iter().map(|ttl_seconds| InvalidationTrigger::TimeBased { ttl_seconds });
+        FreshnessPolicy {
+            oracle_id: "x".into(),
+            axis_freshness: axes.into_iter().map(requirement).collect(),
+            default_max_age_seconds: default_s,
+            default_stale_behavior: default,
+            invalidation_triggers: ttls.collect(),
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_older_is_not_treated_better(
+        policy in any_policy(), as_of in -50..50_i64, age_s in 0..120_i64, more_s in 0..120_i64,
+        invalidated in prop::option::of(-60..60_i64),
+    ) {
+        let look = |as_of| policy.evaluate(&AXES, at(as_of), invalidated.map(at), at(50 + age_s));
+        let (newer, older) = (look(as_of), look(as_of - more_s));
+        prop_assert!(newer.answer <= older.answer);
+        prop_assert!(newer.refresh <= older.refresh);
+        prop_assert!(newer.warnings.len() <= older.warnings.len());
+        for (newer, older) in newer.axes.iter().zip(&older.axes) {
+            prop_assert!(newer.stale <= older.stale && newer.age_seconds <= older.age_seconds);
+        }
+    }
+
+    #[test]
+    fn the_strictest_of_the_axes_wins(policy in any_policy(), age_s in 0..120_i64) {
+        let all = policy.evaluate(&AXES, at(0), None, at(age_s));
+        let each = AXES.map(|axis| policy.evaluate(&[axis], at(0), None, at(age_s)));
+        prop_assert_eq!(Some(all.answer), each.iter().map(|one| one.answer).max());
+        prop_assert_eq!(all.refresh, each.iter().any(|one| one.refresh));
+        let warnings: Vec<_> = each.iter().flat_map(|one| one.warnings.clone()).collect();
+        prop_assert_eq!(all.warnings, warnings);
+        for (axis, name) in all.axes.iter().zip(AXES) {
+            let own = policy.axis_freshness.get(name);
+            let allowed_s = own.map_or(policy.default_max_age_seconds, |own| own.max_age_seconds);
+            prop_assert_eq!(axis.stale, axis.age_seconds > axis.max_age_seconds);
+            prop_assert!(axis.max_age_seconds <= allowed_s, "a trigger makes it less, never more");
+        }
+    }
+
+    #[test]
+    fn an_invalidation_makes_all_from_before_it_stale_and_nothing_else(
+        policy in any_policy(), as_of in 0..100_i64, invalidated in 0..100_i64, age_s in 0..120_i64,
+    ) {
+        let look = |invalidated| policy.evaluate(&AXES, at(as_of), invalidated, at(as_of + age_s));
+        let (with, without) = (look(Some(at(invalidated))), look(None));
+        if as_of < invalidated {
+            prop_assert!(with.axes.iter().all(|axis| axis.stale));
+        } else {
+            prop_assert_eq!(with, without);
+        }
+    }
+}
