@@ -9,6 +9,7 @@ pub mod crosscheck;
 mod door;
 pub mod fallback;
 mod guardian;
+pub mod ingestion;
 pub mod logger;
 pub mod metrics;
 pub mod notifier;

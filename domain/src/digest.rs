@@ -21,10 +21,12 @@ impl Sha256Hex {
         stream.finish()
     }
 
-    fn of_digest(digest: impl IntoIterator<Item = u8>) -> Self {
+    /// The digest that these bytes are.
+    #[must_use]
+    pub fn from_bytes(digest: &[u8; 32]) -> Self {
         let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
         let mut digits = [[0; 2]; 32];
-        for (pair, byte) in digits.iter_mut().zip(digest) {
+        for (pair, byte) in digits.iter_mut().zip(digest.iter()) {
             *pair = [digit(byte >> 4), digit(byte & 0xf)];
         }
         Self(str::from_utf8(digits.as_flattened()).expect("digits are ASCII").to_owned())
@@ -61,10 +63,16 @@ impl Sha256Stream {
         self.0.update(bytes);
     }
 
+    /// The digest of all bytes that came, as bytes.
+    #[must_use]
+    pub fn finish_bytes(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+
     /// The digest of all bytes that came.
     #[must_use]
     pub fn finish(self) -> Sha256Hex {
-        Sha256Hex::of_digest(self.0.finalize())
+        Sha256Hex::from_bytes(&self.finish_bytes())
     }
 }
 

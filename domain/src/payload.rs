@@ -82,13 +82,13 @@ impl<'a> Node<'a> {
 }
 
 /// The first name that stands twice among `members`.
-fn repeated<'m>(members: &'m [(Cow<'_, str>, Node<'_>)]) -> Option<&'m str> {
+pub(crate) fn repeated<V>(members: &[(impl AsRef<str>, V)]) -> Option<&str> {
     const FEW: usize = 16;
     if members.len() <= FEW {
         let mut rest = members.iter();
         while let Some((name, _)) = rest.next() {
-            if rest.as_slice().iter().any(|(other, _)| other == name) {
-                return Some(name);
+            if rest.as_slice().iter().any(|(other, _)| other.as_ref() == name.as_ref()) {
+                return Some(name.as_ref());
             }
         }
         return None;

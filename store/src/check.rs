@@ -57,8 +57,9 @@ pub(crate) fn check(
     Ok(())
 }
 
-fn in_words(Counts { verdicts, sessions, mails, .. }: Counts) -> String {
-    format!("{verdicts} verdicts, {sessions} sessions and {mails} mails")
+fn in_words(mut counts: Counts) -> String {
+    let count = |(table, name)| counts.of(table).map(|count| format!("{count} {name}"));
+    Counts::TABLES.into_iter().filter_map(count).collect::<Vec<_>>().join(", ")
 }
 
 /// Walks the log from entry `from` on in two halves at once; a panic of sled's over a damaged page is `Corrupt`.

@@ -2,6 +2,8 @@
 
 use crate::disk::{Room, sync_dir};
 use crate::error::StoreError;
+use crate::ground::Ground;
+use crate::ground::files::Files;
 use crate::panics::caught;
 use crate::rows::{Row, Table};
 use crate::watermark::Counts;
@@ -38,11 +40,17 @@ pub struct Options {
 #[derive(Debug, Clone)]
 pub struct Store {
     engine: Arc<Engine>,
+    ground: Arc<Ground>,
 }
 
 impl Store {
-    pub(crate) fn new(engine: Arc<Engine>) -> Self {
-        Self { engine }
+    pub(crate) fn new(engine: Arc<Engine>, files: Files) -> Self {
+        Self { engine, ground: Arc::new(Ground::new(files)) }
+    }
+
+    /// What is open of the ground-truth layer.
+    pub(crate) fn ground(&self) -> &Ground {
+        &self.ground
     }
 
     /// The number of the last entry that is durable; 0 before the first.

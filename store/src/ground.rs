@@ -5,6 +5,14 @@
 //! carries checksums of all of its bytes, which are checked at every read.
 
 pub mod archive;
+pub mod files;
 mod sealed;
 pub mod sorted;
 pub mod sorter;
+pub mod staging;
+pub mod state;
+pub mod statement;
+mod tables;
+pub mod view;
+
+pub(crate) use tables::Ground;

@@ -3,6 +3,7 @@
 use crate::check::check;
 use crate::engine::{Engine, Options, Store};
 use crate::error::StoreError;
+use crate::ground::files::Files;
 use crate::log::{self, Tip};
 use crate::meta;
 use crate::mirror::Mirror;
@@ -67,7 +68,7 @@ impl Journal {
         let engine = Arc::new(Engine::open(options)?);
         tracing::debug!("the database is open");
         let mark = Watermark::open(&dir)?;
-        let store = Store::new(Arc::clone(&engine));
+        let store = Store::new(Arc::clone(&engine), Files::open(&dir)?);
         let counts = meta::open(&engine)?;
         let mark = match mark {
             Some(mark) => mark,
@@ -86,6 +87,7 @@ impl Journal {
             meta::put_walked(&engine, 0)?;
             return Err(error);
         }
+        store.remove_unnamed_files()?;
         mirror.repair(&store, counts.entries);
         let tip = Tip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
         let (store_too, opened_at) = (store.clone(), counts.entries);
@@ -130,6 +132,7 @@ impl Journal {
         self.tip = tip;
         self.mark.counts = counts;
         engine.set_durable_seq(counts.entries);
+        self.store.ground().forget(group.iter().flat_map(|record| &record.borrow().writes));
         if let Err(error) = self.mark.write() {
             tracing::error!(%error, "cannot write the high-water mark");
         }
@@ -213,6 +216,7 @@ impl Journal {
         self.tip = Tip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
         self.mark.counts = counts;
         self.engine.opened_with(counts);
+        self.store.ground().forget_all();
         Ok(())
     }
 

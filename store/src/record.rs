@@ -1,6 +1,11 @@
 //! The unit of writing: events and the changes they speak of, as plain data.
 
-use domain::{Delivery, Event, Mail, MailId, RegenAttempt, Session, SessionId};
+use crate::ground::state::SourceState;
+use domain::ground::id::{PipelineId, SourceId};
+use domain::ground::ontology::{Ontology, OntologyRef};
+use domain::ground::pipeline::{Definition, RegisteredPipeline};
+use domain::ground::run::Run;
+use domain::{Delivery, Event, Mail, MailId, RegenAttempt, Session, SessionId, Sha256Hex};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -44,6 +49,16 @@ pub enum RowKey {
     Regen(SessionId),
     /// A mail in the outbox.
     Mail(MailId),
+    /// A version of an ontology.
+    Ontology(OntologyRef),
+    /// A source.
+    Source(SourceId),
+    /// Which definition a pipeline has.
+    Pipeline(PipelineId),
+    /// A pipeline's definition, by its digest.
+    Definition(Sha256Hex),
+    /// A run, by its id.
+    Run(Sha256Hex),
 }
 
 /// One change of a table.
@@ -63,6 +78,16 @@ pub enum Write {
     PutMail(Arc<Mail>),
     /// Takes a mail out of the outbox.
     RemoveMail(MailId),
+    /// Stores a version of an ontology.
+    PutOntology(Arc<Ontology>),
+    /// Stores a source, in place of what there is under its id.
+    PutSource(Arc<SourceState>),
+    /// Stores which definition a pipeline has, in place of any other.
+    PutPipeline(RegisteredPipeline),
+    /// Stores a pipeline's definition under its digest.
+    PutDefinition(Arc<Definition>),
+    /// Stores a run, in place of what there is under its id.
+    PutRun(Arc<Run>),
 }
 
 impl Write {
@@ -75,6 +100,11 @@ impl Write {
             Self::RemoveRegen(session_id) => RowKey::Regen(session_id.clone()),
             Self::PutMail(mail) => RowKey::Mail(mail.standing.mail_id.clone()),
             Self::RemoveMail(mail_id) => RowKey::Mail(mail_id.clone()),
+            Self::PutOntology(ontology) => RowKey::Ontology(ontology.reference()),
+            Self::PutSource(state) => RowKey::Source(state.entry.oracle_id().clone()),
+            Self::PutPipeline(pipeline) => RowKey::Pipeline(pipeline.pipeline_id.clone()),
+            Self::PutDefinition(definition) => RowKey::Definition(definition.digest()),
+            Self::PutRun(run) => RowKey::Run(run.run_id.clone()),
         }
     }
 }

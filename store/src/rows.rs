@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The version of all this, which the database and the high-water mark bear.
-pub(crate) const SCHEMA: u32 = 3;
+pub(crate) const SCHEMA: u32 = 4;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
 /// A row that is replaced while it is read is read anew so many times.
@@ -24,6 +24,11 @@ const HEAD_BYTES: usize = 10;
 #[repr(u8)]
 pub(crate) enum Table {
     Meta = b'!',
+    Definitions = b'D',
+    Ontologies = b'N',
+    Pipelines = b'P',
+    Runs = b'R',
+    Sources = b'S',
     ByEvent = b'e',
     Log = b'l',
     Outbox = b'o',

@@ -6,6 +6,7 @@ use crate::log::{self, Tip};
 use crate::record::{Receipt, Record, Refused, RowKey, Write};
 use crate::rows::{self, Row, Table};
 use crate::watermark::Counts;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// A group on its way into one batch.
@@ -71,13 +72,20 @@ impl<'a> Staged<'a> {
         let chunks_before = before.map_or(0, |(_, chunks)| chunks);
         let after = match write {
             Write::RemoveVerdict(_) | Write::RemoveRegen(_) | Write::RemoveMail(_) => {
-                rows::remove(&mut self.batch, table, name, chunks_before);
+                rows::remove(&mut self.batch, table, &name, chunks_before);
                 None
             }
             Write::PutVerdict(delivery) => Some(self.put(&row, revision, delivery.as_ref(), chunks_before)),
             Write::PutSession(session) => Some(self.put(&row, revision, session, chunks_before)),
             Write::PutRegen(attempt) => Some(self.put(&row, revision, attempt, chunks_before)),
             Write::PutMail(mail) => Some(self.put(&row, revision, mail.as_ref(), chunks_before)),
+            Write::PutOntology(ontology) => Some(self.put(&row, revision, ontology.as_ref(), chunks_before)),
+            Write::PutSource(state) => Some(self.put(&row, revision, state.as_ref(), chunks_before)),
+            Write::PutPipeline(pipeline) => Some(self.put(&row, revision, pipeline, chunks_before)),
+            Write::PutDefinition(definition) => {
+                Some(self.put(&row, revision, definition.as_ref(), chunks_before))
+            }
+            Write::PutRun(run) => Some(self.put(&row, revision, run.as_ref(), chunks_before)),
         };
         if let Some(count) = self.counts.of(table) {
             *count = *count + u64::from(after.is_some()) - u64::from(before.is_some());
@@ -93,7 +101,7 @@ impl<'a> Staged<'a> {
             return Ok(());
         }
         let (table, name) = place(row);
-        let old = self.engine.with(|db| rows::get(db, self.engine.dir(), table, name))?;
+        let old = self.engine.with(|db| rows::get(db, self.engine.dir(), table, &name))?;
         self.before.extend(old.map(|old| ((table, name.to_vec()), old)));
         Ok(())
     }
@@ -102,7 +110,7 @@ impl<'a> Staged<'a> {
         let value = serde_json::to_vec(value).expect("a row is plain data with string keys");
         self.row_bytes += value.len();
         let (table, name) = place(row);
-        (revision, rows::put(&mut self.batch, table, name, revision, &value, before))
+        (revision, rows::put(&mut self.batch, table, &name, revision, &value, before))
     }
 
     fn row(&self, row: &RowKey) -> Result<Option<(u64, u16)>, StoreError> {
@@ -110,15 +118,22 @@ impl<'a> Staged<'a> {
             return Ok(*staged);
         }
         let (table, name) = place(row);
-        self.engine.with(|db| rows::head(db, self.engine.dir(), table, name))
+        self.engine.with(|db| rows::head(db, self.engine.dir(), table, &name))
     }
 }
 
-fn place(row: &RowKey) -> (Table, &[u8]) {
+/// The table and the name of a row.
+fn place(row: &RowKey) -> (Table, Cow<'_, [u8]>) {
+    let named = |table, name| (table, Cow::Borrowed(str::as_bytes(name)));
     match row {
-        RowKey::Verdict(session_id) => (Table::Verdicts, session_id.as_str().as_bytes()),
-        RowKey::Session(session_id) => (Table::Sessions, session_id.as_str().as_bytes()),
-        RowKey::Regen(session_id) => (Table::Regens, session_id.as_str().as_bytes()),
-        RowKey::Mail(mail_id) => (Table::Outbox, mail_id.as_str().as_bytes()),
+        RowKey::Verdict(session_id) => named(Table::Verdicts, session_id.as_str()),
+        RowKey::Session(session_id) => named(Table::Sessions, session_id.as_str()),
+        RowKey::Regen(session_id) => named(Table::Regens, session_id.as_str()),
+        RowKey::Mail(mail_id) => named(Table::Outbox, mail_id.as_str()),
+        RowKey::Ontology(reference) => (Table::Ontologies, Cow::Owned(reference.to_string().into_bytes())),
+        RowKey::Source(oracle_id) => named(Table::Sources, oracle_id.as_str()),
+        RowKey::Pipeline(pipeline_id) => named(Table::Pipelines, pipeline_id.as_str()),
+        RowKey::Definition(digest) => named(Table::Definitions, digest.as_str()),
+        RowKey::Run(run_id) => named(Table::Runs, run_id.as_str()),
     }
 }

@@ -15,7 +15,7 @@ use std::path::Path;
 
 const FILE: &str = "watermark";
 const MAGIC: &[u8; 8] = b"oracledW";
-/// Four are used; the rest keeps the layout for what later versions count, so that this one can tell that they are later.
+/// All are used. What a version does not count yet is 0 in what it wrote.
 const COUNTS_BYTES: usize = 64;
 /// Schema 1 had no outbox to count.
 const COUNTS_BYTES_1: usize = 24;
@@ -35,12 +35,27 @@ pub struct Counts {
     pub sessions: u64,
     /// Mails in the outbox.
     pub mails: u64,
+    /// Versions of ontologies.
+    pub ontologies: u64,
+    /// Sources.
+    pub sources: u64,
+    /// Pipelines.
+    pub pipelines: u64,
+    /// Ingestion runs.
+    pub runs: u64,
 }
 
 impl Counts {
     /// The tables that are counted, each with what a person calls its rows.
-    pub(crate) const TABLES: [(Table, &'static str); 3] =
-        [(Table::Verdicts, "verdicts"), (Table::Sessions, "sessions"), (Table::Outbox, "mails")];
+    pub(crate) const TABLES: [(Table, &'static str); 7] = [
+        (Table::Verdicts, "verdicts"),
+        (Table::Sessions, "sessions"),
+        (Table::Outbox, "mails"),
+        (Table::Ontologies, "ontologies"),
+        (Table::Sources, "sources"),
+        (Table::Pipelines, "pipelines"),
+        (Table::Runs, "runs"),
+    ];
 
     /// The count of `table`'s rows, if they are counted.
     pub(crate) const fn of(&mut self, table: Table) -> Option<&mut u64> {
@@ -48,13 +63,23 @@ impl Counts {
             Table::Verdicts => Some(&mut self.verdicts),
             Table::Sessions => Some(&mut self.sessions),
             Table::Outbox => Some(&mut self.mails),
-            Table::Meta | Table::ByEvent | Table::Log | Table::BySession | Table::Regens => None,
+            Table::Ontologies => Some(&mut self.ontologies),
+            Table::Sources => Some(&mut self.sources),
+            Table::Pipelines => Some(&mut self.pipelines),
+            Table::Runs => Some(&mut self.runs),
+            Table::Meta
+            | Table::ByEvent
+            | Table::Log
+            | Table::BySession
+            | Table::Regens
+            | Table::Definitions => None,
         }
     }
 
     pub(crate) fn to_bytes(self) -> [u8; COUNTS_BYTES] {
         let mut bytes = [0; COUNTS_BYTES];
-        let counts = [self.entries, self.verdicts, self.sessions, self.mails];
+        let Self { entries, verdicts, sessions, mails, ontologies, sources, pipelines, runs } = self;
+        let counts = [entries, verdicts, sessions, mails, ontologies, sources, pipelines, runs];
         for (place, count) in bytes.chunks_exact_mut(8).zip(counts) {
             place.copy_from_slice(&count.to_be_bytes());
         }
@@ -62,13 +87,12 @@ impl Counts {
     }
 
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (entries, rest) = bytes.split_first_chunk()?;
-        let (verdicts, rest) = rest.split_first_chunk()?;
-        let (sessions, rest) = rest.split_first_chunk()?;
-        let mails = rest.first_chunk().unwrap_or(&[0; 8]);
-        let [entries, verdicts, sessions, mails] =
-            [entries, verdicts, sessions, mails].map(|count| u64::from_be_bytes(*count));
-        Some(Self { entries, verdicts, sessions, mails })
+        let (counts, _) = bytes.as_chunks::<8>();
+        let mut counts = counts.iter().map(|count| u64::from_be_bytes(*count));
+        let (entries, verdicts, sessions) = (counts.next()?, counts.next()?, counts.next()?);
+        let mut later = || counts.next().unwrap_or_default();
+        let (mails, ontologies, sources, pipelines, runs) = (later(), later(), later(), later(), later());
+        Some(Self { entries, verdicts, sessions, mails, ontologies, sources, pipelines, runs })
     }
 }
 

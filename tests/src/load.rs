@@ -186,7 +186,7 @@ impl Chronicle {
             entries: self.entries,
             verdicts: self.cached.len() as u64,
             sessions: self.sessions.len() as u64,
-            mails: 0,
+            ..Counts::default()
         }
     }
 }

@@ -2,6 +2,7 @@
 //! Invalidation").
 
 use crate::ground::frequency::UpdateFrequency;
+use crate::ground::id::SourceId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ pub const STATE_SENSITIVE_MAX_AGE_S: u64 = DAY_S;
 #[serde(deny_unknown_fields)]
 pub struct FreshnessPolicy {
     /// Which source.
-    pub oracle_id: String,
+    pub oracle_id: SourceId,
     /// What holds for single axes, by their names.
     pub axis_freshness: BTreeMap<String, AxisFreshnessRequirement>,
     /// For all others: the greatest age, in seconds.
@@ -123,7 +124,11 @@ impl FreshnessPolicy {
     /// A `state_sensitive` axis may not be older than its ontology says, or [`STATE_SENSITIVE_MAX_AGE_S`] where it does
     /// not.
     #[must_use]
-    pub fn default_of(oracle_id: String, update_frequency: UpdateFrequency, axes: &[AxisBound<'_>]) -> Self {
+    pub fn default_of(
+        oracle_id: SourceId,
+        update_frequency: UpdateFrequency,
+        axes: &[AxisBound<'_>],
+    ) -> Self {
         let max_age_s = match update_frequency {
             UpdateFrequency::Realtime => 300,
             UpdateFrequency::Daily => 2 * DAY_S,

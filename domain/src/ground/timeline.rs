@@ -19,6 +19,7 @@
 //!   up to its `valid_from`, the record had expired by then, and so had what it said before.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -27,7 +28,7 @@ mod changes;
 pub use changes::{Change, ChangeKind, changes};
 
 /// One run, as the release that it brought.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
     /// The number of the run within its source, in the order of ingestion.
     pub run: u32,

@@ -97,6 +97,12 @@ impl SortedFile {
     /// The rows whose keys begin with `prefix`, in key order.
     #[must_use]
     pub fn with_prefix(&self, prefix: &[u8]) -> Rows {
+        self.with_prefix_from(prefix, Bound::Included(prefix))
+    }
+
+    /// Of the rows whose keys begin with `prefix`, those from `start` on, in key order.
+    #[must_use]
+    pub fn with_prefix_from(&self, prefix: &[u8], start: Bound<&[u8]>) -> Rows {
         // the first key behind them: the prefix with its last byte counted up, or the one before if that is full
         let kept = prefix.iter().rposition(|byte| *byte != u8::MAX).map_or(0, |last| last + 1);
         let mut behind = prefix.get(..kept).unwrap_or_default().to_vec();
@@ -107,7 +113,7 @@ impl SortedFile {
             }
             None => Bound::Unbounded,
         };
-        Rows::new(self.clone(), Bound::Included(prefix.to_vec()), end)
+        Rows::new(self.clone(), start.map(<[u8]>::to_vec), end)
     }
 
     /// Reads all of the file anew and checks it. What it hands back is to be compared with what was committed: a whole

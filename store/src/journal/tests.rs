@@ -106,7 +106,10 @@ fn what_was_committed_is_there_after_reopening() {
     let before = whole_log(&store);
     drop((journal, store));
     let (journal, store) = open(dir.path());
-    assert_eq!(journal.counts(), Counts { entries: 8, verdicts: 4, sessions: 4, mails: 0 });
+    assert_eq!(
+        journal.counts(),
+        Counts { entries: 8, verdicts: 4, sessions: 4, mails: 0, ..Counts::default() }
+    );
     assert_eq!(whole_log(&store), before);
     assert_eq!(before.iter().map(|line| line.seq).collect::<Vec<_>>(), (1..=8).collect::<Vec<_>>());
     let (delivery, revision) = store.verdict(&id(3)).expect("it is read").expect("it is there");
@@ -157,7 +160,10 @@ fn a_removed_verdict_is_gone_and_its_session_stays() {
         .expect("it is as expected");
     assert!(store.verdict(&id(0)).expect("it is read").is_none());
     assert!(store.session(&id(0)).expect("it is read").is_some());
-    assert_eq!(journal.counts(), Counts { entries: 5, verdicts: 1, sessions: 2, mails: 0 });
+    assert_eq!(
+        journal.counts(),
+        Counts { entries: 5, verdicts: 1, sessions: 2, mails: 0, ..Counts::default() }
+    );
     assert!(journal.commit(&[purge]).expect("the disk takes it").remove(0).is_err(), "it cannot go twice");
     drop((journal, store));
     open(dir.path()).1.audit().expect("nothing is missing");
@@ -446,7 +452,10 @@ fn a_store_of_the_first_version_is_taken_over() {
     store.audit().expect("all of it is there");
     fill(&mut journal, 3..4);
     drop((journal, store));
-    assert_eq!(open(dir.path()).0.counts(), Counts { entries: 8, verdicts: 4, sessions: 4, mails: 0 });
+    assert_eq!(
+        open(dir.path()).0.counts(),
+        Counts { entries: 8, verdicts: 4, sessions: 4, mails: 0, ..Counts::default() }
+    );
     let schema = raw(dir.path()).get("!schema").expect("it is read").expect("it is there");
     assert_eq!(schema.as_ref(), crate::rows::SCHEMA.to_be_bytes());
 }
@@ -464,7 +473,7 @@ fn a_store_that_is_short_of_entries_is_refused() {
             "the end, counts and all",
             |db, _| {
                 remove(db, b"l\0\0\0\0\0\0\0\x13");
-                let counts = Counts { entries: 18, verdicts: 9, sessions: 9, mails: 0 };
+                let counts = Counts { entries: 18, verdicts: 9, sessions: 9, mails: 0, ..Counts::default() };
                 db.insert("!counts", counts.to_bytes().as_slice()).expect("it is written");
             },
             "ends at entry 18, its high-water mark stands at 20",
@@ -477,7 +486,7 @@ fn a_store_that_is_short_of_entries_is_refused() {
         (
             "the counts' agreement",
             |db, _| {
-                let counts = Counts { entries: 20, verdicts: 9, sessions: 10, mails: 0 };
+                let counts = Counts { entries: 20, verdicts: 9, sessions: 10, mails: 0, ..Counts::default() };
                 db.insert("!counts", counts.to_bytes().as_slice()).expect("it is written");
             },
             "counts 9 verdicts",

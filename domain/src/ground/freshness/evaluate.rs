@@ -2,9 +2,11 @@
 
 use super::{FreshnessPolicy, StaleBehavior, age_s};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// What becomes of an answer, the strictest last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// It is given: nothing is stale, or nothing is to be said of it.
     Serve,
@@ -31,7 +33,7 @@ impl From<StaleBehavior> for Answer {
 }
 
 /// How fresh one axis is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AxisFreshness {
     /// Which.
     pub axis: String,
@@ -46,7 +48,7 @@ pub struct AxisFreshness {
 }
 
 /// How fresh an answer is, and what becomes of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freshness {
     /// Each axis, in the order in which they were asked for.
     pub axes: Vec<AxisFreshness>,

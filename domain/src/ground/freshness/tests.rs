@@ -187,7 +187,7 @@ fn every_source_has_a_default_policy_that_is_valid() {
     let axes = [bound("population"), sensitive("dose", Some(60)), sensitive("rate", None)];
     let mut ages = Vec::new();
     for frequency in UpdateFrequency::ALL {
-        let policy = FreshnessPolicy::default_of("x".into(), frequency, &axes);
+        let policy = FreshnessPolicy::default_of("xx".parse().expect("an id"), frequency, &axes);
         assert_eq!(policy.validate(&axes), Ok(()), "{frequency:?}");
         ages.push(policy.default_max_age_seconds);
         let stale = policy.evaluate(&["population"], at(0), Some(at(1)), at(1));
@@ -197,7 +197,8 @@ fn every_source_has_a_default_policy_that_is_valid() {
     }
     let days: Vec<_> = ages.iter().map(|age_s| age_s / DAY_S).collect();
     assert_eq!(days, [0, 2, 14, 62, 184, 732, 36_525, 366]);
-    let realtime = FreshnessPolicy::default_of("x".into(), UpdateFrequency::Realtime, &axes);
+    let realtime =
+        FreshnessPolicy::default_of("xx".parse().expect("an id"), UpdateFrequency::Realtime, &axes);
     let age_s = |axis: &str| realtime.axis_freshness[axis].max_age_seconds;
     assert_eq!((age_s("dose"), age_s("rate")), (60, 300), "none is older than the others may be");
 }
@@ -274,7 +275,7 @@ fn any_policy() -> impl Strategy<Value = FreshnessPolicy> {
         };
         let ttls = ttls.into_iter().map(|ttl_seconds| InvalidationTrigger::TimeBased { ttl_seconds });
         FreshnessPolicy {
-            oracle_id: "x".into(),
+            oracle_id: "xx".parse().expect("an id"),
             axis_freshness: axes.into_iter().map(requirement).collect(),
             default_max_age_seconds: default_s,
             default_stale_behavior: default,

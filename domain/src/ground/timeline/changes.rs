@@ -1,9 +1,11 @@
 //! What a run changed of a record.
 
 use super::{End, Knowledge, Statement, Version, at};
+use serde::{Deserialize, Serialize};
 
 /// What happened to a version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
     /// It is new.
     BecameValid,
@@ -17,6 +19,21 @@ pub enum ChangeKind {
     Moved,
     /// Its source version was read again, and that counts in its stead.
     Replaced,
+}
+
+impl ChangeKind {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::BecameValid => "became_valid",
+            Self::Superseded => "superseded",
+            Self::Withdrawn => "withdrawn",
+            Self::Expired => "expired",
+            Self::Moved => "moved",
+            Self::Replaced => "replaced",
+        }
+    }
 }
 
 /// A version that a run has made or changed.

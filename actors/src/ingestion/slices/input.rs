@@ -1,0 +1,117 @@
+//! A payload's bytes, with the place of each.
+
+use super::SliceError;
+use memchr::memchr;
+use std::io::{BufRead, BufReader, Chain, Cursor, ErrorKind, Read};
+
+/// So much of a payload is asked for at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+/// What some writers put before a text in UTF-8; it is no part of the text.
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// The rest of a payload.
+#[derive(Debug)]
+pub(super) struct Input<R> {
+    reader: BufReader<Chain<Cursor<Vec<u8>>, R>>,
+    offset: u64,
+    max_bytes: u32,
+}
+
+/// Whether JSON takes `byte` for white space.
+pub(super) const fn is_white(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}
+
+impl<R: Read> Input<R> {
+    /// What `reader` gives, behind a byte-order mark where there is one; no record may be longer than `max_bytes`.
+    pub(super) fn open(mut reader: R, max_bytes: u32) -> Result<Self, SliceError> {
+        let mut start = Vec::new();
+        let mark_bytes = BYTE_ORDER_MARK.len() as u64;
+        let read = reader.by_ref().take(mark_bytes).read_to_end(&mut start);
+        read.map_err(|source| SliceError::Read { offset: 0, source })?;
+        let offset = if start == BYTE_ORDER_MARK { mark_bytes } else { 0 };
+        if offset > 0 {
+            start.clear();
+        }
+        let reader = BufReader::with_capacity(CHUNK_BYTES, Cursor::new(start).chain(reader));
+        Ok(Self { reader, offset, max_bytes })
+    }
+
+    /// Where the next byte is in the payload.
+    pub(super) const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Some of what comes next; nothing at the end alone.
+    pub(super) fn chunk(&mut self) -> Result<&[u8], SliceError> {
+        loop {
+            match self.reader.fill_buf() {
+                Ok(_) => return Ok(self.reader.buffer()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => return Err(SliceError::Read { offset: self.offset, source }),
+            }
+        }
+    }
+
+    /// Passes over the first `count` bytes of the chunk.
+    pub(super) fn pass(&mut self, count: usize) {
+        self.reader.consume(count);
+        self.offset += count as u64;
+    }
+
+    /// Moves the first `count` bytes of the chunk behind `bytes`, which begin at `start` of the payload; together they may
+    /// be as long as a record, and `beyond`.
+    pub(super) fn take(
+        &mut self,
+        count: usize,
+        bytes: &mut Vec<u8>,
+        start: u64,
+        beyond: usize,
+    ) -> Result<(), SliceError> {
+        if bytes.len().saturating_add(count) > (self.max_bytes as usize).saturating_add(beyond) {
+            return Err(self.too_long(start));
+        }
+        bytes.extend_from_slice(self.reader.buffer().get(..count).unwrap_or_default());
+        self.pass(count);
+        Ok(())
+    }
+
+    /// The next byte, which stays the next.
+    pub(super) fn peek(&mut self) -> Result<Option<u8>, SliceError> {
+        Ok(self.chunk()?.first().copied())
+    }
+
+    /// Passes over white space, line ends among it.
+    pub(super) fn pass_white(&mut self) -> Result<(), SliceError> {
+        loop {
+            let chunk = self.chunk()?;
+            let (white, all) = (chunk.iter().take_while(|byte| is_white(**byte)).count(), chunk.len());
+            self.pass(white);
+            if white < all || all == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Moves the rest of a line without its end (LF or CR LF) behind `bytes`, which begin at `start` of the payload; gives
+    /// the end, which is empty where the payload ends without one.
+    pub(super) fn line(&mut self, bytes: &mut Vec<u8>, start: u64) -> Result<&'static [u8], SliceError> {
+        const ENDS: [&[u8]; 2] = [b"\r\n", b"\n"];
+        loop {
+            let chunk = self.chunk()?;
+            let (place, count, at_end) = (memchr(b'\n', chunk), chunk.len(), chunk.is_empty());
+            self.take(place.map_or(count, |place| place + 1), bytes, start, ENDS[0].len())?;
+            if place.is_none() && !at_end {
+                continue;
+            }
+            // at the payload's end the bytes may end in a line's end that is part of a field
+            let end = ENDS.into_iter().find(|end| !at_end && bytes.ends_with(end)).unwrap_or_default();
+            bytes.truncate(bytes.len() - end.len());
+            return if bytes.len() > self.max_bytes as usize { Err(self.too_long(start)) } else { Ok(end) };
+        }
+    }
+
+    fn too_long(&self, offset: u64) -> SliceError {
+        SliceError::TooLong { offset, max_bytes: self.max_bytes }
+    }
+}

@@ -1,0 +1,211 @@
+//! The objects of a list somewhere in one JSON document.
+//!
+//! What lies beside the list must be strict JSON, and is passed over. Of a record only the brackets and strings are looked
+//! at, which say where it ends: the rest is the record's own affair. It is scanned by code of our own, since readers of
+//! whole documents end at the first byte that is wrong, also where that is one record's alone.
+
+use super::input::Input;
+use super::{Piece, SliceError};
+use domain::ground::format::RecordsPath;
+use domain::ground::raw::{MAX_DEPTH, Raw};
+use extent::Extent;
+use std::io::Read;
+
+mod extent;
+
+/// The records that are still to come, and what is behind them.
+#[derive(Debug)]
+pub(super) struct Json<R> {
+    input: Input<R>,
+    /// The lists and objects around the records, from the outside in, each with the step that was taken in it.
+    around: Vec<(Group, String)>,
+    /// No record has come.
+    first: bool,
+}
+
+/// What holds values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Group {
+    List,
+    Object,
+}
+
+impl Group {
+    const fn close(self) -> u8 {
+        match self {
+            Self::List => b']',
+            Self::Object => b'}',
+        }
+    }
+
+    const fn what_may_follow(self, first: bool) -> &'static str {
+        match (self, first) {
+            (Self::List, true) => "a value, or `]`",
+            (Self::List, false) => "`,` or `]`",
+            (Self::Object, true) => "a name, or `}`",
+            (Self::Object, false) => "`,` or `}`",
+        }
+    }
+}
+
+impl<R: Read> Json<R> {
+    /// Reads up to the first record.
+    pub(super) fn open(input: Input<R>, path: &RecordsPath) -> Result<Self, SliceError> {
+        let mut json = Self { input, around: Vec::new(), first: true };
+        for step in path.steps() {
+            json.descend(step, path)?;
+        }
+        match json.enter()? {
+            Some(Group::List) => Ok(json),
+            _ => Err(json.no_list(path, "another value")),
+        }
+    }
+
+    /// The next record; where there is none, the rest of the document has been read.
+    pub(super) fn next(&mut self) -> Result<Option<Piece>, SliceError> {
+        if !self.more(Group::List, self.first)? {
+            self.leave()?;
+            return Ok(None);
+        }
+        self.first = false;
+        let (offset, bytes) = self.extent()?;
+        Ok(Some(Piece { offset, record: Raw::parse_object(&bytes), bytes }))
+    }
+
+    /// Reads up to the value that `step` names in the value that comes.
+    fn descend(&mut self, step: &str, path: &RecordsPath) -> Result<(), SliceError> {
+        let Some(group) = self.enter()? else {
+            return Err(self.no_list(path, "a value that has no parts"));
+        };
+        let mut place = 0_u64;
+        while self.more(group, place == 0)? {
+            let here = match group {
+                Group::Object => self.name()? == step,
+                Group::List => place.to_string() == step,
+            };
+            if here {
+                self.around.push((group, step.to_owned()));
+                return Ok(());
+            }
+            self.pass_value(self.around.len() + 1)?;
+            place += 1;
+        }
+        Err(self.no_list(path, "the end of what should hold it"))
+    }
+
+    /// Reads the rest of the document, behind the list.
+    fn leave(&mut self) -> Result<(), SliceError> {
+        while let Some((group, step)) = self.around.pop() {
+            while self.more(group, false)? {
+                if group == Group::Object && self.name()? == step {
+                    return Err(SliceError::RepeatedName { offset: self.input.offset() });
+                }
+                self.pass_value(self.around.len() + 1)?;
+            }
+        }
+        self.input.pass_white()?;
+        match self.input.peek()? {
+            None => Ok(()),
+            Some(_) => Err(self.broken("the document's end")),
+        }
+    }
+
+    /// Passes over a value inside of `depth` lists and objects.
+    fn pass_value(&mut self, depth: usize) -> Result<(), SliceError> {
+        let Some(group) = self.enter()? else {
+            self.scalar()?;
+            return Ok(());
+        };
+        if depth >= MAX_DEPTH {
+            return Err(self.broken("no further level of lists and objects"));
+        }
+        let mut first = true;
+        while self.more(group, first)? {
+            if group == Group::Object {
+                self.name()?;
+            }
+            self.pass_value(depth + 1)?;
+            first = false;
+        }
+        Ok(())
+    }
+
+    /// Passes over what begins a list or an object, where one comes.
+    fn enter(&mut self) -> Result<Option<Group>, SliceError> {
+        self.input.pass_white()?;
+        let group = match self.input.peek()? {
+            Some(b'[') => Group::List,
+            Some(b'{') => Group::Object,
+            Some(_) => return Ok(None),
+            None => return Err(self.broken("a value")),
+        };
+        self.input.pass(1);
+        Ok(Some(group))
+    }
+
+    /// Passes over what is between the values of `group`, or its end: whether another one comes.
+    fn more(&mut self, group: Group, first: bool) -> Result<bool, SliceError> {
+        self.input.pass_white()?;
+        match self.input.peek()? {
+            Some(byte) if byte == group.close() => {
+                self.input.pass(1);
+                Ok(false)
+            }
+            Some(b',') if !first => {
+                self.input.pass(1);
+                self.input.pass_white()?;
+                Ok(true)
+            }
+            Some(byte) if first && byte != b',' => Ok(true),
+            _ => Err(self.broken(group.what_may_follow(first))),
+        }
+    }
+
+    /// Reads a member's name and the colon behind it.
+    fn name(&mut self) -> Result<String, SliceError> {
+        self.input.pass_white()?;
+        if self.input.peek()? == Some(b'"')
+            && let Raw::Text(name) = self.scalar()?
+        {
+            self.input.pass_white()?;
+            if self.input.peek()? != Some(b':') {
+                return Err(self.broken("`:`"));
+            }
+            self.input.pass(1);
+            return Ok(name);
+        }
+        Err(self.broken("a name in quotes"))
+    }
+
+    /// Reads a value that has no parts.
+    fn scalar(&mut self) -> Result<Raw, SliceError> {
+        let (offset, bytes) = self.extent()?;
+        Raw::parse(&bytes).map_err(|_| SliceError::Json { offset, wanted: "a value, or a name" })
+    }
+
+    /// Reads one value up to its end; gives where it begins, and its bytes.
+    fn extent(&mut self) -> Result<(u64, Vec<u8>), SliceError> {
+        let offset = self.input.offset();
+        let (mut extent, mut bytes) = (Extent::default(), Vec::new());
+        loop {
+            let chunk = self.input.chunk()?;
+            let (at_end, (count, ended)) = (chunk.is_empty(), extent.feed(chunk));
+            self.input.take(count, &mut bytes, offset, 0)?;
+            match ended {
+                Some(Ok(())) if !bytes.is_empty() => return Ok((offset, bytes)),
+                Some(Ok(())) => return Err(self.broken("a value")),
+                Some(Err(wanted)) => return Err(self.broken(wanted)),
+                None if at_end => return Err(self.broken("the rest of a value")),
+                None => {}
+            }
+        }
+    }
+
+    fn broken(&self, wanted: &'static str) -> SliceError {
+        SliceError::Json { offset: self.input.offset(), wanted }
+    }
+
+    fn no_list(&self, path: &RecordsPath, found: &'static str) -> SliceError {
+        SliceError::NoList { path: path.as_str().to_owned(), found, offset: self.input.offset() }
+    }
+}

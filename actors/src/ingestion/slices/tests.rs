@@ -1,0 +1,503 @@
+use super::*;
+use domain::ground::format::RecordsPath;
+use proptest::prelude::*;
+use std::io::{ErrorKind, Read};
+
+fn json(path: &str) -> Format {
+    Format::Json { records: RecordsPath::try_from(path.to_owned()).unwrap() }
+}
+
+fn csv() -> Format {
+    Format::Csv { delimiter: Delimiter::default(), quote: true }
+}
+
+/// Every format, with a path for JSON.
+fn formats() -> [Format; 4] {
+    [json("/data"), Format::Ndjson, csv(), Format::Tsv {}]
+}
+
+/// Bytes that are handed out by so many at a time, in turn, with an interruption between.
+struct Pieces<'p> {
+    rest: &'p [u8],
+    sizes: Vec<usize>,
+    turn: usize,
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.turn += 1;
+        if self.turn.is_multiple_of(3) {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        let size = self.sizes[self.turn % self.sizes.len()].min(into.len()).min(self.rest.len());
+        let (now, rest) = self.rest.split_at(size);
+        into[..size].copy_from_slice(now);
+        self.rest = rest;
+        Ok(size)
+    }
+}
+
+/// The records up to the first error, and that; each has been compared with its range of the payload.
+fn cut_in(format: &Format, payload: &[u8], sizes: &[usize]) -> (Vec<Slice>, Option<SliceError>) {
+    let reader = Pieces { rest: payload, sizes: sizes.to_vec(), turn: 0 };
+    let mut records = match slices(format, reader, Limits::default()) {
+        Ok(records) => records,
+        Err(error) => return (Vec::new(), Some(error)),
+    };
+    let mut found = Vec::new();
+    while let Some(record) = records.next() {
+        let slice = match record {
+            Ok(slice) => slice,
+            Err(error) => {
+                assert!(records.next().is_none(), "nothing comes behind an error");
+                return (found, Some(error));
+            }
+        };
+        let start = usize::try_from(slice.offset).unwrap();
+        assert_eq!(&payload[start..start + slice.len_bytes() as usize], slice.bytes);
+        assert_eq!(slice.position, found.len() as u64);
+        found.push(slice);
+    }
+    assert!(records.next().is_none());
+    (found, None)
+}
+
+/// The records, of which none may be missing, however the payload is handed out.
+fn cut(format: &Format, payload: &[u8]) -> Vec<Slice> {
+    let (found, error) = cut_in(format, payload, &[usize::MAX]);
+    assert!(error.is_none(), "{}: {error:?}", payload.escape_ascii());
+    for size in [1, 2, 7] {
+        let again = cut_in(format, payload, &[size]);
+        assert_eq!(again.0, found, "by {size}");
+        assert!(again.1.is_none());
+    }
+    found
+}
+
+/// What is said where a payload cannot be read to its end, however it is handed out; and how many records came before.
+fn failure(format: &Format, payload: &[u8]) -> (usize, String) {
+    let say = |size| {
+        let (found, error) = cut_in(format, payload, &[size]);
+        (found.len(), error.expect("it cannot be read").to_string())
+    };
+    let said = say(usize::MAX);
+    assert_eq!(say(1), said);
+    said
+}
+
+fn texts(slices: &[Slice]) -> Vec<String> {
+    slices.iter().map(|slice| slice.bytes.escape_ascii().to_string()).collect()
+}
+
+fn places(slices: &[Slice]) -> Vec<u64> {
+    slices.iter().map(|slice| slice.offset).collect()
+}
+
+/// A record of texts.
+fn said(members: &[(&str, &str)]) -> Result<Raw, BadRecord> {
+    let member = |(name, text): &(&str, &str)| ((*name).to_owned(), Raw::Text((*text).to_owned()));
+    Ok(Raw::Object(members.iter().map(member).collect()))
+}
+
+#[test]
+fn a_line_of_ndjson_is_a_record_and_a_blank_one_is_none() {
+    let found = cut(&Format::Ndjson, b"\n{\"a\":1}\r\n \t\r\n\n  {\"b\":[]} \n{}");
+    assert_eq!(texts(&found), [r#"{\"a\":1}"#, r#"{\"b\":[]}"#, "{}"]);
+    assert_eq!(places(&found), [1, 17, 27]);
+    assert_eq!(found[0].record, Ok(Raw::Object(vec![("a".into(), Raw::Number("1".into()))])));
+    assert_eq!(cut(&Format::Ndjson, b""), []);
+    assert_eq!(cut(&Format::Ndjson, b" \n\n "), []);
+}
+
+#[test]
+fn a_broken_line_is_rejected_with_its_reason_and_the_next_one_is_read() {
+    let payload = b"{}\n{\"a\":1,\"a\":2}\nnot json\n[1]\n{\"a\":\"\xff\"}\n{} {}\n{\"b\":1}\n";
+    let found = cut(&Format::Ndjson, payload);
+    let reasons: Vec<_> = found.iter().map(|slice| slice.record.as_ref().err()).collect();
+    assert!(matches!(
+        reasons[..],
+        [
+            None,
+            Some(BadRecord::RepeatedName { .. }),
+            Some(BadRecord::Syntax { .. }),
+            Some(BadRecord::NotAnObject { found: "a list" }),
+            Some(BadRecord::NotUtf8 { at_byte: 6 }),
+            Some(BadRecord::Syntax { .. }),
+            None,
+        ]
+    ));
+}
+
+#[test]
+fn a_byte_order_mark_is_no_data_and_counts_in_offsets() {
+    for (format, payload, offset) in [
+        (Format::Ndjson, "\u{feff}{}", 3),
+        (json(""), "\u{feff}[{}]", 4),
+        (csv(), "\u{feff}a\n1", 5),
+        (Format::Tsv {}, "\u{feff}a\n1", 5),
+    ] {
+        let found = cut(&format, payload.as_bytes());
+        assert_eq!(places(&found), [offset], "{format:?}");
+        assert!(found[0].record.is_ok());
+    }
+    let twice = cut(&Format::Ndjson, "\u{feff}\u{feff}{}".as_bytes());
+    assert!(twice[0].record.is_err(), "a second one is data");
+}
+
+#[test]
+fn a_line_of_csv_is_an_object_of_texts_by_the_headers_names() {
+    let payload =
+        "Country Name,Value\r\n\"Korea, \"\"South\"\"\",51\r\n\r\n\"two\r\nlines\",\n,\"\"\nÅland,5\" high";
+    let found = cut(&csv(), payload.as_bytes());
+    let records: Vec<_> = found.iter().map(|slice| slice.record.clone()).collect();
+    let row = |name, value| said(&[("Country Name", name), ("Value", value)]);
+    assert_eq!(
+        records,
+        [row("Korea, \"South\"", "51"), row("two\r\nlines", ""), row("", ""), row("Åland", "5\" high")]
+    );
+    assert_eq!(found[1].bytes, b"\"two\r\nlines\",");
+    assert_eq!(found[3].offset + u64::from(found[3].len_bytes()), payload.len() as u64);
+}
+
+#[test]
+fn a_delimiter_may_be_another_and_quotes_may_be_texts() {
+    let semicolon = |quote| Format::Csv { delimiter: Delimiter::try_from(';').unwrap(), quote };
+    let payload = b"a;b\n\"1;2\";3\n";
+    assert_eq!(cut(&semicolon(true), payload)[0].record, said(&[("a", "1;2"), ("b", "3")]));
+    let wrong = &cut(&semicolon(false), payload)[0].record;
+    assert_eq!(*wrong, Err(BadRecord::Fields { found: 3, wanted: 2 }));
+    let tsv = cut(&Format::Tsv {}, b"a\tb\n\"1\t2\"\n\t\n");
+    assert_eq!(tsv[0].record, said(&[("a", "\"1"), ("b", "2\"")]));
+    assert_eq!(tsv[1].record, said(&[("a", ""), ("b", "")]), "a line of a tab alone has two fields");
+}
+
+#[test]
+fn a_broken_line_of_csv_is_rejected_with_its_reason_and_the_next_one_is_read() {
+    let payload = b"a,b\n1\n1,2,3\n\"1\"x,2\n1,\xff\n1\r,2\n\"1\r\",2\n";
+    let records: Vec<_> = cut(&csv(), payload).into_iter().map(|slice| slice.record).collect();
+    let wanted = [
+        Err(BadRecord::Fields { found: 1, wanted: 2 }),
+        Err(BadRecord::Fields { found: 3, wanted: 2 }),
+        Err(BadRecord::AfterQuote { field: 1 }),
+        Err(BadRecord::NotUtf8 { at_byte: 2 }),
+        Err(BadRecord::CarriageReturn { field: 1 }),
+        said(&[("a", "1\r"), ("b", "2")]),
+    ];
+    assert_eq!(records, wanted);
+}
+
+#[test]
+fn a_header_must_name_every_column_once() {
+    for (payload, named) in [
+        ("", "there is none"),
+        ("\n\r\n", "there is none"),
+        ("a,,b\n", "column 2 has no name"),
+        ("a, \n", "column 2 has no name"),
+        ("a,b,\"a\"\n", "columns 1 and 3"),
+        ("a,\"b\"c\n", "field 2"),
+        ("a,b\rc,d\n", "field 2"),
+    ] {
+        let (before, said) = failure(&csv(), payload.as_bytes());
+        assert!(before == 0 && said.contains(named), "{payload:?}: {said}");
+    }
+    assert!(failure(&csv(), b"a,\xff\n").1.contains("UTF-8"));
+    assert_eq!(cut(&csv(), b"\na\n"), [], "empty lines before it are passed over, and no record is no error");
+}
+
+#[test]
+fn a_list_is_found_by_its_path_and_what_lies_beside_it_is_passed_over() {
+    let whole = br#" {"info" : {"n": [1, -2.5e3, "}\"]", null, []], "e": {}}, "da/ta": [ [0], [{"a": 1} , {"b":"]\\"},{}] ], "z":true } "#;
+    let found = cut(&json("/da~1ta/1"), whole);
+    assert_eq!(texts(&found), [r#"{\"a\": 1}"#, r#"{\"b\":\"]\\\\\"}"#, "{}"]);
+    assert!(found.iter().all(|slice| slice.record.is_ok()));
+    assert_eq!(texts(&cut(&json(""), b"[{},{\"a\":[{}]}\n,{}]\n")), ["{}", r#"{\"a\":[{}]}"#, "{}"]);
+    assert_eq!(cut(&json("/data"), br#"{"data":[]}"#), []);
+}
+
+#[test]
+fn an_iso_code_list_is_cut_as_it_is_published() {
+    let payload = r#"{
+  "3166-1": [
+    {
+      "alpha_2": "AW",
+      "flag": "🇦🇼",
+      "numeric": "533"
+    },
+    {
+      "alpha_2": "AF",
+      "flag": "🇦🇫",
+      "numeric": "004"
+    }
+  ]
+}
+"#;
+    let found = cut(&json("/3166-1"), payload.as_bytes());
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[1].record.as_ref().unwrap().get("numeric"), Some(&Raw::Text("004".into())));
+    assert!(found[0].bytes.starts_with(b"{\n") && found[0].bytes.ends_with(b"    }"));
+}
+
+#[test]
+fn a_record_of_a_document_that_is_broken_for_itself_is_rejected_alone() {
+    let deep = "[".repeat(65) + &"]".repeat(65);
+    let list = format!(
+        r#"[{{"a":NaN}},{{"a":1,"a":1}},{{"a":{deep}}},7,"x",[{{}}],null,{{"a":tru}},{{"a",1}},{{}}]"#
+    );
+    let found = cut(&json(""), list.as_bytes());
+    assert_eq!(found.len(), 10);
+    assert!(found[..9].iter().all(|slice| slice.record.is_err()));
+    assert!(found[9].record.is_ok());
+    let found = cut(&json(""), b"[{\"a\":\"\xff\"},{}]");
+    assert_eq!(found[0].record, Err(BadRecord::NotUtf8 { at_byte: 6 }));
+    assert!(found[1].record.is_ok());
+}
+
+#[test]
+fn a_document_that_is_broken_outside_a_record_fails_with_the_place() {
+    for (payload, before, offset) in [
+        ("", 0, 0),
+        ("{\"data\":[{}", 1, 11),
+        ("{\"data\":[{},]}", 1, 12),
+        ("{\"data\":[,{}]}", 0, 9),
+        ("{\"data\":[{} {}]}", 1, 12),
+        ("{\"data\":[{}]", 1, 12),
+        ("{\"data\":[{}]} {}", 1, 14),
+        ("{\"data\":[{}],}", 1, 13),
+        ("{\"data\":[{}],\"z\":tru}", 1, 17),
+        ("{\"a\":01,\"data\":[{}]}", 0, 5),
+        ("{\"a\":\"\\x\",\"data\":[{}]}", 0, 5),
+        ("{\"a\":[1,2},\"data\":[{}]}", 0, 9),
+        ("{\"a\" 1,\"data\":[{}]}", 0, 5),
+        ("{a:1,\"data\":[{}]}", 0, 1),
+        ("{\"data\":[{\"a\":[}]},{}]}", 0, 15),
+        ("{\"data\":[{\"a\":\"x},{\"b\":\"y\"}]}", 0, 20),
+    ] {
+        let (found, said) = failure(&json("/data"), payload.as_bytes());
+        assert_eq!(found, before, "{payload}: {said}");
+        assert!(said.contains(&format!("byte {offset} there")), "{payload}: {said}");
+    }
+}
+
+#[test]
+fn a_path_that_leads_to_no_list_is_told_with_the_place() {
+    for (path, payload) in [
+        ("/data", "{\"dat\":[]}"),
+        ("/data", "{\"data\":{}}"),
+        ("/data", "{\"data\":\"[]\"}"),
+        ("/data", "[1]"),
+        ("/0/1", "[[[]]]"),
+        ("/01", "[[],[]]"),
+        ("", "{}"),
+        ("", "7"),
+    ] {
+        let (_, said) = failure(&json(path), payload.as_bytes());
+        assert!(said.contains(&format!("no list at `{path}`")), "{payload}: {said}");
+    }
+}
+
+#[test]
+fn a_second_list_under_the_same_name_fails() {
+    let (before, said) = failure(&json("/a/b"), br#"{"a":{"b":[{}],"\u0062":[{}]}}"#);
+    assert!(before == 1 && said.contains("a second time"), "{said}");
+}
+
+#[test]
+fn what_lies_beside_the_list_has_bounds_too() {
+    let nested =
+        |levels: usize| format!("{{\"a\":{}{},\"data\":[]}}", "[".repeat(levels), "]".repeat(levels));
+    assert_eq!(cut(&json("/data"), nested(63).as_bytes()), []);
+    assert!(failure(&json("/data"), nested(64).as_bytes()).1.contains("no further level"));
+    assert!(failure(&json("/data"), nested(1_000_000).as_bytes()).1.contains("no further level"));
+}
+
+/// The beginning of a payload, and then the same byte for ever; it counts what was read.
+struct Endless<'p> {
+    start: &'p [u8],
+    then: u8,
+    read_bytes: u64,
+}
+
+impl Read for Endless<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let size = self.start.read(into)?;
+        into[size..].fill(self.then);
+        self.read_bytes += into.len() as u64;
+        Ok(into.len())
+    }
+}
+
+#[test]
+fn a_record_without_end_is_given_up_at_the_limit() {
+    let limits = Limits { max_record_bytes: 100_000 };
+    for (format, start, then, offset) in [
+        (Format::Ndjson, "{}\n{\"a\":\"", b'x', 3),
+        (Format::Ndjson, "{}\n", b'[', 3),
+        (json("/data"), "{\"data\":[{},", b'[', 12),
+        (json("/data"), "{\"data\":[{},\"", b'x', 12),
+        (json("/data"), "{\"data\":[{},", b'1', 12),
+        (json("/data"), "{\"z\":\"", b'x', 5),
+        (json("/data"), "{\"", b'x', 1),
+        (csv(), "a\n1\n", b',', 4),
+        (csv(), "a\n1\n\"", b'\n', 4),
+        (csv(), "a\n1\n\"", b'"', 4),
+        (csv(), "", b'a', 0),
+        (Format::Tsv {}, "a\n1\n", b'\t', 4),
+    ] {
+        let mut reader = Endless { start: start.as_bytes(), then, read_bytes: 0 };
+        let error = match slices(&format, &mut reader, limits) {
+            Ok(records) => records.last().expect("an error").expect_err("no record is that long"),
+            Err(error) => error,
+        };
+        assert!(
+            matches!(error, SliceError::TooLong { offset: at, max_bytes: 100_000 } if at == offset),
+            "{start}: {error:?}"
+        );
+        assert!(reader.read_bytes < 300_000, "{start}: {} bytes were read", reader.read_bytes);
+    }
+}
+
+#[test]
+fn a_record_may_be_as_long_as_the_limit_and_no_longer() {
+    let fits = |format: &Format, payload: &[u8]| {
+        let limits = Limits { max_record_bytes: 10 };
+        slices(format, payload, limits).and_then(Iterator::collect::<Result<Vec<_>, _>>).is_ok()
+    };
+    for (format, ten, eleven) in [
+        (Format::Ndjson, "{\"a\":1234}\r\n", "{\"a\":12345}\n"),
+        (json(""), "[{\"a\":1234}]", "[{\"a\":12345}]"),
+        (csv(), "a\n1234567890\r\n", "a\n12345678901"),
+        (csv(), "a\n\"12\r\n5678\"\r\n", "a\n\"12\r\n56789\"\r\n"),
+    ] {
+        assert!(fits(&format, ten.as_bytes()), "{ten}");
+        assert!(!fits(&format, eleven.as_bytes()), "{eleven}");
+    }
+}
+
+#[test]
+fn columns_are_bounded_and_a_line_with_a_million_fields_is_one_broken_record() {
+    let header = |columns: usize| (1..columns).fold("c0".to_owned(), |names, n| format!("{names},c{n}"));
+    assert!(slices(&csv(), header(MAX_COLUMNS).as_bytes(), Limits::default()).is_ok());
+    let error = slices(&csv(), header(MAX_COLUMNS + 1).as_bytes(), Limits::default()).unwrap_err();
+    assert!(error.to_string().contains("4097 columns"), "{error}");
+    let payload = format!("a,b\n{}\n1,2\n", ",".repeat(1_000_000));
+    let found: Vec<_> =
+        slices(&csv(), payload.as_bytes(), Limits::default()).unwrap().map(Result::unwrap).collect();
+    assert_eq!(found[0].record, Err(BadRecord::Fields { found: 1_000_001, wanted: 2 }));
+    assert!(found[1].record.is_ok());
+}
+
+#[test]
+fn the_end_within_quotes_fails_the_run() {
+    let (before, said) = failure(&csv(), b"a,b\n1,2\n3,\"4\n5,6\n");
+    assert!(before == 1 && said.contains("begins at byte 8"), "{said}");
+    let (_, said) = failure(&csv(), b"a\n\"1\r\n");
+    assert!(said.contains("begins at byte 2"), "{said}");
+}
+
+#[test]
+fn a_reader_that_fails_is_told_with_the_place() {
+    struct Failing;
+    impl Read for Failing {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(ErrorKind::BrokenPipe.into())
+        }
+    }
+    for (format, start) in formats().into_iter().zip(["{\"data\":[{},", "{}\n{}\n", "a\n1\n2\n", "a\n1\n2\n"])
+    {
+        let reader = start.as_bytes().chain(Failing);
+        let last = slices(&format, reader, Limits::default()).unwrap().last();
+        assert!(
+            matches!(last, Some(Err(SliceError::Read { offset, .. })) if offset == start.len() as u64),
+            "{format:?}: {last:?}"
+        );
+    }
+}
+
+/// The texts of a record's fields: `None` where there is none.
+type Rows = Vec<Vec<String>>;
+
+fn quoted(field: &str) -> String {
+    format!("\"{}\"", field.replace('"', "\"\""))
+}
+
+/// A payload of `rows`, with each record's bytes, by which its range is known.
+fn rendered(format: &Format, rows: &Rows, end: &str) -> (Vec<u8>, Vec<String>) {
+    let object = |row: &Vec<String>| {
+        let members = row.iter().enumerate();
+        let members: Vec<_> =
+            members.map(|(n, text)| format!("\"c{n}\":{}", serde_json::json!(text))).collect();
+        format!("{{{}}}", members.join(", "))
+    };
+    let records: Vec<String> = match format {
+        Format::Json { .. } | Format::Ndjson => rows.iter().map(object).collect(),
+        Format::Csv { .. } => rows
+            .iter()
+            .map(|row| row.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(","))
+            .collect(),
+        Format::Tsv {} => rows.iter().map(|row| row.join("\t")).collect(),
+    };
+    let payload = match format {
+        Format::Json { .. } => {
+            format!("{{\"a\":[{end}],\"data\":[{end}{}]}}{end}", records.join(&format!("{end},")))
+        }
+        Format::Ndjson => records.join(end),
+        Format::Csv { .. } => format!("c0,\"c1\",c2{end}{}", records.join(end)),
+        Format::Tsv {} => format!("c0\tc1\tc2{end}{}", records.join(end)),
+    };
+    (payload.into_bytes(), records)
+}
+
+proptest! {
+    #[test]
+    fn what_was_written_comes_back_with_its_ranges_however_it_is_handed_out(
+        rows in prop::collection::vec(prop::collection::vec("[a-c,;\"\\\\{}\\[\\] é\r\n😀]{0,9}", 3), 0..9),
+        sizes in prop::collection::vec(1_usize..40, 1..5),
+        windows in any::<bool>(),
+    ) {
+        let end = if windows { "\r\n" } else { "\n" };
+        for format in formats() {
+            // a TSV has no way to write a line's end
+            let plain = |field: &String| field.replace(['\r', '\n'], " ");
+            let rows = match format {
+                Format::Tsv {} => rows.iter().map(|row| row.iter().map(plain).collect()).collect(),
+                _ => rows.clone(),
+            };
+            let (payload, records) = rendered(&format, &rows, end);
+            let (found, error) = cut_in(&format, &payload, &sizes);
+            prop_assert!(error.is_none(), "{:?}: {:?}", format, error);
+            let bytes: Vec<_> = found.iter().map(|slice| str::from_utf8(&slice.bytes).unwrap()).collect();
+            prop_assert_eq!(bytes, records);
+            for (slice, row) in found.iter().zip(&rows) {
+                let members: Vec<_> = ["c0", "c1", "c2"].into_iter().zip(row.iter().map(String::as_str)).collect();
+                prop_assert_eq!(&slice.record, &said(&members));
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_cut_or_refused_the_same_way_however_they_are_handed_out(
+        payload in prop::collection::vec(prop::sample::select(b"[]{}:,\"\\a1 \t\r\n\xff\xef\xbb\xbf".to_vec()), 0..60),
+        sizes in prop::collection::vec(1_usize..9, 1..5),
+    ) {
+        for format in formats().into_iter().chain([json("")]) {
+            let (whole, pieces) = (cut_in(&format, &payload, &[usize::MAX]), cut_in(&format, &payload, &sizes));
+            prop_assert_eq!(whole.0, pieces.0);
+            prop_assert_eq!(whole.1.map(|error| error.to_string()), pieces.1.map(|error| error.to_string()));
+        }
+    }
+
+    #[test]
+    fn a_document_that_is_read_to_its_end_is_read_as_serde_json_reads_it(text in "[\\[\\]{}:,\"a-b1e .]{0,20}") {
+        let payload = format!("[{text}]");
+        let (found, error) = cut_in(&json(""), payload.as_bytes(), &[3]);
+        let theirs = serde_json::from_str::<Vec<Box<serde_json::value::RawValue>>>(&payload);
+        match theirs {
+            Ok(items) => {
+                prop_assert!(error.is_none(), "{:?}", error);
+                let ours: Vec<_> = found.iter().map(|slice| str::from_utf8(&slice.bytes).unwrap()).collect();
+                prop_assert_eq!(ours, items.iter().map(|item| item.get()).collect::<Vec<_>>());
+            }
+            Err(_) => prop_assert!(error.is_some() || found.iter().any(|slice| slice.record.is_err())),
+        }
+    }
+}

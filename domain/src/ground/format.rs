@@ -1,0 +1,236 @@
+//! How a payload is cut into raw records (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline").
+
+use serde::{Deserialize, Serialize};
+
+/// The longest path to the records, in characters.
+pub const PATH_MAX_CHARS: usize = 1024;
+/// The most steps of one.
+pub const PATH_MAX_STEPS: usize = 32;
+
+/// The format of a payload.
+///
+/// What is left out is written out again, so that two texts of one format have one digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Format {
+    /// One JSON document (RFC 8259), somewhere in which there is a list of objects.
+    Json {
+        /// The way from the whole document to the list.
+        records: RecordsPath,
+    },
+    /// One JSON object a line; blank lines are no records.
+    Ndjson,
+    /// Fields between delimiters, one record a line, with a header line (RFC 4180); empty lines are no records.
+    Csv {
+        /// What stands between two fields: `,` unless given.
+        #[serde(default)]
+        delimiter: Delimiter,
+        /// Whether a field that begins with `"` goes to the next `"` that is not doubled: yes unless given.
+        #[serde(default = "quoted")]
+        quote: bool,
+    },
+    /// Fields between tabs, one record a line, with a header line and without quotes; empty lines are no records.
+    Tsv {},
+}
+
+const fn quoted() -> bool {
+    true
+}
+
+/// Why a text is no path to the records.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadRecordsPath {
+    /// Too long, or too many steps.
+    #[error(
+        "a path to the records has at most {PATH_MAX_CHARS} characters and {PATH_MAX_STEPS} steps; this one has \
+         {chars} and {steps}"
+    )]
+    Length {
+        /// How long it is.
+        chars: usize,
+        /// How many steps it has.
+        steps: usize,
+    },
+    /// Not empty, and without the slash that begins each step.
+    #[error("a path to the records is empty or begins with `/` (RFC 6901), like `/data/items`")]
+    Start,
+    /// A `~` that escapes nothing.
+    #[error("in a path to the records `~` stands for itself as `~0`, and for `/` as `~1` (RFC 6901)")]
+    Escape,
+}
+
+/// The way from a whole JSON document to the list of records in it, as a JSON Pointer (RFC 6901): empty where the document
+/// is the list. A step is a member's name, or a place in a list, from 0.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RecordsPath {
+    text: String,
+    steps: Vec<String>,
+}
+
+impl RecordsPath {
+    /// It as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Its steps, unescaped, from the whole document on.
+    #[must_use]
+    pub fn steps(&self) -> &[String] {
+        &self.steps
+    }
+}
+
+impl TryFrom<String> for RecordsPath {
+    type Error = BadRecordsPath;
+
+    fn try_from(text: String) -> Result<Self, BadRecordsPath> {
+        let (chars, steps) = (text.chars().count(), text.matches('/').count());
+        if chars > PATH_MAX_CHARS || steps > PATH_MAX_STEPS {
+            return Err(BadRecordsPath::Length { chars, steps });
+        }
+        if !text.is_empty() && !text.starts_with('/') {
+            return Err(BadRecordsPath::Start);
+        }
+        let steps = text.split('/').skip(1).map(unescaped).collect::<Result<_, _>>()?;
+        Ok(Self { text, steps })
+    }
+}
+
+impl From<RecordsPath> for String {
+    fn from(path: RecordsPath) -> Self {
+        path.text
+    }
+}
+
+/// A step with its escapes resolved.
+fn unescaped(step: &str) -> Result<String, BadRecordsPath> {
+    let mut parts = step.split('~');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (mark, rest) = match (part.strip_prefix('0'), part.strip_prefix('1')) {
+            (Some(rest), _) => ('~', rest),
+            (_, Some(rest)) => ('/', rest),
+            _ => return Err(BadRecordsPath::Escape),
+        };
+        text.push(mark);
+        text.push_str(rest);
+    }
+    Ok(text)
+}
+
+/// Why a character cannot stand between fields.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a delimiter is one ASCII character, and neither letter, digit, `\"` nor a line's end; this one is {given:?}"
+)]
+pub struct BadDelimiter {
+    given: char,
+}
+
+/// What stands between two fields of a line: one ASCII character, and neither letter, digit, `"` nor a line's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "char", into = "char")]
+pub struct Delimiter(u8);
+
+impl Delimiter {
+    /// Between the fields of a TSV.
+    pub const TAB: Self = Self(b'\t');
+
+    /// It as it stands in a payload.
+    #[must_use]
+    pub const fn byte(self) -> u8 {
+        self.0
+    }
+}
+
+impl Default for Delimiter {
+    fn default() -> Self {
+        Self(b',')
+    }
+}
+
+impl TryFrom<char> for Delimiter {
+    type Error = BadDelimiter;
+
+    fn try_from(given: char) -> Result<Self, BadDelimiter> {
+        match u8::try_from(given) {
+            Ok(byte)
+                if byte.is_ascii()
+                    && !byte.is_ascii_alphanumeric()
+                    && !matches!(byte, b'"' | b'\r' | b'\n') =>
+            {
+                Ok(Self(byte))
+            }
+            _ => Err(BadDelimiter { given }),
+        }
+    }
+}
+
+impl From<Delimiter> for char {
+    fn from(delimiter: Delimiter) -> Self {
+        Self::from(delimiter.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<Format, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    fn written(json: &str) -> String {
+        serde_json::to_string(&read(json).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn each_format_is_read_and_written_out_whole() {
+        assert_eq!(written(r#"{"json":{"records":"/3166-1"}}"#), r#"{"json":{"records":"/3166-1"}}"#);
+        assert_eq!(written(r#""ndjson""#), r#""ndjson""#);
+        assert_eq!(written(r#"{"csv":{}}"#), r#"{"csv":{"delimiter":",","quote":true}}"#);
+        assert_eq!(
+            written(r#"{"csv":{"delimiter":";","quote":false}}"#),
+            r#"{"csv":{"delimiter":";","quote":false}}"#
+        );
+        assert_eq!(written(r#"{"tsv":{}}"#), r#"{"tsv":{}}"#);
+    }
+
+    #[test]
+    fn an_unknown_format_or_field_is_named() {
+        for (json, named) in [
+            (r#"{"xml":{}}"#, "`xml`"),
+            (r#"{"json":{}}"#, "`records`"),
+            (r#"{"json":{"records":"","path":""}}"#, "`path`"),
+            (r#"{"csv":{"header":false}}"#, "`header`"),
+            (r#"{"tsv":{"quote":true}}"#, "`quote`"),
+            (r#"{"csv":{"delimiter":"a"}}"#, "'a'"),
+            (r#"{"csv":{"delimiter":"ü"}}"#, "'ü'"),
+            (r#"{"csv":{"delimiter":"\""}}"#, "'\"'"),
+            (r#"{"csv":{"delimiter":"\n"}}"#, "'\\n'"),
+            (r#"{"json":{"records":"data"}}"#, "begins with `/`"),
+            (r#"{"json":{"records":"/a~2b"}}"#, "`~0`"),
+            (r#"{"json":{"records":"/a~"}}"#, "`~0`"),
+        ] {
+            let error = read(json).unwrap_err().to_string();
+            assert!(error.contains(named), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_path_has_the_steps_of_its_json_pointer() {
+        let steps = |text: &str| RecordsPath::try_from(text.to_owned()).map(|path| path.steps().to_vec());
+        assert_eq!(steps("").unwrap(), [""; 0]);
+        assert_eq!(steps("/").unwrap(), [""]);
+        assert_eq!(steps("/data/0/a~1b~0c").unwrap(), ["data", "0", "a/b~c"]);
+        assert_eq!(steps("/~01").unwrap(), ["~1"], "an escape is resolved once");
+        assert!(steps(&"/a".repeat(PATH_MAX_STEPS)).is_ok());
+        assert!(matches!(steps(&"/a".repeat(PATH_MAX_STEPS + 1)), Err(BadRecordsPath::Length { .. })));
+        assert!(matches!(
+            steps(&format!("/{}", "a".repeat(PATH_MAX_CHARS))),
+            Err(BadRecordsPath::Length { .. })
+        ));
+    }
+}

@@ -1,0 +1,88 @@
+//! The names of ground-truth documents.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The longest name, in characters.
+pub const NAME_MAX_CHARS: usize = 64;
+
+/// Why a text is not such a name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not an id: it has 2 to {NAME_MAX_CHARS} of `a-z 0-9 -`, and does not begin with `-`")]
+pub struct BadId(String);
+
+/// Whether `text` is one.
+fn is_id(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (2..=NAME_MAX_CHARS).contains(&text.len()) && text.bytes().all(allowed) && !text.starts_with('-')
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The id.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = BadId;
+
+            fn try_from(text: String) -> Result<Self, BadId> {
+                if is_id(&text) { Ok(Self(text)) } else { Err(BadId(text.chars().take(NAME_MAX_CHARS).collect())) }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = BadId;
+
+            fn from_str(text: &str) -> Result<Self, BadId> {
+                text.to_owned().try_into()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// The stable id of a source (`oracle_id`): never reused, never renamed.
+    SourceId
+    /// The id of an ontology, whatever its version.
+    OntologyId
+    /// The id of an ingestion pipeline.
+    PipelineId
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_short_lower_case_word() {
+        let longest = "x".repeat(NAME_MAX_CHARS);
+        for id in ["ab", "usda-sr", "4217", &longest] {
+            assert_eq!(id.parse::<SourceId>().map(String::from).as_deref(), Ok(id));
+        }
+        for text in ["", "a", "-ab", "Ab", "a_b", "a b", "é-é", &format!("{longest}x")] {
+            assert!(text.parse::<SourceId>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A definition made ready for an ontology: whatever cannot work is told here, and where.
+
+mod constraints;
+mod parts;
+mod steps;
+
+use super::checks::Checked;
+use super::mapping::{Definition as DefinedBy, Mapping};
+use super::schema::Schema;
+use super::steps::{Dates, Step};
+use crate::ground::ontology::Ontology;
+use crate::ground::path::Path;
+use crate::ground::pipeline::Definition;
+use parts::Parts;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A definition made ready.
+#[derive(Debug)]
+pub struct Normalizer {
+    pub(super) ontology: Arc<Ontology>,
+    pub(super) schema: Option<Schema>,
+    pub(super) reject_on_schema_fail: bool,
+    pub(super) required_fields: Vec<Path>,
+    pub(super) mappings: Vec<Mapping>,
+    pub(super) definitions: BTreeMap<String, DefinedBy>,
+    pub(super) steps: Vec<Step>,
+    pub(super) checks: Vec<Checked>,
+    /// The fields by which the source knows a record; none where its identity says that.
+    pub(super) record_key: Vec<Path>,
+    pub(super) valid_time: Option<ValidTimes>,
+    pub(super) transformations: Vec<String>,
+}
+
+/// Where a record says when it is valid.
+#[derive(Debug)]
+pub(super) struct ValidTimes {
+    pub(super) from: Path,
+    pub(super) until: Option<Path>,
+    pub(super) dates: Dates,
+}
+
+/// Why a definition cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {fault}")]
+pub struct BadDefinition {
+    place: String,
+    fault: String,
+}
+
+impl BadDefinition {
+    fn new(place: impl Into<String>, fault: impl std::fmt::Display) -> Self {
+        Self { place: place.into(), fault: fault.to_string() }
+    }
+}
+
+impl Normalizer {
+    /// Makes `definition` ready for `ontology`, of whose axes the source provides `axes_provided`.
+    ///
+    /// # Errors
+    /// What cannot work, and where it stands.
+    pub fn new(
+        definition: &Definition,
+        ontology: Arc<Ontology>,
+        axes_provided: &[String],
+    ) -> Result<Self, BadDefinition> {
+        let parts = Parts { definition, ontology: &ontology, axes_provided };
+        parts.check_header()?;
+        let pipeline = &definition.pipeline;
+        let mut mappings = Vec::new();
+        for (place, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
+            mappings.push(parts.field(mapping, &format!("pipeline.transformation.field_mappings[{place}]"))?);
+        }
+        let mut definitions = BTreeMap::new();
+        for (place, mapping) in definition.normalization.axis_mappings.iter().enumerate() {
+            let place = format!("normalization.axis_mappings[{place}]");
+            mappings.push(parts.mapping(mapping, &place)?);
+            if let Some(measured) = &mapping.definition {
+                let defined = parts.defined(measured, &format!("{place}.definition"))?;
+                definitions.insert(mapping.target_axis.clone(), defined);
+            }
+        }
+        parts.check_mappings(&mappings)?;
+        let (mut steps, mut applied) = (Vec::new(), vec![pipeline.transformation.normalizer_id.clone()]);
+        for (place, normalizer) in definition.normalization.value_normalizers.iter().enumerate() {
+            let place = format!("normalization.value_normalizers[{place}]");
+            steps.push(parts.step(normalizer, &mut mappings, &place)?);
+            applied.push(format!("{}:{}", normalizer.axis, normalizer.normalizer_type.as_str()));
+        }
+        for (place, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
+            let Some(conversion) = &mapping.unit_conversion else { continue };
+            let place = format!("pipeline.transformation.field_mappings[{place}].unit_conversion");
+            steps.insert(0, parts.fixed_conversion(conversion, &mapping.target_axis, &place)?);
+        }
+        let mut checks = Vec::new();
+        for (place, check) in definition.normalization.post_normalization_checks.iter().enumerate() {
+            checks.push(parts.check(check, &format!("normalization.post_normalization_checks[{place}]"))?);
+        }
+        let record_key = parts.record_key(&mappings)?;
+        let schema = parts.schema()?;
+        let required_fields = parts.paths(&pipeline.validation.required_fields, "required_fields")?;
+        let valid_time = parts.valid_time()?;
+        let reject_on_schema_fail = pipeline.validation.reject_on_schema_fail;
+        Ok(Self {
+            ontology,
+            schema,
+            reject_on_schema_fail,
+            required_fields,
+            mappings,
+            definitions,
+            steps,
+            checks,
+            record_key,
+            valid_time,
+            transformations: applied,
+        })
+    }
+
+    /// The ontology whose records come out.
+    #[must_use]
+    pub fn ontology(&self) -> &Arc<Ontology> {
+        &self.ontology
+    }
+}

@@ -1,0 +1,271 @@
+//! The parts of a definition, each read against the ontology and against what else the definition holds.
+
+use super::constraints::typed;
+use super::steps::dates;
+use super::{BadDefinition, ValidTimes};
+use crate::ground::normalize::mapping::{Definition as DefinedBy, Draft, Mapping};
+use crate::ground::normalize::schema::Schema;
+use crate::ground::ontology::{Axis, Ontology};
+use crate::ground::path::Path;
+use crate::ground::pipeline::tables::{Table, Words};
+use crate::ground::pipeline::{AxisMapping, Cardinality, Definition, FieldMapping, Measured};
+use std::collections::BTreeMap;
+
+/// The most mappings, normalizers or checks of a definition.
+const PARTS_MAX: usize = 1024;
+
+/// A definition with what it is read against.
+pub(super) struct Parts<'a> {
+    pub(super) definition: &'a Definition,
+    pub(super) ontology: &'a Ontology,
+    pub(super) axes_provided: &'a [String],
+}
+
+impl<'a> Parts<'a> {
+    /// Whether the parts belong together, and nothing is asked for that there is not.
+    pub(super) fn check_header(&self) -> Result<(), BadDefinition> {
+        let Definition { pipeline, normalization, .. } = self.definition;
+        let (transformation, ontology) = (&pipeline.transformation, self.ontology);
+        let output = format!("{}@{}", ontology.ontology_id, ontology.version);
+        let checks = [
+            (
+                transformation.normalizer_id == normalization.normalizer_id,
+                "pipeline.transformation.normalizer_id",
+                format!("it must be that of `normalization`, {}", normalization.normalizer_id),
+            ),
+            (
+                transformation.output_schema_id == output,
+                "pipeline.transformation.output_schema_id",
+                format!("it must be the source's ontology, {output}"),
+            ),
+            (
+                normalization.target_ontology_id == ontology.ontology_id,
+                "normalization.target_ontology_id",
+                format!("it must be the source's ontology, {}", ontology.ontology_id),
+            ),
+            (
+                pipeline.storage.destination == "store",
+                "pipeline.storage.destination",
+                "allowed: store".to_owned(),
+            ),
+            (
+                pipeline.audit.provenance_chain,
+                "pipeline.audit.provenance_chain",
+                "it must be true: every record has its provenance".to_owned(),
+            ),
+        ];
+        if let Some((_, place, fault)) = checks.into_iter().find(|(holds, ..)| !holds) {
+            return Err(BadDefinition::new(place, fault));
+        }
+        let parts = [
+            (transformation.field_mappings.len(), "pipeline.transformation.field_mappings"),
+            (normalization.axis_mappings.len(), "normalization.axis_mappings"),
+            (normalization.value_normalizers.len(), "normalization.value_normalizers"),
+            (normalization.post_normalization_checks.len(), "normalization.post_normalization_checks"),
+            (pipeline.validation.required_fields.len(), "pipeline.validation.required_fields"),
+        ];
+        match parts.into_iter().find(|(count, _)| *count > PARTS_MAX) {
+            Some((_, place)) => Err(BadDefinition::new(place, format!("at most {PARTS_MAX} are taken"))),
+            None => Ok(()),
+        }
+    }
+
+    /// An axis that the source provides, with its place in the ontology.
+    pub(super) fn axis(&self, name: &str, place: &str) -> Result<(usize, &'a Axis), BadDefinition> {
+        let found = self.ontology.axes.iter().enumerate().find(|(_, axis)| axis.axis == name);
+        let found = found.filter(|_| self.axes_provided.iter().any(|provided| provided == name));
+        let fault =
+            || format!("`{name}` is no axis of the source; it provides {}", self.axes_provided.join(", "));
+        found.ok_or_else(|| BadDefinition::new(place, fault()))
+    }
+
+    pub(super) fn path(&self, text: &str, place: &str) -> Result<Path, BadDefinition> {
+        Path::parse(text).map_err(|error| BadDefinition::new(place, error))
+    }
+
+    /// Paths to one place each.
+    pub(super) fn paths(&self, texts: &[String], name: &str) -> Result<Vec<Path>, BadDefinition> {
+        let place = format!("pipeline.validation.{name}");
+        let one = |text: &String| {
+            let path = self.path(text, &place)?;
+            if path.is_group() {
+                Err(BadDefinition::new(&place, format!("`{text}` is a group")))
+            } else {
+                Ok(path)
+            }
+        };
+        texts.iter().map(one).collect()
+    }
+
+    pub(super) fn table(&self, id: &str, place: &str) -> Result<&'a Table, BadDefinition> {
+        let table = self.definition.tables.get(id);
+        table.ok_or_else(|| BadDefinition::new(place, format!("there is no table `{id}` in `tables`")))
+    }
+
+    pub(super) fn words_of(&self, id: &str, place: &str) -> Result<Words, BadDefinition> {
+        match self.table(id, place)? {
+            Table::Words(words) => Ok(words.clone()),
+            Table::Conversions(_) => Err(BadDefinition::new(place, format!("table `{id}` has no `words`"))),
+        }
+    }
+
+    /// A field mapping of the pipeline.
+    pub(super) fn field(&self, mapping: &FieldMapping, place: &str) -> Result<Mapping, BadDefinition> {
+        let (axis, of) = self.axis(&mapping.target_axis, &format!("{place}.target_axis"))?;
+        let source = self.path(&mapping.source_path, &format!("{place}.source_path"))?;
+        if source.is_group() || of.is_group() {
+            return Err(BadDefinition::new(
+                place,
+                "a group is mapped by `axis_mappings`, which say what keys it",
+            ));
+        }
+        Ok(Mapping {
+            source,
+            axis,
+            required: false,
+            default: None,
+            key: None,
+            key_words: None,
+            unit: None,
+            transform: mapping.transform,
+        })
+    }
+
+    /// A mapping of the normalization.
+    pub(super) fn mapping(&self, mapping: &AxisMapping, place: &str) -> Result<Mapping, BadDefinition> {
+        let (index, axis) = self.axis(&mapping.target_axis, &format!("{place}.target_axis"))?;
+        let source = self.path(&mapping.source_field, &format!("{place}.source_field"))?;
+        let to_many = mapping.cardinality == Cardinality::OneToMany;
+        if source.is_group() != to_many || axis.is_group() != to_many {
+            let fault = "`one_to_many` maps a group (`*` in `source_field`) to a group (`*` in `target_axis`), and \
+                         nothing else does";
+            return Err(BadDefinition::new(format!("{place}.cardinality"), fault));
+        }
+        let key_place = format!("{place}.key");
+        let (mut key, mut key_words) = (None, None);
+        if let Some(group_key) = &mapping.key {
+            if !to_many {
+                return Err(BadDefinition::new(key_place, "only a group has keys"));
+            }
+            if let Some(field) = &group_key.field {
+                let path = self.path(field, &key_place)?;
+                if !path.goes_with(&source) {
+                    return Err(BadDefinition::new(
+                        key_place,
+                        format!("`{field}` is not beside `{}`", source.as_str()),
+                    ));
+                }
+                key = Some(path);
+            }
+            key_words = group_key.table.as_ref().map(|id| self.words_of(id, &key_place)).transpose()?;
+        }
+        let default = mapping.default_value.as_ref().map(|value| {
+            if to_many {
+                return Err(BadDefinition::new(format!("{place}.default_value"), "a group has none"));
+            }
+            typed(value, axis, &format!("{place}.default_value")).map(Draft::Typed)
+        });
+        let (required, default) = (mapping.required, default.transpose()?);
+        if required && default.is_some() {
+            return Err(BadDefinition::new(
+                place,
+                "what has a `default_value` is never missing: it is not `required`",
+            ));
+        }
+        let (unit, transform) = (None, None);
+        Ok(Mapping { source, axis: index, required, default, key, key_words, unit, transform })
+    }
+
+    /// Whether each axis is filled by one mapping, or by several that say so, and each identity by some.
+    pub(super) fn check_mappings(&self, mappings: &[Mapping]) -> Result<(), BadDefinition> {
+        let place = "normalization.axis_mappings";
+        let many = |name: &str| {
+            let to = self
+                .definition
+                .normalization
+                .axis_mappings
+                .iter()
+                .filter(|mapping| mapping.target_axis == name);
+            to.clone().count() > 0
+                && to.into_iter().all(|mapping| mapping.cardinality == Cardinality::ManyToOne)
+        };
+        for (index, axis) in self.ontology.axes.iter().enumerate() {
+            let count = mappings.iter().filter(|mapping| mapping.axis == index).count();
+            if count > 1 && !many(&axis.axis) && !axis.is_group() {
+                let fault = format!(
+                    "`{}` is mapped {count} times; by `many_to_one` the first that is there counts",
+                    axis.axis
+                );
+                return Err(BadDefinition::new(place, fault));
+            }
+            if count == 0 && axis.identity {
+                let fault =
+                    format!("nothing is mapped to `{}`, which says what a record speaks of", axis.axis);
+                return Err(BadDefinition::new(place, fault));
+            }
+        }
+        Ok(())
+    }
+
+    /// The fields by which the source knows a record. Those that say what it speaks of are among them, so that a record of
+    /// the source never changes what it speaks of.
+    pub(super) fn record_key(&self, mappings: &[Mapping]) -> Result<Vec<Path>, BadDefinition> {
+        let name = "deduplication_key";
+        let key = self.paths(&self.definition.pipeline.validation.deduplication_key, name)?;
+        if key.is_empty() {
+            return Ok(key);
+        }
+        let is_identity =
+            |mapping: &&Mapping| self.ontology.axes.get(mapping.axis).is_some_and(|axis| axis.identity);
+        match mappings.iter().filter(is_identity).find(|mapping| !key.contains(&mapping.source)) {
+            None => Ok(key),
+            Some(mapping) => {
+                let field = mapping.source.as_str();
+                let fault = format!("`{field}` is missing: it says what a record speaks of");
+                Err(BadDefinition::new(format!("pipeline.validation.{name}"), fault))
+            }
+        }
+    }
+
+    /// The schema of a raw record, where one is named.
+    pub(super) fn schema(&self) -> Result<Option<Schema>, BadDefinition> {
+        let Some(id) = &self.definition.pipeline.validation.schema_id else { return Ok(None) };
+        let place = "pipeline.validation.schema_id";
+        let (id, pointer) = id.split_once('#').unwrap_or((id, ""));
+        let document = self.definition.schemas.get(id);
+        let document = document
+            .ok_or_else(|| BadDefinition::new(place, format!("there is no schema `{id}` in `schemas`")))?;
+        Schema::new(document, pointer).map(Some).map_err(|fault| BadDefinition::new(place, fault))
+    }
+
+    pub(super) fn valid_time(&self) -> Result<Option<ValidTimes>, BadDefinition> {
+        let Some(valid_time) = &self.definition.normalization.valid_time else { return Ok(None) };
+        let place = "normalization.valid_time";
+        let path = |text: &String| {
+            let path = self.path(text, place)?;
+            if path.is_group() {
+                Err(BadDefinition::new(place, format!("`{text}` is a group")))
+            } else {
+                Ok(path)
+            }
+        };
+        let until = valid_time.until_field.as_ref().map(path).transpose()?;
+        Ok(Some(ValidTimes {
+            from: path(&valid_time.from_field)?,
+            until,
+            dates: dates(valid_time.formats.clone(), place)?,
+        }))
+    }
+
+    /// By which definition values are measured.
+    pub(super) fn defined(&self, measured: &Measured, place: &str) -> Result<DefinedBy, BadDefinition> {
+        Ok(match measured {
+            Measured::Always(definition) => DefinedBy::Always(definition.clone()),
+            Measured::ByAxis { axis, table } => {
+                let (_, of) = self.axis(axis, place)?;
+                let entries: BTreeMap<_, _> = self.words_of(table, place)?.entries;
+                DefinedBy::ByAxis { axis: of.axis.clone(), words: entries }
+            }
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! Paths into a raw record: the part of JSONPath (RFC 9535) that names places, one at a time or one for each of a group.
+//!
+//! `$.nutrients.water`, `$['Country Code']`, `$.names[0]`, `$.foodNutrients[?@.nutrient.name=='Water'].amount`,
+//! `$.foodNutrients[*].amount`, `$.nutrients.*.value`. The `$.` may be left out before a name.
+
+use super::raw::Raw;
+
+/// The longest path, in bytes.
+const PATH_MAX_BYTES: usize = 512;
+/// The most steps of a path.
+const STEPS_MAX: usize = 16;
+
+/// A path into a raw record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path {
+    text: String,
+    /// The steps to the place, or to the group that it is in.
+    steps: Vec<Step>,
+    /// The steps within each element of the group, if there is one.
+    within: Option<Vec<Step>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    Member(String),
+    Element(usize),
+    /// The first element of a list in which the text at these members is this one.
+    Where(Vec<String>, String),
+}
+
+/// Why a text is not such a path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{path}` is not a path: {fault}")]
+pub struct BadPath {
+    path: String,
+    fault: &'static str,
+}
+
+/// An element of a group, with what it is called where it is a member of an object.
+#[derive(Debug, Clone, Copy)]
+pub struct Element<'r> {
+    /// The member's name.
+    pub name: Option<&'r str>,
+    /// It.
+    pub raw: &'r Raw,
+}
+
+impl Path {
+    /// The path that is written `text`.
+    ///
+    /// # Errors
+    /// Where it is none.
+    pub fn parse(text: &str) -> Result<Self, BadPath> {
+        let bad = |fault| BadPath { path: text.chars().take(80).collect(), fault };
+        if text.len() > PATH_MAX_BYTES {
+            return Err(bad("it is longer than 512 bytes"));
+        }
+        let (mut steps, mut within) = (Vec::new(), None::<Vec<Step>>);
+        let mut rest = match text.strip_prefix('$') {
+            Some(rest) => rest,
+            None => {
+                let (name, rest) = name(text).ok_or_else(|| bad("it begins with a name, or with `$`"))?;
+                steps.push(Step::Member(name.to_owned()));
+                rest
+            }
+        };
+        while !rest.is_empty() {
+            let (found, behind) = next(rest).map_err(bad)?;
+            rest = behind;
+            match found {
+                Found::Step(step) => within.as_mut().unwrap_or(&mut steps).push(step),
+                Found::Each if within.is_some() => return Err(bad("at most one `*` is taken")),
+                Found::Each => within = Some(Vec::new()),
+            }
+        }
+        if steps.len() + within.as_ref().map_or(0, Vec::len) > STEPS_MAX {
+            return Err(bad("it has more than 16 steps"));
+        }
+        Ok(Self { text: text.to_owned(), steps, within })
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it names one place in each element of a group.
+    #[must_use]
+    pub const fn is_group(&self) -> bool {
+        self.within.is_some()
+    }
+
+    /// Whether both go into the same group, or neither into any.
+    #[must_use]
+    pub fn goes_with(&self, other: &Self) -> bool {
+        self.is_group() == other.is_group() && (!self.is_group() || self.steps == other.steps)
+    }
+
+    /// What stands at the place; for a group, the list or object that its elements are in.
+    #[must_use]
+    pub fn find<'r>(&self, root: &'r Raw) -> Option<&'r Raw> {
+        walk(root, &self.steps)
+    }
+
+    /// The elements of the group.
+    pub fn elements<'r>(&self, root: &'r Raw) -> impl Iterator<Item = Element<'r>> + use<'r> {
+        let (list, members): (&[Raw], &[(String, Raw)]) = match self.find(root) {
+            Some(Raw::List(list)) => (list, &[]),
+            Some(Raw::Object(members)) => (&[], members),
+            _ => (&[], &[]),
+        };
+        let named = members.iter().map(|(name, raw)| Element { name: Some(name), raw });
+        list.iter().map(|raw| Element { name: None, raw }).chain(named)
+    }
+
+    /// What stands at the place within an element of the group.
+    #[must_use]
+    pub fn find_within<'r>(&self, element: &'r Raw) -> Option<&'r Raw> {
+        walk(element, self.within.as_deref().unwrap_or_default())
+    }
+}
+
+fn walk<'r>(root: &'r Raw, steps: &[Step]) -> Option<&'r Raw> {
+    steps.iter().try_fold(root, |raw, step| match (step, raw) {
+        (Step::Member(name), Raw::Object(_)) => raw.get(name),
+        (Step::Element(place), Raw::List(list)) => list.get(*place),
+        (Step::Where(members, text), Raw::List(list)) => list.iter().find(|element| {
+            let found = members.iter().try_fold(*element, |raw, name| raw.get(name));
+            matches!(found, Some(Raw::Text(found)) if found == text)
+        }),
+        _ => None,
+    })
+}
+
+enum Found {
+    Step(Step),
+    Each,
+}
+
+/// A name at the beginning of `text`, and what is behind it.
+fn name(text: &str) -> Option<(&str, &str)> {
+    let end = text.find(['.', '[']).unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    (!name.trim().is_empty() && name != "*").then_some((name, rest))
+}
+
+/// The step that `text` begins with, and what is behind it.
+fn next(text: &str) -> Result<(Found, &str), &'static str> {
+    if let Some(rest) = text.strip_prefix(".*").or_else(|| text.strip_prefix("[*]")) {
+        return Ok((Found::Each, rest));
+    }
+    if let Some(rest) = text.strip_prefix('.') {
+        let (name, rest) = name(rest).ok_or("a name is missing behind `.`")?;
+        return Ok((Found::Step(Step::Member(name.to_owned())), rest));
+    }
+    let rest = text.strip_prefix('[').ok_or("what is behind a step begins with `.` or `[`")?;
+    if let Some(rest) = rest.strip_prefix("?@.") {
+        let (members, rest) = rest.split_once("==").ok_or("a choice is written `[?@.name=='text']`")?;
+        let (wanted, rest) = quoted(rest.trim_start())?;
+        let members: Vec<_> = members.trim().split('.').map(str::to_owned).collect();
+        if members.iter().any(String::is_empty) || members.len() > STEPS_MAX {
+            return Err("a choice is written `[?@.name=='text']`");
+        }
+        return Ok((Found::Step(Step::Where(members, wanted)), closed(rest)?));
+    }
+    if rest.starts_with(['\'', '"']) {
+        let (name, rest) = quoted(rest)?;
+        return Ok((Found::Step(Step::Member(name)), closed(rest)?));
+    }
+    let (number, rest) = rest.split_once(']').ok_or("a `[` is not closed")?;
+    let place =
+        number.parse().map_err(|_| "within `[]` stands a whole number, `*`, a quoted name, or a choice")?;
+    Ok((Found::Step(Step::Element(place)), rest))
+}
+
+fn closed(text: &str) -> Result<&str, &'static str> {
+    text.trim_start().strip_prefix(']').ok_or("a `[` is not closed")
+}
+
+/// A quoted text at the beginning of `text`, in which a backslash takes the next character as it is, and what is behind.
+fn quoted(text: &str) -> Result<(String, &str), &'static str> {
+    let mut letters = text.char_indices();
+    let Some((_, quote @ ('\'' | '"'))) = letters.next() else { return Err("a quoted text is missing") };
+    let mut content = String::new();
+    while let Some((at, letter)) = letters.next() {
+        if letter == quote {
+            return Ok((content, text.get(at + 1..).unwrap_or_default()));
+        }
+        let letter =
+            if letter == '\\' { letters.next().map_or('\\', |(_, escaped)| escaped) } else { letter };
+        content.push(letter);
+    }
+    Err("a quoted text is not closed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at<'r>(raw: &'r Raw, path: &str) -> Option<&'r Raw> {
+        Path::parse(path).expect("it is a path").find(raw)
+    }
+
+    #[test]
+    fn a_path_finds_its_place() {
+        let json =
+            br#"{"a b":1,"c":{"d":[10,{"e":"x","f":{"g":"one"},"n":2},{"f":{"g":"two"},"n":3}]},"q'\"":4}"#;
+        let raw = Raw::parse(json).expect("it is JSON");
+        for (path, number) in [
+            ("a b", "1"),
+            ("$['a b']", "1"),
+            ("c.d[0]", "10"),
+            ("$.c.d[1].n", "2"),
+            ("$.c['d'][?@.f.g=='two'].n", "3"),
+            ("$.c.d[?@.f.g == \"one\"].n", "2"),
+            ("$['q\\'\"']", "4"),
+        ] {
+            assert_eq!(at(&raw, path), Some(&Raw::Number(number.into())), "{path}");
+        }
+        for path in ["x", "$.c.e", "$.c.d[9]", "$.c.d.e", "$.c.d[?@.f.g=='three'].n", "$['a b'].c"] {
+            assert_eq!(at(&raw, path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_group_has_elements_of_lists_and_members_of_objects() {
+        let raw =
+            Raw::parse(br#"{"l":[{"v":1},{"v":2},{}],"o":{"x":{"v":3},"y":{"v":4}}}"#).expect("it is JSON");
+        let found = |path: &str| {
+            let path = Path::parse(path).expect("it is a path");
+            let found = path.elements(&raw).map(|element| {
+                let name = element.name.map(str::to_owned);
+                (name, path.find_within(element.raw).cloned())
+            });
+            found.collect::<Vec<_>>()
+        };
+        let number = |text: &str| Some(Raw::Number(text.into()));
+        assert_eq!(found("$.l[*].v"), [(None, number("1")), (None, number("2")), (None, None)]);
+        assert_eq!(found("o.*.v"), [(Some("x".into()), number("3")), (Some("y".into()), number("4"))]);
+        assert!(found("$.nothing[*].v").is_empty());
+    }
+
+    #[test]
+    fn what_is_no_path_is_told_so() {
+        let long = "x".repeat(PATH_MAX_BYTES + 1);
+        let deep = format!("$.a{}", ".b".repeat(STEPS_MAX));
+        for text in [
+            "",
+            "*",
+            ".a",
+            "a..b",
+            "a[",
+            "a[x]",
+            "a['b",
+            "a['b'",
+            "a[*].b[*]",
+            "a[?@.b]",
+            "$a",
+            "a[-1]",
+            &long,
+            &deep,
+        ] {
+            assert!(Path::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Queries: what is asked of a source, and whether that can be meant (RFC-0002, "Query Contract").
+
+mod filter;
+
+pub use filter::{Filter, Operator, QueryFilter};
+
+use super::freshness::Freshness;
+use super::id::SourceId;
+use super::ontology::{Axis, Ontology};
+use super::provenance::ProvenanceRecord;
+use super::record::Identity;
+use super::value::Value;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// So many records are given where nothing is said.
+pub const MAX_RESULTS_DEFAULT: usize = 100;
+/// The most records in one answer.
+pub const MAX_RESULTS_MAX: usize = 10_000;
+/// The most filters of a query.
+const FILTERS_MAX: usize = 64;
+/// The most axes that are asked for by name.
+const AXES_MAX: usize = 256;
+
+/// A query as it is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OracleQuery {
+    /// What the caller calls it; made up where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query_id: Option<String>,
+    /// Whom it is asked.
+    pub oracle_id: SourceId,
+    /// What is asked.
+    pub request: QueryRequest,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueryRequest {
+    /// Which axes to give; those that say what a record speaks of are given in any case.
+    pub axes_requested: Vec<String>,
+    /// What must hold of a record.
+    #[serde(default)]
+    pub filters: Vec<QueryFilter>,
+    /// As it was valid then; now where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point_in_time: Option<Timestamp>,
+    /// As it was known then; all that is known where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_at: Option<Timestamp>,
+    /// Whether to give each record's provenance.
+    #[serde(default)]
+    pub include_provenance: bool,
+    /// How many records to give at the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_results: Option<usize>,
+    /// Where an earlier answer to the same query left off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Whether to tell how it was answered.
+    #[serde(default)]
+    pub explain: bool,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueryAnswer {
+    /// What the query is called.
+    pub query_id: String,
+    /// Who answers.
+    pub oracle_id: SourceId,
+    /// What.
+    pub response: QueryResponse,
+}
+
+/// What a source answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueryResponse {
+    /// Records in the order of what they speak of.
+    pub records: Vec<NormalizedRecord>,
+    /// Their provenance, in the same order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<Vec<ProvenanceRecord>>,
+    /// How it was come by.
+    pub query_metadata: QueryMetadata,
+    /// Where to go on; nothing where there is no more.
+    pub cursor: Option<String>,
+    /// What whoever uses this should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// How it was answered, where that was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explain: Option<Explain>,
+}
+
+/// A record as it is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NormalizedRecord {
+    /// Its id.
+    pub record_id: String,
+    /// What the source knows it by.
+    pub source_record_id: String,
+    /// The values that were asked for, by the paths of their axes.
+    pub axes: BTreeMap<String, Value>,
+    /// The UCUM codes of their units, by the same paths.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub units: BTreeMap<String, String>,
+    /// By which definitions they were measured, by the same paths.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub definitions: BTreeMap<String, String>,
+    /// From when on it is valid.
+    pub valid_from: Timestamp,
+    /// Until when; nothing while it is.
+    pub valid_until: Option<Timestamp>,
+}
+
+/// How an answer was come by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueryMetadata {
+    /// What the query is called.
+    pub query_id: String,
+    /// When it was answered.
+    pub executed_at: Timestamp,
+    /// How long that took, in milliseconds.
+    pub latency_ms: f64,
+    /// How many records were looked at.
+    pub records_scanned: u64,
+    /// How many are given.
+    pub records_returned: u64,
+    /// Whether it was answered from a cache.
+    pub cache_hit: bool,
+    /// The versions of the source that were used.
+    pub data_version: String,
+    /// How old the data is.
+    pub freshness: QueryFreshness,
+}
+
+/// How old the data of an answer is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueryFreshness {
+    /// The newest release among the records; nothing where there are none.
+    pub data_as_of: Option<Timestamp>,
+    /// The age of the oldest release among them, in seconds.
+    pub staleness_seconds: u64,
+    /// What the policy says of the axes asked for.
+    #[serde(flatten)]
+    pub policy: Freshness,
+}
+
+/// How a query was answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explain {
+    /// `identity`, `identity_prefix`, `index:<axis>` or `scan`.
+    pub access: String,
+    /// What was looked at one by one.
+    pub filters: Vec<String>,
+    /// The releases that counted, by their versions.
+    pub releases: Vec<String>,
+    /// How many files were looked into.
+    pub files: usize,
+}
+
+/// Why a query cannot be meant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadQuery {
+    /// No axes are asked for, or too many.
+    #[error("`axes_requested` names {0} axes; 1 to {AXES_MAX} are taken")]
+    Axes(usize),
+    /// The source has no such axis.
+    #[error("`{axis}` is no axis of the source; it has {known}")]
+    UnknownAxis {
+        /// What was asked for.
+        axis: String,
+        /// What there is.
+        known: String,
+    },
+    /// There are too many filters.
+    #[error("there are {0} filters; at most {FILTERS_MAX} are taken")]
+    Filters(usize),
+    /// A filter cannot be meant.
+    #[error("filter on `{axis}`: {fault}")]
+    Filter {
+        /// On which axis.
+        axis: String,
+        /// Why.
+        fault: String,
+    },
+    /// Too many records are asked for.
+    #[error("`max_results` is {0}; allowed: 1 to {MAX_RESULTS_MAX}")]
+    MaxResults(usize),
+    /// The cursor is of another query, or none at all.
+    #[error("`cursor` is not one of an answer to this query")]
+    Cursor,
+}
+
+/// A query that can be meant.
+#[derive(Debug)]
+pub struct Query<'o> {
+    /// The axes asked for, each as it is in the ontology, with the path where it names one of a group.
+    pub axes: Vec<(&'o Axis, Option<String>)>,
+    /// What must hold.
+    pub filters: Vec<Filter<'o>>,
+    /// The values of the first identity axes, as far as filters fix them.
+    pub identity: Identity,
+    /// Whether that is all of the identity.
+    pub identity_is_whole: bool,
+    /// How many records to give at the most.
+    pub max_results: usize,
+}
+
+impl<'o> Query<'o> {
+    /// What `request` means in `ontology`, of whose axes the source has `axes_provided`.
+    ///
+    /// # Errors
+    /// Why it cannot be meant.
+    pub fn new(
+        request: &QueryRequest,
+        ontology: &'o Ontology,
+        axes_provided: &[String],
+    ) -> Result<Self, BadQuery> {
+        if !(1..=AXES_MAX).contains(&request.axes_requested.len()) {
+            return Err(BadQuery::Axes(request.axes_requested.len()));
+        }
+        if request.filters.len() > FILTERS_MAX {
+            return Err(BadQuery::Filters(request.filters.len()));
+        }
+        let max_results = request.max_results.unwrap_or(MAX_RESULTS_DEFAULT);
+        if !(1..=MAX_RESULTS_MAX).contains(&max_results) {
+            return Err(BadQuery::MaxResults(max_results));
+        }
+        let known = |path: &str| {
+            let axis = ontology.axis(path).filter(|axis| axes_provided.contains(&axis.axis));
+            axis.ok_or_else(|| BadQuery::UnknownAxis {
+                axis: path.to_owned(),
+                known: axes_provided.join(", "),
+            })
+        };
+        let mut axes = Vec::new();
+        for path in &request.axes_requested {
+            let axis = known(path)?;
+            axes.push((axis, (axis.axis != *path).then(|| path.clone())));
+        }
+        let filters = request.filters.iter().map(|filter| Filter::new(filter, known(&filter.axis)?));
+        let filters = filters.collect::<Result<Vec<_>, _>>()?;
+        let fixed = |axis: &Axis| filters.iter().find_map(|filter: &Filter<'_>| filter.fixes(axis)).cloned();
+        let identity: Vec<_> = ontology.identity().map_while(fixed).collect();
+        let identity_is_whole = identity.len() == ontology.identity().count();
+        Ok(Self { axes, filters, identity: Identity::new(identity), identity_is_whole, max_results })
+    }
+
+    /// Whether all filters hold of the values `axes`.
+    #[must_use]
+    pub fn holds(&self, axes: &BTreeMap<String, Value>) -> bool {
+        self.filters.iter().all(|filter| filter.holds(axes))
+    }
+
+    /// The values that were asked for, with their units.
+    #[must_use]
+    pub fn chosen<'v>(
+        &self,
+        ontology: &Ontology,
+        axes: &'v BTreeMap<String, Value>,
+    ) -> Vec<(&'v str, &'v Value)> {
+        let wanted = |path: &str| {
+            let Some(axis) = ontology.axis(path) else { return false };
+            let asked = |(asked, at): &(&Axis, Option<String>)| {
+                asked.axis == axis.axis && at.as_ref().is_none_or(|at| at == path)
+            };
+            axis.identity || self.axes.iter().any(asked)
+        };
+        axes.iter().filter(|(path, _)| wanted(path)).map(|(path, value)| (path.as_str(), value)).collect()
+    }
+}

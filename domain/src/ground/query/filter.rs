@@ -1,0 +1,192 @@
+//! Filters: what must hold of a record, typed by the axis.
+
+use super::BadQuery;
+use crate::ground::ontology::{Axis, AxisType};
+use crate::ground::value::{Typed, Value};
+use regex::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// The longest pattern, in bytes.
+const PATTERN_MAX_BYTES: usize = 1024;
+/// A compiled pattern takes so much memory at the most.
+const COMPILED_MAX_BYTES: usize = 256 * 1024;
+/// The most values of one `in`.
+const IN_MAX: usize = 1000;
+
+/// A filter as it is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueryFilter {
+    /// On which axis; on one of a group, or on any of it.
+    pub axis: String,
+    /// How it is compared.
+    pub operator: Operator,
+    /// With what.
+    pub value: Json,
+}
+
+/// How values are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operator {
+    /// The same.
+    Eq,
+    /// Another.
+    Ne,
+    /// Above.
+    Gt,
+    /// Above, or the same.
+    Gte,
+    /// Below.
+    Lt,
+    /// Below, or the same.
+    Lte,
+    /// One of several.
+    In,
+    /// A text with this in it.
+    Contains,
+    /// A text in which the pattern matches.
+    Regex,
+}
+
+impl Operator {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Eq => "eq",
+            Self::Ne => "ne",
+            Self::Gt => "gt",
+            Self::Gte => "gte",
+            Self::Lt => "lt",
+            Self::Lte => "lte",
+            Self::In => "in",
+            Self::Contains => "contains",
+            Self::Regex => "regex",
+        }
+    }
+}
+
+/// A filter that can be meant. A value that is missing fails every filter, `ne` too.
+#[derive(Debug)]
+pub struct Filter<'o> {
+    axis: &'o Axis,
+    /// As it was asked for: a group's path stands for any of its values.
+    path: String,
+    operator: Operator,
+    with: With,
+}
+
+#[derive(Debug)]
+enum With {
+    One(Typed),
+    Some(Vec<Typed>),
+    Text(String),
+    Pattern(Regex),
+}
+
+impl<'o> Filter<'o> {
+    pub(super) fn new(asked: &QueryFilter, axis: &'o Axis) -> Result<Self, BadQuery> {
+        let bad = |fault: String| BadQuery::Filter { axis: asked.axis.clone(), fault };
+        let (operator, kind) = (asked.operator, axis.kind);
+        let text_only = matches!(operator, Operator::Contains | Operator::Regex);
+        let ordered_only = matches!(operator, Operator::Gt | Operator::Gte | Operator::Lt | Operator::Lte);
+        let is_ordered = kind.is_numeric() || kind == AxisType::Date;
+        if (text_only && !matches!(kind, AxisType::String | AxisType::Enum)) || (ordered_only && !is_ordered)
+        {
+            let wanted = if text_only { "string or enum" } else { "number, integer or date" };
+            let (operator, kind) = (operator.as_str(), kind.as_str());
+            return Err(bad(format!(
+                "`{operator}` compares axes of type {wanted}, and this one is of type {kind}"
+            )));
+        }
+        let typed = |value: &Json| typed(value, axis).map_err(bad);
+        let with = match operator {
+            Operator::In => {
+                let list = asked.value.as_array().filter(|list| (1..=IN_MAX).contains(&list.len()));
+                let list = list.ok_or_else(|| bad(format!("`in` takes a list of 1 to {IN_MAX} values")))?;
+                With::Some(list.iter().map(typed).collect::<Result<_, _>>()?)
+            }
+            Operator::Contains | Operator::Regex => {
+                let text = asked.value.as_str();
+                let text = text.ok_or_else(|| bad(format!("`{}` takes a text", operator.as_str())))?;
+                if operator == Operator::Contains {
+                    With::Text(text.to_owned())
+                } else {
+                    With::Pattern(pattern(text).map_err(bad)?)
+                }
+            }
+            _ => With::One(typed(&asked.value)?),
+        };
+        Ok(Self { axis, path: asked.axis.clone(), operator, with })
+    }
+
+    /// Whether it holds of the values `axes`.
+    pub(super) fn holds(&self, axes: &BTreeMap<String, Value>) -> bool {
+        if self.axis.is_group() && self.path == self.axis.axis {
+            return axes.iter().any(|(path, value)| self.axis.key_in(path).is_some() && self.compares(value));
+        }
+        axes.get(&self.path).is_some_and(|value| self.compares(value))
+    }
+
+    fn compares(&self, value: &Value) -> bool {
+        let Ok(typed) = value.typed(self.axis) else { return false };
+        match &self.with {
+            With::One(other) => match self.operator {
+                Operator::Eq => typed == *other,
+                Operator::Ne => typed != *other,
+                Operator::Gt => typed > *other,
+                Operator::Gte => typed >= *other,
+                Operator::Lt => typed < *other,
+                Operator::Lte => typed <= *other,
+                Operator::In | Operator::Contains | Operator::Regex => false,
+            },
+            With::Some(others) => others.contains(&typed),
+            With::Text(part) => value.to_string().contains(part.as_str()),
+            With::Pattern(pattern) => pattern.is_match(&value.to_string()),
+        }
+    }
+
+    /// The one value that it leaves `axis`, if it does.
+    pub(super) fn fixes(&self, axis: &Axis) -> Option<&Typed> {
+        match &self.with {
+            With::One(value) if self.operator == Operator::Eq && self.axis.axis == axis.axis => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The axis and the only value that it leaves it, where records are looked up by that.
+    #[must_use]
+    pub fn indexed(&self) -> Option<(&'o Axis, &Typed)> {
+        self.fixes(self.axis).filter(|_| self.axis.indexed).map(|value| (self.axis, value))
+    }
+
+    /// It in words.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        format!("{} {}", self.path, self.operator.as_str())
+    }
+}
+
+fn typed(value: &Json, axis: &Axis) -> Result<Typed, String> {
+    let typed = match value {
+        Json::Bool(value) => Typed::of_bool(*value, axis),
+        Json::String(text) => Typed::of_text(text, axis),
+        Json::Number(number) => Typed::of_text(&number.to_string(), axis),
+        Json::Null | Json::Array(_) | Json::Object(_) => {
+            return Err(format!("a {} is taken", axis.kind.as_str()));
+        }
+    };
+    typed.map_err(|error| error.to_string())
+}
+
+fn pattern(text: &str) -> Result<Regex, String> {
+    if text.len() > PATTERN_MAX_BYTES {
+        return Err(format!("a pattern has at most {PATTERN_MAX_BYTES} bytes"));
+    }
+    let built =
+        RegexBuilder::new(text).size_limit(COMPILED_MAX_BYTES).dfa_size_limit(COMPILED_MAX_BYTES).build();
+    built.map_err(|error| error.to_string())
+}

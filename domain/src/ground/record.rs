@@ -1,0 +1,112 @@
+//! Records as they stand behind normalization: what they say, what they speak of, and their digests.
+
+use super::ontology::Ontology;
+use super::value::{Typed, Value, append_text_key};
+use crate::digest::Sha256Hex;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a record says: the values of its axes, and by which definition those were measured that have one.
+///
+/// Its JSON is canonical (RFC 8785): members in their order, no fractions, since numbers are texts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Content {
+    /// Values by the paths of their axes.
+    pub axes: BTreeMap<String, Value>,
+    /// Definitions by the same paths.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub definitions: BTreeMap<String, String>,
+}
+
+/// Which real thing a record speaks of: the values of the ontology's identity axes, in its order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity(Vec<Typed>);
+
+impl Content {
+    /// Its canonical JSON, which is what its digest is taken over and what is stored.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("plain data with text for keys has a JSON")
+    }
+
+    /// The RFC's `normalized_hash`.
+    #[must_use]
+    pub fn digest(&self) -> Sha256Hex {
+        Sha256Hex::of(&self.to_json())
+    }
+
+    /// Which thing it speaks of; nothing where a part of that is missing or no value of its axis.
+    #[must_use]
+    pub fn identity(&self, ontology: &Ontology) -> Option<Identity> {
+        let of_axis = |axis: &super::ontology::Axis| self.axes.get(&axis.axis)?.typed(axis).ok();
+        ontology.identity().map(of_axis).collect::<Option<Vec<_>>>().map(Identity)
+    }
+}
+
+impl Identity {
+    /// The identity of these values, in the ontology's order.
+    #[must_use]
+    pub const fn new(values: Vec<Typed>) -> Self {
+        Self(values)
+    }
+
+    /// Its values, in the ontology's order.
+    #[must_use]
+    pub fn values(&self) -> &[Typed] {
+        &self.0
+    }
+
+    /// Bytes in the order of identities. Those of some first values are how those of all begin.
+    #[must_use]
+    pub fn key(&self) -> Vec<u8> {
+        let mut key = Vec::with_capacity(32);
+        self.0.iter().for_each(|value| value.append_key(&mut key));
+        key
+    }
+
+    /// The key of a source record that speaks of it: in the order of identities, then of the records' ids. An id, which
+    /// holds no control character, stands between a 0 byte and two.
+    #[must_use]
+    pub fn record_key(&self, source_record_id: &str) -> Vec<u8> {
+        let mut key = self.key();
+        key.push(0);
+        append_text_key(source_record_id, &mut key);
+        key
+    }
+}
+
+/// The id of a source record that the source knows by `parts`: joined by `/`, where what could be taken for that, for an
+/// escape or for a control character is escaped.
+#[must_use]
+pub fn source_record_id<'p>(parts: impl IntoIterator<Item = &'p str>) -> String {
+    let mut id = String::new();
+    for (place, part) in parts.into_iter().enumerate() {
+        if place > 0 {
+            id.push('/');
+        }
+        for letter in part.chars() {
+            if letter == '/' || letter == '%' || letter.is_control() {
+                id.push_str(&format!("%{:02X}", u32::from(letter)));
+            } else {
+                id.push(letter);
+            }
+        }
+    }
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn ids_of_different_parts_differ() {
+        let parts: [&[&str]; 7] =
+            [&["a", "b"], &["a/b"], &["a%2Fb"], &["a", "", "b"], &["", "a", "b"], &["a", "b", ""], &["a\nb"]];
+        let ids: BTreeSet<_> = parts.iter().map(|parts| source_record_id(parts.iter().copied())).collect();
+        assert_eq!(ids.len(), parts.len(), "{ids:?}");
+        assert_eq!(source_record_id(["ABW", "1960"]), "ABW/1960");
+    }
+}

@@ -1,0 +1,92 @@
+//! Records that are not taken: nothing is dropped without a word (RFC, ingestion invariant 3).
+
+use crate::digest::Sha256Hex;
+use serde::{Deserialize, Serialize};
+
+/// The longest reason, in characters.
+const REASON_MAX_CHARS: usize = 500;
+
+/// Why a record is not taken, or what is noted of one that is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejection {
+    /// What it did not keep to.
+    pub rule: Rule,
+    /// On which axis, or in which field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// What was found, and what would be taken.
+    pub reason: String,
+}
+
+/// A record that is not taken, as it is kept with its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reject {
+    /// The record's number in the payload, from 0.
+    pub position: u64,
+    /// Where its bytes begin in the payload.
+    pub offset: u64,
+    /// How many there are.
+    pub len: u32,
+    /// Their SHA-256.
+    pub raw_hash: Sha256Hex,
+    /// Why.
+    #[serde(flatten)]
+    pub rejection: Rejection,
+}
+
+/// What a record has to keep to, in the order in which it is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// It can be read in the payload's format.
+    Readable,
+    /// The JSON Schema.
+    Schema,
+    /// The fields that must be there.
+    RequiredField,
+    /// The mapping of fields to axes.
+    Mapping,
+    /// A conversion of units.
+    UnitConversion,
+    /// A table of words.
+    EnumMapping,
+    /// The forms of dates.
+    DateParsing,
+    /// The type of an axis.
+    AxisType,
+    /// A check behind normalization.
+    Check,
+    /// When it is valid.
+    ValidTime,
+    /// No other record of the run bears its key with other content.
+    DuplicateKey,
+}
+
+impl Rule {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Readable => "readable",
+            Self::Schema => "schema",
+            Self::RequiredField => "required_field",
+            Self::Mapping => "mapping",
+            Self::UnitConversion => "unit_conversion",
+            Self::EnumMapping => "enum_mapping",
+            Self::DateParsing => "date_parsing",
+            Self::AxisType => "axis_type",
+            Self::Check => "check",
+            Self::ValidTime => "valid_time",
+            Self::DuplicateKey => "duplicate_key",
+        }
+    }
+}
+
+impl Rejection {
+    /// A rejection by `rule` at `place`, with the beginning of `reason`.
+    #[must_use]
+    pub fn new(rule: Rule, place: Option<&str>, reason: impl AsRef<str>) -> Self {
+        let reason = reason.as_ref().chars().take(REASON_MAX_CHARS).collect();
+        Self { rule, place: place.map(str::to_owned), reason }
+    }
+}

@@ -1,0 +1,221 @@
+//! Runs: one reading of one payload as one version of a source. All of it becomes visible, or nothing.
+
+use super::digest_of_json;
+use super::id::{PipelineId, SourceId};
+use super::ontology::OntologyRef;
+use super::rejection::Rule;
+use super::timeline::Release;
+use crate::digest::Sha256Hex;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How many digits of a run's id begin the ids of its records.
+const RECORD_ID_DIGITS: usize = 16;
+
+/// What a run's outcome depends on, and nothing else: its digest is the run's id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunInput {
+    /// The ontology.
+    pub ontology: OntologyRef,
+    /// The digest of the pipeline's definition.
+    pub pipeline_sha256: Sha256Hex,
+    /// The digest of the payload.
+    pub raw_sha256: Sha256Hex,
+    /// When the source released this version.
+    pub released_at: Timestamp,
+    /// What the source calls this version.
+    pub version: String,
+}
+
+impl RunInput {
+    /// The id of the run.
+    #[must_use]
+    pub fn run_id(&self) -> Sha256Hex {
+        digest_of_json(self)
+    }
+}
+
+/// A run as it stands in the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its id.
+    pub run_id: Sha256Hex,
+    /// Whose data it is.
+    pub oracle_id: SourceId,
+    /// Its number among the source's runs, from 1.
+    pub number: u32,
+    /// By which pipeline.
+    pub pipeline_id: PipelineId,
+    /// What its outcome depends on.
+    #[serde(flatten)]
+    pub input: RunInput,
+    /// Whether the version holds all that the source holds.
+    pub snapshot: bool,
+    /// How long the payload is, in bytes.
+    pub raw_bytes: u64,
+    /// Where it was pulled from, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_url: Option<String>,
+    /// Who asked for it: the peer's user, or `schedule`, or `refresh`.
+    pub requested_by: String,
+    /// How far it is.
+    pub state: RunState,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    /// What came of it, once it has ended well.
+    #[serde(default)]
+    pub counts: RunCounts,
+    /// The file that holds its rejects, its changes, and where its records are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<FileRef>,
+    /// Why it has come to nothing, if it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+}
+
+/// A sorted file, by its digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRef {
+    /// The digest of all its bytes, which is its name.
+    pub sha256: Sha256Hex,
+    /// Its length, in bytes.
+    pub size_bytes: u64,
+    /// How many rows it holds.
+    pub rows: u64,
+    /// How many statements are among them.
+    pub statements: u64,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// It goes on; after a restart, again from the beginning.
+    Running,
+    /// Its records are visible.
+    Completed,
+    /// It has come to nothing.
+    Failed,
+    /// An administrator has ended it.
+    Cancelled,
+}
+
+impl RunState {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunCounts {
+    /// Raw records in the payload.
+    pub read: u64,
+    /// Records that were taken.
+    pub records: u64,
+    /// Records that were there before, word for word, in the same run.
+    pub collapsed: u64,
+    /// Records that were not taken.
+    pub rejected: u64,
+    /// Those, by what they did not keep to.
+    pub rejected_by_rule: BTreeMap<Rule, u64>,
+    /// What was noted of records that were taken, by rule.
+    pub warnings_by_rule: BTreeMap<Rule, u64>,
+    /// What changed by it: versions that became valid, were superseded, withdrawn, and so on.
+    pub changes: BTreeMap<String, u64>,
+}
+
+impl Run {
+    /// The release that it reads, once it is completed.
+    #[must_use]
+    pub fn release(&self) -> Option<Release> {
+        let ingested_at = self.ended_at.filter(|_| self.state == RunState::Completed)?;
+        Some(Release {
+            run: self.number,
+            version: self.input.version.clone(),
+            released_at: self.input.released_at,
+            ingested_at,
+            snapshot: self.snapshot,
+        })
+    }
+
+    /// The id of the record that it has read at `position`.
+    #[must_use]
+    pub fn record_id(&self, position: u64) -> String {
+        record_id(&self.run_id, position)
+    }
+}
+
+/// The id of the record that a run has read at `position`.
+#[must_use]
+pub fn record_id(run_id: &Sha256Hex, position: u64) -> String {
+    format!("{}-{position}", run_id.as_str().get(..RECORD_ID_DIGITS).unwrap_or_default())
+}
+
+/// The beginning of the run's id and the position in the id of a record.
+#[must_use]
+pub fn split_record_id(record_id: &str) -> Option<(&str, u64)> {
+    let (run, position) = record_id.split_once('-')?;
+    let is_digits =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
+    let plain = position == "0" || !position.starts_with(['0', '+']);
+    (run.len() == RECORD_ID_DIGITS && is_digits(run) && plain).then_some(())?;
+    Some((run, position.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_record_leads_back_to_its_run() {
+        let run_id = Sha256Hex::of(b"run");
+        for position in [0, 7, u64::MAX] {
+            let id = record_id(&run_id, position);
+            let (run, found) = split_record_id(&id).expect("it is one");
+            assert!(run_id.as_str().starts_with(run) && found == position, "{id}");
+        }
+        for text in
+            ["", "-1", "0123456789abcdef", "0123456789abcdef-", "0123456789abcdef-01", "0123456789abcdeg-1"]
+        {
+            assert_eq!(split_record_id(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn whatever_a_run_depends_on_is_in_its_id() {
+        let input = RunInput {
+            ontology: OntologyRef { ontology_id: "population".parse().expect("an id"), version: "1".into() },
+            pipeline_sha256: Sha256Hex::of(b"pipeline"),
+            raw_sha256: Sha256Hex::of(b"raw"),
+            released_at: Timestamp::UNIX_EPOCH,
+            version: "2020".into(),
+        };
+        let mut ids = std::collections::BTreeSet::from([input.run_id().as_str().to_owned()]);
+        let changes: [fn(&mut RunInput); 5] = [
+            |input| input.ontology.version = "2".into(),
+            |input| input.pipeline_sha256 = Sha256Hex::of(b"other"),
+            |input| input.raw_sha256 = Sha256Hex::of(b"other"),
+            |input| input.released_at = Timestamp::MAX,
+            |input| input.version = "2021".into(),
+        ];
+        for change in changes {
+            let mut changed = input.clone();
+            change(&mut changed);
+            assert!(ids.insert(changed.run_id().as_str().to_owned()));
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The source registry: who may be asked, how far to trust them, and where that stands.
+//!
+//! Source: RFC-0002, "Source Registry". An entry has the RFC's fields under the RFC's names; what the daemon fills in is not
+//! taken from whoever registers.
+
+use super::frequency::UpdateFrequency;
+use super::id::SourceId;
+use super::ontology::{Ontology, OntologyRef};
+use crate::digest::Sha256Hex;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// A deprecation is told so long before it takes effect (RFC, registry invariant 3).
+pub const DEPRECATION_NOTICE: SignedDuration = SignedDuration::from_hours(90 * 24);
+/// The longest text in a registration, in bytes.
+const TEXT_MAX_BYTES: usize = 1024;
+
+/// What whoever registers a source says of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Registration {
+    /// Its stable id.
+    pub oracle_id: SourceId,
+    /// Its name, for people.
+    pub oracle_name: String,
+    /// How far it is trusted.
+    pub oracle_tier: OracleTier,
+    /// Who is behind it.
+    pub upstream_authority: String,
+    /// Where it is published.
+    pub upstream_url: String,
+    /// Under which terms it may be used.
+    pub data_license: String,
+    /// What it is about.
+    pub domain: String,
+    /// The ontology whose axes it fills.
+    pub ontology: OntologyRef,
+    /// Which of them.
+    pub axes_provided: Vec<String>,
+    /// Where it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub geographic_scope: Option<String>,
+    /// How often there is something new.
+    pub update_frequency: UpdateFrequency,
+    /// Which adapter handles queries: `store` for what is ingested.
+    pub adapter_id: String,
+    /// What its query interface is called.
+    pub query_contract: String,
+    /// Whether a release holds all that the source holds: what is not in it any more is withdrawn.
+    #[serde(default)]
+    pub snapshot: bool,
+}
+
+/// A source as it stands in the registry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceRegistryEntry {
+    /// What was registered.
+    #[serde(flatten)]
+    pub registration: Registration,
+    /// The version that is the newest by its release; empty before the first.
+    pub current_version: String,
+    /// Every version that was ingested, in the order of their releases.
+    pub version_history: Vec<VersionRecord>,
+    /// When it was registered.
+    pub registered_at: Timestamp,
+    /// By whom: the peer's user.
+    pub registered_by: String,
+    /// Whether it answers.
+    pub review_status: ReviewStatus,
+    /// From when on it does not, where it is deprecated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deprecation_date: Option<Timestamp>,
+}
+
+/// How far a source is trusted. It is declared, not inferred (RFC, "Oracle Trust Hierarchy"); the order is that of trust.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OracleTier {
+    /// Untrusted until validated.
+    Unverified,
+    /// Valid for a related domain only.
+    CrossDomain,
+    /// Supplementary.
+    Secondary,
+    /// Authoritative for the domain.
+    Primary,
+}
+
+impl OracleTier {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unverified => "unverified",
+            Self::CrossDomain => "cross_domain",
+            Self::Secondary => "secondary",
+            Self::Primary => "primary",
+        }
+    }
+
+    /// The tier below it; the lowest stays.
+    #[must_use]
+    pub const fn lower(self) -> Self {
+        match self {
+            Self::Primary => Self::Secondary,
+            Self::Secondary => Self::CrossDomain,
+            Self::CrossDomain | Self::Unverified => Self::Unverified,
+        }
+    }
+}
+
+/// Whether a source answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReviewStatus {
+    /// Not yet: it can be ingested.
+    Pending,
+    /// Yes.
+    Approved,
+    /// Until its deprecation date, with a warning.
+    Deprecated,
+}
+
+impl ReviewStatus {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Approved => "approved",
+            Self::Deprecated => "deprecated",
+        }
+    }
+}
+
+/// A version of a source that was ingested.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VersionRecord {
+    /// What the source calls it.
+    pub version: String,
+    /// When the source released it.
+    pub released_at: Timestamp,
+    /// When it was ingested.
+    pub ingested_at: Timestamp,
+    /// How many records it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record_count: Option<u64>,
+    /// The SHA-256 of the payload that was ingested.
+    pub checksum: Sha256Hex,
+    /// Where it says what changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changelog_url: Option<String>,
+}
+
+/// Whether a source may answer now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It may.
+    Answers,
+    /// It may, with this warning.
+    AnswersWithWarning(String),
+    /// It may not, for this reason.
+    Silent(String),
+}
+
+/// Why a source is not registered, or not changed so.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadSource {
+    /// A text is empty or too long.
+    #[error("`{field}` has 1 to {TEXT_MAX_BYTES} bytes")]
+    Text {
+        /// Which one.
+        field: &'static str,
+    },
+    /// It names no axes.
+    #[error("`axes_provided` names no axis")]
+    NoAxes,
+    /// An axis is not in the ontology.
+    #[error("`axes_provided`: `{axis}` is not an axis of {ontology_id} {version}; there are: {known}")]
+    UnknownAxis {
+        /// Which one.
+        axis: String,
+        /// The ontology.
+        ontology_id: String,
+        /// Its version.
+        version: String,
+        /// Its axes.
+        known: String,
+    },
+    /// An axis that says what a record speaks of is missing.
+    #[error("`axes_provided` does not name `{axis}`, without which nobody knows what a record speaks of")]
+    IdentityMissing {
+        /// Which one.
+        axis: String,
+    },
+    /// No adapter has the name.
+    #[error("`adapter_id` is `{0}`; allowed: store")]
+    UnknownAdapter(String),
+    /// It has records by another ontology, or in another way.
+    #[error(
+        "`{field}` cannot change from {before} to {after}, since there are records: register another source"
+    )]
+    Fixed {
+        /// What would change.
+        field: &'static str,
+        /// What it is.
+        before: String,
+        /// What it would be.
+        after: String,
+    },
+    /// The deprecation would be too soon.
+    #[error("`deprecation_date` is {date}; it must lie at least 90 days ahead, at {earliest} or later")]
+    TooSoon {
+        /// When it would be.
+        date: Timestamp,
+        /// When it may be.
+        earliest: Timestamp,
+    },
+    /// The change does not follow from where it stands.
+    #[error("a source that is {} cannot be {change}", .status.as_str())]
+    Transition {
+        /// Where it stands.
+        status: ReviewStatus,
+        /// What was to happen.
+        change: &'static str,
+    },
+}
+
+impl Registration {
+    /// Whether a source can be registered so.
+    ///
+    /// # Errors
+    /// What is wrong, and what is allowed.
+    pub fn validate(&self, ontology: &Ontology) -> Result<(), BadSource> {
+        let scope = self.geographic_scope.as_deref().unwrap_or("none");
+        let texts = [
+            ("oracle_name", self.oracle_name.as_str()),
+            ("upstream_authority", &self.upstream_authority),
+            ("upstream_url", &self.upstream_url),
+            ("data_license", &self.data_license),
+            ("domain", &self.domain),
+            ("geographic_scope", scope),
+            ("query_contract", &self.query_contract),
+        ];
+        let is_sound = |text: &str| !text.trim().is_empty() && text.len() <= TEXT_MAX_BYTES;
+        if let Some((field, _)) = texts.into_iter().find(|(_, text)| !is_sound(text)) {
+            return Err(BadSource::Text { field });
+        }
+        if self.adapter_id != "store" {
+            return Err(BadSource::UnknownAdapter(self.adapter_id.clone()));
+        }
+        if self.axes_provided.is_empty() {
+            return Err(BadSource::NoAxes);
+        }
+        for axis in &self.axes_provided {
+            if !ontology.axes.iter().any(|known| known.axis == *axis) {
+                return Err(BadSource::UnknownAxis {
+                    axis: axis.clone(),
+                    ontology_id: ontology.ontology_id.to_string(),
+                    version: ontology.version.clone(),
+                    known: ontology.axes.iter().map(|axis| axis.axis.as_str()).collect::<Vec<_>>().join(", "),
+                });
+            }
+        }
+        match ontology.identity().find(|axis| !self.axes_provided.contains(&axis.axis)) {
+            Some(axis) => Err(BadSource::IdentityMissing { axis: axis.axis.clone() }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl SourceRegistryEntry {
+    /// A source as it begins: it can be ingested, and does not answer.
+    #[must_use]
+    pub const fn new(registration: Registration, registered_by: String, at: Timestamp) -> Self {
+        Self {
+            registration,
+            current_version: String::new(),
+            version_history: Vec::new(),
+            registered_at: at,
+            registered_by,
+            review_status: ReviewStatus::Pending,
+            deprecation_date: None,
+        }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub const fn oracle_id(&self) -> &SourceId {
+        &self.registration.oracle_id
+    }
+
+    /// The same source under what is registered of it now. What its records depend on stays, once there are any.
+    ///
+    /// # Errors
+    /// `Fixed`.
+    pub fn amended(&self, registration: Registration) -> Result<Self, BadSource> {
+        let (before, after) = (&self.registration, &registration);
+        let fixed = [
+            ("ontology_id", before.ontology.ontology_id.to_string(), after.ontology.ontology_id.to_string()),
+            ("snapshot", before.snapshot.to_string(), after.snapshot.to_string()),
+        ];
+        let changed = fixed.into_iter().find(|(_, before, after)| before != after);
+        if let Some((field, before, after)) = changed.filter(|_| !self.version_history.is_empty()) {
+            return Err(BadSource::Fixed { field, before, after });
+        }
+        Ok(Self { registration, ..self.clone() })
+    }
+
+    /// The same source, answering from now on. A deprecation is taken back so, too.
+    ///
+    /// # Errors
+    /// `Transition` where it answers already.
+    pub fn approved(&self) -> Result<Self, BadSource> {
+        if self.review_status == ReviewStatus::Approved {
+            return Err(BadSource::Transition { status: self.review_status, change: "approved" });
+        }
+        Ok(Self { review_status: ReviewStatus::Approved, deprecation_date: None, ..self.clone() })
+    }
+
+    /// The same source, answering until `date`.
+    ///
+    /// # Errors
+    /// `TooSoon`; `Transition` where it does not answer.
+    pub fn deprecated(&self, date: Timestamp, now: Timestamp) -> Result<Self, BadSource> {
+        if self.review_status == ReviewStatus::Pending {
+            return Err(BadSource::Transition { status: self.review_status, change: "deprecated" });
+        }
+        let earliest = now.saturating_add(DEPRECATION_NOTICE).unwrap_or(Timestamp::MAX);
+        if date < earliest {
+            return Err(BadSource::TooSoon { date, earliest });
+        }
+        Ok(Self { review_status: ReviewStatus::Deprecated, deprecation_date: Some(date), ..self.clone() })
+    }
+
+    /// Whether it may answer at `now`.
+    #[must_use]
+    pub fn standing(&self, now: Timestamp) -> Standing {
+        let id = self.oracle_id();
+        match (self.review_status, self.deprecation_date) {
+            (ReviewStatus::Approved, _) => Standing::Answers,
+            (ReviewStatus::Pending, _) => Standing::Silent(format!("source {id} is not approved yet")),
+            (ReviewStatus::Deprecated, Some(date)) if now < date => {
+                Standing::AnswersWithWarning(format!("source {id} is deprecated and answers until {date}"))
+            }
+            (ReviewStatus::Deprecated, Some(date)) => {
+                Standing::Silent(format!("source {id} is deprecated since {date}"))
+            }
+            (ReviewStatus::Deprecated, None) => Standing::Silent(format!("source {id} is deprecated")),
+        }
+    }
+
+    /// The same source with one more version, or with a version anew.
+    #[must_use]
+    pub fn with_version(&self, version: VersionRecord) -> Self {
+        let mut entry = self.clone();
+        entry.version_history.retain(|known| known.version != version.version);
+        entry.version_history.push(version);
+        let history = &mut entry.version_history;
+        history
+            .sort_by(|one, other| (one.released_at, &one.version).cmp(&(other.released_at, &other.version)));
+        entry.current_version = history.last().map(|newest| newest.version.clone()).unwrap_or_default();
+        entry
+    }
+}

@@ -1,0 +1,160 @@
+//! The value of an axis: exact, and the same text wherever it is the same value.
+
+use super::decimal::Decimal;
+use super::ontology::{Axis, AxisType};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The longest text of a value, in bytes.
+pub const TEXT_MAX_BYTES: usize = 64 * 1024;
+/// How many characters of a value an error quotes.
+const QUOTED_CHARS: usize = 60;
+
+/// A value as it stands in a record's canonical JSON: numbers, dates and words are text there, in one form each.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// True or false.
+    Bool(bool),
+    /// Anything else.
+    Text(String),
+}
+
+/// A value with its meaning: what is compared.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Typed {
+    /// True or false.
+    Bool(bool),
+    /// A number.
+    Number(Decimal),
+    /// Text, a word, or a date, whose order is that of its canonical text.
+    Text(String),
+}
+
+/// Why a value is none of its axis.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{quoted}` is not {wanted}")]
+pub struct NotOfAxis {
+    /// The beginning of what was found.
+    quoted: String,
+    /// What would be one.
+    wanted: String,
+}
+
+impl NotOfAxis {
+    /// The error over `text`, where `wanted` is taken.
+    #[must_use]
+    pub fn new(text: &str, wanted: impl Into<String>) -> Self {
+        Self { quoted: text.chars().take(QUOTED_CHARS).collect(), wanted: wanted.into() }
+    }
+}
+
+impl Value {
+    /// What it means on `axis`.
+    ///
+    /// # Errors
+    /// Where it is no value of that axis.
+    pub fn typed(&self, axis: &Axis) -> Result<Typed, NotOfAxis> {
+        match self {
+            Self::Bool(value) => Typed::of_bool(*value, axis),
+            Self::Text(text) => Typed::of_text(text, axis),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Text(text) => f.pad(text),
+        }
+    }
+}
+
+impl Typed {
+    /// The value that `text` is on `axis`.
+    ///
+    /// # Errors
+    /// Where it is none.
+    pub fn of_text(text: &str, axis: &Axis) -> Result<Self, NotOfAxis> {
+        let not = |wanted: &str| NotOfAxis::new(text, wanted);
+        match axis.kind {
+            AxisType::Number | AxisType::Integer => {
+                let number: Decimal = text.parse().map_err(|error| not(&format!("a number: {error}")))?;
+                Self::of_number(number, axis)
+            }
+            AxisType::String if text.len() > TEXT_MAX_BYTES => {
+                Err(not(&format!("a text of at most {TEXT_MAX_BYTES} bytes")))
+            }
+            AxisType::String => Ok(Self::Text(text.to_owned())),
+            AxisType::Boolean => match text {
+                "true" => Ok(Self::Bool(true)),
+                "false" => Ok(Self::Bool(false)),
+                _ => Err(not("true or false")),
+            },
+            AxisType::Date => {
+                super::date::canonical(text).map(Self::Text).ok_or_else(|| not("a date of RFC 3339"))
+            }
+            AxisType::Enum if axis.values.iter().any(|value| value == text) => {
+                Ok(Self::Text(text.to_owned()))
+            }
+            AxisType::Enum => Err(not(&format!("one of {}", axis.values.join(", ")))),
+        }
+    }
+
+    /// The value that `value` is on `axis`.
+    ///
+    /// # Errors
+    /// Where it is none.
+    pub fn of_bool(value: bool, axis: &Axis) -> Result<Self, NotOfAxis> {
+        if axis.kind == AxisType::Boolean {
+            Ok(Self::Bool(value))
+        } else {
+            Err(NotOfAxis::new(if value { "true" } else { "false" }, format!("a {}", axis.kind.as_str())))
+        }
+    }
+
+    /// The value that `number` is on `axis`.
+    ///
+    /// # Errors
+    /// Where it is none.
+    pub fn of_number(number: Decimal, axis: &Axis) -> Result<Self, NotOfAxis> {
+        match axis.kind {
+            AxisType::Number => Ok(Self::Number(number)),
+            AxisType::Integer if number.is_integer() => Ok(Self::Number(number)),
+            AxisType::Integer => Err(NotOfAxis::new(&number.to_string(), "a whole number")),
+            _ => Self::of_text(&number.to_string(), axis),
+        }
+    }
+
+    /// The form in which it stands in a record.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        match self {
+            Self::Bool(value) => Value::Bool(*value),
+            Self::Number(number) => Value::Text(number.to_string()),
+            Self::Text(text) => Value::Text(text.clone()),
+        }
+    }
+
+    /// Appends bytes whose order is that of the values of one axis; no such key begins with another one whole.
+    pub fn append_key(&self, key: &mut Vec<u8>) {
+        match self {
+            Self::Bool(value) => key.push(u8::from(*value)),
+            Self::Number(number) => key.extend_from_slice(&number.sort_key()),
+            Self::Text(text) => append_text_key(text, key),
+        }
+    }
+}
+
+/// Appends `text` so that what is appended behind it does not blur the order of texts: a 0 byte becomes two, of which the
+/// second is the highest, and two 0 bytes end it.
+pub fn append_text_key(text: &str, key: &mut Vec<u8>) {
+    for byte in text.bytes() {
+        key.push(byte);
+        if byte == 0 {
+            key.push(u8::MAX);
+        }
+    }
+    key.extend_from_slice(&[0, 0]);
+}

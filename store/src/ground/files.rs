@@ -1,0 +1,155 @@
+//! Where the files of the ground-truth layer lie, and which of them are still named by anyone.
+
+use super::archive::{Archive, ArchiveWriter};
+use super::sorted::{SortedFile, SortedWriter, Summary};
+use crate::disk::sync_dir;
+use crate::error::StoreError;
+use domain::Sha256Hex;
+use domain::ground::run::FileRef;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// The folder below the state directory.
+const DIR: &str = "ground";
+/// Sorted files, by their digests.
+const FACTS_DIR: &str = "facts";
+/// Raw payloads, by their digests.
+const RAW_DIR: &str = "raw";
+/// What is not finished; emptied at every start.
+const WORK_DIR: &str = "work";
+
+/// The files of the ground-truth layer.
+#[derive(Debug, Clone)]
+pub struct Files {
+    dir: PathBuf,
+}
+
+impl Files {
+    /// Those below the state directory `state_dir`. What an earlier process has not finished is removed.
+    ///
+    /// # Errors
+    /// `Io` where the folders cannot be made or emptied.
+    pub(crate) fn open(state_dir: &Path) -> Result<Self, StoreError> {
+        let files = Self { dir: state_dir.join(DIR) };
+        let work = files.work_dir();
+        match fs::remove_dir_all(&work) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(source) => return Err(StoreError::Io { path: work, source }),
+        }
+        for name in [FACTS_DIR, RAW_DIR, WORK_DIR] {
+            let path = files.dir.join(name);
+            fs::create_dir_all(&path).map_err(|source| StoreError::Io { path, source })?;
+        }
+        sync_dir(&files.dir)?;
+        sync_dir(state_dir)?;
+        Ok(files)
+    }
+
+    /// The folder for what is not finished.
+    #[must_use]
+    pub fn work_dir(&self) -> PathBuf {
+        self.dir.join(WORK_DIR)
+    }
+
+    fn facts_path(&self, sha256: &Sha256Hex) -> PathBuf {
+        self.dir.join(FACTS_DIR).join(format!("{sha256}.sorted"))
+    }
+
+    /// Begins a payload in the archive.
+    ///
+    /// # Errors
+    /// Where no file can be made.
+    pub fn archive_writer(&self) -> Result<ArchiveWriter, StoreError> {
+        ArchiveWriter::create(&self.dir.join(RAW_DIR))
+    }
+
+    /// A payload in the archive.
+    ///
+    /// # Errors
+    /// `Corrupt` where it is damaged; `Io` where there is none of this digest.
+    pub fn archive(&self, sha256: &Sha256Hex) -> Result<Archive, StoreError> {
+        Archive::open(&self.dir.join(RAW_DIR), sha256)
+    }
+
+    /// Whether the payload of this digest is in the archive.
+    #[must_use]
+    pub fn has_archived(&self, sha256: &Sha256Hex) -> bool {
+        self.raw_path(sha256).exists()
+    }
+
+    fn raw_path(&self, sha256: &Sha256Hex) -> PathBuf {
+        self.dir.join(RAW_DIR).join(format!("{sha256}.raw"))
+    }
+
+    /// Removes a payload from the archive; says how many bytes that frees.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn remove_archived(&self, sha256: &Sha256Hex) -> Result<u64, StoreError> {
+        let path = self.raw_path(sha256);
+        let io = |source| StoreError::Io { path: path.clone(), source };
+        match fs::metadata(&path) {
+            Ok(metadata) => fs::remove_file(&path).map(|()| metadata.len()).map_err(io),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(io(error)),
+        }
+    }
+
+    /// Begins a sorted file.
+    pub(super) fn writer(&self, name: &str) -> Result<SortedWriter, StoreError> {
+        SortedWriter::create(&self.work_dir().join(name))
+    }
+
+    /// Gives a finished sorted file its place.
+    pub(super) fn keep(&self, name: &str, summary: Summary, statements: u64) -> Result<FileRef, StoreError> {
+        let Summary { rows, size_bytes, sha256 } = summary;
+        let path = self.facts_path(&sha256);
+        let moved = fs::rename(self.work_dir().join(name), &path);
+        moved.map_err(|source| StoreError::unwritten(&path, source))?;
+        sync_dir(&self.dir.join(FACTS_DIR))?;
+        Ok(FileRef { sha256, size_bytes, rows, statements })
+    }
+
+    /// Opens a sorted file.
+    pub(super) fn open_sorted(&self, file: &FileRef) -> Result<SortedFile, StoreError> {
+        let path = self.facts_path(&file.sha256);
+        match SortedFile::open(&path) {
+            Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                let detail = format!("{} is missing", path.display());
+                Err(StoreError::Short { dir: self.dir.clone(), detail })
+            }
+            opened => opened,
+        }
+    }
+
+    /// Removes sorted files that nobody names any more. Whoever has one open reads on.
+    pub(crate) fn remove(&self, files: &[FileRef]) {
+        for file in files {
+            let path = self.facts_path(&file.sha256);
+            if let Err(error) = fs::remove_file(&path) {
+                tracing::warn!(%error, path = %path.display(), "a file that nobody needs stays");
+            }
+        }
+    }
+
+    /// Removes the sorted files and payloads that are not among `named`.
+    pub(crate) fn remove_unnamed(&self, named: &HashSet<String>) -> Result<(), StoreError> {
+        for name in [FACTS_DIR, RAW_DIR] {
+            let dir = self.dir.join(name);
+            let io = |source| StoreError::Io { path: dir.clone(), source };
+            for entry in fs::read_dir(&dir).map_err(io)? {
+                let path = entry.map_err(io)?.path();
+                let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+                if !named.contains(stem) {
+                    tracing::info!(path = %path.display(), "a file that no run names is removed");
+                    fs::remove_file(&path).map_err(|source| StoreError::Io { path, source })?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,44 @@
+//! Which files a run's statements are merged with, so that a lookup never has to look into many.
+
+use domain::ground::run::FileRef;
+
+/// A file is merged with what comes after it unless it holds more than so many times as many statements.
+const FACTOR: u64 = 4;
+
+/// How many of `files`, the oldest, stay as they are when `fresh` statements come: what is left then holds, from file to
+/// file, a small part of the one before.
+pub(super) fn kept(files: &[FileRef], fresh: u64) -> usize {
+    let mut merged = fresh;
+    let mut kept = files.len();
+    for file in files.iter().rev() {
+        if file.statements > merged.saturating_mul(FACTOR) {
+            break;
+        }
+        merged += file.statements;
+        kept -= 1;
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use domain::Sha256Hex;
+
+    #[test]
+    fn files_stay_few_and_statements_are_rarely_rewritten() {
+        const RUNS: u64 = 2000;
+        let mut files: Vec<FileRef> = Vec::new();
+        let (mut most, mut rewritten) = (0, 0);
+        for _ in 0..RUNS {
+            let kept = kept(&files, 10);
+            let statements = 10 + files.drain(kept..).map(|file| file.statements).sum::<u64>();
+            rewritten += statements;
+            files.push(FileRef { sha256: Sha256Hex::of(b""), size_bytes: 0, rows: 0, statements });
+            most = most.max(files.len());
+        }
+        assert_eq!(files.iter().map(|file| file.statements).sum::<u64>(), RUNS * 10);
+        assert!(most <= 6, "{most} files");
+        assert!(rewritten < RUNS * 10 * 25, "each statement was written {} times", rewritten / (RUNS * 10));
+    }
+}

@@ -1,0 +1,115 @@
+//! A statement as it lies in a sorted file.
+
+use domain::ground::timeline::Statement;
+use jiff::Timestamp;
+
+/// What one run says of one source record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredStatement {
+    /// What the order of time depends on.
+    pub time: Statement,
+    /// The record's number in the payload.
+    pub position: u64,
+    /// Where its raw bytes begin in the payload.
+    pub offset: u64,
+    /// How many there are.
+    pub len: u32,
+    /// Their SHA-256.
+    pub raw_hash: [u8; 32],
+    /// Whether its pipeline vouches for it: nothing was noted of it on its way.
+    pub verified: bool,
+    /// Its canonical JSON; nothing where it was pruned.
+    pub content: Option<Vec<u8>>,
+}
+
+const VERIFIED: u8 = 1;
+const PRUNED: u8 = 2;
+const FROM: u8 = 4;
+const UNTIL: u8 = 8;
+
+impl StoredStatement {
+    /// Its bytes; the run is in the key.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let content = self.content.as_deref().unwrap_or_default();
+        let mut bytes = Vec::with_capacity(110 + content.len());
+        let Statement { valid_from, valid_until, content: digest, .. } = &self.time;
+        let flags = [
+            (self.verified, VERIFIED),
+            (self.content.is_none(), PRUNED),
+            (valid_from.is_some(), FROM),
+            (valid_until.is_some(), UNTIL),
+        ];
+        bytes.push(flags.into_iter().filter(|(set, _)| *set).fold(0, |flags, (_, flag)| flags | flag));
+        bytes.extend_from_slice(&self.position.to_be_bytes());
+        bytes.extend_from_slice(&self.offset.to_be_bytes());
+        bytes.extend_from_slice(&self.len.to_be_bytes());
+        bytes.extend_from_slice(&self.raw_hash);
+        bytes.extend_from_slice(digest);
+        for time in [valid_from, valid_until].into_iter().flatten() {
+            bytes.extend_from_slice(&time.as_nanosecond().to_be_bytes());
+        }
+        bytes.extend_from_slice(content);
+        bytes
+    }
+
+    /// The statement of `run` that `bytes` are; nothing where they are none.
+    #[must_use]
+    pub fn read(run: u32, bytes: &[u8]) -> Option<Self> {
+        let (&flags, rest) = bytes.split_first()?;
+        let (position, rest) = rest.split_first_chunk()?;
+        let (offset, rest) = rest.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let (raw_hash, rest) = rest.split_first_chunk()?;
+        let (digest, rest) = rest.split_first_chunk()?;
+        let (valid_from, rest) = read_time(flags & FROM != 0, rest)?;
+        let (valid_until, content) = read_time(flags & UNTIL != 0, rest)?;
+        Some(Self {
+            time: Statement { run, valid_from, valid_until, content: *digest },
+            position: u64::from_be_bytes(*position),
+            offset: u64::from_be_bytes(*offset),
+            len: u32::from_be_bytes(*len),
+            raw_hash: *raw_hash,
+            verified: flags & VERIFIED != 0,
+            content: (flags & PRUNED == 0).then(|| content.to_vec()),
+        })
+    }
+}
+
+fn read_time(is_there: bool, bytes: &[u8]) -> Option<(Option<Timestamp>, &[u8])> {
+    if !is_there {
+        return Some((None, bytes));
+    }
+    let (nanoseconds, rest) = bytes.split_first_chunk()?;
+    Some((Some(Timestamp::from_nanosecond(i128::from_be_bytes(*nanoseconds)).ok()?), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_reads_back_as_itself() {
+        for (valid_from, valid_until, content) in [
+            (None, None, Some(b"{}".to_vec())),
+            (Some(Timestamp::MIN), Some(Timestamp::MAX), Some(Vec::new())),
+            (None, Some(Timestamp::UNIX_EPOCH), None),
+        ] {
+            let time = Statement { run: 7, valid_from, valid_until, content: [3; 32] };
+            let (position, offset, len, raw_hash) = (u64::MAX, 1 << 40, u32::MAX, [9; 32]);
+            let stored = StoredStatement {
+                time,
+                position,
+                offset,
+                len,
+                raw_hash,
+                verified: content.is_some(),
+                content,
+            };
+            let bytes = stored.to_bytes();
+            assert_eq!(StoredStatement::read(7, &bytes), Some(stored.clone()));
+            let short = bytes.len() - stored.content.map_or(0, |content| content.len()) - 1;
+            assert_eq!(StoredStatement::read(7, bytes.get(..short).expect("it is shorter")), None);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The rows of the ground-truth layer, and its sources with their files open.
+
+use super::files::Files;
+use super::state::SourceState;
+use super::view::SourceView;
+use crate::engine::Store;
+use crate::error::StoreError;
+use crate::record::Write;
+use crate::rows::{self, Table, key};
+use domain::Sha256Hex;
+use domain::ground::id::{PipelineId, SourceId};
+use domain::ground::ontology::{Ontology, OntologyRef};
+use domain::ground::pipeline::{Definition, RegisteredPipeline};
+use domain::ground::run::{FileRef, Run};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// What is open of the ground-truth layer.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    pub(crate) files: Files,
+    views: RwLock<Views>,
+}
+
+/// Sources with their files open, as far as they were asked for.
+#[derive(Debug, Default)]
+struct Views {
+    open: HashMap<SourceId, Arc<SourceView>>,
+    /// How often one was forgotten: what was read before that may be old.
+    forgotten: u64,
+}
+
+impl Ground {
+    pub(crate) fn new(files: Files) -> Self {
+        Self { files, views: RwLock::default() }
+    }
+
+    /// Lets go of the sources that `writes` have changed. To be called as soon as that is durable.
+    pub(crate) fn forget<'w>(&self, writes: impl Iterator<Item = &'w Write>) {
+        let changed: Vec<_> = writes
+            .filter_map(|write| {
+                if let Write::PutSource(state) = write { Some(state.entry.oracle_id()) } else { None }
+            })
+            .collect();
+        if changed.is_empty() {
+            return;
+        }
+        let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
+        views.forgotten += 1;
+        for oracle_id in changed {
+            views.open.remove(oracle_id);
+        }
+    }
+
+    /// Lets go of all sources.
+    pub(crate) fn forget_all(&self) {
+        let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
+        views.forgotten += 1;
+        views.open.clear();
+    }
+}
+
+impl Store {
+    /// The files of the ground-truth layer.
+    #[must_use]
+    pub fn files(&self) -> &Files {
+        &self.ground().files
+    }
+
+    /// A version of an ontology, with its revision.
+    pub fn ontology(&self, reference: &OntologyRef) -> Result<Option<(Ontology, u64)>, StoreError> {
+        self.read_row(Table::Ontologies, &reference.to_string())
+    }
+
+    /// Every version of every ontology, in the order of their names.
+    pub fn ontologies(&self) -> Result<Vec<Ontology>, StoreError> {
+        self.read_all(Table::Ontologies)
+    }
+
+    /// A source, with its revision.
+    pub fn source(&self, oracle_id: &SourceId) -> Result<Option<(SourceState, u64)>, StoreError> {
+        self.read_row(Table::Sources, oracle_id.as_str())
+    }
+
+    /// Every source, in the order of their ids.
+    pub fn sources(&self) -> Result<Vec<SourceState>, StoreError> {
+        self.read_all(Table::Sources)
+    }
+
+    /// Which definition a pipeline has, with the revision.
+    pub fn pipeline(
+        &self,
+        pipeline_id: &PipelineId,
+    ) -> Result<Option<(RegisteredPipeline, u64)>, StoreError> {
+        self.read_row(Table::Pipelines, pipeline_id.as_str())
+    }
+
+    /// Every pipeline, in the order of their ids.
+    pub fn pipelines(&self) -> Result<Vec<RegisteredPipeline>, StoreError> {
+        self.read_all(Table::Pipelines)
+    }
+
+    /// The definition of this digest.
+    pub fn definition(&self, digest: &Sha256Hex) -> Result<Option<Definition>, StoreError> {
+        Ok(self.read_row(Table::Definitions, digest.as_str())?.map(|(definition, _)| definition))
+    }
+
+    /// A run, with its revision.
+    pub fn run(&self, run_id: &Sha256Hex) -> Result<Option<(Run, u64)>, StoreError> {
+        self.read_row(Table::Runs, run_id.as_str())
+    }
+
+    /// Every run, in the order of their ids.
+    pub fn runs(&self) -> Result<Vec<Run>, StoreError> {
+        self.read_all(Table::Runs)
+    }
+
+    /// The ids of the runs that begin with these digits, two at the most.
+    pub fn runs_with_prefix(&self, digits: &str) -> Result<Vec<String>, StoreError> {
+        let from = key(Table::Runs, &[digits.as_bytes()]);
+        let to = key(Table::Runs, &[digits.as_bytes(), &[u8::MAX]]);
+        self.names(Table::Runs, from..to, 2)
+    }
+
+    /// A source with its files open, as it is now.
+    pub fn view(&self, oracle_id: &SourceId) -> Result<Option<Arc<SourceView>>, StoreError> {
+        let ground = self.ground();
+        let before = {
+            let views = ground.views.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(view) = views.open.get(oracle_id) {
+                return Ok(Some(Arc::clone(view)));
+            }
+            views.forgotten
+        };
+        let Some((state, revision)) = self.source(oracle_id)? else { return Ok(None) };
+        let reference = &state.entry.registration.ontology;
+        let Some((ontology, _)) = self.ontology(reference)? else {
+            let detail = format!("source {oracle_id} is of the ontology {reference}, which is missing");
+            return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
+        };
+        let view = Arc::new(SourceView::new(state, revision, ontology, &ground.files)?);
+        let mut views = ground.views.write().unwrap_or_else(PoisonError::into_inner);
+        if views.forgotten == before {
+            views.open.insert(oracle_id.clone(), Arc::clone(&view));
+        }
+        Ok(Some(view))
+    }
+
+    /// Removes files that nothing names: of runs that a kill has cut short.
+    pub(crate) fn remove_unnamed_files(&self) -> Result<(), StoreError> {
+        let name = |file: &FileRef| file.sha256.as_str().to_owned();
+        let mut named = HashSet::new();
+        for state in self.sources()? {
+            named.extend(state.files.iter().map(name));
+            named.extend(state.completed.iter().map(|completed| name(&completed.rows)));
+        }
+        for run in self.runs()? {
+            named.insert(run.input.raw_sha256.as_str().to_owned());
+            named.extend(run.rows.as_ref().map(name));
+        }
+        self.files().remove_unnamed(&named)
+    }
+
+    /// Every row of a small table, in the order of their names.
+    fn read_all<T: serde::de::DeserializeOwned>(&self, table: Table) -> Result<Vec<T>, StoreError> {
+        let names = self.names(table, vec![table as u8]..vec![table as u8 + 1], usize::MAX)?;
+        let rows =
+            names.into_iter().map(|name| self.read_row(table, &name).map(|row| row.map(|(value, _)| value)));
+        rows.filter_map(Result::transpose).collect()
+    }
+
+    /// The names of the first `most` rows among `keys`.
+    fn names(
+        &self,
+        table: Table,
+        keys: std::ops::Range<Vec<u8>>,
+        most: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        debug_assert!(keys.start.first() == Some(&(table as u8)), "the keys are of the table");
+        self.read(|db, _| {
+            let heads = rows::heads(db, self.dir(), keys).take(most);
+            let name = |head: Result<(sled::IVec, u64), StoreError>| {
+                let (key, _) = head?;
+                Ok(rows::name(&key).map(|name| String::from_utf8_lossy(name).into_owned()))
+            };
+            heads.filter_map(|head| name(head).transpose()).collect()
+        })
+    }
+}
