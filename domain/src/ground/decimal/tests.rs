@@ -33,11 +33,15 @@ proptest! {
     }
 
     #[test]
-    fn numbers_and_their_keys_are_in_the_order_of_their_values(a in numbers(), b in numbers()) {
-        let order = value(&a).cmp(&value(&b));
-        prop_assert_eq!(a.cmp(&b), order);
-        prop_assert_eq!(a.sort_key().cmp(&b.sort_key()), order);
-        prop_assert!(a == b || !a.sort_key().starts_with(&b.sort_key()), "what follows a key must not count");
+    fn numbers_and_their_keys_are_in_the_order_of_their_values(a in numbers(), b in numbers(), behind in 1..4_i64) {
+        // the same digits, and one more
+        let longer = Decimal::from_parts(&(a.coefficient() * ten_to(behind) + 1), a.exponent() - behind);
+        for b in [Ok(b), longer].into_iter().flatten() {
+            let order = value(&a).cmp(&value(&b));
+            prop_assert_eq!(a.cmp(&b), order);
+            prop_assert_eq!(a.sort_key().cmp(&b.sort_key()), order);
+            prop_assert!(a == b || !b.sort_key().starts_with(&a.sort_key()), "what follows a key must not count");
+        }
     }
 
     #[test]
