@@ -270,6 +270,7 @@ fn a_document_that_is_broken_outside_a_record_fails_with_the_place() {
         ("{\"a\" 1,\"data\":[{}]}", 0, 5),
         ("{a:1,\"data\":[{}]}", 0, 1),
         ("{\"data\":[{\"a\":[}]},{}]}", 0, 15),
+        ("{\"data\":[{\"a\":1],{}]}", 0, 15),
         ("{\"data\":[{\"a\":\"x},{\"b\":\"y\"}]}", 0, 20),
     ] {
         let (found, said) = failure(&json("/data"), payload.as_bytes());
