@@ -4,6 +4,7 @@
 //! and the checksum of each, and a footer. The same rows give the same bytes.
 
 mod block;
+mod cache;
 mod index;
 mod merge;
 mod rows;
@@ -11,6 +12,7 @@ mod writer;
 
 pub(super) use block::{BlockBuilder, BlockRows, MAX_BLOCK_BYTES, check_row};
 pub use block::{MAX_KEY_BYTES, MAX_ROW_BYTES};
+pub use cache::BlockCache;
 pub use merge::{Merge, MergedRow};
 pub use rows::Rows;
 pub use writer::SortedWriter;
@@ -46,6 +48,8 @@ pub struct Summary {
 #[derive(Debug, Clone)]
 pub struct SortedFile {
     inner: Arc<Inner>,
+    /// Where blocks are kept that are looked up, and under which number.
+    cache: Option<(BlockCache, u64)>,
 }
 
 #[derive(Debug)]
@@ -66,7 +70,14 @@ impl SortedFile {
         let Seal { count, index, index_at } = file.seal(&FORMAT)?;
         let index = Index::read(index, index_at)
             .ok_or_else(|| file.damaged(index_at, "its index does not fit its blocks"))?;
-        Ok(Self { inner: Arc::new(Inner { file, index, rows: count }) })
+        Ok(Self { inner: Arc::new(Inner { file, index, rows: count }), cache: None })
+    }
+
+    /// The same file, of which the blocks that hold what is looked up, or where a range begins, are kept in `cache`. What
+    /// comes from there was checked when it was read.
+    #[must_use]
+    pub fn cached(self, cache: &BlockCache) -> Self {
+        Self { cache: Some((cache.clone(), cache.number())), ..self }
     }
 
     /// How many rows there are.
@@ -81,10 +92,8 @@ impl SortedFile {
     /// `Corrupt` where the block that would hold it is damaged, `Io` where it cannot be read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(block) = self.block_of(key) else { return Ok(None) };
-        let mut bytes = Vec::new();
-        self.read_block(block, &mut bytes)?;
-        let found = block::find(&bytes, key).map_err(|_| self.malformed(block))?;
-        Ok(found.map(<[u8]>::to_vec))
+        let find = |bytes: &[u8]| block::find(bytes, key).map(|found| found.map(<[u8]>::to_vec));
+        self.look_up(block, find)?.map_err(|_| self.malformed(block))
     }
 
     /// The rows whose keys lie within `keys`, in key order.
@@ -160,6 +169,15 @@ impl SortedFile {
 
     fn has_block(&self, block: usize) -> bool {
         self.inner.index.place(block).is_some()
+    }
+
+    /// Hands a block to `look`, by way of the cache if there is one.
+    fn look_up<T>(&self, block: usize, look: impl FnOnce(&[u8]) -> T) -> Result<T, StoreError> {
+        let Some((cache, file)) = &self.cache else {
+            let mut bytes = Vec::new();
+            return self.read_block(block, &mut bytes).map(|()| look(&bytes));
+        };
+        cache.block(*file, block, |bytes| self.read_block(block, bytes)).map(|bytes| look(&bytes))
     }
 
     /// Reads a block by its number and checks it; one that is not there is empty.

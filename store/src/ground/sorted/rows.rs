@@ -50,7 +50,12 @@ impl Rows {
                 if !file.has_block(next) {
                     return Ok(false);
                 }
-                self.block.refill(|bytes| file.read_block(next, bytes))?;
+                // whoever goes on from there reads much, and once
+                let is_looked_up = self.start != Bound::Unbounded;
+                self.block.refill(|bytes| match is_looked_up {
+                    true => file.look_up(next, |block| block.clone_into(bytes)),
+                    false => file.read_block(next, bytes),
+                })?;
                 self.next_block += 1;
                 continue;
             }

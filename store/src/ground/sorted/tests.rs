@@ -165,6 +165,28 @@ fn a_damaged_block_does_not_hide_the_others_and_is_named_by_its_offset() {
 }
 
 #[test]
+fn what_is_looked_up_again_comes_from_memory_within_its_bound() {
+    const CACHE_BYTES: u64 = 64 * 1024;
+    let rows = plain(2000);
+    let (_dir, path, _) = written(&rows);
+    let cache = BlockCache::new(CACHE_BYTES);
+    let open = || SortedFile::open(&path).expect("it opens").cached(&cache);
+    let (file, again) = (open(), open());
+    for (key, value) in &rows {
+        assert_eq!(file.get(key).expect("it is read").as_ref(), Some(value));
+        assert_eq!(all(file.with_prefix(key)), [(key.clone(), value.clone())]);
+        assert!((1..=CACHE_BYTES).contains(&cache.bytes()), "{}", cache.bytes());
+    }
+    assert_eq!(all(file.range(..)), pairs(&rows));
+    let (key, value) = rows.first_key_value().expect("a row");
+    file.get(key).expect("it is read");
+    fs::write(&path, b"").expect("it is cut");
+    assert_eq!(file.get(key).expect("it is in memory").as_ref(), Some(value));
+    damage(again.get(key).expect_err("another file's blocks are not this one's"));
+    damage(file.verify().expect_err("what is in memory does not count"));
+}
+
+#[test]
 fn the_same_rows_give_the_same_bytes_and_another_file_in_its_place_is_told_by_its_digest() {
     let (_one, path, summary) = written(&plain(500));
     let (_other, other, again) = written(&plain(500));
