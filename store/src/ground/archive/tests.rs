@@ -88,6 +88,20 @@ proptest! {
 }
 
 #[test]
+fn there_is_no_bit_of_a_file_that_is_not_checked() {
+    let (dir, archived) = archive(b"a short payload", 15);
+    let path = path(dir.path(), &archived.sha256);
+    let whole = fs::read(&path).expect("it is read");
+    for bit in 0..8 * whole.len() {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &bytes).expect("it is written");
+        let verified = open(&dir, &archived).and_then(|archive| archive.verify());
+        damage(verified.expect_err("it is damaged"));
+    }
+}
+
+#[test]
 fn a_damaged_frame_is_named_and_the_others_are_read() {
     let payload = table(3 * FRAME_BYTES);
     let (dir, archived) = archive(&payload, FRAME_BYTES);

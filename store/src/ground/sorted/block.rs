@@ -1,8 +1,9 @@
 //! Rows in key order as bytes: how a block is made, searched and gone through.
 //!
-//! A row is three numbers and two pieces of bytes: how much of the key is that of the row before it in the block, the
-//! length of the rest, the length of the value, the key's rest, the value. The first row shares nothing. Numbers are in
-//! base 128, the lowest digit first, with the high bit set where more follow.
+//! A block is the length of its keys, the keys, and the values: who looks for a key does not touch the values before
+//! it. A key is three numbers and some bytes: how much of it is that of the key before it in the block, the length of
+//! the rest, the length of its value, and the rest. The first one shares nothing. Numbers are in base 128, the lowest
+//! digit first, with the high bit set where more follow.
 
 use crate::error::StoreError;
 use std::cmp::Ordering;
@@ -16,8 +17,10 @@ pub const MAX_KEY_BYTES: usize = 16 * 1024;
 pub const MAX_ROW_BYTES: usize = 4 << 20;
 /// The most that three numbers of 32 bits take.
 const ROW_HEAD_BYTES: usize = 15;
+/// The most that one takes.
+const BLOCK_HEAD_BYTES: usize = 5;
 /// No block is longer.
-pub(in crate::ground) const MAX_BLOCK_BYTES: u64 = (MAX_ROW_BYTES + ROW_HEAD_BYTES) as u64;
+pub(in crate::ground) const MAX_BLOCK_BYTES: u64 = (BLOCK_HEAD_BYTES + ROW_HEAD_BYTES + MAX_ROW_BYTES) as u64;
 
 /// Bytes that are no rows.
 #[derive(Debug)]
@@ -37,14 +40,18 @@ pub(in crate::ground) fn check_row(key: &[u8], value: &[u8]) -> Result<(), Store
 /// A block in the making.
 #[derive(Debug, Default)]
 pub(in crate::ground) struct BlockBuilder {
-    bytes: Vec<u8>,
+    keys: Vec<u8>,
+    values: Vec<u8>,
     last_key: Vec<u8>,
+    /// The last block that was finished.
+    finished: Vec<u8>,
 }
 
 impl BlockBuilder {
     /// Whether a row fits: any fits into an empty block.
     pub(in crate::ground) fn fits(&self, key: &[u8], value: &[u8]) -> bool {
-        self.is_empty() || self.bytes.len() + ROW_HEAD_BYTES + key.len() + value.len() <= BLOCK_BYTES
+        let held_bytes = BLOCK_HEAD_BYTES + self.keys.len() + self.values.len();
+        self.is_empty() || held_bytes + ROW_HEAD_BYTES + key.len() + value.len() <= BLOCK_BYTES
     }
 
     /// Appends a row; its key is not below the last one's.
@@ -52,20 +59,16 @@ impl BlockBuilder {
         let shared = if self.is_empty() { 0 } else { shared_bytes(&self.last_key, key) };
         let rest = key.get(shared..).unwrap_or_default();
         for number in [shared, rest.len(), value.len()] {
-            put_number(&mut self.bytes, number);
+            put_number(&mut self.keys, number);
         }
-        self.bytes.extend_from_slice(rest);
-        self.bytes.extend_from_slice(value);
+        self.keys.extend_from_slice(rest);
+        self.values.extend_from_slice(value);
         self.last_key.truncate(shared);
         self.last_key.extend_from_slice(rest);
     }
 
     pub(in crate::ground) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    pub(in crate::ground) fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.keys.is_empty()
     }
 
     /// The key of the last row, also of one that is in an earlier block.
@@ -73,9 +76,13 @@ impl BlockBuilder {
         &self.last_key
     }
 
-    /// Begins the next block.
-    pub(in crate::ground) fn clear(&mut self) {
-        self.bytes.clear();
+    /// The block's bytes; then the next one begins.
+    pub(in crate::ground) fn finish(&mut self) -> &[u8] {
+        self.finished.clear();
+        put_number(&mut self.finished, self.keys.len());
+        self.finished.append(&mut self.keys);
+        self.finished.append(&mut self.values);
+        &self.finished
     }
 }
 
@@ -83,7 +90,8 @@ impl BlockBuilder {
 #[derive(Debug, Default)]
 pub(in crate::ground) struct BlockRows {
     bytes: Vec<u8>,
-    next: usize,
+    /// Where the keys lie that are still to come.
+    keys: Range<usize>,
     key: Vec<u8>,
     value: Range<usize>,
 }
@@ -94,22 +102,31 @@ impl BlockRows {
         &mut self,
         fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
     ) -> Result<(), E> {
+        (self.keys, self.value) = (0..0, 0..0);
         self.key.clear();
-        self.next = 0;
-        fill(&mut self.bytes).inspect_err(|_| self.bytes.clear())
+        fill(&mut self.bytes)?;
+        // where they cannot be told apart there are none, at a place that is not there: the first step will find out
+        let (keys_bytes, values_bytes) =
+            split(&self.bytes).map_or((0, usize::MAX), |(keys, values)| (keys.len(), values.len()));
+        let values_at = self.bytes.len().checked_sub(values_bytes).unwrap_or(usize::MAX);
+        self.keys = values_at - keys_bytes..values_at;
+        self.value = values_at..values_at;
+        Ok(())
     }
 
     /// Goes to the next row; `false` behind the last one.
     pub(in crate::ground) fn advance(&mut self) -> Result<bool, Malformed> {
-        let mut rest = self.bytes.get(self.next..).unwrap_or_default();
-        if rest.is_empty() {
+        let mut keys = self.bytes.get(self.keys.clone()).ok_or(Malformed)?;
+        if keys.is_empty() {
             return Ok(false);
         }
-        let row = take_row(&mut rest).filter(|row| row.shared <= self.key.len()).ok_or(Malformed)?;
+        let row = take_row(&mut keys).filter(|row| row.shared <= self.key.len()).ok_or(Malformed)?;
+        let value = self.value.end..self.value.end + row.value_bytes;
+        self.bytes.get(value.clone()).ok_or(Malformed)?;
         self.key.truncate(row.shared);
         self.key.extend_from_slice(row.rest);
-        self.next = self.bytes.len() - rest.len();
-        self.value = self.next - row.value.len()..self.next;
+        self.keys.start = self.keys.end - keys.len();
+        self.value = value;
         Ok(true)
     }
 
@@ -129,10 +146,12 @@ impl BlockRows {
 /// No key is put together: `common` is how much of `wanted` the row before had, which was below it. A row that shares more
 /// with that one differs from `wanted` where that one does, and is below it, too; a row that shares less is beyond it.
 pub(in crate::ground) fn find<'b>(bytes: &'b [u8], wanted: &[u8]) -> Result<Option<&'b [u8]>, Malformed> {
-    let mut rest = bytes;
-    let mut common = 0;
-    while !rest.is_empty() {
-        let row = take_row(&mut rest).ok_or(Malformed)?;
+    let (mut keys, values) = split(bytes).ok_or(Malformed)?;
+    let (mut common, mut value_at) = (0, 0);
+    while !keys.is_empty() {
+        let row = take_row(&mut keys).ok_or(Malformed)?;
+        let value = value_at..value_at + row.value_bytes;
+        value_at = value.end;
         match row.shared.cmp(&common) {
             Ordering::Greater => continue,
             Ordering::Less => return Ok(None),
@@ -140,7 +159,7 @@ pub(in crate::ground) fn find<'b>(bytes: &'b [u8], wanted: &[u8]) -> Result<Opti
         }
         let open = wanted.get(common..).unwrap_or_default();
         match row.rest.cmp(open) {
-            Ordering::Equal => return Ok(Some(row.value)),
+            Ordering::Equal => return values.get(value).map(Some).ok_or(Malformed),
             Ordering::Greater => return Ok(None),
             Ordering::Less => common += shared_bytes(row.rest, open),
         }
@@ -151,17 +170,22 @@ pub(in crate::ground) fn find<'b>(bytes: &'b [u8], wanted: &[u8]) -> Result<Opti
 struct Row<'b> {
     shared: usize,
     rest: &'b [u8],
-    value: &'b [u8],
+    value_bytes: usize,
 }
 
-fn take_row<'b>(bytes: &mut &'b [u8]) -> Option<Row<'b>> {
-    let (shared, rest_bytes, value_bytes) = (take_number(bytes)?, take_number(bytes)?, take_number(bytes)?);
-    let rest = bytes.split_off(..rest_bytes)?;
-    let value = bytes.split_off(..value_bytes)?;
-    Some(Row { shared, rest, value })
+fn take_row<'b>(keys: &mut &'b [u8]) -> Option<Row<'b>> {
+    let (shared, rest_bytes, value_bytes) = (take_number(keys)?, take_number(keys)?, take_number(keys)?);
+    Some(Row { shared, rest: keys.split_off(..rest_bytes)?, value_bytes })
 }
 
-fn shared_bytes(one: &[u8], other: &[u8]) -> usize {
+/// The keys and the values of the block `bytes`.
+fn split(mut bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let keys_bytes = take_number(&mut bytes)?;
+    bytes.split_at_checked(keys_bytes)
+}
+
+/// How many bytes two keys have in common at their start.
+pub(super) fn shared_bytes(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 

@@ -1,8 +1,9 @@
 //! Where a sorted file's blocks lie: for each its first key, its length and its checksum.
 
-use super::block::{MAX_BLOCK_BYTES, put_number, take_number};
+use super::block::{MAX_BLOCK_BYTES, put_number, shared_bytes, take_number};
 use crate::error::StoreError;
 use crate::ground::sealed::MAX_INDEX_BYTES;
+use std::cmp::Ordering;
 
 /// A block's place.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +35,10 @@ pub(super) fn put(bytes: &mut Vec<u8>, first_key: &[u8], block: &[u8]) -> Result
 pub(super) struct Index {
     bytes: Vec<u8>,
     places: Vec<Place>,
+    /// How much all first keys have in common.
+    shared_bytes: usize,
+    /// Of each first key what follows that, as [`head`] has it: a search among these touches little memory.
+    heads: Vec<u64>,
 }
 
 impl Index {
@@ -55,14 +60,31 @@ impl Index {
             at += u64::from(len_bytes);
         }
         places.shrink_to_fit();
-        let index = Self { bytes, places };
+        let mut index = Self { bytes, places, shared_bytes: 0, heads: Vec::new() };
         let ascends = index.places.is_sorted_by(|one, next| index.first_key(one) < index.first_key(next));
+        if let [first, .., last] = index.places.as_slice() {
+            index.shared_bytes = shared_bytes(index.first_key(first), index.first_key(last));
+        }
+        let heads = index.places.iter().map(|place| head(index.first_key(place), index.shared_bytes));
+        index.heads = heads.collect();
         (at == data_bytes && ascends).then_some(index)
     }
 
     /// The number of the block that holds `key` if any does; nothing if `key` lies before all.
     pub(super) fn block_of(&self, key: &[u8]) -> Option<usize> {
-        self.places.partition_point(|place| self.first_key(place) <= key).checked_sub(1)
+        let shared = self.places.first().and_then(|place| self.first_key(place).get(..self.shared_bytes))?;
+        let behind = match key.get(..self.shared_bytes).unwrap_or(key).cmp(shared) {
+            Ordering::Less => 0,
+            Ordering::Greater => self.places.len(),
+            Ordering::Equal => {
+                let wanted = head(key, self.shared_bytes);
+                let begin = self.heads.partition_point(|head| *head < wanted);
+                let alike = self.heads.get(begin..)?.partition_point(|head| *head == wanted);
+                let alike = self.places.get(begin..begin + alike)?;
+                begin + alike.partition_point(|place| self.first_key(place) <= key)
+            }
+        };
+        behind.checked_sub(1)
     }
 
     /// The place of a block by its number, from 0.
@@ -84,4 +106,14 @@ impl Index {
         let at = place.key_at as usize;
         self.bytes.get(at..at + place.key_bytes as usize).unwrap_or_default()
     }
+}
+
+/// Eight bytes of `key` from `at` on, filled up with zeros, as a number: of two keys that begin alike, the one with the
+/// lesser number is less.
+fn head(key: &[u8], at: usize) -> u64 {
+    let mut head = [0; 8];
+    for (place, byte) in head.iter_mut().zip(key.get(at..).unwrap_or_default()) {
+        *place = *byte;
+    }
+    u64::from_be_bytes(head)
 }

@@ -1,6 +1,6 @@
 use super::block::{BLOCK_BYTES, Malformed};
 use super::*;
-use proptest::collection::{btree_map, vec};
+use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -102,6 +102,24 @@ proptest! {
     }
 
     #[test]
+    fn a_key_is_sought_in_the_block_that_a_look_at_all_first_keys_finds(
+        begin in vec(any::<u8>(), 0..3),
+        keys in btree_set(vec(prop_oneof![Just(0), Just(b'a'), Just(0xff)], 0..12), 0..100),
+        others in vec(vec(prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(0xff)], 0..12), 20),
+    ) {
+        let with_begin = |key: &Vec<u8>| [begin.as_slice(), key].concat();
+        let mut bytes = Vec::new();
+        for key in &keys {
+            index::put(&mut bytes, &with_begin(key), b"block").expect("it is short");
+        }
+        let index = Index::read(bytes, 5 * keys.len() as u64).expect("it is an index");
+        for key in others.iter().cloned().chain(others.iter().chain(&keys).map(with_begin)) {
+            let expected = keys.iter().filter(|first| with_begin(first) <= key).count().checked_sub(1);
+            prop_assert_eq!(index.block_of(&key), expected, "{:?}", key);
+        }
+    }
+
+    #[test]
     fn a_cut_file_is_found(rows in rows(), place in any::<prop::sample::Index>()) {
         let (_dir, path, _) = written(&rows);
         let len = fs::metadata(&path).expect("it is there").len();
@@ -136,6 +154,19 @@ proptest! {
         let open = |path: &PathBuf| SortedFile::open(path).expect("it opens").range(..);
         let merge = Merge::new(files.iter().map(|(_, path, _)| open(path)).collect()).expect("it begins");
         prop_assert_eq!(merge.collect::<Result<Vec<_>, _>>().expect("it is read"), expected);
+    }
+}
+
+#[test]
+fn there_is_no_bit_of_a_file_that_is_not_checked() {
+    let (_dir, path, _) = written(&plain(1));
+    let whole = fs::read(&path).expect("it is read");
+    for bit in 0..8 * whole.len() {
+        let mut bytes = whole.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &bytes).expect("it is written");
+        let verified = SortedFile::open(&path).and_then(|file| file.verify());
+        damage(verified.expect_err("it is damaged"));
     }
 }
 

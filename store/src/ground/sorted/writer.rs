@@ -97,10 +97,10 @@ impl SortedWriter {
     }
 
     fn write_block(&mut self) -> Result<(), StoreError> {
-        index::put(&mut self.index, &self.first_key, self.block.bytes())?;
         let mut block = std::mem::take(&mut self.block);
-        self.write(block.bytes())?;
-        block.clear();
+        let bytes = block.finish();
+        index::put(&mut self.index, &self.first_key, bytes)?;
+        self.write(bytes)?;
         self.block = block;
         Ok(())
     }

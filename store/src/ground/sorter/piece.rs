@@ -72,12 +72,11 @@ impl PieceWriter {
     }
 
     fn write_block(&mut self) -> io::Result<()> {
-        let block = self.block.bytes();
+        let block = self.block.finish();
         // no block is longer than 4 MiB and some
         self.out.write_all(&(block.len() as u32).to_be_bytes())?;
         self.out.write_all(&crc32fast::hash(block).to_be_bytes())?;
         self.out.write_all(block)?;
-        self.block.clear();
         self.blocks += 1;
         Ok(())
     }
