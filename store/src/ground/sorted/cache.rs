@@ -64,7 +64,7 @@ impl BlockCache {
     }
 
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> u64 {
-        self.inner.blocks.weight()
+    pub(super) fn bytes(&self) -> usize {
+        self.inner.blocks.iter().map(|(_, block)| block.len()).sum()
     }
 }

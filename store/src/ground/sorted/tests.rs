@@ -197,10 +197,10 @@ fn a_damaged_block_does_not_hide_the_others_and_is_named_by_its_offset() {
 
 #[test]
 fn what_is_looked_up_again_comes_from_memory_within_its_bound() {
-    const CACHE_BYTES: u64 = 64 * 1024;
+    const CACHE_BYTES: usize = 64 * 1024;
     let rows = plain(2000);
     let (_dir, path, _) = written(&rows);
-    let cache = BlockCache::new(CACHE_BYTES);
+    let cache = BlockCache::new(CACHE_BYTES as u64);
     let open = || SortedFile::open(&path).expect("it opens").cached(&cache);
     let (file, again) = (open(), open());
     for (key, value) in &rows {
