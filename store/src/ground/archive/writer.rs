@@ -90,7 +90,8 @@ impl ArchiveWriter {
     /// itself.
     ///
     /// # Errors
-    /// `Unavailable` where there is no room, `Io` where it cannot be written otherwise; nothing is then left.
+    /// `Unavailable` where there is no room, `Io` where it cannot be written otherwise. Nothing is then left, or the whole
+    /// payload where all but its name could be made durable.
     pub fn finish(mut self) -> Result<Archived, StoreError> {
         self.seal().map_err(|source| StoreError::unwritten(self.file.path(), source))?;
         let archived = Archived { sha256: self.sha256.finish(), size_bytes: self.size_bytes };
