@@ -1,3 +1,188 @@
 //! Ingestion: how a source's payload becomes records (seed: `rfc-0002-ground-truth`, "Data Ingestion Pipeline").
+//!
+//! A run is a task of its own, one a source at a time and so many at once. Its payload is in the archive before it begins,
+//! so that a run that was cut short goes on from there at the next start; what it has written by then counts for nothing.
 
+mod flight;
+mod progress;
+mod reading;
 pub mod slices;
+
+pub use progress::{Phase, RunProgress};
+
+use crate::clock::Clock;
+use crate::logger::{CommitError, Log};
+use crate::metrics::Metrics;
+use crate::registry::{Desk, RegistryError};
+use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
+use domain::Peer;
+use domain::Sha256Hex;
+use domain::ground::id::{PipelineId, SourceId};
+use domain::ground::run::Run;
+use flight::Flights;
+use jiff::Timestamp;
+use std::sync::Arc;
+use store::ground::archive::Archived;
+use store::{Store, StoreError};
+use tokio::sync::Semaphore;
+
+/// What is configured.
+#[derive(Debug, Clone, Copy)]
+pub struct IngestionConfig {
+    /// So many runs go on at once; others wait.
+    pub runs_at_once: usize,
+    /// What bounds the reading of a payload.
+    pub limits: slices::Limits,
+}
+
+/// Begins a run over a payload that is in the archive.
+#[derive(Debug, Clone, Message)]
+#[rtype(result = "Result<Begun, IngestionError>")]
+pub struct Begin {
+    /// By which pipeline.
+    pub pipeline_id: PipelineId,
+    /// What the source calls this version.
+    pub version: String,
+    /// When the source released it.
+    pub released_at: Timestamp,
+    /// The payload.
+    pub payload: Archived,
+    /// Where it was pulled from.
+    pub source_url: Option<String>,
+    /// Who asks for it, in words.
+    pub requested_by: String,
+    /// Who asks for it, where that is a process.
+    pub peer: Option<Peer>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone)]
+pub enum Begun {
+    /// It goes on.
+    Started(Box<Run>),
+    /// The same run has brought the same records before: nothing changes.
+    Unchanged(Box<Run>),
+}
+
+/// Ends a run before it is done: nothing of it becomes visible.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), IngestionError>")]
+pub struct Cancel {
+    /// Which.
+    pub run_id: Sha256Hex,
+    /// By order of whom.
+    pub peer: Peer,
+}
+
+/// Asks how far the runs are that go on.
+#[derive(Debug, Message)]
+#[rtype(result = "Vec<RunProgress>")]
+pub struct Running;
+
+/// Why a run has not begun, or is not cancelled.
+#[derive(Debug, thiserror::Error)]
+pub enum IngestionError {
+    /// Another run of the source goes on.
+    #[error("run {run_id} of source {oracle_id} goes on; wait for it, or cancel it")]
+    Busy {
+        /// Whose.
+        oracle_id: SourceId,
+        /// Which.
+        run_id: Sha256Hex,
+    },
+    /// No such run goes on.
+    #[error("no run {0} goes on")]
+    NotRunning(Sha256Hex),
+    /// The version is none.
+    #[error("`version` has 1 to 64 visible ASCII characters")]
+    Version,
+    /// Two runs would have records of the same ids.
+    #[error("run {0} begins with the digits of another one")]
+    Collision(Sha256Hex),
+    /// The pipeline cannot be used.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What has happened could not be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+/// The actor.
+#[derive(Debug)]
+pub struct Ingestion {
+    shop: Arc<Shop>,
+}
+
+/// What every run needs.
+#[derive(Debug)]
+struct Shop {
+    store: Store,
+    log: Log,
+    clock: Clock,
+    metrics: Metrics,
+    limits: slices::Limits,
+    flights: Arc<Flights>,
+    places: Semaphore,
+}
+
+impl Ingestion {
+    pub(crate) fn new(
+        config: IngestionConfig,
+        store: Store,
+        log: Log,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
+        let IngestionConfig { runs_at_once, limits } = config;
+        let places = Semaphore::new(runs_at_once);
+        let flights = Arc::default();
+        Self { shop: Arc::new(Shop { store, log, clock, metrics, limits, flights, places }) }
+    }
+}
+
+impl Shop {
+    /// What changes of the registry need.
+    fn desk(&self) -> Desk {
+        Desk { store: self.store.clone(), log: self.log.clone(), clock: self.clock.clone() }
+    }
+}
+
+impl Actor for Ingestion {
+    type Context = Context<Self>;
+
+    fn started(&mut self, _: &mut Context<Self>) {
+        tokio::spawn(flight::resume_all(Arc::clone(&self.shop)));
+    }
+}
+
+// runs are tasks of their own and go on
+impl Supervised for Ingestion {}
+
+impl Handler<Begin> for Ingestion {
+    type Result = ResponseFuture<Result<Begun, IngestionError>>;
+
+    fn handle(&mut self, message: Begin, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(flight::begin(Arc::clone(&self.shop), message))
+    }
+}
+
+impl Handler<Cancel> for Ingestion {
+    type Result = Result<(), IngestionError>;
+
+    fn handle(&mut self, Cancel { run_id, peer }: Cancel, _: &mut Context<Self>) -> Self::Result {
+        if self.shop.flights.cancel(&run_id, peer) { Ok(()) } else { Err(IngestionError::NotRunning(run_id)) }
+    }
+}
+
+impl Handler<Running> for Ingestion {
+    type Result = Vec<RunProgress>;
+
+    fn handle(&mut self, _: Running, _: &mut Context<Self>) -> Self::Result {
+        self.shop.flights.progress()
+    }
+}
+
+crate::panics_when_told!(Ingestion);

@@ -16,6 +16,7 @@ pub mod notifier;
 pub mod oracle_health;
 pub mod rate_limiter;
 pub mod regen;
+pub mod registry;
 pub mod rules;
 pub mod system;
 pub mod upstream;

@@ -1,12 +1,14 @@
 //! What the actors count for Prometheus.
 
 mod checking;
+mod ingesting;
 mod making;
 mod sending;
 
 pub(crate) use checking::Checking;
 pub(crate) use sending::MailOutcome;
 
+use ingesting::Ingesting;
 use making::Making;
 use sending::Sending;
 
@@ -63,6 +65,7 @@ pub struct Metrics {
     pub(crate) judged: Family<JudgedAs, Counter>,
     pub(crate) coherence: Histogram,
     pub(crate) checking: Checking,
+    pub(crate) ingesting: Ingesting,
     pub(crate) making: Making,
     pub(crate) sending: Sending,
     pub(crate) cache_reads: Family<FoundIn, Counter>,
@@ -78,6 +81,7 @@ impl Default for Metrics {
             judged: Family::default(),
             coherence: Histogram::new([0.0, 0.25, 0.5, 0.75, 0.9, OMEGA, 0.99, 1.0]),
             checking: Checking::default(),
+            ingesting: Ingesting::default(),
             making: Making::default(),
             sending: Sending::default(),
             cache_reads: Family::default(),
@@ -103,6 +107,7 @@ impl Metrics {
             self.coherence.clone(),
         );
         self.checking.register(registry);
+        self.ingesting.register(registry);
         self.making.register(registry);
         self.sending.register(registry);
         registry.register(

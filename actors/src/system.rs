@@ -6,12 +6,14 @@ use crate::crosscheck::Crosscheck;
 use crate::door::Door;
 use crate::fallback::Fallback;
 use crate::guardian::{self, Supervision};
+use crate::ingestion::{Ingestion, IngestionConfig};
 use crate::logger::{JournalReport, Log, Logger};
 use crate::metrics::Metrics;
 use crate::notifier::{Mailing, Notifier};
 use crate::oracle_health::{Oracle, OracleHealth};
 use crate::rate_limiter::{CallLimits, RateLimiter};
 use crate::regen::{AskedModel, Doors, Regen};
+use crate::registry::Registry;
 use crate::rules::{Rules, RulesConfig};
 use crate::vitals::{ActorReport, Vitals};
 use actix_rt::{Arbiter, ArbiterHandle};
@@ -47,6 +49,8 @@ pub struct Parts {
     pub mailing: Mailing,
     /// How text is checked against facts.
     pub rules: RulesConfig,
+    /// How sources are ingested.
+    pub ingestion: IngestionConfig,
 }
 
 /// The running actors.
@@ -68,6 +72,10 @@ pub struct System {
     pub notifier: Door<Notifier>,
     /// The oracles' health, and their circuits.
     pub oracle_health: Door<OracleHealth>,
+    /// Ontologies, sources and pipelines.
+    pub registry: Door<Registry>,
+    /// The runs that bring records.
+    pub ingestion: Door<Ingestion>,
     /// The way into the log.
     pub log: Log,
     /// The tables, for reading.
@@ -85,9 +93,13 @@ impl System {
     /// # Panics
     /// Where no actix system runs on the calling thread.
     #[must_use]
+    #[expect(
+        clippy::too_many_lines,
+        reason = "it is a list: who exists, and whom each may ask, in one place"
+    )]
     pub fn start(parts: Parts) -> Self {
         let Parts { journal, store, clock, fallback, supervision, .. } = parts;
-        let Parts { oracles, model, calls, mailing, rules, queue, hot_bytes, .. } = parts;
+        let Parts { oracles, model, calls, mailing, rules, ingestion, queue, hot_bytes, .. } = parts;
         let metrics = Metrics::default();
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
@@ -109,6 +121,15 @@ impl System {
         let rate_limiter = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
             hire.start("rate_limiter", &here, queue, move || RateLimiter::new(calls, store, log, clock))
+        };
+
+        let registry = {
+            let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
+            hire.start("registry", &here, queue, move || Registry::new(store, log, clock))
+        };
+        let ingestion = {
+            let made = Ingestion::new(ingestion, store.clone(), log.clone(), clock.clone(), metrics.clone());
+            hire.start("ingestion", &here, queue, move || made)
         };
 
         let mails = mailing.service.is_some();
@@ -160,6 +181,8 @@ impl System {
             rate_limiter,
             notifier,
             oracle_health,
+            registry,
+            ingestion,
             log,
             store,
             metrics,
@@ -179,6 +202,8 @@ impl System {
             self.rate_limiter.report(),
             self.notifier.report(),
             self.oracle_health.report(),
+            self.ingestion.report(),
+            self.registry.report(),
             self.log.door().report(),
         ]
     }

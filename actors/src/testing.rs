@@ -2,6 +2,8 @@
 
 use crate::crosscheck::Judge;
 use crate::fallback::Fallback;
+use crate::ingestion::IngestionConfig;
+use crate::ingestion::slices::Limits;
 use crate::notifier::Mailing;
 use crate::oracle_health::{Oracle, Probe};
 use crate::rate_limiter::CallLimits;
@@ -113,6 +115,7 @@ pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<
         hot_bytes: 1 << 20,
         mailing: outside.mailing.unwrap_or_else(nobody),
         rules: RulesConfig { settings: Settings::default(), compiled_bytes: 1 << 20 },
+        ingestion: IngestionConfig { runs_at_once: 2, limits: Limits::default() },
     })
 }
 

@@ -10,6 +10,7 @@ use crate::service::Service;
 use crate::telemetry::LogLevel;
 use crate::upstreams::Upstreams;
 use actors::fallback::Fallback;
+use actors::ingestion::{IngestionConfig, slices};
 use actors::notifier::Rest;
 use actors::regen;
 use actors::system::Parts;
@@ -119,6 +120,7 @@ impl Daemon {
             hot_bytes: config.storage.hot_bytes,
             mailing: upstreams.mailing,
             rules: config.rules.to_config(),
+            ingestion: IngestionConfig { runs_at_once: 2, limits: slices::Limits::default() },
         });
         let service = Service::new(system, config, log_level);
         let version = env!("CARGO_PKG_VERSION").to_owned();

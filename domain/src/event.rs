@@ -4,6 +4,7 @@
 //! JSON is one line of `oracle_log.jsonl`, to which the journal adds `seq`.
 
 mod crosscheck;
+pub mod ground;
 mod rules;
 
 pub use crosscheck::CrosscheckEntry;
@@ -20,6 +21,9 @@ use crate::mail::{MailId, MailKind};
 use crate::oracle::OracleId;
 use crate::session::{Query, SessionId};
 use crate::verdict::{Label, Tier};
+use ground::{
+    FreshnessEntry, InvalidationEntry, OntologyEntry, PipelineEntry, PruneEntry, RunEntry, SourceEntry,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -215,6 +219,22 @@ pub enum Event {
         /// When.
         timestamp: Timestamp,
     },
+    /// A version of an ontology was registered.
+    OntologyRegistered(OntologyEntry),
+    /// A source was registered, or changed.
+    SourceChanged(SourceEntry),
+    /// A source has another freshness policy.
+    FreshnessPolicySet(FreshnessEntry),
+    /// What a source has said was declared stale.
+    SourceInvalidated(InvalidationEntry),
+    /// A pipeline was registered, or has another definition.
+    PipelineRegistered(PipelineEntry),
+    /// An ingestion run has begun.
+    IngestionStarted(RunEntry),
+    /// An ingestion run has ended: with its records visible, or with nothing.
+    IngestionEnded(RunEntry),
+    /// Old content and raw payloads of a source were removed.
+    SourcePruned(PruneEntry),
     /// The journal takes entries again after a time in which it could not.
     StorageRecovered {
         /// What had failed.
@@ -252,7 +272,7 @@ pub enum Severity {
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 20] = [
+    pub const KINDS: [&'static str; 28] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "rules_evaluated",
@@ -270,6 +290,14 @@ impl Event {
         "mail_dropped",
         "control_action",
         "oracle_health_changed",
+        "ontology_registered",
+        "source_changed",
+        "freshness_policy_set",
+        "source_invalidated",
+        "pipeline_registered",
+        "ingestion_started",
+        "ingestion_ended",
+        "source_pruned",
         "storage_recovered",
         "service_started",
         "service_stopped",
@@ -308,6 +336,14 @@ impl Event {
             Self::MailDropped { .. } => "mail_dropped",
             Self::ControlAction { .. } => "control_action",
             Self::OracleHealthChanged { .. } => "oracle_health_changed",
+            Self::OntologyRegistered(_) => "ontology_registered",
+            Self::SourceChanged(_) => "source_changed",
+            Self::FreshnessPolicySet(_) => "freshness_policy_set",
+            Self::SourceInvalidated(_) => "source_invalidated",
+            Self::PipelineRegistered(_) => "pipeline_registered",
+            Self::IngestionStarted(_) => "ingestion_started",
+            Self::IngestionEnded(_) => "ingestion_ended",
+            Self::SourcePruned(_) => "source_pruned",
             Self::StorageRecovered { .. } => "storage_recovered",
             Self::ServiceStarted { .. } => "service_started",
             Self::ServiceStopped { .. } => "service_stopped",
@@ -335,6 +371,14 @@ impl Event {
             Self::InfrastructureVariance { .. }
             | Self::ControlAction { .. }
             | Self::OracleHealthChanged { .. }
+            | Self::OntologyRegistered(_)
+            | Self::SourceChanged(_)
+            | Self::FreshnessPolicySet(_)
+            | Self::SourceInvalidated(_)
+            | Self::PipelineRegistered(_)
+            | Self::IngestionStarted(_)
+            | Self::IngestionEnded(_)
+            | Self::SourcePruned(_)
             | Self::StorageRecovered { .. }
             | Self::ServiceStarted { .. }
             | Self::ServiceStopped { .. } => None,
@@ -356,6 +400,14 @@ impl Event {
                 | Self::MailRequeued { .. }
                 | Self::MailDropped { .. }
                 | Self::OracleHealthChanged { peer: Some(_), .. }
+                | Self::OntologyRegistered(_)
+                | Self::SourceChanged(_)
+                | Self::FreshnessPolicySet(_)
+                | Self::SourceInvalidated(_)
+                | Self::PipelineRegistered(_)
+                | Self::IngestionStarted(_)
+                | Self::IngestionEnded(_)
+                | Self::SourcePruned(_)
         )
     }
 
@@ -380,6 +432,14 @@ impl Event {
             | Self::MailDropped { timestamp, .. }
             | Self::ControlAction { timestamp, .. }
             | Self::OracleHealthChanged { timestamp, .. }
+            | Self::OntologyRegistered(OntologyEntry { timestamp, .. })
+            | Self::SourceChanged(SourceEntry { timestamp, .. })
+            | Self::FreshnessPolicySet(FreshnessEntry { timestamp, .. })
+            | Self::SourceInvalidated(InvalidationEntry { timestamp, .. })
+            | Self::PipelineRegistered(PipelineEntry { timestamp, .. })
+            | Self::IngestionStarted(RunEntry { timestamp, .. })
+            | Self::IngestionEnded(RunEntry { timestamp, .. })
+            | Self::SourcePruned(PruneEntry { timestamp, .. })
             | Self::StorageRecovered { timestamp, .. }
             | Self::ServiceStarted { timestamp, .. }
             | Self::ServiceStopped { timestamp } => *timestamp,

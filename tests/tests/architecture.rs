@@ -168,7 +168,7 @@ fn nobody_but_dev_knows_what_takes_the_place_of_a_model_and_of_mail() {
 }
 
 /// Every actor with its type, in an order in which nobody asks one before it.
-const ACTORS: [(&str, &str); 8] = [
+const ACTORS: [(&str, &str); 10] = [
     ("regen", "Regen"),
     ("crosscheck", "Crosscheck"),
     ("cache", "Cache"),
@@ -176,6 +176,8 @@ const ACTORS: [(&str, &str); 8] = [
     ("rate_limiter", "RateLimiter"),
     ("notifier", "Notifier"),
     ("oracle_health", "OracleHealth"),
+    ("ingestion", "Ingestion"),
+    ("registry", "Registry"),
     ("logger", "Logger"),
 ];
 

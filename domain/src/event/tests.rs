@@ -112,6 +112,9 @@ fn about_a_mail(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> [Ev
     ]
 }
 
+/// What happens in the ground-truth layer.
+mod of_ground;
+
 fn of_the_daemon(timestamp: Timestamp) -> [Event; 5] {
     [
         Event::ControlAction { action: "drain".into(), detail: String::new(), peer: None, timestamp },
@@ -191,7 +194,10 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
     ];
     let mut events = events.to_vec();
     events.extend(about_a_mail(&session_id, peer, timestamp));
-    events.extend(of_the_daemon(timestamp));
+    let [action, health, recovered, started, stopped] = of_the_daemon(timestamp);
+    events.extend([action, health]);
+    events.extend(of_ground::all(peer, timestamp));
+    events.extend([recovered, started, stopped]);
     let kinds: Vec<_> = events.iter().map(Event::kind).collect();
     assert_eq!(kinds, Event::KINDS);
     for event in events {

@@ -3,8 +3,10 @@
 //! The RFC leans on an ontology that is not among the seeds (RFC-0001); what one is here, the decisions on how to read the
 //! seeds say. An ontology is a registered document, and immutable under its version.
 
+use super::digest_of_json;
 use super::id::OntologyId;
 use super::unit::Unit;
+use crate::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -201,6 +203,12 @@ impl Ontology {
     #[must_use]
     pub fn reference(&self) -> OntologyRef {
         OntologyRef { ontology_id: self.ontology_id.clone(), version: self.version.clone() }
+    }
+
+    /// The SHA-256 of its canonical JSON.
+    #[must_use]
+    pub fn digest(&self) -> Sha256Hex {
+        digest_of_json(self)
     }
 
     /// The axes that say which thing a record speaks of, in the order of records.

@@ -285,6 +285,12 @@ impl SourceRegistryEntry {
         }
     }
 
+    /// The entry without its versions, as the log has it.
+    #[must_use]
+    pub fn without_history(&self) -> Self {
+        Self { version_history: Vec::new(), ..self.clone() }
+    }
+
     /// Its id.
     #[must_use]
     pub const fn oracle_id(&self) -> &SourceId {

@@ -127,7 +127,7 @@ impl Files {
     }
 
     /// Removes sorted files that nobody names any more. Whoever has one open reads on.
-    pub(crate) fn remove(&self, files: &[FileRef]) {
+    pub fn remove(&self, files: &[FileRef]) {
         for file in files {
             let path = self.facts_path(&file.sha256);
             if let Err(error) = fs::remove_file(&path) {

@@ -185,6 +185,12 @@ impl Staging {
         *self.counts.warnings_by_rule.entry(warning.rule).or_default() += 1;
     }
 
+    /// What has come of it so far.
+    #[must_use]
+    pub const fn counts(&self) -> &RunCounts {
+        &self.counts
+    }
+
     fn keep_reject(&mut self, reject: &Reject) -> Result<(), StoreError> {
         self.counts.rejected += 1;
         *self.counts.rejected_by_rule.entry(reject.rejection.rule).or_default() += 1;

@@ -1,0 +1,106 @@
+//! How far a run is, and whether it is to go on.
+
+use domain::ground::id::{PipelineId, SourceId};
+use domain::ground::run::Run;
+use domain::{Peer, Sha256Hex};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// How far a run is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunProgress {
+    /// Which.
+    pub run_id: Sha256Hex,
+    /// Whose data it brings.
+    pub oracle_id: SourceId,
+    /// By which pipeline.
+    pub pipeline_id: PipelineId,
+    /// Of which version.
+    pub version: String,
+    /// Since when.
+    pub started_at: Timestamp,
+    /// What it is doing.
+    pub phase: Phase,
+    /// How much of the payload was read, in bytes.
+    pub bytes_read: u64,
+    /// How long the payload is, in bytes.
+    pub bytes: u64,
+    /// Records that were read.
+    pub read: u64,
+    /// Records that were not taken.
+    pub rejected: u64,
+    /// Records of the source that were looked at while merging.
+    pub merged: u64,
+}
+
+/// What a run is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It waits for others.
+    Waiting,
+    /// It reads its payload.
+    Reading,
+    /// It holds what it has read against what there is.
+    Merging,
+    /// It becomes visible.
+    Committing,
+}
+
+/// What is shared with whoever asks.
+#[derive(Debug)]
+pub(super) struct Progress {
+    pub(super) bytes_read: AtomicU64,
+    pub(super) read: AtomicU64,
+    pub(super) rejected: AtomicU64,
+    pub(super) merged: AtomicU64,
+    pub(super) run: Run,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// Who has it ended, if anyone.
+    cancelled_by: Option<Peer>,
+}
+
+impl Progress {
+    pub(super) fn new(run: Run) -> Self {
+        let state = Mutex::new(State { phase: Phase::Waiting, cancelled_by: None });
+        let (bytes_read, read, rejected, merged) = Default::default();
+        Self { bytes_read, read, rejected, merged, run, state }
+    }
+
+    pub(super) fn enter(&self, phase: Phase) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).phase = phase;
+    }
+
+    pub(super) fn cancel(&self, peer: Peer) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).cancelled_by = Some(peer);
+    }
+
+    /// Who has it ended, if anyone.
+    pub(super) fn cancelled_by(&self) -> Option<Peer> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).cancelled_by
+    }
+
+    pub(super) fn report(&self) -> RunProgress {
+        let Run { run_id, oracle_id, pipeline_id, input, started_at, raw_bytes, .. } = &self.run;
+        RunProgress {
+            run_id: run_id.clone(),
+            oracle_id: oracle_id.clone(),
+            pipeline_id: pipeline_id.clone(),
+            version: input.version.clone(),
+            started_at: *started_at,
+            phase: self.state.lock().unwrap_or_else(PoisonError::into_inner).phase,
+            bytes_read: self.bytes_read.load(Ordering::Relaxed),
+            bytes: *raw_bytes,
+            read: self.read.load(Ordering::Relaxed),
+            rejected: self.rejected.load(Ordering::Relaxed),
+            merged: self.merged.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! A payload read, record by record, on a thread of its own.
+
+use super::progress::{Phase, Progress};
+use super::slices::{Limits, Slice, SliceError, slices};
+use domain::ground::normalize::{Normalized, Normalizer};
+use domain::ground::ontology::Ontology;
+use domain::ground::pipeline::Definition;
+use domain::ground::rejection::{Reject, Rejection, Rule};
+use domain::ground::run::{FileRef, RunCounts};
+use domain::ground::timeline::{Release, Statement};
+use domain::{Sha256Hex, Sha256Stream};
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use store::StoreError;
+use store::ground::files::Files;
+use store::ground::staging::{Accepted, Staged, Staging};
+use store::ground::statement::StoredStatement;
+use store::ground::view::SourceView;
+
+/// What is read, and how.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) files: Files,
+    pub(super) view: Arc<SourceView>,
+    pub(super) definition: Arc<Definition>,
+    pub(super) normalizer: Arc<Normalizer>,
+    pub(super) release: Release,
+    pub(super) progress: Arc<Progress>,
+    pub(super) limits: Limits,
+}
+
+/// What reading comes to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// Files that the closing commit names.
+    Staged(Box<Staged>),
+    /// Somebody has ended it.
+    Cancelled,
+    /// Nothing, for this reason; its rejects are kept.
+    Failed { cause: String, counts: RunCounts, rows: Option<FileRef> },
+}
+
+/// Why reading ends early.
+#[derive(Debug, thiserror::Error)]
+enum Unread {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Slice(#[from] SliceError),
+}
+
+impl Reading {
+    /// Reads the payload and writes the run's files.
+    pub(super) fn run(self) -> Outcome {
+        self.progress.enter(Phase::Reading);
+        let run = &self.progress.run;
+        let mut staging = Staging::new(&self.files, &run.run_id, self.release.run);
+        match self.stage(&mut staging) {
+            Ok(true) => {}
+            Ok(false) => return Outcome::Cancelled,
+            Err(error) => return failed(error.to_string(), staging),
+        }
+        if staging.counts().rejected == staging.counts().read {
+            let cause = match staging.counts().read {
+                0 => "the payload holds no records".to_owned(),
+                read => format!("none of {read} records was taken; its rejects say why"),
+            };
+            return failed(cause, staging);
+        }
+        self.progress.enter(Phase::Merging);
+        let proceed = |merged| {
+            self.progress.merged.store(merged, Ordering::Relaxed);
+            self.progress.cancelled_by().is_none()
+        };
+        match staging.finish(&self.view, &self.release, proceed) {
+            Ok(Some(staged)) => Outcome::Staged(Box::new(staged)),
+            Ok(None) => Outcome::Cancelled,
+            Err(error) => {
+                Outcome::Failed { cause: error.to_string(), counts: RunCounts::default(), rows: None }
+            }
+        }
+    }
+
+    /// Reads every record; says whether it came to the end.
+    fn stage(&self, staging: &mut Staging) -> Result<bool, Unread> {
+        let archive = self.files.archive(&self.progress.run.input.raw_sha256)?;
+        let payload = Counted { inner: archive.reader(), progress: &self.progress };
+        for slice in slices(&self.definition.pipeline.retrieval.format, payload, self.limits)? {
+            let slice = slice?;
+            if slice.position % 256 == 0 && self.progress.cancelled_by().is_some() {
+                return Ok(false);
+            }
+            self.take(slice, staging)?;
+            self.progress.read.store(staging.counts().read, Ordering::Relaxed);
+            self.progress.rejected.store(staging.counts().rejected, Ordering::Relaxed);
+        }
+        Ok(true)
+    }
+
+    fn take(&self, slice: Slice, staging: &mut Staging) -> Result<(), StoreError> {
+        let len = slice.len_bytes();
+        let Slice { position, offset, bytes, record } = slice;
+        let raw_hash = sha256(&bytes);
+        let record = record.map_err(|bad| Rejection::new(Rule::Readable, None, bad.to_string()));
+        match record.and_then(|raw| self.normalizer.normalize(&raw)) {
+            Ok(normalized) => {
+                let Normalized { content, identity, source_record_id, valid_from, valid_until, warnings } =
+                    normalized;
+                warnings.iter().for_each(|warning| staging.warn(warning));
+                let json = content.to_json();
+                let time =
+                    Statement { run: self.release.run, valid_from, valid_until, content: sha256(&json) };
+                let verified = warnings.is_empty();
+                let index = indexed(&content.axes, self.normalizer.ontology());
+                let statement =
+                    StoredStatement { time, position, offset, len, raw_hash, verified, content: Some(json) };
+                let key = identity.record_key(&source_record_id);
+                staging.accept(&Accepted { key: &key, statement: &statement, index: &index })
+            }
+            Err(rejection) => {
+                let raw_hash = Sha256Hex::from_bytes(&raw_hash);
+                staging.reject(&Reject { position, offset, len, raw_hash, rejection })
+            }
+        }
+    }
+}
+
+/// The values by which the record is looked up: the places of their axes, and their key bytes.
+fn indexed(
+    values: &std::collections::BTreeMap<String, domain::ground::value::Value>,
+    ontology: &Ontology,
+) -> Vec<(u16, Vec<u8>)> {
+    let axes = (0..).zip(&ontology.axes).filter(|(_, axis)| axis.indexed);
+    let entries = axes.filter_map(|(place, axis)| {
+        let mut key = Vec::new();
+        values.get(&axis.axis)?.typed(axis).ok()?.append_key(&mut key);
+        Some((place, key))
+    });
+    entries.collect()
+}
+
+fn failed(cause: String, staging: Staging) -> Outcome {
+    match staging.rejects_only() {
+        Ok((counts, rows)) => Outcome::Failed { cause, counts, rows: Some(rows) },
+        Err(error) => {
+            let cause = format!("{cause}; and its rejects cannot be kept: {error}");
+            Outcome::Failed { cause, counts: RunCounts::default(), rows: None }
+        }
+    }
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut stream = Sha256Stream::default();
+    stream.push(bytes);
+    stream.finish_bytes()
+}
+
+/// Tells how much was read.
+struct Counted<'p, R> {
+    inner: R,
+    progress: &'p Progress,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(into)?;
+        self.progress.bytes_read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}

@@ -1,0 +1,87 @@
+//! What is counted of ingestion.
+
+use super::Word;
+use domain::ground::run::{Run, RunState};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// The label of a run that has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct EndedAs {
+    oracle: String,
+    state: Word,
+}
+
+/// The labels of records that were read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ReadAs {
+    oracle: String,
+    result: Word,
+}
+
+/// All of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Ingesting {
+    runs: Family<EndedAs, Counter>,
+    records: Family<ReadAs, Counter>,
+    running: Gauge,
+    seconds: Histogram,
+}
+
+impl Default for Ingesting {
+    fn default() -> Self {
+        Self {
+            runs: Family::default(),
+            records: Family::default(),
+            running: Gauge::default(),
+            seconds: Histogram::new(exponential_buckets(0.01, 4.0, 10)),
+        }
+    }
+}
+
+impl Ingesting {
+    /// Counts a run that has begun.
+    pub(crate) fn started(&self) {
+        self.running.inc();
+    }
+
+    /// Counts a run that has ended, with what came of it.
+    pub(crate) fn ended(&self, run: &Run) {
+        let oracle = run.oracle_id.as_str();
+        self.running.dec();
+        self.runs.get_or_create(&EndedAs { oracle: oracle.into(), state: Word(run.state.as_str()) }).inc();
+        if let Some(ended_at) = run.ended_at {
+            self.seconds.observe(ended_at.duration_since(run.started_at).as_secs_f64().max(0.0));
+        }
+        if run.state == RunState::Completed {
+            let counts = &run.counts;
+            let results =
+                [("taken", counts.records), ("collapsed", counts.collapsed), ("rejected", counts.rejected)];
+            for (result, count) in results {
+                let read_as = ReadAs { oracle: oracle.into(), result: Word(result) };
+                self.records.get_or_create(&read_as).inc_by(count);
+            }
+        }
+    }
+
+    /// Adds them to `registry`.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register("ingestion_runs", "runs that have ended, by source and how", self.runs.clone());
+        registry.register(
+            "ingestion_records",
+            "records of completed runs, by source and what became of them",
+            self.records.clone(),
+        );
+        registry.register("ingestion_running", "runs that go on or wait", self.running.clone());
+        registry.register_with_unit(
+            "ingestion",
+            "time from a run's beginning to its end",
+            Unit::Seconds,
+            self.seconds.clone(),
+        );
+    }
+}

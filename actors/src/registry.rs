@@ -1,0 +1,202 @@
+//! The registry: ontologies, sources and pipelines, each change of which is one commit with its entry.
+//!
+//! Whether a change can be is `domain`'s to decide. The actor reads what there is, asks, and commits on the condition that
+//! nothing has changed meanwhile; else it reads and asks again.
+
+mod documents;
+mod sources;
+
+pub use documents::{RegisterOntology, RegisterPipeline, Registered};
+pub use sources::{Invalidate, RegisterSource, Review, ReviewSource, SetFreshness};
+
+use crate::clock::Clock;
+use crate::logger::{CommitError, Log};
+use actix::{Actor, Context, Supervised};
+use domain::Sha256Hex;
+use domain::ground::freshness::{AxisBound, BadPolicy, FreshnessPolicy};
+use domain::ground::id::{PipelineId, SourceId};
+use domain::ground::normalize::{BadDefinition, Normalizer};
+use domain::ground::ontology::{BadOntology, Ontology, OntologyRef};
+use domain::ground::pipeline::Definition;
+use domain::ground::source::{BadSource, SourceRegistryEntry};
+use std::sync::Arc;
+use store::ground::state::SourceState;
+use store::{Expect, Record, Store, StoreError};
+
+/// What is changed by somebody else while it is decided about is read anew so many times.
+const ATTEMPTS: usize = 8;
+
+/// Why nothing was registered or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// There is no such ontology.
+    #[error("no ontology {0} is registered")]
+    OntologyUnknown(OntologyRef),
+    /// There is no such source.
+    #[error("no source {0} is registered")]
+    SourceUnknown(SourceId),
+    /// There is no such pipeline.
+    #[error("no pipeline {0} is registered")]
+    PipelineUnknown(PipelineId),
+    /// A version of an ontology is what it is.
+    #[error("ontology {0} is registered with other axes; register them as another version")]
+    OntologyFixed(OntologyRef),
+    /// A pipeline stays with its source.
+    #[error("pipeline {pipeline_id} brings the data of source {oracle_id}; register another pipeline")]
+    PipelineFixed {
+        /// Which.
+        pipeline_id: PipelineId,
+        /// Whose data it brings.
+        oracle_id: SourceId,
+    },
+    /// The ontology cannot be.
+    #[error(transparent)]
+    Ontology(#[from] BadOntology),
+    /// The source, or its change, cannot be.
+    #[error(transparent)]
+    Source(#[from] BadSource),
+    /// The pipeline cannot be.
+    #[error(transparent)]
+    Pipeline(#[from] BadDefinition),
+    /// The policy cannot be.
+    #[error(transparent)]
+    Policy(#[from] BadPolicy),
+    /// The policy does not know the trigger.
+    #[error("the freshness policy of source {oracle_id} has no trigger of the type {trigger}")]
+    NoTrigger {
+        /// Whose.
+        oracle_id: SourceId,
+        /// Which.
+        trigger: &'static str,
+    },
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The change could not be committed.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+/// The actor.
+#[derive(Debug)]
+pub struct Registry {
+    desk: Desk,
+}
+
+/// What every change needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Desk {
+    pub(crate) store: Store,
+    pub(crate) log: Log,
+    pub(crate) clock: Clock,
+}
+
+/// What a decision comes to.
+pub(crate) enum Decided<T> {
+    /// It is so already.
+    Already(T),
+    /// This is to be committed.
+    Change(T, Record),
+}
+
+impl Registry {
+    pub(crate) fn new(store: Store, log: Log, clock: Clock) -> Self {
+        Self { desk: Desk { store, log, clock } }
+    }
+}
+
+impl Desk {
+    /// Decides and commits, as often as what was decided upon has changed meanwhile. Whether there was a change comes with
+    /// what it has come to.
+    pub(crate) async fn change<T>(
+        &self,
+        decide: impl Fn(&Self) -> Result<Decided<T>, RegistryError>,
+    ) -> Result<(T, bool), RegistryError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let (result, record) = match decide(self)? {
+                Decided::Already(result) => return Ok((result, false)),
+                Decided::Change(result, record) => (result, record),
+            };
+            match self.log.commit(record).await {
+                Ok(_) => return Ok((result, true)),
+                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    pub(crate) fn ontology(&self, reference: &OntologyRef) -> Result<Ontology, RegistryError> {
+        let found = self.store.ontology(reference)?;
+        found.map(|(ontology, _)| ontology).ok_or_else(|| RegistryError::OntologyUnknown(reference.clone()))
+    }
+
+    pub(crate) fn source(&self, oracle_id: &SourceId) -> Result<(SourceState, u64), RegistryError> {
+        self.store.source(oracle_id)?.ok_or_else(|| RegistryError::SourceUnknown(oracle_id.clone()))
+    }
+
+    /// The definition that a pipeline has now, with its digest, made ready for its source.
+    pub(crate) fn pipeline(&self, pipeline_id: &PipelineId) -> Result<Ready, RegistryError> {
+        let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
+        let (registered, _) = self.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
+        let definition = self.store.definition(&registered.pipeline_sha256)?.ok_or_else(unknown)?;
+        let (state, _) = self.source(&registered.oracle_id)?;
+        self.ready(definition, &state.entry)
+    }
+
+    /// A definition made ready for its source.
+    pub(crate) fn ready(
+        &self,
+        definition: Definition,
+        source: &SourceRegistryEntry,
+    ) -> Result<Ready, RegistryError> {
+        let registration = &source.registration;
+        let ontology = Arc::new(self.ontology(&registration.ontology)?);
+        let normalizer = Normalizer::new(&definition, ontology, &registration.axes_provided)?;
+        let sha256 = definition.digest();
+        Ok(Ready { definition: Arc::new(definition), sha256, normalizer: Arc::new(normalizer) })
+    }
+}
+
+/// A pipeline made ready for its source.
+#[derive(Debug, Clone)]
+pub(crate) struct Ready {
+    pub(crate) definition: Arc<Definition>,
+    pub(crate) sha256: Sha256Hex,
+    pub(crate) normalizer: Arc<Normalizer>,
+}
+
+/// The policy of a source: its own, or the one that every source has.
+#[must_use]
+pub fn policy_of(state: &SourceState, ontology: &Ontology) -> FreshnessPolicy {
+    let registration = &state.entry.registration;
+    let (id, frequency) = (registration.oracle_id.clone(), registration.update_frequency);
+    let default = || FreshnessPolicy::default_of(id, frequency, &bounds(state, ontology));
+    state.policy.clone().unwrap_or_else(default)
+}
+
+/// What a policy has to know of the axes that a source provides.
+fn bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<AxisBound<'o>> {
+    let provided = |axis: &str| state.entry.registration.axes_provided.iter().any(|name| name == axis);
+    let axes = ontology.axes.iter().filter(|axis| provided(&axis.axis));
+    axes.map(|axis| AxisBound {
+        axis: &axis.axis,
+        state_sensitive: axis.state_sensitive,
+        max_ttl_seconds: axis.max_ttl_seconds,
+    })
+    .collect()
+}
+
+/// That a row must be as it was read.
+pub(crate) fn as_read(row: store::RowKey, revision: Option<u64>) -> Vec<Expect> {
+    vec![Expect { row, revision }]
+}
+
+impl Actor for Registry {
+    type Context = Context<Self>;
+}
+
+impl Supervised for Registry {}
+
+crate::panics_when_told!(Registry);

@@ -1,0 +1,139 @@
+//! Documents that are registered: ontologies, and pipelines with all that they name.
+
+use super::{Decided, Desk, Registry, RegistryError, as_read};
+use actix::{Context, Handler, Message, ResponseFuture};
+use domain::event::ground::{OntologyEntry, PipelineEntry};
+use domain::ground::ontology::Ontology;
+use domain::ground::pipeline::{Definition, RegisteredPipeline};
+use domain::{Event, Peer};
+use std::sync::Arc;
+use store::{Record, RowKey, Write};
+
+/// What was registered, and whether it is new.
+#[derive(Debug)]
+pub struct Registered<T> {
+    /// What there is now.
+    pub document: T,
+    /// Whether it was so already.
+    pub unchanged: bool,
+}
+
+/// Registers a version of an ontology.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Registered<Ontology>, RegistryError>")]
+pub struct RegisterOntology {
+    /// The document.
+    pub ontology: Ontology,
+    /// By whom.
+    pub peer: Peer,
+}
+
+/// Registers a pipeline, or another definition of one.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Registered<RegisteredPipeline>, RegistryError>")]
+pub struct RegisterPipeline {
+    /// The document.
+    pub definition: Box<Definition>,
+    /// By whom.
+    pub peer: Peer,
+}
+
+impl Desk {
+    async fn register_ontology(
+        &self,
+        message: RegisterOntology,
+    ) -> Result<Registered<Ontology>, RegistryError> {
+        let RegisterOntology { ontology, peer } = message;
+        ontology.validate()?;
+        let reference = ontology.reference();
+        let (document, changed) = self
+            .change(|desk| {
+                match desk.store.ontology(&reference)? {
+                    Some((known, _)) if known == ontology => return Ok(Decided::Already(known)),
+                    Some(_) => return Err(RegistryError::OntologyFixed(reference.clone())),
+                    None => {}
+                }
+                let (sha256, timestamp) = (ontology.digest(), desk.clock.now());
+                let entry = OntologyEntry { ontology: reference.clone(), sha256, peer, timestamp };
+                let record = Record {
+                    expect: as_read(RowKey::Ontology(reference.clone()), None),
+                    events: vec![Event::OntologyRegistered(entry)],
+                    writes: vec![Write::PutOntology(Arc::new(ontology.clone()))],
+                };
+                Ok(Decided::Change(ontology.clone(), record))
+            })
+            .await?;
+        Ok(Registered { document, unchanged: !changed })
+    }
+
+    async fn register_pipeline(
+        &self,
+        message: RegisterPipeline,
+    ) -> Result<Registered<RegisteredPipeline>, RegistryError> {
+        let RegisterPipeline { definition, peer } = message;
+        let definition = Arc::new(*definition);
+        let (pipeline_id, oracle_id) = (&definition.pipeline.pipeline_id, &definition.pipeline.oracle_id);
+        let digest = definition.digest();
+        let (document, changed) = self
+            .change(|desk| {
+                let (source, _) = desk.source(oracle_id)?;
+                desk.ready((*definition).clone(), &source.entry)?;
+                let known = desk.store.pipeline(pipeline_id)?;
+                let revision = known.as_ref().map(|(_, revision)| *revision);
+                if let Some((known, _)) = &known {
+                    if known.oracle_id != *oracle_id {
+                        let (pipeline_id, oracle_id) = (pipeline_id.clone(), known.oracle_id.clone());
+                        return Err(RegistryError::PipelineFixed { pipeline_id, oracle_id });
+                    }
+                    if known.pipeline_sha256 == digest {
+                        return Ok(Decided::Already(known.clone()));
+                    }
+                }
+                let timestamp = desk.clock.now();
+                let registered = RegisteredPipeline {
+                    pipeline_id: pipeline_id.clone(),
+                    oracle_id: oracle_id.clone(),
+                    pipeline_sha256: digest.clone(),
+                    registered_at: timestamp,
+                    registered_by: peer.uid.to_string(),
+                };
+                let entry = PipelineEntry {
+                    pipeline_id: pipeline_id.clone(),
+                    oracle_id: oracle_id.clone(),
+                    before_sha256: known.map(|(known, _)| known.pipeline_sha256),
+                    pipeline_sha256: digest.clone(),
+                    peer,
+                    timestamp,
+                };
+                let record = Record {
+                    expect: as_read(RowKey::Pipeline(pipeline_id.clone()), revision),
+                    events: vec![Event::PipelineRegistered(entry)],
+                    writes: vec![
+                        Write::PutDefinition(Arc::clone(&definition)),
+                        Write::PutPipeline(registered.clone()),
+                    ],
+                };
+                Ok(Decided::Change(registered, record))
+            })
+            .await?;
+        Ok(Registered { document, unchanged: !changed })
+    }
+}
+
+impl Handler<RegisterOntology> for Registry {
+    type Result = ResponseFuture<Result<Registered<Ontology>, RegistryError>>;
+
+    fn handle(&mut self, message: RegisterOntology, _: &mut Context<Self>) -> Self::Result {
+        let desk = self.desk.clone();
+        Box::pin(async move { desk.register_ontology(message).await })
+    }
+}
+
+impl Handler<RegisterPipeline> for Registry {
+    type Result = ResponseFuture<Result<Registered<RegisteredPipeline>, RegistryError>>;
+
+    fn handle(&mut self, message: RegisterPipeline, _: &mut Context<Self>) -> Self::Result {
+        let desk = self.desk.clone();
+        Box::pin(async move { desk.register_pipeline(message).await })
+    }
+}

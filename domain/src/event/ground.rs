@@ -1,0 +1,144 @@
+//! What happens in the ground-truth layer, for the log.
+
+use super::Peer;
+use crate::digest::Sha256Hex;
+use crate::ground::freshness::FreshnessPolicy;
+use crate::ground::id::{PipelineId, SourceId};
+use crate::ground::ontology::OntologyRef;
+use crate::ground::run::Run;
+use crate::ground::source::SourceRegistryEntry;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A version of an ontology was registered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OntologyEntry {
+    /// Which.
+    #[serde(flatten)]
+    pub ontology: OntologyRef,
+    /// The digest of the document.
+    pub sha256: Sha256Hex,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// A source was registered, or changed: what it was and what it is, without its versions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceEntry {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// What was done.
+    pub change: SourceChange,
+    /// As it was; nothing where it is new.
+    pub before: Option<Box<SourceRegistryEntry>>,
+    /// As it is.
+    pub after: Box<SourceRegistryEntry>,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// What can be done to a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceChange {
+    /// It is new.
+    Registered,
+    /// It is described otherwise, its tier included.
+    Amended,
+    /// It answers.
+    Approved,
+    /// It will cease to answer.
+    Deprecated,
+}
+
+/// A source has another freshness policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FreshnessEntry {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// What it was; nothing where it was the one that every source has.
+    pub before: Option<FreshnessPolicy>,
+    /// What it is.
+    pub after: FreshnessPolicy,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// What a source has said was declared stale.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InvalidationEntry {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// What made it stale.
+    pub trigger: InvalidationCause,
+    /// What was said of it.
+    pub detail: String,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// What can make all that a source has said stale at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InvalidationCause {
+    /// A message of the source.
+    UpstreamSignal,
+    /// A newer version, of which somebody tells.
+    VersionChange,
+    /// An administrator's word.
+    Manual,
+}
+
+/// A pipeline has another definition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipelineEntry {
+    /// Which.
+    pub pipeline_id: PipelineId,
+    /// Whose data it brings.
+    pub oracle_id: SourceId,
+    /// The digest of what it was; nothing where it is new.
+    pub before_sha256: Option<Sha256Hex>,
+    /// The digest of what it is.
+    pub pipeline_sha256: Sha256Hex,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// A run has begun, or ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEntry {
+    /// The run as it is now.
+    #[serde(flatten)]
+    pub run: Box<Run>,
+    /// By whom; null where it was a schedule's doing, or its own.
+    pub peer: Option<Peer>,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// Old content and raw payloads were removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PruneEntry {
+    /// Of which source.
+    pub oracle_id: SourceId,
+    /// What had ceased to hold before then.
+    pub before: Timestamp,
+    /// How many versions have lost their content; their provenance stays.
+    pub versions: u64,
+    /// The payloads that were removed.
+    pub payloads: Vec<Sha256Hex>,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}

@@ -1,0 +1,103 @@
+use super::super::ground::{InvalidationCause, SourceChange};
+use super::*;
+use crate::ground::frequency::UpdateFrequency;
+use crate::ground::freshness::FreshnessPolicy;
+use crate::ground::ontology::OntologyRef;
+use crate::ground::rejection::Rule;
+use crate::ground::run::{FileRef, Run, RunCounts, RunInput, RunState};
+use crate::ground::source::SourceRegistryEntry;
+
+fn source(timestamp: Timestamp) -> SourceRegistryEntry {
+    let document = include_str!("../../../../examples/ground-truth/sources/world-bank-population.json");
+    SourceRegistryEntry::new(
+        serde_json::from_str(document).expect("it is a registration"),
+        "0".into(),
+        timestamp,
+    )
+}
+
+fn run(timestamp: Timestamp) -> Run {
+    let sha256 = Sha256Hex::of(b"");
+    let input = RunInput {
+        ontology: OntologyRef { ontology_id: "population".parse().expect("an id"), version: "1".into() },
+        pipeline_sha256: sha256.clone(),
+        raw_sha256: sha256.clone(),
+        released_at: timestamp,
+        version: "2020".into(),
+    };
+    Run {
+        run_id: input.run_id(),
+        oracle_id: "world-bank-population".parse().expect("an id"),
+        number: 1,
+        pipeline_id: "world-bank-population".parse().expect("an id"),
+        input,
+        snapshot: true,
+        raw_bytes: 7,
+        source_url: None,
+        requested_by: "0".into(),
+        state: RunState::Completed,
+        started_at: timestamp,
+        ended_at: Some(timestamp),
+        counts: RunCounts {
+            read: 3,
+            records: 1,
+            rejected: 2,
+            rejected_by_rule: [(Rule::Schema, 2)].into(),
+            ..RunCounts::default()
+        },
+        rows: Some(FileRef { sha256, size_bytes: 1, rows: 3, statements: 0 }),
+        cause: None,
+    }
+}
+
+pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<Event> {
+    let sha256 = Sha256Hex::of(b"");
+    let source = source(timestamp);
+    let oracle_id = source.oracle_id().clone();
+    let ontology = source.registration.ontology.clone();
+    let policy = FreshnessPolicy::default_of(oracle_id.clone(), UpdateFrequency::Annual, &[]);
+    let run = Box::new(run(timestamp));
+    vec![
+        Event::OntologyRegistered(OntologyEntry { ontology, sha256: sha256.clone(), peer, timestamp }),
+        Event::SourceChanged(SourceEntry {
+            oracle_id: oracle_id.clone(),
+            change: SourceChange::Approved,
+            before: Some(Box::new(source.clone())),
+            after: Box::new(source.approved().expect("it is pending")),
+            peer,
+            timestamp,
+        }),
+        Event::FreshnessPolicySet(FreshnessEntry {
+            oracle_id: oracle_id.clone(),
+            before: None,
+            after: policy,
+            peer,
+            timestamp,
+        }),
+        Event::SourceInvalidated(InvalidationEntry {
+            oracle_id: oracle_id.clone(),
+            trigger: InvalidationCause::Manual,
+            detail: String::new(),
+            peer,
+            timestamp,
+        }),
+        Event::PipelineRegistered(PipelineEntry {
+            pipeline_id: run.pipeline_id.clone(),
+            oracle_id: oracle_id.clone(),
+            before_sha256: None,
+            pipeline_sha256: sha256.clone(),
+            peer,
+            timestamp,
+        }),
+        Event::IngestionStarted(RunEntry { run: run.clone(), peer: Some(peer), timestamp }),
+        Event::IngestionEnded(RunEntry { run, peer: None, timestamp }),
+        Event::SourcePruned(PruneEntry {
+            oracle_id,
+            before: timestamp,
+            versions: 4,
+            payloads: vec![sha256],
+            peer,
+            timestamp,
+        }),
+    ]
+}
