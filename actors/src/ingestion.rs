@@ -186,3 +186,6 @@ impl Handler<Running> for Ingestion {
 }
 
 crate::panics_when_told!(Ingestion);
+
+#[cfg(test)]
+mod tests;

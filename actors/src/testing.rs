@@ -186,7 +186,7 @@ impl World {
     pub(crate) async fn restarted(self, outside: Outside) -> Self {
         self.system.log.close().await;
         let again = self.dir.join("again");
-        for dir in ["", "store", "store/blobs"] {
+        for dir in ["", "store", "store/blobs", "ground/facts", "ground/raw"] {
             let (from, to) = (self.dir.join(dir), again.join(dir));
             fs::create_dir_all(&to).expect("it is made");
             let entries = fs::read_dir(from).into_iter().flatten().map(|entry| entry.expect("an entry"));

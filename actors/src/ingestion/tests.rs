@@ -1,0 +1,179 @@
+use super::*;
+use crate::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
+use crate::system::System;
+use crate::testing::{Hand, Outside, World, logged, with_outside, with_world};
+use domain::ground::run::RunState;
+use domain::ground::value::Value;
+use serde::de::DeserializeOwned;
+use std::ops::Bound;
+use std::time::Duration;
+use store::ground::view::Found;
+
+const PEER: Peer = Peer { uid: 7, gid: 7, pid: None };
+const OLD: &str = "Country Name,Country Code,Year,Value\n\
+    Aruba,ABW,1960,54208\nAruba,ABW,1961,55434\nKosovo,XKX,1960,947000\n";
+const NEW: &str = "Country Name,Country Code,Year,Value\n\
+    Aruba,ABW,1960,54608\nAruba,ABW,1961,55434\nZambia,ZMB,1960,3119430\n";
+
+fn document<T: DeserializeOwned>(text: &str) -> T {
+    serde_json::from_str(text).expect("the gallery's documents are sound")
+}
+
+async fn population(system: &System) -> PipelineId {
+    let ontology = document(include_str!("../../../examples/ground-truth/ontologies/population.json"));
+    let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered");
+    let registration =
+        document(include_str!("../../../examples/ground-truth/sources/world-bank-population.json"));
+    let registered = system.registry.ask(RegisterSource { registration, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered");
+    let definition =
+        document(include_str!("../../../examples/ground-truth/pipelines/world-bank-population.json"));
+    let registered = system.registry.ask(RegisterPipeline { definition, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered").document.pipeline_id
+}
+
+fn archived(system: &System, payload: &[u8]) -> Archived {
+    let mut writer = system.store.files().archive_writer().expect("it is made");
+    writer.push(payload).expect("it is taken");
+    writer.finish().expect("it is kept")
+}
+
+fn asked(pipeline_id: &PipelineId, payload: Archived, version: &str) -> Begin {
+    Begin {
+        pipeline_id: pipeline_id.clone(),
+        version: version.into(),
+        released_at: format!("{version}T00:00:00Z").parse().expect("a time"),
+        payload,
+        source_url: None,
+        requested_by: "7".into(),
+        peer: Some(PEER),
+    }
+}
+
+async fn ended(system: &System, begun: Begun) -> Run {
+    let run_id = match begun {
+        Begun::Started(run) => run.run_id,
+        Begun::Unchanged(run) => return *run,
+    };
+    loop {
+        let (run, _) = system.store.run(&run_id).expect("it is read").expect("it is there");
+        if run.state != RunState::Running {
+            return run;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn ingested(system: &System, pipeline_id: &PipelineId, payload: &str, version: &str) -> Run {
+    let begin = asked(pipeline_id, archived(system, payload.as_bytes()), version);
+    let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it begins");
+    let run = ended(system, begun).await;
+    while !system.ingestion.ask(Running).await.expect("it answers").is_empty() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    run
+}
+
+/// What is valid at a time, as `id=population`.
+fn valid(system: &System, at: &str) -> Vec<String> {
+    let oracle_id = "world-bank-population".parse().expect("an id");
+    let view = system.store.view(&oracle_id).expect("it opens").expect("it is there");
+    let at = format!("{at}T00:00:00Z").parse().expect("a time");
+    let records = view.records(&[], Bound::Unbounded).expect("they are read");
+    let found = records.filter_map(|record| view.valid_at(record.expect("it is read"), &view.known, at));
+    let told = found.map(|found: Found| {
+        let content = view.content(&found.statement).expect("it is read").expect("it was not pruned");
+        let provenance = view.provenance(&found).expect("it has one");
+        let population = content.axes.get("population").map(Value::to_string).unwrap_or_default();
+        format!("{}={population}", provenance.source_record_id)
+    });
+    told.collect()
+}
+
+#[test]
+fn a_run_makes_a_release_valid_and_the_next_one_corrects_and_withdraws() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let run = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        assert_eq!((run.state, run.counts.records, run.number), (RunState::Completed, 3, 1), "{run:?}");
+        let run = ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
+        assert_eq!((run.state, run.counts.records, run.number), (RunState::Completed, 3, 2), "{run:?}");
+        let changes: Vec<_> =
+            run.counts.changes.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
+        assert_eq!(changes, [("became_valid", 2), ("superseded", 1), ("withdrawn", 1)]);
+        assert!(valid(&system, "2020-04-13").is_empty());
+        assert_eq!(valid(&system, "2020-04-14"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
+        assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54608", "ABW/1961=55434", "ZMB/1960=3119430"]);
+    });
+}
+
+#[test]
+fn releases_that_arrive_in_another_order_are_valid_at_the_same_times() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
+        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        assert_eq!(valid(&system, "2020-04-14"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
+        assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54608", "ABW/1961=55434", "ZMB/1960=3119430"]);
+    });
+}
+
+#[test]
+fn the_same_run_again_changes_nothing() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let first = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let entries = system.store.last_seq();
+        let begin = asked(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
+        let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it is understood");
+        assert!(matches!(begun, Begun::Unchanged(run) if *run == first));
+        assert_eq!(system.store.last_seq(), entries);
+    });
+}
+
+#[test]
+fn a_payload_of_which_nothing_is_taken_changes_nothing_and_keeps_its_rejects() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        for (payload, cause, rejected) in [
+            ("Country Name,Country Code,Year,Value\n", "the payload holds no records", 0),
+            ("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n", "none of 1 records was taken", 1),
+            ("Country Name,Country Code,Year,Value\nAruba,ABW,1960,\"1", "is not closed", 0),
+        ] {
+            let run = ingested(&system, &pipeline_id, payload, "2021-01-01").await;
+            assert_eq!((run.state, run.counts.rejected), (RunState::Failed, rejected), "{run:?}");
+            assert!(run.cause.as_deref().is_some_and(|told| told.contains(cause)), "{run:?}");
+        }
+        assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
+    });
+}
+
+#[test]
+fn a_run_that_a_restart_cut_short_goes_on() {
+    with_outside(Hand::new(), Outside::default(), |world| async move {
+        let system = &world.system;
+        let pipeline_id = population(system).await;
+        let many: String =
+            (0..30_000).map(|n| format!("Aruba,{},{},{n}\n", code(n / 150), 1950 + n % 150)).collect();
+        let payload = format!("Country Name,Country Code,Year,Value\n{many}");
+        let begin = asked(&pipeline_id, archived(system, payload.as_bytes()), "2020-04-14");
+        let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it begins");
+        let Begun::Started(run) = &begun else { panic!("it is new: {begun:?}") };
+        let run_id = run.run_id.clone();
+        // the log takes nothing more: the run that goes on can never end there
+        let world = world.restarted(Outside::default()).await;
+        let run = ended(&world.system, begun).await;
+        assert_eq!((run.state, run.counts.records), (RunState::Completed, 30_000), "{run:?}");
+        assert_eq!(run.run_id, run_id);
+        let events = logged(&world.system.store);
+        assert_eq!(events.iter().filter(|event| *event == "ingestion_started").count(), 1);
+        assert_eq!(events.iter().filter(|event| *event == "ingestion_ended").count(), 1);
+    });
+}
+
+fn code(number: usize) -> String {
+    let letter = |number: usize| char::from(b'A' + u8::try_from(number % 26).expect("it is below 26"));
+    [letter(number / 676), letter(number / 26), letter(number)].iter().collect()
+}
