@@ -5,7 +5,11 @@
 //! carries checksums of all of its bytes, which are checked at every read.
 
 pub mod archive;
+pub mod export;
 pub mod files;
+mod pages;
+pub mod query;
+pub mod records;
 mod sealed;
 pub mod sorted;
 pub mod sorter;
@@ -13,6 +17,10 @@ pub mod staging;
 pub mod state;
 pub mod statement;
 mod tables;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 pub mod view;
 
 pub(crate) use tables::Ground;

@@ -27,6 +27,30 @@ pub struct Files {
     dir: PathBuf,
 }
 
+/// Sorted files that were made and that nothing names yet: dropped, it removes them.
+#[derive(Debug)]
+pub(super) struct Made {
+    files: Files,
+    refs: Vec<FileRef>,
+}
+
+impl Made {
+    pub(super) fn new(files: &Files) -> Self {
+        Self { files: files.clone(), refs: Vec::new() }
+    }
+
+    /// Leaves them to the commit that names them.
+    pub(super) fn named(&mut self) {
+        self.refs.clear();
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        self.files.remove(&self.refs);
+    }
+}
+
 impl Files {
     /// Those below the state directory `state_dir`. What an earlier process has not finished is removed.
     ///
@@ -104,14 +128,25 @@ impl Files {
         SortedWriter::create(&self.work_dir().join(name))
     }
 
-    /// Gives a finished sorted file its place.
-    pub(super) fn keep(&self, name: &str, summary: Summary, statements: u64) -> Result<FileRef, StoreError> {
+    /// Gives a finished sorted file its place, and notes it among `made`, unless it was there.
+    pub(super) fn keep(
+        &self,
+        name: &str,
+        summary: Summary,
+        statements: u64,
+        made: &mut Made,
+    ) -> Result<FileRef, StoreError> {
         let Summary { rows, size_bytes, sha256 } = summary;
         let path = self.facts_path(&sha256);
+        let is_new = !path.exists();
         let moved = fs::rename(self.work_dir().join(name), &path);
         moved.map_err(|source| StoreError::unwritten(&path, source))?;
+        let file = FileRef { sha256, size_bytes, rows, statements };
+        if is_new {
+            made.refs.push(file.clone());
+        }
         sync_dir(&self.dir.join(FACTS_DIR))?;
-        Ok(FileRef { sha256, size_bytes, rows, statements })
+        Ok(file)
     }
 
     /// Opens a sorted file.
@@ -127,10 +162,12 @@ impl Files {
     }
 
     /// Removes sorted files that nobody names any more. Whoever has one open reads on.
-    pub fn remove(&self, files: &[FileRef]) {
+    pub(crate) fn remove<'f>(&self, files: impl IntoIterator<Item = &'f FileRef>) {
         for file in files {
             let path = self.facts_path(&file.sha256);
-            if let Err(error) = fs::remove_file(&path) {
+            if let Err(error) = fs::remove_file(&path)
+                && error.kind() != ErrorKind::NotFound
+            {
                 tracing::warn!(%error, path = %path.display(), "a file that nobody needs stays");
             }
         }

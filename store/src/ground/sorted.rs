@@ -112,17 +112,18 @@ impl SortedFile {
     /// Of the rows whose keys begin with `prefix`, those from `start` on, in key order.
     #[must_use]
     pub fn with_prefix_from(&self, prefix: &[u8], start: Bound<&[u8]>) -> Rows {
-        // the first key behind them: the prefix with its last byte counted up, or the one before if that is full
-        let kept = prefix.iter().rposition(|byte| *byte != u8::MAX).map_or(0, |last| last + 1);
-        let mut behind = prefix.get(..kept).unwrap_or_default().to_vec();
-        let end = match behind.last_mut() {
-            Some(last) => {
-                *last += 1;
-                Bound::Excluded(behind)
-            }
-            None => Bound::Unbounded,
+        Rows::new(self.clone(), start.map(<[u8]>::to_vec), behind(prefix))
+    }
+
+    /// In how many blocks rows may lie whose keys begin with `prefix`; nothing is read for that.
+    #[must_use]
+    pub fn blocks_with_prefix(&self, prefix: &[u8]) -> usize {
+        let first = self.block_of(prefix).unwrap_or_default();
+        let end = match behind(prefix) {
+            Bound::Excluded(end) => self.block_of(&end).map_or(0, |last| last + 1),
+            Bound::Included(_) | Bound::Unbounded => self.inner.index.places().len(),
         };
-        Rows::new(self.clone(), start.map(<[u8]>::to_vec), end)
+        end.saturating_sub(first)
     }
 
     /// Reads all of the file anew and checks it. What it hands back is to be compared with what was committed: a whole
@@ -195,6 +196,20 @@ impl SortedFile {
     fn malformed(&self, block: usize) -> StoreError {
         let at = self.inner.index.place(block).map_or(0, |place| place.at);
         self.inner.file.damaged(at, "its rows cannot be read")
+    }
+}
+
+/// Where the keys that begin with `prefix` end: at the prefix with its last byte counted up, or the one before if that is
+/// full.
+fn behind(prefix: &[u8]) -> Bound<Vec<u8>> {
+    let kept = prefix.iter().rposition(|byte| *byte != u8::MAX).map_or(0, |last| last + 1);
+    let mut behind = prefix.get(..kept).unwrap_or_default().to_vec();
+    match behind.last_mut() {
+        Some(last) => {
+            *last += 1;
+            Bound::Excluded(behind)
+        }
+        None => Bound::Unbounded,
     }
 }
 

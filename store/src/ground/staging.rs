@@ -2,25 +2,30 @@
 //!
 //! Nothing of it is visible before a commit names its files, and what is not finished is removed at the next start.
 
-use super::files::Files;
-use super::sorted::Merge;
-use super::sorted::{SortedFile, SortedWriter};
-use super::sorter::{Sorted, Sorter};
+use super::files::{Files, Made};
+use super::records::Records;
+use super::sorted::{Merge, SortedFile, SortedWriter};
+use super::sorter::Sorter;
 use super::statement::StoredStatement;
 use super::view::{INDEX, Record, SourceView, key_of};
 use crate::error::StoreError;
 use domain::Sha256Hex;
-use domain::ground::rejection::{Reject, Rejection, Rule};
+use domain::ground::rejection::{Reject, Rejection};
 use domain::ground::run::{FileRef, RunCounts};
 use domain::ground::timeline::{Knowledge, Release, Statement, changes};
 use std::iter::Peekable;
 use std::ops::Bound;
 
 mod changed;
+mod fresh;
 mod tiers;
 
 pub use changed::ChangeEntry;
+use fresh::{Fresh, Group};
 
+/// The key of the first row of a file, which holds the id of the run that has made it, and which file it is: no two files
+/// are the same, so that one can be removed without looking for others that name it.
+const MADE_BY: &[u8] = b"!";
 /// What begins the key of a reject in a run's own file.
 pub(super) const REJECT: u8 = b'r';
 /// What begins the key of a change.
@@ -31,10 +36,8 @@ pub(super) const PLACE: u8 = b'p';
 /// A run's memory, in bytes: for its statements, and once more for the rest.
 const SORT_BYTES: usize = 64 << 20;
 const SMALL_SORT_BYTES: usize = 16 << 20;
-/// The most records of one key in one run: they are in memory together.
-const GROUP_MAX: usize = 100_000;
-/// So many of them are named in a reason.
-const NAMED_MAX: usize = 10;
+/// After so many records it is asked whether to go on.
+const ASKED_EVERY: u64 = 4096;
 
 /// A run on its way into files.
 #[derive(Debug)]
@@ -59,85 +62,21 @@ pub struct Accepted<'a> {
     pub index: &'a [(u16, Vec<u8>)],
 }
 
-/// The records of one key in one run.
-#[derive(Default)]
-struct Group {
-    first: Option<StoredStatement>,
-    members: Vec<Member>,
-    /// Whether they all say the same.
-    same: bool,
-}
-
-struct Member {
-    position: u64,
-    offset: u64,
-    len: u32,
-    raw_hash: [u8; 32],
-}
-
-/// The run's own statements, in the order of their keys.
-struct Fresh {
-    rows: Peekable<Sorted>,
-    run: u32,
-}
-
-impl Fresh {
-    /// The key of the next record.
-    fn key(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
-        peeked(&mut self.rows, |(key, _)| key.clone())
-    }
-
-    /// All records of this key.
-    fn group(&mut self, key: &[u8], view: &SourceView) -> Result<Group, StoreError> {
-        let mut group = Group { same: true, ..Group::default() };
-        while let Some(row) = self.rows.next_if(|row| row.as_ref().is_ok_and(|(next, _)| next == key)) {
-            let (_, value) = row?;
-            let statement = StoredStatement::read(self.run, &value);
-            let statement = statement.ok_or_else(|| view.corrupt("a statement cannot be read".into()))?;
-            let StoredStatement { position, offset, len, raw_hash, .. } = statement;
-            if group.members.len() == GROUP_MAX {
-                let (what, size_bytes) = ("a group of records with one key", group.members.len() as u64 + 1);
-                return Err(StoreError::TooLarge { what, size_bytes, max_bytes: GROUP_MAX as u64 });
-            }
-            group.members.push(Member { position, offset, len, raw_hash });
-            match &group.first {
-                Some(first) => group.same &= first.time == statement.time,
-                None => group.first = Some(statement),
-            }
-        }
-        Ok(group)
-    }
-}
-
-/// A part of the next item, which stays; an error is taken.
-fn peeked<T, P>(
-    items: &mut Peekable<impl Iterator<Item = Result<T, StoreError>>>,
-    part: impl Fn(&T) -> P,
-) -> Result<Option<P>, StoreError> {
-    match items.peek() {
-        Some(Ok(item)) => Ok(Some(part(item))),
-        None => Ok(None),
-        Some(Err(_)) => items.next().transpose().map(|_| None),
-    }
-}
-
 /// The key of a row in a run's own file.
-fn row_key(kind: u8, number: u64) -> Vec<u8> {
+pub(super) fn row_key(kind: u8, number: u64) -> Vec<u8> {
     [&[kind], &number.to_be_bytes()[..]].concat()
 }
 
 /// A run in files that nothing names yet. Dropped before [`Staged::named`] it removes them.
 #[derive(Debug)]
 pub struct Staged {
-    files: Files,
     /// What came of it.
     pub counts: RunCounts,
     /// The file that holds its rejects, its changes, and where its records are.
     pub rows: FileRef,
     /// The files that hold the source's statements, the oldest first.
     pub statements: Vec<FileRef>,
-    /// Those of them that are new.
-    made: Vec<FileRef>,
+    made: Made,
 }
 
 impl Staging {
@@ -216,66 +155,70 @@ impl Staging {
             Knowledge::new(&releases, None)
         };
         let kept = tiers::kept(&view.state.files, self.counts.read);
-        let statements = std::mem::replace(&mut self.statements, Sorter::new(&self.files.work_dir(), 0));
-        let mut fresh = Fresh { rows: statements.finish()?.peekable(), run: self.run };
-        let mut old = view.records(&[], Bound::Unbounded)?.peekable();
+        // what is in no file that is merged, and not in the run, is left alone where the run cannot change it
+        let walked = if changes_others(view, release) { 0 } else { kept };
+        let work_dir = self.files.work_dir();
+        let statements = std::mem::replace(&mut self.statements, Sorter::new(&work_dir, 0));
+        let mut fresh = Fresh::new(statements.finish()?, self.run, &work_dir);
+        let mut old = view.records_in(walked..view.open.len(), &[], Bound::Unbounded)?.peekable();
         let facts_name = format!("{}.facts", self.name);
-        let mut facts = self.files.writer(&facts_name)?;
+        let mut facts = self.writer(&facts_name)?;
         let (mut written, mut looked_at, mut ordinal) = (0, 0_u64, 0_u64);
-        loop {
-            let key = match (peeked(&mut old, |record: &Record| record.key.clone())?, fresh.key()?) {
-                (None, None) => break,
-                (Some(old), Some(new)) => old.min(new),
-                (old, new) => old.or(new).unwrap_or_default(),
-            };
+        while let Some(key) = next_key(&mut old, &mut fresh)? {
             looked_at += 1;
-            if looked_at % 4096 == 0 && !proceed(looked_at) {
+            if looked_at.is_multiple_of(ASKED_EVERY) && !proceed(looked_at) {
                 return Ok(None);
             }
-            let mut record = match old.next_if(|record| record.as_ref().is_ok_and(|record| record.key == key))
-            {
-                Some(record) => record?,
-                None => Record { key: key.clone(), statements: Vec::new(), places: Vec::new() },
+            let record = old.next_if(|record| record.as_ref().is_ok_and(|record| record.key == key));
+            let mut record = record.transpose()?.unwrap_or_else(|| Record::none(key));
+            let said = match fresh.group(&record.key, view)? {
+                Some(group) => self.one_of(group, view)?,
+                None => None,
             };
-            if let Some(statement) = self.one_of(fresh.group(&key, view)?)? {
+            let is_said = said.is_some();
+            if let Some(statement) = said {
+                if walked > 0 {
+                    record = view.before(walked, record)?;
+                }
                 self.counts.records += 1;
-                self.rows.push(&row_key(PLACE, statement.position), &key)?;
+                self.rows.push(&row_key(PLACE, statement.position), &record.key)?;
                 record.statements.push(statement);
                 record.places.push(usize::MAX);
             }
             for (statement, place) in record.statements.iter().zip(&record.places) {
                 if *place >= kept {
-                    facts.push(&key_of(&key, statement.time.run), &statement.to_bytes())?;
+                    facts.push(&key_of(&record.key, statement.time.run), &statement.to_bytes())?;
                     written += 1;
                 }
             }
-            self.tell_changes(view, &record, &after, &mut ordinal)?;
+            if is_said || walked == 0 {
+                self.tell_changes(view, &record, &after, &mut ordinal)?;
+            }
         }
         drop(old);
-        self.write_index(&mut facts, view.files.get(kept..).unwrap_or_default())?;
-        let facts = self.files.keep(&facts_name, facts.finish()?, written)?;
-        let mut made = vec![facts.clone()];
+        self.write_index(&mut facts, view.open.get(kept..).unwrap_or_default())?;
+        let mut made = Made::new(&self.files);
+        let facts = self.files.keep(&facts_name, facts.finish()?, written, &mut made)?;
         let rows = self.write_rows(&mut made)?;
         let mut statements = view.state.files.get(..kept).unwrap_or_default().to_vec();
         statements.push(facts);
-        Ok(Some(Staged { files: self.files, counts: self.counts, rows, statements, made }))
+        Ok(Some(Staged { counts: self.counts, rows, statements, made }))
+    }
+
+    /// Begins a file.
+    fn writer(&self, name: &str) -> Result<SortedWriter, StoreError> {
+        let mut writer = self.files.writer(name)?;
+        writer.push(MADE_BY, name.as_bytes())?;
+        Ok(writer)
     }
 
     /// The one statement that all of one key come to: themselves, where they say the same; else none, and all are rejected.
-    fn one_of(&mut self, group: Group) -> Result<Option<StoredStatement>, StoreError> {
-        let Group { first, members, same } = group;
-        if same {
-            self.counts.collapsed += members.len().saturating_sub(1) as u64;
-            return Ok(first);
+    fn one_of(&mut self, group: Group, view: &SourceView) -> Result<Option<StoredStatement>, StoreError> {
+        if group.same {
+            self.counts.collapsed += group.members - 1;
+            return Ok(Some(group.first));
         }
-        let named = members.iter().take(NAMED_MAX).map(|member| member.position.to_string());
-        let named = named.collect::<Vec<_>>().join(", ");
-        let reason = format!("{} records bear one key and do not all say the same: {named}", members.len());
-        for Member { position, offset, len, raw_hash } in members {
-            let (raw_hash, rejection) =
-                (Sha256Hex::from_bytes(&raw_hash), Rejection::new(Rule::DuplicateKey, None, &reason));
-            self.keep_reject(&Reject { position, offset, len, raw_hash, rejection })?;
-        }
+        group.reject(view, |reject| self.keep_reject(&reject))?;
         Ok(None)
     }
 
@@ -316,17 +259,15 @@ impl Staging {
     }
 
     /// Writes the run's own file.
-    fn write_rows(&mut self, made: &mut Vec<FileRef>) -> Result<FileRef, StoreError> {
+    fn write_rows(&mut self, made: &mut Made) -> Result<FileRef, StoreError> {
         let name = format!("{}.rows", self.name);
-        let mut out = self.files.writer(&name)?;
+        let mut out = self.writer(&name)?;
         let rows = std::mem::replace(&mut self.rows, Sorter::new(&self.files.work_dir(), 0));
         for row in rows.finish()? {
             let (key, value) = row?;
             out.push(&key, &value)?;
         }
-        let rows = self.files.keep(&name, out.finish()?, 0)?;
-        made.push(rows.clone());
-        Ok(rows)
+        self.files.keep(&name, out.finish()?, 0, made)
     }
 
     /// Only the rejects, for a run that comes to nothing.
@@ -334,7 +275,9 @@ impl Staging {
     /// # Errors
     /// As [`Staging::accept`].
     pub fn rejects_only(mut self) -> Result<(RunCounts, FileRef), StoreError> {
-        let rows = self.write_rows(&mut Vec::new())?;
+        let mut made = Made::new(&self.files);
+        let rows = self.write_rows(&mut made)?;
+        made.named();
         Ok((self.counts, rows))
     }
 }
@@ -343,13 +286,26 @@ impl Staged {
     /// The files that are made, for the commit that names them: from now on they stay.
     #[must_use]
     pub fn named(mut self) -> (RunCounts, FileRef, Vec<FileRef>) {
-        self.made.clear();
+        self.made.named();
         (std::mem::take(&mut self.counts), self.rows.clone(), std::mem::take(&mut self.statements))
     }
 }
 
-impl Drop for Staged {
-    fn drop(&mut self) {
-        self.files.remove(&self.made);
+/// The key of the next record, among those that there are and those of the run.
+fn next_key(old: &mut Peekable<Records<'_>>, fresh: &mut Fresh<'_>) -> Result<Option<Vec<u8>>, StoreError> {
+    if let Some(failed) = old.next_if(Result::is_err) {
+        failed?;
     }
+    let old = old.peek().and_then(|record| record.as_ref().ok()).map(|record| record.key.as_slice());
+    Ok(match (old, fresh.key()?) {
+        (Some(old), Some(new)) => Some(old.min(new).to_vec()),
+        (old, new) => old.or(new).map(<[u8]>::to_vec),
+    })
+}
+
+/// Whether a release can change records that it does not hold: a snapshot withdraws them, and a version that is read again
+/// takes back what it said of them before.
+fn changes_others(view: &SourceView, release: &Release) -> bool {
+    let known = view.state.completed.iter();
+    release.snapshot || known.map(|known| &known.release).any(|known| known.version == release.version)
 }

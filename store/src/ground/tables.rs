@@ -132,18 +132,44 @@ impl Store {
             }
             views.forgotten
         };
-        let Some((state, revision)) = self.source(oracle_id)? else { return Ok(None) };
-        let reference = &state.entry.registration.ontology;
-        let Some((ontology, _)) = self.ontology(reference)? else {
-            let detail = format!("source {oracle_id} is of the ontology {reference}, which is missing");
-            return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
-        };
-        let view = Arc::new(SourceView::new(state, revision, ontology, &ground.files)?);
+        let Some(view) = self.open_view(oracle_id)? else { return Ok(None) };
+        let view = Arc::new(view);
         let mut views = ground.views.write().unwrap_or_else(PoisonError::into_inner);
         if views.forgotten == before {
             views.open.insert(oracle_id.clone(), Arc::clone(&view));
         }
         Ok(Some(view))
+    }
+
+    /// Opens a source's files; anew where others have taken their place meanwhile.
+    fn open_view(&self, oracle_id: &SourceId) -> Result<Option<SourceView>, StoreError> {
+        let mut found = self.source(oracle_id)?;
+        loop {
+            let Some((state, revision)) = found else { return Ok(None) };
+            let reference = &state.entry.registration.ontology;
+            let Some((ontology, _)) = self.ontology(reference)? else {
+                let detail = format!("source {oracle_id} is of the ontology {reference}, which is missing");
+                return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
+            };
+            let opened = SourceView::new(state, revision, ontology, self.files());
+            let Err(error) = opened else { return opened.map(Some) };
+            found = self.source(oracle_id)?.filter(|(_, now)| *now != revision);
+            if found.is_none() {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Removes the files that `before` named and its source does not name any more: to be called once the commit that has
+    /// replaced them is durable. Whoever has one open reads on.
+    ///
+    /// # Errors
+    /// Where the source cannot be read; nothing is removed then.
+    pub fn remove_replaced(&self, before: &SourceState) -> Result<(), StoreError> {
+        let Some((now, _)) = self.source(before.entry.oracle_id())? else { return Ok(()) };
+        let replaced: Vec<_> = before.files.iter().filter(|file| !now.files.contains(file)).collect();
+        self.files().remove(replaced);
+        Ok(())
     }
 
     /// Removes files that nothing names: of runs that a kill has cut short.

@@ -1,7 +1,8 @@
 //! A source with its files open: what every reader of its records looks at.
 
 use super::files::Files;
-use super::sorted::{Merge, Rows, SortedFile};
+use super::records::{Indexed, Records};
+use super::sorted::SortedFile;
 use super::state::{Completed, SourceState};
 use super::statement::StoredStatement;
 use crate::error::StoreError;
@@ -12,8 +13,7 @@ use domain::ground::record::Content;
 use domain::ground::run::record_id;
 use domain::ground::timeline::{End, Knowledge, Statement, Version};
 use jiff::Timestamp;
-use std::ops::Bound;
-use std::path::PathBuf;
+use std::ops::{Bound, Range};
 
 /// What begins the key of a statement.
 pub(super) const STATEMENT: u8 = b's';
@@ -33,8 +33,8 @@ pub struct SourceView {
     pub ontology: Ontology,
     /// All that is known.
     pub known: Knowledge,
-    pub(super) files: Vec<SortedFile>,
-    dir: PathBuf,
+    pub(super) open: Vec<SortedFile>,
+    pub(super) files: Files,
 }
 
 /// All that runs say of one source record, in the order of the runs.
@@ -46,6 +46,13 @@ pub struct Record {
     pub statements: Vec<StoredStatement>,
     /// For each, in which file it lies.
     pub(super) places: Vec<usize>,
+}
+
+impl Record {
+    /// One that nothing was said of.
+    pub(super) const fn none(key: Vec<u8>) -> Self {
+        Self { key, statements: Vec::new(), places: Vec::new() }
+    }
 }
 
 /// A version of a record that was found.
@@ -61,6 +68,10 @@ pub struct Found {
     pub superseded_by: Option<(u32, u64)>,
 }
 
+/// How the entries of an index begin that tell which records have had a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexKey(pub(super) Vec<u8>);
+
 impl SourceView {
     pub(super) fn new(
         state: SourceState,
@@ -70,7 +81,7 @@ impl SourceView {
     ) -> Result<Self, StoreError> {
         let known = Knowledge::new(&state.releases(), None);
         let open = state.files.iter().map(|file| files.open_sorted(file)).collect::<Result<_, _>>()?;
-        Ok(Self { state, revision, ontology, known, files: open, dir: files.work_dir() })
+        Ok(Self { state, revision, ontology, known, open, files: files.clone() })
     }
 
     /// What is known, or was at `known_at`.
@@ -82,7 +93,7 @@ impl SourceView {
     /// How many files a lookup looks into.
     #[must_use]
     pub fn file_count(&self) -> usize {
-        self.files.len()
+        self.open.len()
     }
 
     /// The records whose keys begin with `prefix`, from `from` on or, where that is excluded, behind it.
@@ -90,40 +101,96 @@ impl SourceView {
     /// # Errors
     /// Where a file cannot be read.
     pub fn records(&self, prefix: &[u8], from: Bound<&[u8]>) -> Result<Records<'_>, StoreError> {
+        self.records_in(0..self.open.len(), prefix, from)
+    }
+
+    /// As far as they are in some of the files.
+    pub(super) fn records_in(
+        &self,
+        files: Range<usize>,
+        prefix: &[u8],
+        from: Bound<&[u8]>,
+    ) -> Result<Records<'_>, StoreError> {
         let whole = [&[STATEMENT], prefix].concat();
         let start = match from {
+            Bound::Included(key) | Bound::Excluded(key) if key < prefix => Bound::Included(whole.clone()),
             Bound::Unbounded => Bound::Included(whole.clone()),
             Bound::Included(key) => Bound::Included(key_of(key, 0)),
             Bound::Excluded(key) => Bound::Excluded(key_of(key, u32::MAX)),
         };
-        let rows =
-            self.files.iter().map(|file| file.with_prefix_from(&whole, start.as_ref().map(Vec::as_slice)));
-        Ok(Records { view: self, rows: Merge::new(rows.collect())?, next: None })
+        let start = start.as_ref().map(Vec::as_slice);
+        let files = self.open.iter().enumerate().take(files.end).skip(files.start);
+        Records::new(self, files.map(|(place, file)| (place, file.with_prefix_from(&whole, start))))
     }
 
-    /// The keys of records that have had the value with these key bytes on the axis with this place, in their order.
+    /// `record` with what the files before `walked` hold of it, in front.
+    pub(super) fn before(&self, walked: usize, record: Record) -> Result<Record, StoreError> {
+        let mut earlier = self.records_in(0..walked, &record.key, Bound::Unbounded)?;
+        let Some(mut whole) = earlier.next().transpose()? else { return Ok(record) };
+        whole.statements.extend(record.statements);
+        whole.places.extend(record.places);
+        Ok(whole)
+    }
+
+    /// The versions that hold at `time`, as far as `known` goes, of the records that speak of one thing: `identity` is its
+    /// key. They come in the order of the records, one by one.
     ///
     /// # Errors
     /// Where a file cannot be read.
-    pub fn indexed(&self, axis: u16, value: &[u8]) -> Result<Indexed, StoreError> {
-        let prefix = [&[INDEX], &axis.to_be_bytes()[..], value].concat();
-        let rows = self.files.iter().map(|file| file.with_prefix(&prefix)).collect();
-        Ok(Indexed { rows: Merge::new(rows)?, prefix_bytes: prefix.len(), last: Vec::new() })
+    pub fn lookup<'v>(
+        &'v self,
+        identity: &[u8],
+        known: &'v Knowledge,
+        time: Timestamp,
+    ) -> Result<impl Iterator<Item = Result<Found, StoreError>> + use<'v>, StoreError> {
+        let records = self.records(identity, Bound::Unbounded)?;
+        Ok(records
+            .filter_map(move |record| record.map(|record| Self::valid_at(record, known, time)).transpose()))
+    }
+
+    /// The keys of records that begin with `prefix` and have had `value` on an axis, in their order, from `from` on or,
+    /// where that is excluded, behind it.
+    ///
+    /// # Errors
+    /// Where a file cannot be read.
+    pub fn indexed(
+        &self,
+        value: &IndexKey,
+        prefix: &[u8],
+        from: Bound<&[u8]>,
+    ) -> Result<Indexed, StoreError> {
+        let whole = [value.0.as_slice(), prefix].concat();
+        let start = match from {
+            Bound::Included(key) | Bound::Excluded(key) if key < prefix => Bound::Included(whole.clone()),
+            Bound::Unbounded => Bound::Included(whole.clone()),
+            Bound::Included(key) | Bound::Excluded(key) => from.map(|_| [value.0.as_slice(), key].concat()),
+        };
+        let start = start.as_ref().map(Vec::as_slice);
+        let rows = self.open.iter().map(|file| file.with_prefix_from(&whole, start)).collect();
+        Indexed::new(rows, value.0.len())
+    }
+
+    /// In how many blocks of files the keys lie that [`SourceView::records`] reads, or, of `value`, the entries that
+    /// [`SourceView::indexed`] reads.
+    pub(super) fn blocks(&self, value: Option<&IndexKey>, prefix: &[u8]) -> usize {
+        let begin = value.map_or(&[STATEMENT][..], |value| value.0.as_slice());
+        let whole = [begin, prefix].concat();
+        self.open.iter().map(|file| file.blocks_with_prefix(&whole)).sum()
     }
 
     /// The version of `record` that holds at `time`, as far as `known` goes.
     #[must_use]
-    pub fn valid_at(&self, record: Record, known: &Knowledge, time: Timestamp) -> Option<Found> {
+    pub fn valid_at(record: Record, known: &Knowledge, time: Timestamp) -> Option<Found> {
         let times: Vec<Statement> = record.statements.iter().map(|stored| stored.time).collect();
         let version = known.valid_at(&times, time)?;
-        found(record, version)
+        Found::of(&record.key, &record.statements, version)
     }
 
     /// All versions of `record`, as far as `known` goes.
-    #[must_use]
-    pub fn versions(&self, record: &Record, known: &Knowledge) -> Vec<Found> {
+    pub fn versions<'r>(record: &'r Record, known: &Knowledge) -> impl Iterator<Item = Found> + use<'r> {
         let times: Vec<Statement> = record.statements.iter().map(|stored| stored.time).collect();
-        known.versions(&times).into_iter().filter_map(|version| found(record.clone(), version)).collect()
+        let versions = known.versions(&times).into_iter();
+        versions.filter_map(move |version| Found::of(&record.key, &record.statements, version))
     }
 
     /// The id of the record that a run has read at `position`.
@@ -187,20 +254,27 @@ impl SourceView {
 
     pub(super) fn corrupt(&self, detail: String) -> StoreError {
         let id = self.state.entry.oracle_id();
-        StoreError::Corrupt { dir: self.dir.clone(), detail: format!("source {id}: {detail}") }
+        StoreError::Corrupt { dir: self.files.work_dir(), detail: format!("source {id}: {detail}") }
     }
 }
 
-fn found(mut record: Record, version: Version) -> Option<Found> {
-    let superseded_by = match version.ended_by {
-        End::Superseded(by) => record.statements.get(by).map(|by| (by.time.run, by.position)),
-        End::Open | End::Withdrawn(_) | End::Expired => None,
-    };
-    if version.statement >= record.statements.len() {
-        return None;
+impl Found {
+    fn of(key: &[u8], statements: &[StoredStatement], version: Version) -> Option<Self> {
+        let superseded_by = match version.ended_by {
+            End::Superseded(by) => statements.get(by).map(|by| (by.time.run, by.position)),
+            End::Open | End::Withdrawn(_) | End::Expired => None,
+        };
+        let statement = statements.get(version.statement)?.clone();
+        Some(Self { key: key.to_vec(), statement, version, superseded_by })
     }
-    let statement = record.statements.swap_remove(version.statement);
-    Some(Found { key: record.key, statement, version, superseded_by })
+}
+
+impl IndexKey {
+    /// That of the value with these key bytes on the axis with this place in the ontology.
+    #[must_use]
+    pub fn new(axis: u16, value: &[u8]) -> Self {
+        Self([&[INDEX], &axis.to_be_bytes()[..], value].concat())
+    }
 }
 
 /// The key of what `run` says of the record with this key.
@@ -220,88 +294,4 @@ pub(super) fn source_record_id_in(key: &[u8]) -> Option<String> {
     let id = key.strip_suffix(&[0, 0])?;
     let begin = id.iter().rposition(|byte| *byte == 0).map_or(0, |at| at + 1);
     String::from_utf8(id.get(begin..)?.to_vec()).ok()
-}
-
-/// Records in the order of their keys. They end with the first error.
-#[derive(Debug)]
-pub struct Records<'v> {
-    view: &'v SourceView,
-    rows: Merge<Rows>,
-    /// The first statement of the next record, which was read to see that the last one has ended.
-    next: Option<Told>,
-}
-
-/// A statement with its record's key, and in which file it lies.
-type Told = (Vec<u8>, StoredStatement, usize);
-
-impl Records<'_> {
-    fn read(&mut self) -> Option<Result<Told, StoreError>> {
-        if let Some(next) = self.next.take() {
-            return Some(Ok(next));
-        }
-        let row = match self.rows.next()? {
-            Ok(row) => row,
-            Err(error) => return Some(Err(error)),
-        };
-        let read =
-            split_key(&row.key).and_then(|(key, run)| Some((key, StoredStatement::read(run, &row.value)?)));
-        let read = read.map(|(key, statement)| (key.to_vec(), statement, row.source));
-        Some(read.ok_or_else(|| self.view.corrupt("a statement cannot be read".into())))
-    }
-
-    fn record(&mut self) -> Option<Result<Record, StoreError>> {
-        let (key, first, place) = match self.read()? {
-            Ok(read) => read,
-            Err(error) => return Some(Err(error)),
-        };
-        let mut record = Record { key, statements: vec![first], places: vec![place] };
-        loop {
-            match self.read() {
-                None => return Some(Ok(record)),
-                Some(Err(error)) => return Some(Err(error)),
-                Some(Ok((key, statement, place))) if key == record.key => {
-                    record.statements.push(statement);
-                    record.places.push(place);
-                }
-                Some(Ok(next)) => {
-                    self.next = Some(next);
-                    return Some(Ok(record));
-                }
-            }
-        }
-    }
-}
-
-impl Iterator for Records<'_> {
-    type Item = Result<Record, StoreError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.record()
-    }
-}
-
-/// Keys of records out of an index, each once.
-#[derive(Debug)]
-pub struct Indexed {
-    rows: Merge<Rows>,
-    prefix_bytes: usize,
-    last: Vec<u8>,
-}
-
-impl Iterator for Indexed {
-    type Item = Result<Vec<u8>, StoreError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let row = match self.rows.next()? {
-                Ok(row) => row,
-                Err(error) => return Some(Err(error)),
-            };
-            let key = row.key.get(self.prefix_bytes..).unwrap_or_default();
-            if key != self.last {
-                self.last = key.to_vec();
-                return Some(Ok(self.last.clone()));
-            }
-        }
-    }
 }

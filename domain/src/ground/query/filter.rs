@@ -163,6 +163,30 @@ impl<'o> Filter<'o> {
         self.fixes(self.axis).filter(|_| self.axis.indexed).map(|value| (self.axis, value))
     }
 
+    /// What stands in the canonical JSON of every record of which it holds: bytes by which others are passed over without
+    /// being read. Nothing where there are none to tell.
+    #[must_use]
+    pub fn needle(&self) -> Option<Vec<u8>> {
+        let json = |value: &Value| serde_json::to_string(value).expect("plain data has a JSON");
+        // names of members are paths, which hold nothing that JSON escapes
+        let member = |value: &str| format!("\"{}\":{value}", self.path);
+        let is_one = self.path != self.axis.axis || !self.axis.is_group();
+        match &self.with {
+            With::One(value) if is_one && self.operator == Operator::Eq => {
+                Some(member(&json(&value.to_value())))
+            }
+            With::One(value) if self.operator == Operator::Eq => Some(json(&value.to_value())),
+            With::Text(part) => {
+                let quoted = json(&Value::Text(part.clone()));
+                let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+                inner.map(str::to_owned)
+            }
+            _ if is_one => Some(member("")),
+            _ => None,
+        }
+        .map(String::into_bytes)
+    }
+
     /// It in words.
     #[must_use]
     pub fn in_words(&self) -> String {

@@ -38,7 +38,13 @@ impl Rows {
             self.ended = true;
             self.ended = !self.step()?;
         }
-        Ok((!self.ended).then(|| (self.block.key(), self.block.value())))
+        Ok(self.current())
+    }
+
+    /// The row that [`Rows::advance`] has lent last; nothing behind the last one.
+    #[must_use]
+    pub fn current(&self) -> Option<LentRow<'_>> {
+        (!self.ended).then(|| (self.block.key(), self.block.value()))
     }
 
     /// Goes to the next row within the bounds; `false` if there is none.

@@ -1,0 +1,77 @@
+//! What a run's own file holds, a page at a time: its rejects, its changes, and where its records are.
+
+use super::files::Files;
+use super::staging::{CHANGE, ChangeEntry, PLACE, REJECT, row_key};
+use super::view::{Record, SourceView};
+use crate::engine::Store;
+use crate::error::StoreError;
+use domain::ground::rejection::Reject;
+use domain::ground::run::{FileRef, Run};
+use serde::de::DeserializeOwned;
+use std::ops::Bound;
+
+impl Store {
+    /// The first `limit` rejects of a run, in the order of their positions in the payload, behind the position `after`.
+    /// None of a run that has not ended.
+    ///
+    /// # Errors
+    /// Where the run's file cannot be read.
+    pub fn rejects(&self, run: &Run, after: Option<u64>, limit: usize) -> Result<Vec<Reject>, StoreError> {
+        let Some(rows) = &run.rows else { return Ok(Vec::new()) };
+        let rejects = page(self.files(), rows, REJECT, after, limit)?;
+        Ok(rejects.into_iter().map(|(_, reject)| reject).collect())
+    }
+}
+
+impl SourceView {
+    /// The first `limit` changes that the run with this number has made, each with its ordinal, behind the ordinal `after`.
+    /// None where there is no such run.
+    ///
+    /// # Errors
+    /// Where the run's file cannot be read.
+    pub fn changes(
+        &self,
+        run: u32,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<(u64, ChangeEntry)>, StoreError> {
+        let Some(completed) = self.state.run(run) else { return Ok(Vec::new()) };
+        page(&self.files, &completed.rows, CHANGE, after, limit)
+    }
+
+    /// The record that the run with this number has read at `position` of its payload, with all that is said of it; nothing
+    /// where it has taken none there. Of those that were collapsed the first one counts.
+    ///
+    /// # Errors
+    /// Where a file cannot be read.
+    pub fn record(&self, run: u32, position: u64) -> Result<Option<Record>, StoreError> {
+        let Some(completed) = self.state.run(run) else { return Ok(None) };
+        let rows = self.files.open_sorted(&completed.rows)?;
+        let Some(key) = rows.get(&row_key(PLACE, position))? else { return Ok(None) };
+        self.records(&key, Bound::Unbounded)?.next().transpose()
+    }
+}
+
+/// The first `limit` rows of one kind behind the number `after`, each with its number.
+fn page<T: DeserializeOwned>(
+    files: &Files,
+    rows: &FileRef,
+    kind: u8,
+    after: Option<u64>,
+    limit: usize,
+) -> Result<Vec<(u64, T)>, StoreError> {
+    let file = files.open_sorted(rows)?;
+    let begin = row_key(kind, after.unwrap_or_default());
+    let start =
+        if after.is_some() { Bound::Excluded(begin.as_slice()) } else { Bound::Included(begin.as_slice()) };
+    let read = file.with_prefix_from(&[kind], start).take(limit).map(|row| {
+        let (key, json) = row?;
+        let number = key.get(1..).and_then(|number| number.first_chunk()).map(|at| u64::from_be_bytes(*at));
+        let read = number.zip(serde_json::from_slice(&json).ok());
+        read.ok_or_else(|| {
+            let detail = format!("a row of the file {} cannot be read", rows.sha256);
+            StoreError::Corrupt { dir: files.work_dir(), detail }
+        })
+    });
+    read.collect()
+}

@@ -1,0 +1,228 @@
+//! Queries over a source: which records to look at, and which of them answer (RFC-0002, "Query Contract").
+
+use super::view::{Found, IndexKey, Record, SourceView};
+use crate::error::StoreError;
+use domain::ground::ontology::Axis;
+use domain::ground::query::Query;
+use domain::ground::record::Content;
+use domain::ground::timeline::Knowledge;
+use jiff::Timestamp;
+use memchr::memmem::Finder;
+use std::fmt;
+use std::ops::Bound;
+
+/// So many records are looked at for one page of an answer, where nothing else is said.
+pub const RECORDS_SCANNED_MAX: u64 = 1_000_000;
+/// A page ends when what it holds has so many bytes.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// A block of an index leads to so many records that lie apart, or more.
+const RECORDS_BY_INDEX_BLOCK: usize = 64;
+
+/// A page of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answered {
+    /// The records, in the order of their keys.
+    pub found: Vec<Hit>,
+    /// How many were looked at.
+    pub scanned: u64,
+    /// How many versions hold at the time, and cannot be looked at, since what they say was pruned.
+    pub pruned: u64,
+    /// The key of the last record that was looked at, where there may be more behind it.
+    pub more: Option<Vec<u8>>,
+    /// How the records were come by.
+    pub access: Access,
+}
+
+/// A record that answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hit {
+    /// The version that holds.
+    pub found: Found,
+    /// What it says.
+    pub content: Content,
+}
+
+/// How records are come by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// They speak of the one thing that the filters leave.
+    Identity,
+    /// They begin with what the filters leave of the things.
+    IdentityPrefix,
+    /// They have had the value that a filter leaves on this axis.
+    Index(String),
+    /// All are looked at.
+    Scan,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identity => f.write_str("identity"),
+            Self::IdentityPrefix => f.write_str("identity_prefix"),
+            Self::Index(axis) => write!(f, "index:{axis}"),
+            Self::Scan => f.write_str("scan"),
+        }
+    }
+}
+
+/// Which records to look at.
+struct Plan {
+    access: Access,
+    /// How their keys begin.
+    prefix: Vec<u8>,
+    /// In which index they are found.
+    index: Option<IndexKey>,
+}
+
+impl SourceView {
+    /// The records that answer `query` at `point_in_time`, as far as it was known at `known_at`, or is known now; those
+    /// behind the record key `after`. A page ends with `max_results` of the query, or when `scanned_max` records were looked
+    /// at (at least one is).
+    ///
+    /// The same query finds the same records in the same order, whatever files they lie in.
+    ///
+    /// # Errors
+    /// Where a file cannot be read, or what it holds is no record.
+    pub fn query(
+        &self,
+        query: &Query<'_>,
+        point_in_time: Timestamp,
+        known_at: Option<Timestamp>,
+        after: Option<&[u8]>,
+        scanned_max: u64,
+    ) -> Result<Answered, StoreError> {
+        let known = self.knowledge(known_at);
+        let Plan { access, prefix, index } = self.plan(query);
+        let mut page = Page::new(self, query, &known, point_in_time, scanned_max, access);
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        match index {
+            Some(value) => {
+                for key in self.indexed(&value, &prefix, from)? {
+                    let key = key?;
+                    if page.is_full() {
+                        return Ok(page.cut());
+                    }
+                    match self.records(&key, Bound::Unbounded)?.next().transpose()? {
+                        Some(record) => page.look_at(record)?,
+                        // all of the run that bore this key were rejected
+                        None => page.pass(key),
+                    }
+                }
+            }
+            None => {
+                for record in self.records(&prefix, from)? {
+                    if page.is_full() {
+                        return Ok(page.cut());
+                    }
+                    page.look_at(record?)?;
+                }
+            }
+        }
+        Ok(page.answered)
+    }
+
+    /// The way that looks at the fewest records, as far as the files' indexes in memory tell: where the thing is not fixed, an
+    /// index is taken unless it leads to more than what the beginning of the things leaves.
+    fn plan(&self, query: &Query<'_>) -> Plan {
+        let prefix = query.identity.key();
+        if query.identity_is_whole {
+            return Plan { access: Access::Identity, prefix, index: None };
+        }
+        let indexed = query.filters.iter().filter_map(|filter| {
+            let (axis, value) = filter.indexed()?;
+            let mut key = Vec::new();
+            value.append_key(&mut key);
+            let index = IndexKey::new(self.axis_place(axis)?, &key);
+            Some((self.blocks(Some(&index), &prefix), axis.axis.clone(), index))
+        });
+        let best = indexed.min_by_key(|(blocks, ..)| *blocks);
+        let is_prefix = !query.identity.values().is_empty();
+        let worth_it = |blocks: usize| {
+            !is_prefix || blocks.saturating_mul(RECORDS_BY_INDEX_BLOCK) < self.blocks(None, &prefix)
+        };
+        match best.filter(|(blocks, ..)| worth_it(*blocks)) {
+            Some((_, axis, index)) => Plan { access: Access::Index(axis), prefix, index: Some(index) },
+            None if is_prefix => Plan { access: Access::IdentityPrefix, prefix, index: None },
+            None => Plan { access: Access::Scan, prefix, index: None },
+        }
+    }
+
+    /// The place of an axis in the ontology, by which indexes know it.
+    #[must_use]
+    pub fn axis_place(&self, axis: &Axis) -> Option<u16> {
+        let place = self.ontology.axes.iter().position(|known| known.axis == axis.axis)?;
+        u16::try_from(place).ok()
+    }
+}
+
+/// A page in the making.
+struct Page<'q> {
+    view: &'q SourceView,
+    query: &'q Query<'q>,
+    /// What the JSON holds of every record that answers.
+    needles: Vec<Finder<'static>>,
+    known: &'q Knowledge,
+    time: Timestamp,
+    scanned_max: u64,
+    bytes: usize,
+    last: Vec<u8>,
+    answered: Answered,
+}
+
+impl<'q> Page<'q> {
+    fn new(
+        view: &'q SourceView,
+        query: &'q Query<'q>,
+        known: &'q Knowledge,
+        time: Timestamp,
+        scanned_max: u64,
+        access: Access,
+    ) -> Self {
+        let needles = query.filters.iter().filter_map(|filter| filter.needle());
+        let needles = needles.map(|needle| Finder::new(&needle).into_owned()).collect();
+        let answered = Answered { found: Vec::new(), scanned: 0, pruned: 0, more: None, access };
+        Self { view, query, needles, known, time, scanned_max, bytes: 0, last: Vec::new(), answered }
+    }
+
+    fn is_full(&self) -> bool {
+        let Answered { found, scanned, .. } = &self.answered;
+        found.len() >= self.query.max_results
+            || *scanned >= self.scanned_max.max(1)
+            || self.bytes >= ANSWER_BYTES_MAX
+    }
+
+    fn pass(&mut self, key: Vec<u8>) {
+        self.answered.scanned += 1;
+        self.last = key;
+    }
+
+    fn look_at(&mut self, record: Record) -> Result<(), StoreError> {
+        self.answered.scanned += 1;
+        self.last.clone_from(&record.key);
+        let Some(found) = SourceView::valid_at(record, self.known, self.time) else { return Ok(()) };
+        let Some(json) = &found.statement.content else {
+            self.answered.pruned += 1;
+            return Ok(());
+        };
+        if self.needles.iter().any(|needle| needle.find(json).is_none()) {
+            return Ok(());
+        }
+        let bytes = found.key.len() + json.len();
+        let Some(content) = self.view.content(&found.statement)? else { return Ok(()) };
+        if self.query.holds(&content.axes) {
+            self.bytes += bytes;
+            self.answered.found.push(Hit { found, content });
+        }
+        Ok(())
+    }
+
+    /// The page, with more behind it.
+    fn cut(mut self) -> Answered {
+        self.answered.more = Some(self.last);
+        self.answered
+    }
+}
+
+#[cfg(test)]
+mod tests;

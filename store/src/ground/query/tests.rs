@@ -1,0 +1,153 @@
+use super::*;
+use crate::ground::testing::*;
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+
+/// Countries in two regions over some years, in files of different ages.
+fn world() -> World {
+    let mut world = World::new();
+    let countries = ["ABW", "AFG", "FRA", "ZMB", "ZWE"];
+    let all =
+        countries.iter().flat_map(|country| (1..=20).map(|year| said(country, year, u64::from(year) * 7)));
+    world.ingest(&reading("1", 100, false, all.collect()));
+    let moved = |year| Said { region: "south".into(), ..said("ABW", year, 1000) };
+    world.ingest(&reading("2", 200, false, (1..=3).map(moved).collect()));
+    assert_eq!(world.view().file_count(), 2);
+    world
+}
+
+fn ask(world: &World, second: i64, filters: &[(&str, &str, Json)]) -> Answered {
+    let ontology = ontology();
+    world.view().query(&query(&ontology, filters), at(second), None, None, u64::MAX).unwrap()
+}
+
+fn briefly(answered: &Answered) -> Vec<(String, u32, u64)> {
+    answered.found.iter().map(|hit| brief(&hit.content)).collect()
+}
+
+#[test]
+fn a_whole_identity_is_one_lookup_and_its_beginning_a_short_walk() {
+    let world = world();
+    let one = ask(&world, 150, &[("year", "eq", json!(2)), ("country", "eq", json!("ABW"))]);
+    assert_eq!((briefly(&one), one.scanned), (vec![("ABW".into(), 2, 14)], 1));
+    assert_eq!((one.access.to_string().as_str(), one.more), ("identity", None));
+    let some = ask(&world, 250, &[("country", "eq", json!("FRA")), ("people", "gte", json!(133))]);
+    assert_eq!((briefly(&some), some.scanned), (vec![("FRA".into(), 19, 133), ("FRA".into(), 20, 140)], 20));
+    assert_eq!(some.access.to_string(), "identity_prefix");
+    let none = ask(&world, 250, &[("country", "eq", json!("FR"))]);
+    assert_eq!((none.found.len(), none.scanned), (0, 0));
+}
+
+#[test]
+fn an_index_leads_to_what_had_a_value_and_only_what_has_it_is_found() {
+    let world = world();
+    let north = |second| ask(&world, second, &[("region", "eq", json!("north")), ("year", "lt", json!(4))]);
+    let (before, after) = (north(150), north(250));
+    assert_eq!((before.access.to_string().as_str(), before.scanned), ("index:region", 60));
+    assert_eq!((before.found.len(), after.found.len(), after.scanned), (9, 6, 60));
+    assert!(briefly(&after).iter().all(|(country, ..)| country != "ABW"));
+    let south = ask(&world, 250, &[("region", "eq", json!("south"))]);
+    assert_eq!((south.found.len(), south.scanned), (43, 43));
+    // where the beginning of the things leaves little, that is the way
+    let both = ask(&world, 250, &[("region", "eq", json!("south")), ("country", "eq", json!("ABW"))]);
+    assert_eq!((both.access, both.found.len()), (Access::IdentityPrefix, 3));
+}
+
+#[test]
+fn an_index_is_taken_where_it_leads_to_less_than_the_beginning_of_the_things() {
+    let mut world = World::new();
+    let mut all: Vec<_> = (0..20_000).map(|year| said("ABW", year, 1)).collect();
+    all[777].region = "east".into();
+    world.ingest(&reading("1", 100, false, all));
+    let east = ask(&world, 100, &[("region", "eq", json!("east")), ("country", "eq", json!("ABW"))]);
+    assert_eq!((&east.access, east.scanned), (&Access::Index("region".into()), 1));
+    assert_eq!(briefly(&east), [("ABW".into(), 777, 1)]);
+    let none = ask(&world, 100, &[("region", "eq", json!("east")), ("country", "eq", json!("FRA"))]);
+    assert_eq!(none.found, []);
+}
+
+#[test]
+fn a_page_ends_early_and_says_where_to_go_on() {
+    let (world, ontology) = (world(), ontology());
+    let view = world.view();
+    for filters in [
+        vec![("people", "gt", json!(70))],
+        vec![("region", "eq", json!("south")), ("people", "gt", json!(70))],
+        vec![("country", "eq", json!("FRA"))],
+        vec![],
+    ] {
+        let mut query = query(&ontology, &filters);
+        let whole = view.query(&query, at(250), None, None, u64::MAX).unwrap();
+        assert_eq!(whole.more, None);
+        for (max_results, scanned_max) in [(10_000, 1), (10_000, 7), (10_000, 0), (1, u64::MAX), (3, 5)] {
+            query.max_results = max_results;
+            let (mut found, mut scanned, mut after) = (Vec::new(), 0, None::<Vec<u8>>);
+            loop {
+                let page = view.query(&query, at(250), None, after.as_deref(), scanned_max).unwrap();
+                assert!(page.found.len() <= max_results && page.scanned <= scanned_max.max(1));
+                found.extend(page.found);
+                scanned += page.scanned;
+                let Some(more) = page.more else { break };
+                assert!(after.is_none_or(|after| after < more), "it goes on");
+                after = Some(more);
+            }
+            assert_eq!((found, scanned), (whole.found.clone(), whole.scanned), "{filters:?}");
+        }
+    }
+}
+
+#[test]
+fn a_place_to_go_on_that_lies_elsewhere_leads_to_nothing_else() {
+    let (world, ontology) = (world(), ontology());
+    let query = query(&ontology, &[("country", "eq", json!("FRA"))]);
+    for (place, found) in [(said("ABW", 1, 1), 20), (said("ZWE", 20, 1), 0), (said("FRA", 18, 1), 2)] {
+        let page = world.view().query(&query, at(250), None, Some(&place.key()), u64::MAX).unwrap();
+        assert_eq!(page.found.len(), found, "{place:?}");
+        assert!(page.found.iter().all(|hit| brief(&hit.content).0 == "FRA"));
+    }
+}
+
+fn filter() -> impl Strategy<Value = (&'static str, &'static str, Json)> {
+    let text = prop_oneof!["[ab\"\\\\\u{0}\u{1}é/]{0,3}", Just("ABW".to_owned())];
+    let number = -1_i64..12;
+    let texts = (prop_oneof![Just("country"), Just("region")], text).prop_flat_map(|(axis, text)| {
+        let one = prop_oneof![Just("eq"), Just("ne"), Just("contains")];
+        let quoted = text.replace('\\', "\\\\");
+        prop_oneof![
+            (Just(axis), one, Just(json!(text))),
+            (Just(axis), Just("in"), Just(json!([text, "b"]))),
+            (Just(axis), Just("regex"), Just(json!(quoted))),
+        ]
+    });
+    let operators = vec!["eq", "ne", "gt", "gte", "lt", "lte"];
+    let numbers = (prop_oneof![Just("year"), Just("people")], proptest::sample::select(operators), number);
+    prop_oneof![texts, numbers.prop_map(|(axis, operator, number)| (axis, operator, json!(number)))]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_way_to_the_records_finds_what_looking_at_all_of_them_does(
+        records in proptest::collection::vec(("[ab\"\\\\\u{0}\u{1}é/]{0,3}", 0_u32..9, 0_u64..9), 0..40),
+        questions in proptest::collection::vec(proptest::collection::vec(filter(), 0..3), 1..30),
+    ) {
+        let mut world = World::new();
+        let mut all: Vec<_> = records
+            .into_iter()
+            .map(|(text, year, people)| Said { region: text.clone(), ..said(&text, year, people) })
+            .collect();
+        all.sort_by_key(Said::key);
+        all.dedup_by_key(|said| said.key());
+        world.ingest(&reading("1", 100, true, all.clone()));
+        let ontology = ontology();
+        for filters in questions {
+            let asked = query(&ontology, &filters);
+            let wanted = all.iter().map(Said::content).filter(|content| asked.holds(&content.axes));
+            prop_assert_eq!(
+                briefly(&ask(&world, 100, &filters)),
+                wanted.map(|content| brief(&content)).collect::<Vec<_>>()
+            );
+        }
+    }
+}

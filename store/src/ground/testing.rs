@@ -1,0 +1,318 @@
+//! A store with a source that runs are fed to, for tests.
+
+use super::staging::{Accepted, Staged, Staging};
+use super::state::{Completed, SourceState};
+use super::statement::StoredStatement;
+use super::view::SourceView;
+use crate::{Journal, Options, Record, Store, StoreError, Write};
+use domain::ground::id::SourceId;
+use domain::ground::ontology::Ontology;
+use domain::ground::query::{Query, QueryRequest};
+use domain::ground::record::Content;
+use domain::ground::run::{FileRef, Run, RunCounts, RunInput, RunState};
+use domain::ground::source::{Registration, SourceRegistryEntry};
+use domain::ground::timeline::{Release, Statement};
+use domain::ground::value::Value;
+use domain::{Event, Sha256Hex, Sha256Stream};
+use jiff::Timestamp;
+use serde_json::json;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+use tempfile::TempDir;
+
+pub(super) const SOURCE: &str = "worldbank";
+
+/// What a run says of the people in a country in a year.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) country: String,
+    pub(super) year: u32,
+    pub(super) region: String,
+    pub(super) people: u64,
+    pub(super) from: Option<i64>,
+}
+
+/// A run over some records.
+#[derive(Debug, Clone)]
+pub(super) struct Reading {
+    pub(super) version: String,
+    pub(super) released_s: i64,
+    pub(super) snapshot: bool,
+    pub(super) said: Vec<Said>,
+}
+
+pub(super) fn said(country: &str, year: u32, people: u64) -> Said {
+    let region = if country < "M" { "north" } else { "south" };
+    Said { country: country.into(), year, region: region.into(), people, from: None }
+}
+
+pub(super) fn reading(version: &str, released_s: i64, snapshot: bool, said: Vec<Said>) -> Reading {
+    Reading { version: version.into(), released_s, snapshot, said }
+}
+
+pub(super) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).expect("a time")
+}
+
+pub(super) fn oracle_id() -> SourceId {
+    SOURCE.parse().expect("an id")
+}
+
+pub(super) fn ontology() -> Ontology {
+    ONTOLOGY.clone()
+}
+
+static ONTOLOGY: LazyLock<Ontology> = LazyLock::new(|| {
+    let axes = json!([
+        {"axis": "country", "type": "string", "class": "measured", "identity": true, "description": "c"},
+        {"axis": "year", "type": "integer", "class": "measured", "identity": true, "description": "y"},
+        {"axis": "region", "type": "string", "class": "measured", "indexed": true, "description": "r"},
+        {"axis": "people", "type": "integer", "class": "measured", "description": "p"},
+    ]);
+    serde_json::from_value(json!({"ontology_id": "population", "version": "1", "axes": axes}))
+        .expect("an ontology")
+});
+
+impl Said {
+    pub(super) fn content(&self) -> Content {
+        let text = |text: &str| Value::Text(text.into());
+        let axes = [
+            ("country", text(&self.country)),
+            ("year", text(&self.year.to_string())),
+            ("region", text(&self.region)),
+            ("people", text(&self.people.to_string())),
+        ];
+        let axes = axes.into_iter().map(|(axis, value)| (axis.to_owned(), value)).collect();
+        Content { axes, ..Content::default() }
+    }
+
+    pub(super) fn key(&self) -> Vec<u8> {
+        let identity = self.content().identity(&ONTOLOGY).expect("it is whole");
+        identity.record_key(&format!("{}/{}", self.country, self.year))
+    }
+
+    pub(super) fn raw(&self) -> Vec<u8> {
+        format!("{},{},{},{}\n", self.country, self.year, self.region, self.people).into_bytes()
+    }
+
+    pub(super) fn statement(&self, run: u32) -> Statement {
+        let content = digest(&self.content().to_json());
+        Statement { run, valid_from: self.from.map(at), valid_until: None, content }
+    }
+}
+
+fn digest(bytes: &[u8]) -> [u8; 32] {
+    let mut stream = Sha256Stream::default();
+    stream.push(bytes);
+    stream.finish_bytes()
+}
+
+impl Reading {
+    pub(super) fn input(&self) -> RunInput {
+        let raw: Vec<u8> = self.said.iter().flat_map(Said::raw).collect();
+        RunInput {
+            ontology: ontology().reference(),
+            pipeline_sha256: Sha256Hex::of(if self.snapshot { b"snapshot" } else { b"delta" }),
+            raw_sha256: Sha256Hex::of(&raw),
+            released_at: at(self.released_s),
+            version: self.version.clone(),
+        }
+    }
+}
+
+/// A store in a directory of its own, with one source.
+pub(super) struct World {
+    pub(super) dir: TempDir,
+    open: Option<(Journal, Store)>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut world = Self { open: Some(open(dir.path())), dir };
+        world.register(&oracle_id());
+        world
+    }
+
+    pub(super) fn register(&mut self, oracle_id: &SourceId) {
+        let registration: Registration = serde_json::from_value(json!({
+            "oracle_id": oracle_id, "oracle_name": "People", "oracle_tier": "primary", "upstream_authority": "them",
+            "upstream_url": "there", "data_license": "free", "domain": "population",
+            "ontology": ontology().reference(), "axes_provided": ["country", "year", "region", "people"],
+            "update_frequency": "annual", "adapter_id": "store", "query_contract": "v1"
+        }))
+        .expect("a registration");
+        let entry = SourceRegistryEntry::new(registration, "test".into(), at(0));
+        self.commit(vec![
+            Write::PutOntology(Arc::new(ontology())),
+            Write::PutSource(Arc::new(SourceState::new(entry))),
+        ]);
+    }
+
+    pub(super) fn commit(&mut self, writes: Vec<Write>) {
+        let event = Event::ServiceStarted { version: String::new(), timestamp: at(0) };
+        let record = Record { events: vec![event], writes, ..Record::default() };
+        let (journal, _) = self.open.as_mut().expect("it is open");
+        journal.commit(&[record]).expect("the disk takes it").remove(0).expect("nothing is stale");
+    }
+
+    pub(super) fn reopen(&mut self) {
+        // it is locked as long as anyone holds it
+        self.open = None;
+        self.open = Some(open(self.dir.path()));
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.open.as_ref().expect("it is open").1
+    }
+
+    pub(super) fn view(&self) -> Arc<SourceView> {
+        self.store().view(&oracle_id()).expect("it can be read").expect("it is there")
+    }
+
+    pub(super) fn release(&self, reading: &Reading) -> Release {
+        let run = self.view().state.next_number();
+        Release {
+            run,
+            version: reading.version.clone(),
+            released_at: at(reading.released_s),
+            ingested_at: at(1_000_000 + i64::from(run)),
+            snapshot: reading.snapshot,
+        }
+    }
+
+    /// A run up to where a commit would name its files.
+    pub(super) fn staging(&self, reading: &Reading) -> Staging {
+        let number = self.view().state.next_number();
+        let mut staging = Staging::new(self.store().files(), &reading.input().run_id(), number);
+        let mut offset = 0;
+        for (position, said) in (0..).zip(&reading.said) {
+            let raw = said.raw();
+            let statement = StoredStatement {
+                time: said.statement(number),
+                position,
+                offset,
+                len: raw.len() as u32,
+                raw_hash: digest(&raw),
+                verified: true,
+                content: Some(said.content().to_json()),
+            };
+            offset += raw.len() as u64;
+            let mut region = Vec::new();
+            domain::ground::value::append_text_key(&said.region, &mut region);
+            let index = [(2, region)];
+            staging
+                .accept(&Accepted { key: &said.key(), statement: &statement, index: &index })
+                .expect("the disk takes it");
+        }
+        staging
+    }
+
+    pub(super) fn staged(&self, reading: &Reading) -> Result<Staged, StoreError> {
+        let release = self.release(reading);
+        let staged = self.staging(reading).finish(&self.view(), &release, |_| true)?;
+        Ok(staged.expect("nobody says to stop"))
+    }
+
+    /// A run that becomes visible; the files that it replaces are removed.
+    pub(super) fn ingest(&mut self, reading: &Reading) -> RunCounts {
+        let release = self.release(reading);
+        let (counts, rows, files) = self.staged(reading).expect("it is staged").named();
+        let before = self.view();
+        self.complete(reading, release, &counts, rows, files);
+        self.store().remove_replaced(&before.state).expect("the source is read");
+        counts
+    }
+
+    pub(super) fn complete(
+        &mut self,
+        reading: &Reading,
+        release: Release,
+        counts: &RunCounts,
+        rows: FileRef,
+        files: Vec<FileRef>,
+    ) {
+        let run = self.run_of(reading, &release, counts, &rows);
+        let completed = Completed {
+            run_id: run.run_id.clone(),
+            pipeline_id: run.pipeline_id.clone(),
+            raw_sha256: run.input.raw_sha256.clone(),
+            source_url: None,
+            transformations: vec!["people-v1".into()],
+            release,
+            rows,
+        };
+        let state = self.view().state.clone().with_completed(&run, completed, files);
+        self.commit(vec![Write::PutSource(Arc::new(state)), Write::PutRun(Arc::new(run))]);
+    }
+
+    fn run_of(&self, reading: &Reading, release: &Release, counts: &RunCounts, rows: &FileRef) -> Run {
+        Run {
+            run_id: reading.input().run_id(),
+            oracle_id: oracle_id(),
+            number: release.run,
+            pipeline_id: "people".parse().expect("an id"),
+            input: reading.input(),
+            snapshot: reading.snapshot,
+            raw_bytes: 0,
+            source_url: None,
+            requested_by: "test".into(),
+            state: RunState::Completed,
+            started_at: at(0),
+            ended_at: Some(release.ingested_at),
+            counts: counts.clone(),
+            rows: Some(rows.clone()),
+            cause: None,
+        }
+    }
+
+    /// Puts a run's payload into the archive.
+    pub(super) fn archive(&self, reading: &Reading) {
+        let mut writer = self.store().files().archive_writer().expect("a file");
+        reading.said.iter().for_each(|said| writer.push(&said.raw()).expect("the disk takes it"));
+        writer.finish().expect("the disk takes it");
+    }
+
+    /// All that holds at `second`, in key order, as far as it was known at `known_s`.
+    pub(super) fn holds(&self, second: i64, known_s: Option<i64>) -> Vec<(String, u32, u64)> {
+        let (view, ontology) = (self.view(), ontology());
+        let query = query(&ontology, &[]);
+        let known_at = known_s.map(at);
+        let answered = view.query(&query, at(second), known_at, None, u64::MAX).expect("it can be read");
+        answered.found.iter().map(|hit| brief(&hit.content)).collect()
+    }
+
+    /// The names of the sorted files.
+    pub(super) fn file_names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.dir.path().join("ground/facts")).expect("it is there");
+        let name = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.expect("an entry").file_name().to_string_lossy().into_owned()
+        };
+        let mut names: Vec<_> = entries.map(name).collect();
+        names.sort();
+        names
+    }
+}
+
+pub(super) fn brief(content: &Content) -> (String, u32, u64) {
+    let text = |axis: &str| content.axes[axis].to_string();
+    (text("country"), text("year").parse().expect("a year"), text("people").parse().expect("a number"))
+}
+
+pub(super) fn query<'o>(ontology: &'o Ontology, filters: &[(&str, &str, serde_json::Value)]) -> Query<'o> {
+    let filters: Vec<_> = filters
+        .iter()
+        .map(|(axis, operator, value)| json!({"axis": axis, "operator": operator, "value": value}))
+        .collect();
+    let request: QueryRequest = serde_json::from_value(
+        json!({"axes_requested": ["people"], "filters": filters, "max_results": 10_000}),
+    )
+    .expect("a request");
+    let provided: Vec<_> = ontology.axes.iter().map(|axis| axis.axis.clone()).collect();
+    Query::new(&request, ontology, &provided).expect("it can be meant")
+}
+
+fn open(dir: &Path) -> (Journal, Store) {
+    let options = Options { dir: dir.to_owned(), cache_bytes: 8 << 20 };
+    Journal::open(options).expect("the store opens")
+}

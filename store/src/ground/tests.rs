@@ -1,0 +1,328 @@
+//! Runs on their way into a source's files, and what is read back from them.
+
+use super::testing::*;
+use crate::StoreError;
+use domain::ground::timeline::{Knowledge, Release, Statement};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Bound;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+fn three_releases() -> [Reading; 3] {
+    [
+        reading("2020", 100, true, vec![said("ABW", 1, 10), said("FRA", 1, 20), said("ZWE", 1, 30)]),
+        reading("2021", 200, true, vec![said("ABW", 1, 11), said("ABW", 2, 12), said("ZWE", 1, 30)]),
+        reading("2022", 300, true, vec![said("ABW", 1, 11), said("FRA", 1, 21)]),
+    ]
+}
+
+fn in_order(reading: &Reading) -> Vec<(String, u32, u64)> {
+    let mut all: Vec<_> = reading.said.iter().map(|said| (said.key(), brief(&said.content()))).collect();
+    all.sort();
+    all.into_iter().map(|(_, brief)| brief).collect()
+}
+
+#[test]
+fn each_release_is_given_back_exactly_whatever_the_order_of_ingestion() {
+    let releases = three_releases();
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let mut world = World::new();
+        for release in order {
+            world.ingest(&releases[release]);
+        }
+        for release in &releases {
+            assert_eq!(world.holds(release.released_s, None), in_order(release), "{order:?}");
+            assert_eq!(world.holds(release.released_s + 99, None), in_order(release), "{order:?}");
+        }
+        assert_eq!(world.holds(99, None), []);
+    }
+}
+
+#[test]
+fn what_was_known_at_a_time_is_answered_as_it_was_then() {
+    let releases = three_releases();
+    let mut world = World::new();
+    world.ingest(&releases[0]);
+    world.ingest(&releases[2]);
+    // the release in between comes last, and the first one is read again with another number
+    world.ingest(&releases[1]);
+    world.ingest(&reading("2020", 100, true, vec![said("ABW", 1, 9)]));
+    let known = |run: i64| Some(1_000_000 + run);
+    assert_eq!(world.holds(250, known(0)), []);
+    assert_eq!(world.holds(250, known(1)), in_order(&releases[0]));
+    assert_eq!(world.holds(250, known(2)), in_order(&releases[0]));
+    assert_eq!(world.holds(250, known(3)), in_order(&releases[1]));
+    assert_eq!(world.holds(150, known(3)), in_order(&releases[0]));
+    assert_eq!(world.holds(150, None), [("ABW".to_owned(), 1, 9)]);
+}
+
+#[test]
+fn provenance_tells_what_was_superseded_and_withdrawn_and_by_what() {
+    let mut world = World::new();
+    three_releases().iter().for_each(|release| drop(world.ingest(release)));
+    let view = world.view();
+    let record = |said: &Said| {
+        let records = view.records(&said.key(), Bound::Unbounded).unwrap();
+        records.map(|record| record.unwrap()).next().unwrap()
+    };
+    let chain = |said: &Said| {
+        let found = super::view::SourceView::versions(&record(said), &view.known).collect::<Vec<_>>();
+        let told = found.iter().map(|found| view.provenance(found).unwrap());
+        let seconds = |time: jiff::Timestamp| time.as_second();
+        told.map(|told| (seconds(told.valid_from), told.valid_until.map(seconds), told.superseded_by))
+            .collect::<Vec<_>>()
+    };
+    let id = |run, position| view.record_id(run, position);
+    assert_eq!(chain(&said("ABW", 1, 0)), [(100, Some(200), id(2, 0)), (200, None, None)]);
+    assert_eq!(chain(&said("ABW", 2, 0)), [(200, Some(300), None)]);
+    assert_eq!(chain(&said("FRA", 1, 0)), [(100, Some(200), None), (300, None, None)]);
+    assert_eq!(chain(&said("ZWE", 1, 0)), [(100, Some(300), None)]);
+    let found = view.lookup(&said("ABW", 2, 0).key(), &view.known, at(250)).unwrap();
+    let told = view.provenance(&found.last().unwrap().unwrap()).unwrap();
+    assert_eq!((told.source_record_id.as_str(), told.source_version.as_str()), ("ABW/2", "2021"));
+}
+
+#[test]
+fn duplicates_collapse_where_they_say_the_same_and_are_all_rejected_where_not() {
+    let mut world = World::new();
+    let records = vec![
+        said("ABW", 1, 1),
+        said("FRA", 1, 2),
+        said("ABW", 1, 1),
+        said("ZWE", 1, 3),
+        said("FRA", 1, 4),
+        said("FRA", 1, 2),
+    ];
+    let counts = world.ingest(&reading("1", 100, true, records));
+    assert_eq!((counts.read, counts.records, counts.collapsed, counts.rejected), (6, 2, 1, 3));
+    assert_eq!(world.holds(100, None), [("ABW".into(), 1, 1), ("ZWE".into(), 1, 3)]);
+    let run = world.store().runs().unwrap().remove(0);
+    let rejects = world.store().rejects(&run, None, 10).unwrap();
+    assert_eq!(rejects.iter().map(|reject| reject.position).collect::<Vec<_>>(), [1, 4, 5]);
+    let reason = "3 records bear one key and do not all say the same: 1, 4, 5";
+    assert!(rejects.iter().all(|reject| reject.rejection.reason == reason), "{rejects:?}");
+    let page = world.store().rejects(&run, Some(1), 1).unwrap();
+    assert_eq!(page, rejects[1..2]);
+}
+
+#[test]
+fn one_key_two_hundred_thousand_times_is_one_record_or_as_many_rejects() {
+    const TIMES: u64 = 200_000;
+    let mut same = reading("1", 100, true, vec![said("ABW", 1, 1); TIMES as usize]);
+    let mut world = World::new();
+    let counts = world.ingest(&same);
+    assert_eq!((counts.records, counts.collapsed, counts.rejected), (1, TIMES - 1, 0));
+    same.version = "2".into();
+    same.said.push(said("ABW", 1, 2));
+    same.said.push(said("FRA", 1, 2));
+    let counts = world.ingest(&same);
+    assert_eq!((counts.read, counts.records, counts.rejected), (TIMES + 2, 1, TIMES + 1));
+    let run = world.store().run(&same.input().run_id()).unwrap().unwrap().0;
+    let last = world.store().rejects(&run, Some(TIMES - 2), 10).unwrap();
+    assert_eq!(last.iter().map(|reject| reject.position).collect::<Vec<_>>(), [TIMES - 1, TIMES]);
+}
+
+#[test]
+fn what_a_run_changes_is_told_in_pages() {
+    let mut world = World::new();
+    let releases = three_releases();
+    world.ingest(&releases[0]);
+    let counts = world.ingest(&releases[1]);
+    let told: BTreeMap<&str, u64> =
+        counts.changes.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
+    assert_eq!(told, BTreeMap::from([("became_valid", 2), ("superseded", 1), ("withdrawn", 1)]));
+    let view = world.view();
+    let all = view.changes(2, None, 10).unwrap();
+    assert_eq!(all.iter().map(|(ordinal, _)| *ordinal).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert_eq!(view.changes(2, Some(1), 1).unwrap(), all[2..3]);
+    let (_, superseded) = &all[0];
+    assert_eq!((superseded.kind.as_str(), superseded.source_record_id.as_str()), ("superseded", "ABW/1"));
+    assert_eq!((superseded.run, superseded.position, superseded.superseded_by), (1, 0, Some((2, 0))));
+    assert_eq!(superseded.valid_until, Some(at(200)));
+    assert_eq!(view.changes(9, None, 10).unwrap(), []);
+}
+
+#[test]
+fn a_record_is_found_by_where_a_run_has_read_it() {
+    let mut world = World::new();
+    three_releases().iter().for_each(|release| drop(world.ingest(release)));
+    let view = world.view();
+    let record = view.record(1, 2).unwrap().expect("ZWE was read there");
+    assert_eq!(record.key, said("ZWE", 1, 0).key());
+    assert_eq!(record.statements.len(), 2);
+    assert_eq!(view.record(3, 2).unwrap(), None);
+    assert_eq!(view.record(4, 0).unwrap(), None);
+}
+
+#[test]
+fn the_same_runs_make_the_same_files_in_every_store() {
+    let names = || {
+        let mut world = World::new();
+        three_releases().iter().for_each(|release| drop(world.ingest(release)));
+        let mut export = Vec::new();
+        world.view().export(&mut export).unwrap();
+        (world.file_names(), export)
+    };
+    let (files, export) = names();
+    assert_eq!(files.len(), 4, "one file of statements is left, and the rows of three runs: {files:?}");
+    assert_eq!(names(), (files, export));
+}
+
+#[test]
+fn a_run_that_is_given_up_leaves_no_files() {
+    let mut world = World::new();
+    let releases = three_releases();
+    world.ingest(&releases[0]);
+    let before = world.file_names();
+    drop(world.staging(&releases[1]));
+    let release = world.release(&releases[1]);
+    let mut asked = 0;
+    let many = reading("2021", 200, true, (0..5000).map(|year| said("ABW", year, 1)).collect());
+    let stopped = world.staging(&many).finish(&world.view(), &release, |_| {
+        asked += 1;
+        false
+    });
+    assert!(stopped.unwrap().is_none() && asked == 1);
+    let staged = world.staged(&releases[1]).unwrap();
+    assert_eq!(world.file_names().len(), before.len() + 2);
+    drop(staged);
+    assert_eq!(world.file_names(), before);
+    let work = fs::read_dir(world.dir.path().join("ground/work")).unwrap();
+    assert_eq!(work.count(), 0);
+}
+
+#[test]
+fn files_that_nothing_names_go_at_the_next_opening_and_the_others_stay() {
+    let mut world = World::new();
+    let releases = three_releases();
+    world.ingest(&releases[0]);
+    let before = world.file_names();
+    world.archive(&releases[0]);
+    world.archive(&releases[1]);
+    // a kill between the files and the commit
+    let (_, rows, files) = world.staged(&releases[1]).unwrap().named();
+    assert_eq!(world.file_names().len(), before.len() + 2, "{rows:?} {files:?}");
+    world.reopen();
+    assert_eq!(world.file_names(), before);
+    assert_eq!(world.holds(100, None), in_order(&releases[0]));
+    let archived = |release: &Reading| world.store().files().has_archived(&release.input().raw_sha256);
+    assert!(archived(&releases[0]) && !archived(&releases[1]));
+}
+
+#[test]
+fn a_missing_or_flipped_file_is_told_by_its_name_and_stops_no_other_source() {
+    let mut world = World::new();
+    let releases = three_releases();
+    world.ingest(&releases[0]);
+    let other = "other".parse().unwrap();
+    world.register(&other);
+    let name = world.view().state.files[0].sha256.to_string();
+    let path = world.dir.path().join("ground/facts").join(format!("{name}.sorted"));
+    let whole = fs::read(&path).unwrap();
+    for at in [0, whole.len() as u64 / 2, whole.len() as u64 - 1] {
+        let byte = whole[at as usize] ^ 1;
+        fs::OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&[byte], at).unwrap();
+        world.reopen();
+        let read = world.store().view(&oracle_id()).and_then(|view| {
+            let view = view.expect("it is there");
+            view.records(&[], Bound::Unbounded)?.collect::<Result<Vec<_>, _>>()
+        });
+        let error = read.expect_err("a bit is wrong");
+        assert!(matches!(error, StoreError::Corrupt { .. }) && error.to_string().contains(&name), "{error}");
+        fs::write(&path, &whole).unwrap();
+    }
+    fs::remove_file(&path).unwrap();
+    world.reopen();
+    let error = world.store().view(&oracle_id()).expect_err("its file is missing");
+    assert!(matches!(error, StoreError::Short { .. }) && error.to_string().contains(&name), "{error}");
+    assert!(world.store().view(&other).unwrap().is_some());
+}
+
+#[test]
+fn a_reader_reads_on_in_the_files_that_were_merged_away() {
+    let mut world = World::new();
+    let releases = three_releases();
+    world.ingest(&releases[0]);
+    let old = world.view();
+    let mut half_read = old.records(&[], Bound::Unbounded).unwrap();
+    let first = half_read.next().unwrap().unwrap();
+    world.ingest(&releases[1]);
+    assert!(!Arc::ptr_eq(&old, &world.view()));
+    assert!(Arc::ptr_eq(&world.view(), &world.view()));
+    assert!(!world.file_names().contains(&format!("{}.sorted", old.state.files[0].sha256)));
+    assert_eq!(first.key, said("ABW", 1, 0).key());
+    assert_eq!(half_read.collect::<Result<Vec<_>, _>>().unwrap().len(), 2);
+    assert_eq!(old.records(&[], Bound::Unbounded).unwrap().count(), 3);
+    assert_eq!(world.view().records(&[], Bound::Unbounded).unwrap().count(), 4);
+}
+
+#[test]
+fn sources_that_say_the_same_share_no_files() {
+    let mut world = World::new();
+    let empty = reading("1", 100, false, Vec::new());
+    world.ingest(&empty);
+    world.ingest(&reading("2", 200, false, Vec::new()));
+    let view = world.view();
+    let rows: Vec<_> = view.state.completed.iter().map(|completed| &completed.rows.sha256).collect();
+    assert_ne!(rows[0], rows[1]);
+    assert_eq!(world.file_names().len(), 3);
+}
+
+/// Small runs over few keys, so that they meet.
+fn readings() -> impl Strategy<Value = Vec<Reading>> {
+    let said =
+        (0_u32..6, 0_u64..3, proptest::option::weighted(0.2, 0_i64..8)).prop_map(|(year, people, from)| {
+            let from = from.map(|step| step * 50);
+            Said { from, ..said("ABW", year, people) }
+        });
+    let reading = (0_i64..5, any::<bool>(), vec(said, 0..8)).prop_map(|(version, snapshot, mut said)| {
+        said.sort_by_key(|said| said.year);
+        said.dedup_by_key(|said| said.year);
+        reading(&format!("v{version}"), version * 100, snapshot, said)
+    });
+    vec(reading, 1..7)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn files_hold_what_a_plain_list_of_statements_holds(readings in readings()) {
+        let mut world = World::new();
+        let mut releases: Vec<Release> = Vec::new();
+        let mut model = BTreeMap::<Vec<u8>, Vec<(Statement, Said)>>::new();
+        for (number, reading) in (1..).zip(&readings) {
+            releases.push(world.release(reading));
+            world.ingest(reading);
+            for said in &reading.said {
+                model.entry(said.key()).or_default().push((said.statement(number), said.clone()));
+            }
+            let (before, after) = releases.split_at(releases.len() - 1);
+            let (before, after) = (Knowledge::new(before, None), [before, after].concat());
+            let after = Knowledge::new(&after, None);
+            let mut changed = 0;
+            for told in model.values() {
+                let times: Vec<_> = told.iter().map(|(statement, _)| *statement).collect();
+                changed += domain::ground::timeline::changes(&times, &before, &after).len();
+            }
+            let told = world.view().changes(number, None, usize::MAX).unwrap();
+            prop_assert_eq!(told.len(), changed);
+        }
+        world.reopen();
+        for known_run in [None, Some(1), Some(releases.len() as i64 / 2)] {
+            let known_s = known_run.map(|run| 1_000_000 + run);
+            let known = Knowledge::new(&releases, known_s.map(at));
+            for second in (0..500).step_by(50) {
+                let holds = model.values().filter_map(|told| {
+                    let times: Vec<_> = told.iter().map(|(statement, _)| *statement).collect();
+                    let version = known.valid_at(&times, at(second))?;
+                    Some(brief(&told[version.statement].1.content()))
+                });
+                prop_assert_eq!(world.holds(second, known_s), holds.collect::<Vec<_>>());
+            }
+        }
+    }
+}
