@@ -21,6 +21,7 @@ mod tables;
 mod testing;
 #[cfg(test)]
 mod tests;
+pub mod verify;
 pub mod view;
 
 pub(crate) use tables::Ground;

@@ -1,0 +1,239 @@
+//! What a run has said held against the payload that it has read (RFC-0002, Provenance Invariants 2).
+
+use super::archive::ArchiveReader;
+use super::sorter::Sorter;
+use super::staging::REJECT;
+use super::view::SourceView;
+use crate::error::StoreError;
+use domain::ground::rejection::Reject;
+use domain::{Sha256Hex, Sha256Stream};
+use std::io::{self, ErrorKind, Read};
+use std::ops::Bound;
+
+/// So many faults are told one by one, and the rest counted.
+pub const FAULTS_MAX: usize = 100;
+/// What putting a run's records in the order of the payload takes of memory, in bytes.
+const SORT_BYTES: usize = 32 << 20;
+/// What is read of a payload at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+/// After so many records it is asked whether to go on.
+const ASKED_EVERY: u64 = 4096;
+
+/// What a check has found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// How many raw records were held against their digests.
+    pub records: u64,
+    /// How many bytes of payload were read.
+    pub payload_bytes: u64,
+    /// What is wrong, the first of it.
+    pub faults: Vec<Fault>,
+    /// How much is wrong.
+    pub fault_count: u64,
+    /// Whether there is no payload: it was not to be archived, or was pruned.
+    pub no_payload: bool,
+}
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// In which run.
+    pub run: u32,
+    /// With which record, by its position; nothing where it is the payload.
+    pub position: Option<u64>,
+    /// Where in the payload, in bytes from its start.
+    pub offset: u64,
+    /// What.
+    pub what: String,
+}
+
+impl Verified {
+    fn fault(&mut self, fault: Fault) {
+        self.fault_count += 1;
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(fault);
+        }
+    }
+}
+
+impl SourceView {
+    /// Reads all sorted files of the source and holds them against what was committed. Hands back how many rows they have.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Short` that names the first file that is not what it was.
+    pub fn verify_files(&self) -> Result<u64, StoreError> {
+        let own = self.state.completed.iter().map(|completed| &completed.rows);
+        let mut rows = 0;
+        for file in self.state.files.iter().chain(own) {
+            let found = self.files.open_sorted(file)?.verify()?;
+            if (&found.sha256, found.rows) != (&file.sha256, file.rows) {
+                let (is, has) = (found.sha256, found.rows);
+                let detail = format!("the file {} has the digest {is}, and {has} rows", file.sha256);
+                return Err(self.corrupt(detail));
+            }
+            rows += found.rows;
+        }
+        Ok(rows)
+    }
+
+    /// Holds the payload of the run with this number against its digest, and each raw record that the run has taken or
+    /// rejected against its own. `proceed` is asked now and then, with the number of records so far, whether to go on;
+    /// nothing is handed back where it says no, or where there is no such run.
+    ///
+    /// # Errors
+    /// Where what the run has said cannot be read. What is wrong with the payload is no error, but what is handed back.
+    pub fn verify_run(
+        &self,
+        run: u32,
+        mut proceed: impl FnMut(u64) -> bool,
+    ) -> Result<Option<Verified>, StoreError> {
+        let Some(completed) = self.state.run(run) else { return Ok(None) };
+        let mut verified = Verified::default();
+        if !self.files.has_archived(&completed.raw_sha256) {
+            return Ok(Some(Verified { no_payload: true, ..verified }));
+        }
+        let places = self.raw_places(run)?.finish()?;
+        let mut payload = match self.files.archive(&completed.raw_sha256) {
+            Ok(archive) => Payload::new(archive.reader()),
+            Err(error) => {
+                verified.fault(Fault { run, position: None, offset: 0, what: error.to_string() });
+                return Ok(Some(verified));
+            }
+        };
+        for place in places {
+            let (key, value) = place?;
+            let read = RawPlace::read(&key, &value);
+            let place =
+                read.ok_or_else(|| self.corrupt("the place of a raw record cannot be read".into()))?;
+            let fault = |what| Fault { run, position: Some(place.position), offset: place.offset, what };
+            match payload.digest(place.offset, place.len) {
+                Ok(digest) if digest.as_str() == place.raw_hash => {}
+                Ok(digest) => {
+                    let wanted = place.raw_hash;
+                    verified.fault(fault(format!(
+                        "its bytes have the digest {digest}, and should have {wanted}"
+                    )));
+                }
+                Err(error) => {
+                    verified.fault(fault(error.to_string()));
+                    return Ok(Some(verified));
+                }
+            }
+            verified.records += 1;
+            if verified.records.is_multiple_of(ASKED_EVERY) && !proceed(verified.records) {
+                return Ok(None);
+            }
+        }
+        let at_end = |what| Fault { run, position: None, offset: 0, what };
+        match payload.finish() {
+            Ok((sha256, size_bytes)) => {
+                verified.payload_bytes = size_bytes;
+                if sha256 != completed.raw_sha256 {
+                    verified
+                        .fault(at_end(format!("the payload's SHA-256 is {sha256}, which is not its name")));
+                }
+            }
+            Err(error) => verified.fault(at_end(error.to_string())),
+        }
+        Ok(Some(verified))
+    }
+
+    /// Where the raw records of a run lie, in the order of the payload.
+    fn raw_places(&self, run: u32) -> Result<Sorter, StoreError> {
+        let mut places = Sorter::new(&self.files.work_dir(), SORT_BYTES);
+        let mut push = |offset: u64, position: u64, len: u32, raw_hash: &Sha256Hex| {
+            let key = [offset.to_be_bytes(), position.to_be_bytes()].concat();
+            places.push(&key, &[&len.to_be_bytes()[..], raw_hash.as_str().as_bytes()].concat())
+        };
+        for record in self.records(&[], Bound::Unbounded)? {
+            for said in record?.statements.iter().filter(|said| said.time.run == run) {
+                push(said.offset, said.position, said.len, &Sha256Hex::from_bytes(&said.raw_hash))?;
+            }
+        }
+        if let Some(completed) = self.state.run(run) {
+            for row in self.files.open_sorted(&completed.rows)?.with_prefix(&[REJECT]) {
+                let (_, json) = row?;
+                let reject: Reject = serde_json::from_slice(&json)
+                    .map_err(|error| self.corrupt(format!("a reject of run {run}: {error}")))?;
+                push(reject.offset, reject.position, reject.len, &reject.raw_hash)?;
+            }
+        }
+        Ok(places)
+    }
+}
+
+/// Where a raw record lies, and what its digest is.
+struct RawPlace<'r> {
+    offset: u64,
+    position: u64,
+    len: u32,
+    raw_hash: &'r str,
+}
+
+impl<'r> RawPlace<'r> {
+    fn read(key: &[u8], value: &'r [u8]) -> Option<Self> {
+        let (offset, position) = key.split_first_chunk()?;
+        let (len, raw_hash) = value.split_first_chunk()?;
+        Some(Self {
+            offset: u64::from_be_bytes(*offset),
+            position: u64::from_be_bytes(*position.first_chunk()?),
+            len: u32::from_be_bytes(*len),
+            raw_hash: str::from_utf8(raw_hash).ok()?,
+        })
+    }
+}
+
+/// A payload that is read once, from its start to its end.
+struct Payload {
+    reader: ArchiveReader,
+    whole: Sha256Stream,
+    at: u64,
+    piece: Vec<u8>,
+}
+
+impl Payload {
+    fn new(reader: ArchiveReader) -> Self {
+        Self { reader, whole: Sha256Stream::default(), at: 0, piece: vec![0; PIECE_BYTES] }
+    }
+
+    /// The digest of `len` bytes from `offset` on, which do not lie before what was read.
+    fn digest(&mut self, offset: u64, len: u32) -> io::Result<Sha256Hex> {
+        let skipped = offset.checked_sub(self.at);
+        let skipped = skipped.ok_or_else(|| io::Error::other("it overlaps the record before it"))?;
+        self.read(skipped, |_| {})?;
+        let mut digest = Sha256Stream::default();
+        self.read(len.into(), |bytes| digest.push(bytes))?;
+        Ok(digest.finish())
+    }
+
+    fn read(&mut self, mut len: u64, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+        while len > 0 {
+            let most = usize::try_from(len).unwrap_or(usize::MAX).min(PIECE_BYTES);
+            let read = self.reader.read(self.piece.get_mut(..most).unwrap_or_default())?;
+            let bytes = self.piece.get(..read).unwrap_or_default();
+            if bytes.is_empty() {
+                return Err(io::Error::new(ErrorKind::UnexpectedEof, "the payload ends before that"));
+            }
+            self.whole.push(bytes);
+            take(bytes);
+            self.at += read as u64;
+            len -= read as u64;
+        }
+        Ok(())
+    }
+
+    /// The digest of all of it, and its length.
+    fn finish(mut self) -> io::Result<(Sha256Hex, u64)> {
+        loop {
+            let read = self.reader.read(&mut self.piece)?;
+            if read == 0 {
+                return Ok((self.whole.finish(), self.at));
+            }
+            self.whole.push(self.piece.get(..read).unwrap_or_default());
+            self.at += read as u64;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

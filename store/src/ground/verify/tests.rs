@@ -1,0 +1,87 @@
+use super::*;
+use crate::ground::testing::*;
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+/// A run of many records, some of them rejected, whose payload is archived.
+fn world() -> (World, Reading) {
+    let mut all: Vec<_> = (0..30_000).map(|year| said("ABW", year, 1)).collect();
+    all.push(said("ABW", 7, 2));
+    let reading = reading("1", 100, true, all);
+    let mut world = World::new();
+    world.ingest(&reading);
+    world.archive(&reading);
+    (world, reading)
+}
+
+fn payload_path(world: &World, reading: &Reading) -> std::path::PathBuf {
+    world.dir.path().join("ground/raw").join(format!("{}.raw", reading.input().raw_sha256))
+}
+
+#[test]
+fn every_raw_record_of_a_whole_payload_has_its_digest() {
+    let (world, reading) = world();
+    let mut asked = Vec::new();
+    let verified = world.view().verify_run(1, |records| {
+        asked.push(records);
+        true
+    });
+    let verified = verified.unwrap().expect("nobody says to stop");
+    let payload_bytes = reading.said.iter().map(|said| said.raw().len() as u64).sum();
+    assert_eq!(verified, Verified { records: 30_001, payload_bytes, ..Verified::default() });
+    assert_eq!(asked.first(), Some(&ASKED_EVERY));
+    assert_eq!(world.view().verify_run(1, |_| false).unwrap(), None);
+    assert_eq!(world.view().verify_run(2, |_| true).unwrap(), None);
+}
+
+#[test]
+fn a_payload_that_is_damaged_or_gone_is_told() {
+    let (world, reading) = world();
+    let path = payload_path(&world, &reading);
+    let whole = fs::read(&path).unwrap();
+    let damage = |at: u64| {
+        fs::write(&path, &whole).unwrap();
+        let byte = whole[at as usize] ^ 1;
+        fs::OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&[byte], at).unwrap();
+        world.view().verify_run(1, |_| true).unwrap().unwrap()
+    };
+    for at in [20, whole.len() as u64 / 2, whole.len() as u64 - 1] {
+        let verified = damage(at);
+        assert_eq!(verified.fault_count, 1, "byte {at}: {verified:?}");
+        assert!(verified.faults[0].what.contains(reading.input().raw_sha256.as_str()), "{verified:?}");
+    }
+    fs::remove_file(&path).unwrap();
+    assert!(world.view().verify_run(1, |_| true).unwrap().unwrap().no_payload);
+}
+
+#[test]
+fn records_that_do_not_lie_in_the_payload_are_named_by_run_position_and_offset() {
+    let (world, reading) = world();
+    // another payload in this one's place, whole in itself
+    let mut other = reading.clone();
+    other.said[20_000].people = 2;
+    world.archive(&other);
+    fs::rename(payload_path(&world, &other), payload_path(&world, &reading)).unwrap();
+    let verified = world.view().verify_run(1, |_| true).unwrap().unwrap();
+    assert_eq!((verified.records, verified.fault_count), (30_001, 2));
+    let offset = reading.said[..20_000].iter().map(|said| said.raw().len() as u64).sum();
+    let Fault { run, position, offset: at, what } = &verified.faults[0];
+    assert_eq!((*run, *position, *at), (1, Some(20_000), offset));
+    assert!(what.contains("digest"), "{what}");
+    assert_eq!(verified.faults[1].position, None, "the whole has another name");
+}
+
+#[test]
+fn a_sorted_file_that_is_not_the_one_that_was_committed_is_told_by_its_name() {
+    let (mut world, _) = world();
+    let view = world.view();
+    let (file, own) = (&view.state.files[0], &view.state.completed[0].rows);
+    assert_eq!(view.verify_files().unwrap(), file.rows + own.rows);
+    let name = file.sha256.clone();
+    let path = |name: &Sha256Hex| world.dir.path().join("ground/facts").join(format!("{name}.sorted"));
+    fs::copy(path(&own.sha256), path(&name)).unwrap();
+    drop(view);
+    world.reopen();
+    let error = world.view().verify_files().expect_err("it is another file");
+    assert!(error.to_string().contains(name.as_str()), "{error}");
+}
