@@ -8,6 +8,7 @@ pub mod archive;
 pub mod export;
 pub mod files;
 mod pages;
+pub mod prune;
 pub mod query;
 pub mod records;
 mod sealed;

@@ -1,0 +1,102 @@
+use super::*;
+use crate::Write;
+use crate::ground::testing::*;
+use std::fs;
+use std::sync::Arc;
+
+fn releases() -> [Reading; 3] {
+    [
+        reading("1", 100, true, vec![said("ABW", 1, 1), said("FRA", 1, 1), said("ZWE", 1, 1)]),
+        reading("2", 200, true, vec![said("ABW", 1, 2), said("FRA", 1, 1), said("ZWE", 1, 1)]),
+        reading("3", 300, true, vec![said("ABW", 1, 3), said("FRA", 1, 1)]),
+    ]
+}
+
+fn world() -> World {
+    let mut world = World::new();
+    for release in releases() {
+        world.ingest(&release);
+        world.archive(&release);
+    }
+    world
+}
+
+fn prune(world: &mut World, before: i64) -> (u64, Vec<Sha256Hex>) {
+    let pruned = world.view().prune(at(before), |_| true).unwrap().expect("nobody says to stop");
+    let told = (pruned.statements, pruned.unneeded.clone());
+    let old = world.view();
+    let mut state = old.state.clone();
+    state.files = pruned.named();
+    world.commit(vec![Write::PutSource(Arc::new(state))]);
+    world.store().remove_replaced(&old.state).unwrap();
+    told
+}
+
+fn asked(world: &World, second: i64) -> (usize, u64) {
+    let ontology = ontology();
+    let answered = world.view().query(&query(&ontology, &[]), at(second), None, None, u64::MAX).unwrap();
+    (answered.found.len(), answered.pruned)
+}
+
+#[test]
+fn what_had_ended_by_then_goes_and_everything_else_stays() {
+    let mut world = world();
+    let holds: Vec<_> = [200, 300, 999].map(|second| world.holds(second, None)).into();
+    let mut export = Vec::new();
+    world.view().export(&mut export).unwrap();
+    assert_eq!(prune(&mut world, 200), (1, Vec::new()));
+    assert_eq!(asked(&world, 100), (2, 1));
+    assert_eq!(holds, [200, 300, 999].map(|second| world.holds(second, None)));
+    // a release that says what still holds is not touched, though an earlier one has said it first
+    let first = releases()[0].input().raw_sha256;
+    assert_eq!(prune(&mut world, 300), (3, Vec::new()));
+    assert_eq!(world.holds(300, None), holds[1]);
+    assert_eq!(asked(&world, 200), (1, 2));
+    assert_eq!(prune(&mut world, 300), (0, Vec::new()));
+    assert!(world.store().files().has_archived(&first));
+    // provenance and digests stay
+    let mut after = Vec::new();
+    world.view().export(&mut after).unwrap();
+    let lines = |bytes: &[u8]| -> Vec<serde_json::Value> {
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
+    };
+    let provenance =
+        |bytes: &[u8]| lines(bytes).into_iter().map(|line| line["provenance"].clone()).collect::<Vec<_>>();
+    assert_eq!(provenance(&export), provenance(&after));
+    let gone: Vec<_> = lines(&after).iter().map(|line| line["record"].is_null()).collect();
+    assert_eq!(gone, [true, true, false, false, true]);
+}
+
+#[test]
+fn payloads_that_nothing_with_content_comes_from_are_told_and_go() {
+    let mut world = world();
+    world.ingest(&reading("4", 400, true, vec![said("FRA", 1, 9)]));
+    world.reopen();
+    let (statements, unneeded) = prune(&mut world, 400);
+    assert_eq!(statements, 8);
+    assert_eq!(unneeded.len(), 3);
+    for sha256 in &unneeded {
+        assert!(world.store().remove_payload(&oracle_id(), sha256).unwrap() > 0);
+        assert!(!world.store().files().has_archived(sha256));
+        assert_eq!(world.store().remove_payload(&oracle_id(), sha256).unwrap(), 0);
+    }
+    let shared = &unneeded[0];
+    world.archive(&releases()[0]);
+    world.archive(&releases()[1]);
+    world.archive(&releases()[2]);
+    let another = "another".parse().unwrap();
+    assert_eq!(world.store().remove_payload(&another, shared).unwrap(), 0);
+    assert!(world.store().files().has_archived(shared), "it is of a run of another source");
+}
+
+#[test]
+fn pruning_that_is_given_up_leaves_no_files() {
+    let world = world();
+    let before = world.file_names();
+    let pruned = world.view().prune(at(300), |_| true).unwrap().unwrap();
+    assert!(pruned.freed_bytes > 0 && world.file_names().len() == before.len() + 1);
+    drop(pruned);
+    assert_eq!(world.file_names(), before);
+    assert_eq!(fs::read_dir(world.dir.path().join("ground/work")).unwrap().count(), 0);
+}
