@@ -14,6 +14,7 @@ pub mod logger;
 pub mod metrics;
 pub mod notifier;
 pub mod oracle_health;
+pub mod queries;
 pub mod rate_limiter;
 pub mod regen;
 pub mod registry;

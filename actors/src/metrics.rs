@@ -3,6 +3,7 @@
 mod checking;
 mod ingesting;
 mod making;
+mod querying;
 mod sending;
 
 pub(crate) use checking::Checking;
@@ -10,6 +11,7 @@ pub(crate) use sending::MailOutcome;
 
 use ingesting::Ingesting;
 use making::Making;
+use querying::Querying;
 use sending::Sending;
 
 use domain::crosscheck::Reason;
@@ -66,6 +68,7 @@ pub struct Metrics {
     pub(crate) coherence: Histogram,
     pub(crate) checking: Checking,
     pub(crate) ingesting: Ingesting,
+    pub(crate) querying: Querying,
     pub(crate) making: Making,
     pub(crate) sending: Sending,
     pub(crate) cache_reads: Family<FoundIn, Counter>,
@@ -82,6 +85,7 @@ impl Default for Metrics {
             coherence: Histogram::new([0.0, 0.25, 0.5, 0.75, 0.9, OMEGA, 0.99, 1.0]),
             checking: Checking::default(),
             ingesting: Ingesting::default(),
+            querying: Querying::default(),
             making: Making::default(),
             sending: Sending::default(),
             cache_reads: Family::default(),
@@ -108,6 +112,7 @@ impl Metrics {
         );
         self.checking.register(registry);
         self.ingesting.register(registry);
+        self.querying.register(registry);
         self.making.register(registry);
         self.sending.register(registry);
         registry.register(

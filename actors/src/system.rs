@@ -11,6 +11,7 @@ use crate::logger::{JournalReport, Log, Logger};
 use crate::metrics::Metrics;
 use crate::notifier::{Mailing, Notifier};
 use crate::oracle_health::{Oracle, OracleHealth};
+use crate::queries::Queries;
 use crate::rate_limiter::{CallLimits, RateLimiter};
 use crate::regen::{AskedModel, Doors, Regen};
 use crate::registry::Registry;
@@ -76,6 +77,8 @@ pub struct System {
     pub registry: Door<Registry>,
     /// The runs that bring records.
     pub ingestion: Door<Ingestion>,
+    /// Whoever answers queries of sources.
+    pub queries: Queries,
     /// The way into the log.
     pub log: Log,
     /// The tables, for reading.
@@ -132,6 +135,8 @@ impl System {
             hire.start("ingestion", &here, queue, move || made)
         };
 
+        let queries = Queries::new(store.clone(), clock.clone(), metrics.clone());
+
         let mails = mailing.service.is_some();
         let notifier = {
             let (oracle_health, store, log) = (oracle_health.clone(), store.clone(), log.clone());
@@ -183,6 +188,7 @@ impl System {
             oracle_health,
             registry,
             ingestion,
+            queries,
             log,
             store,
             metrics,

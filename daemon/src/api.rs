@@ -1,15 +1,21 @@
 //! The routes' socket: one file a resource.
 
 pub mod cache;
+pub mod changes;
 pub mod crosscheck;
 pub mod front;
 pub mod health;
+mod held;
 pub mod metrics;
 pub mod openapi;
 pub mod oracles;
+pub mod query;
+pub mod records;
 pub mod request;
 pub mod rules;
 pub mod sessions;
+pub mod signals;
+pub mod sources;
 pub mod verdicts;
 
 use crate::problem::Problem;
@@ -28,6 +34,12 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/rules", get(rules::list))
         .route("/v1/rules/evaluate", post(rules::evaluate))
         .route("/v1/rules/evaluate:batch", post(rules::evaluate_batch))
+        .route("/v1/query", post(query::post))
+        .route("/v1/records/{record_id}", get(records::get))
+        .route("/v1/records/{record_id}/provenance", get(records::provenance))
+        .route("/v1/sources", get(sources::list))
+        .route("/v1/changes", get(changes::get))
+        .route("/v1/signals/{*name}", post(signals::post))
         .route("/v1/health/oracles", get(oracles::get))
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

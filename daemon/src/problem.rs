@@ -1,12 +1,14 @@
 //! Every error a caller can get, as `application/problem+json` (RFC 9457) with a stable `code`.
 
 mod causes;
+pub mod ground;
 
 use actors::rate_limiter::Limited;
 use axum::response::{IntoResponse, Response};
 use domain::Decision;
 use domain::rules::Evaluation;
 use domain::session::Mismatch;
+pub use ground::GroundProblem;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use serde::Serialize;
@@ -168,6 +170,9 @@ pub enum Problem {
         /// Whom to ask.
         contact: String,
     },
+    /// It concerns ground truth.
+    #[error(transparent)]
+    Ground(#[from] GroundProblem),
     /// Too much is being done already.
     #[error("{0}; try again in a moment")]
     Overloaded(String),
@@ -248,6 +253,7 @@ impl Problem {
             Self::ModelRefused(_) => (StatusCode::BAD_GATEWAY, "model_refused"),
             Self::CrosscheckRejected { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "crosscheck_rejected"),
             Self::RulesRejected { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "rules_rejected"),
+            Self::Ground(problem) => problem.status(),
             Self::Overloaded(_) => (StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
             Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
             Self::StorageUnavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "storage_unavailable"),
@@ -262,6 +268,7 @@ impl Problem {
         match self {
             Self::Overloaded(_) => Some(1),
             Self::StorageUnavailable(_) | Self::Draining => Some(5),
+            Self::Ground(problem) => problem.retry_after_s(),
             Self::RegenRateLimited { retry_after, .. } | Self::ModelBusy { retry_after, .. } => {
                 Some(whole(retry_after))
             }

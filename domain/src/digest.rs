@@ -3,7 +3,10 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
+use std::str::FromStr;
 
+/// How many digits a digest has.
+const DIGITS: usize = 64;
 /// What most JSON that is digested has room in.
 const JSON_BYTES: usize = 1024;
 
@@ -47,6 +50,26 @@ impl Sha256Hex {
     }
 }
 
+/// Why a text is not such a digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a SHA-256 is written as {DIGITS} lower-case hexadecimal digits")]
+pub struct BadDigest;
+
+impl FromStr for Sha256Hex {
+    type Err = BadDigest;
+
+    fn from_str(text: &str) -> Result<Self, BadDigest> {
+        let is_digest = text.len() == DIGITS && text.bytes().all(is_digit);
+        if is_digest { Ok(Self(text.to_owned())) } else { Err(BadDigest) }
+    }
+}
+
+/// Whether a digest may hold it.
+#[must_use]
+pub const fn is_digit(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'a'..=b'f')
+}
+
 impl fmt::Display for Sha256Hex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
@@ -87,6 +110,16 @@ mod tests {
             stream.push(piece.as_bytes());
         }
         assert_eq!(stream.finish(), Sha256Hex::of(b"abc"));
+    }
+
+    #[test]
+    fn a_digest_is_read_from_its_digits_alone() {
+        let digest = Sha256Hex::of(b"abc");
+        assert_eq!(digest.as_str().parse(), Ok(digest.clone()));
+        let text = digest.as_str();
+        for other in ["", &text[1..], &format!("{text}0"), &text.to_uppercase(), &text.replace('b', "g")] {
+            assert_eq!(other.parse::<Sha256Hex>(), Err(BadDigest), "{other}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 pub mod archive;
 pub mod export;
+mod feed;
 pub mod files;
 mod pages;
 pub mod prune;

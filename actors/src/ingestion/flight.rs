@@ -8,9 +8,10 @@ use crate::registry::{Ready, as_read};
 use domain::event::ground::RunEntry;
 use domain::ground::id::SourceId;
 use domain::ground::ontology::is_version;
-use domain::ground::run::{FileRef, Run, RunCounts, RunInput, RunState, split_record_id};
+use domain::ground::run::{Run, RunCounts, RunInput, RunState, split_record_id};
 use domain::ground::timeline::Release;
 use domain::{Event, Peer, Sha256Hex};
+use jiff::{SignedDuration, Timestamp};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::ground::state::{Completed, SourceState};
@@ -137,6 +138,14 @@ async fn fly(shop: Arc<Shop>, ready: Ready, claim: Claim, progress: Arc<Progress
     drop(claim);
 }
 
+/// When a run becomes known: now, or just behind the run before it where the clock has not gone on since. What is known at
+/// a time then never depends on what is ingested later.
+fn behind(source: &SourceState, now: Timestamp) -> Timestamp {
+    let last = source.completed.last().map(|completed| completed.release.ingested_at);
+    let next = last.and_then(|last| last.checked_add(SignedDuration::from_micros(1)).ok());
+    next.map_or(now, |next| next.max(now))
+}
+
 fn failed(cause: String) -> Outcome {
     Outcome::Failed { cause, counts: RunCounts::default(), rows: None }
 }
@@ -181,14 +190,11 @@ impl Shop {
         let view = self.store.view(&run.oracle_id)?;
         let unknown = || crate::registry::RegistryError::SourceUnknown(run.oracle_id.clone());
         let view = view.ok_or_else(unknown)?;
-        // a clock that jumps back must not make a later run known before an earlier one
-        let last = view.state.completed.last().map(|completed| completed.release.ingested_at);
-        let now = self.clock.now();
         let release = Release {
             run: view.state.next_number(),
             version: run.input.version.clone(),
             released_at: run.input.released_at,
-            ingested_at: last.map_or(now, |last| last.max(now)),
+            ingested_at: behind(&view.state, self.clock.now()),
             snapshot: run.snapshot,
         };
         let Ready { definition, normalizer, .. } = ready;
@@ -238,11 +244,10 @@ impl Shop {
         let keeps_raw = ready.definition.pipeline.audit.log_raw_input;
         let (counts, rows, files) = staged.named();
         (run.state, run.counts, run.rows) = (RunState::Completed, counts, Some(rows.clone()));
-        let (now, mut replaced) = (self.clock.now(), Vec::new());
+        let (now, mut before) = (self.clock.now(), None);
         let oracle_id = run.oracle_id.clone();
         let ended = self.commit_change(&oracle_id, |source| {
-            let last = source.completed.last().map(|completed| completed.release.ingested_at);
-            run.ended_at = Some(last.map_or(now, |last| last.max(now)));
+            run.ended_at = Some(behind(&source, now));
             run.number = source.next_number();
             let completed = run.release().map(|release| Completed {
                 run_id: run.run_id.clone(),
@@ -253,7 +258,7 @@ impl Shop {
                 release,
                 rows: rows.clone(),
             });
-            replaced = source.files.iter().filter(|file| !files.contains(file)).cloned().collect();
+            before = Some(source.clone());
             let source = match completed {
                 Some(completed) => source.with_completed(&run, completed, files.clone()),
                 None => source,
@@ -261,28 +266,15 @@ impl Shop {
             let entry = RunEntry { run: Box::new(run.clone()), peer: None, timestamp: now };
             (source, run.clone(), Event::IngestionEnded(entry))
         });
-        match ended.await {
-            Ok(()) => self.store.files().remove(&replaced),
-            Err(error) => {
-                self.discard(&rows, &files, &run)?;
-                return Err(error);
-            }
+        // where this fails nobody knows whether the files are named: what is not, the next start removes
+        ended.await?;
+        if let Some(before) = before {
+            self.store.remove_replaced(&before)?;
         }
         if !keeps_raw {
             self.store.files().remove_archived(&run.input.raw_sha256)?;
         }
         Ok(run)
-    }
-
-    /// Removes the files of a run that was not committed, where that is certain.
-    fn discard(&self, rows: &FileRef, files: &[FileRef], run: &Run) -> Result<(), IngestionError> {
-        let Some((source, _)) = self.store.source(&run.oracle_id)? else { return Ok(()) };
-        if !source.completed.iter().any(|completed| completed.run_id == run.run_id) {
-            let unnamed: Vec<_> = files.iter().filter(|file| !source.files.contains(file)).cloned().collect();
-            self.store.files().remove(&unnamed);
-            self.store.files().remove(std::slice::from_ref(rows));
-        }
-        Ok(())
     }
 
     /// Ends a run that comes to nothing.

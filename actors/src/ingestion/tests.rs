@@ -7,7 +7,7 @@ use domain::ground::value::Value;
 use serde::de::DeserializeOwned;
 use std::ops::Bound;
 use std::time::Duration;
-use store::ground::view::Found;
+use store::ground::view::{Found, SourceView};
 
 const PEER: Peer = Peer { uid: 7, gid: 7, pid: None };
 const OLD: &str = "Country Name,Country Code,Year,Value\n\
@@ -81,7 +81,8 @@ fn valid(system: &System, at: &str) -> Vec<String> {
     let view = system.store.view(&oracle_id).expect("it opens").expect("it is there");
     let at = format!("{at}T00:00:00Z").parse().expect("a time");
     let records = view.records(&[], Bound::Unbounded).expect("they are read");
-    let found = records.filter_map(|record| view.valid_at(record.expect("it is read"), &view.known, at));
+    let found =
+        records.filter_map(|record| SourceView::valid_at(record.expect("it is read"), &view.known, at));
     let told = found.map(|found: Found| {
         let content = view.content(&found.statement).expect("it is read").expect("it was not pruned");
         let provenance = view.provenance(&found).expect("it has one");

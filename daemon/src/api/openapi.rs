@@ -1,6 +1,9 @@
 //! `/openapi.json`: the routes' socket described.
 
-use super::{cache, crosscheck, health, metrics, oracles, rules, sessions, verdicts};
+use super::{
+    cache, changes, crosscheck, health, metrics, oracles, query, records, rules, sessions, signals, sources,
+    verdicts,
+};
 use crate::problem::MEDIA_TYPE;
 use axum::Json;
 use utoipa::openapi::{Content, RefOr};
@@ -52,6 +55,12 @@ impl Modify for Problems {
         rules::list,
         rules::evaluate,
         rules::evaluate_batch,
+        query::post,
+        records::get,
+        records::provenance,
+        sources::list,
+        changes::get,
+        signals::post,
         oracles::get,
         health::alive,
         health::ready,

@@ -1,10 +1,10 @@
 //! `/v1/rules`: Oracle-A. Checks text against facts.
 
 mod batch;
-mod held;
 
 pub use batch::*;
 
+use super::held::{self, Held};
 use super::request::{EvaluateRequest, JsonBody};
 use super::verdicts::document;
 use crate::problem::{Problem, ProblemDocument};
@@ -15,7 +15,6 @@ use axum::extract::State;
 use axum::response::Response;
 use domain::Sha256Hex;
 use domain::rules::{Rule, RuleId};
-use held::Held;
 use hyper::StatusCode;
 use serde::Serialize;
 use std::sync::Arc;

@@ -9,6 +9,7 @@ use super::id::SourceId;
 use super::ontology::{Axis, Ontology};
 use super::provenance::ProvenanceRecord;
 use super::record::Identity;
+use super::source::OracleTier;
 use super::value::Value;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -134,6 +135,10 @@ pub struct QueryMetadata {
     pub cache_hit: bool,
     /// The versions of the source that were used.
     pub data_version: String,
+    /// As it was known then.
+    pub known_at: Option<Timestamp>,
+    /// How far the source is trusted with it: one tier less than is registered where it is stale and its policy says so.
+    pub oracle_tier: OracleTier,
     /// How old the data is.
     pub freshness: QueryFreshness,
 }

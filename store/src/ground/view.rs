@@ -72,6 +72,14 @@ pub struct Found {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexKey(pub(super) Vec<u8>);
 
+impl Found {
+    /// What the source knows the record by.
+    #[must_use]
+    pub fn source_record_id(&self) -> String {
+        source_record_id_in(&self.key).unwrap_or_default()
+    }
+}
+
 impl SourceView {
     pub(super) fn new(
         state: SourceState,

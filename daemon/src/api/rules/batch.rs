@@ -1,6 +1,6 @@
 //! `POST /v1/rules/evaluate:batch`: texts by the line, and their evaluations by the line, while more are sent.
 
-use super::held::{self, Answers, Held};
+use crate::api::held::{self, Answers, Held};
 use crate::api::request::lines::{Line, Lines};
 use crate::api::request::{self, EvaluateRequest};
 use crate::problem::{Problem, ProblemDocument};

@@ -1,4 +1,4 @@
-//! What the rules answer, held in memory within a bound of all such answers together until it is sent.
+//! Large answers, held in memory within a bound of all of them together until they are sent.
 
 use crate::problem::Problem;
 use crate::service::Service;
@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// How long room is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Waits until there is room for the answer to a request of so many bytes, however long that gets.
+/// Waits until there is room for what the rules answer to a request of so many bytes, however long that gets.
 ///
 /// # Errors
 /// `Overloaded` where others leave theirs unread for too long.
@@ -30,7 +30,14 @@ pub(super) async fn room_for(
     request_bytes: usize,
     service: &Service,
 ) -> Result<OwnedSemaphorePermit, Problem> {
-    let bytes = request_bytes.saturating_mul(TIMES_REQUEST).min(ANSWER_MAX_BYTES);
+    room_of(request_bytes.saturating_mul(TIMES_REQUEST).min(ANSWER_MAX_BYTES), service).await
+}
+
+/// Waits until there is room for an answer of so many bytes.
+///
+/// # Errors
+/// `Overloaded` where others leave theirs unread for too long.
+pub(super) async fn room_of(bytes: usize, service: &Service) -> Result<OwnedSemaphorePermit, Problem> {
     let room = timeout(PATIENCE, service.hold_answer(bytes)).await;
     room.map_err(|_| Problem::Overloaded("as many answers as are allowed wait to be read".into()))
 }

@@ -1,0 +1,55 @@
+//! What is counted of queries.
+
+use super::Word;
+use crate::queries::QueryError;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use std::time::Duration;
+
+/// The label of a query.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct AnsweredAs {
+    result: Word,
+}
+
+/// All of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Querying {
+    queries: Family<AnsweredAs, Counter>,
+    seconds: Histogram,
+}
+
+impl Default for Querying {
+    fn default() -> Self {
+        Self { queries: Family::default(), seconds: Histogram::new(exponential_buckets(0.000_01, 4.0, 10)) }
+    }
+}
+
+impl Querying {
+    /// Counts a query that took so long, and what came of it.
+    pub(crate) fn asked(&self, took: Duration, error: Option<&QueryError>) {
+        let result = match error {
+            None => "answered",
+            Some(QueryError::SourceUnknown(_) | QueryError::Bad(_) | QueryError::QueryId) => "refused",
+            Some(QueryError::Silent(_)) => "silent",
+            Some(QueryError::Stale { .. }) => "stale",
+            Some(QueryError::Store(_) | QueryError::Reading(_)) => "failed",
+        };
+        self.queries.get_or_create(&AnsweredAs { result: Word(result) }).inc();
+        self.seconds.observe(took.as_secs_f64());
+    }
+
+    /// Adds them to `registry`.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register("source_queries", "queries of sources, by what came of them", self.queries.clone());
+        registry.register_with_unit(
+            "source_query",
+            "time to answer a query",
+            Unit::Seconds,
+            self.seconds.clone(),
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! Queries: what a registered source says, how fresh that is, and what its policy has become of what is not
+//! (seed: `rfc-0002-ground-truth`, "Query Contract" and "Freshness & Invalidation").
+//!
+//! Reading needs no actor: whoever asks reads the store, on its own thread where that takes a moment, else on another one.
+
+mod answer;
+mod cursor;
+mod feed;
+mod record;
+
+pub use feed::{BadPlace, Changed, ChangesPage, Place};
+pub use record::{RecordAnswer, RecordError, RecordStanding};
+
+use crate::clock::{Clock, monotonic};
+use crate::metrics::Metrics;
+use crate::registry::policy_of;
+use answer::Answering;
+use cursor::Cursor;
+use domain::ground::freshness::{Answer, Freshness, FreshnessPolicy};
+use domain::ground::id::SourceId;
+use domain::ground::query::{BadQuery, OracleQuery, Query, QueryAnswer};
+use domain::ground::source::Standing;
+use jiff::Timestamp;
+use std::sync::Arc;
+use store::ground::query::{Answered, RECORDS_SCANNED_MAX};
+use store::{Store, StoreError};
+use tokio::task::spawn_blocking;
+
+/// The longest id of a query, in bytes.
+pub const QUERY_ID_MAX_BYTES: usize = 128;
+
+/// Why a query is not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// There is no such source.
+    #[error("no source {0} is registered")]
+    SourceUnknown(SourceId),
+    /// The source does not answer.
+    #[error("{0}")]
+    Silent(String),
+    /// The query cannot be meant.
+    #[error(transparent)]
+    Bad(#[from] BadQuery),
+    /// The query's id is none.
+    #[error("`query_id` has 1 to {QUERY_ID_MAX_BYTES} visible ASCII characters")]
+    QueryId,
+    /// What there is is too old, by the source's policy.
+    #[error("what source {oracle_id} says is stale: {}", .freshness.warnings.join("; "))]
+    Stale {
+        /// Whose.
+        oracle_id: SourceId,
+        /// How old it is, and how old it may be.
+        freshness: Box<Freshness>,
+    },
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Reading failed inside.
+    #[error("the query could not be answered: {0}")]
+    Reading(String),
+}
+
+/// Whoever answers queries.
+#[derive(Debug, Clone)]
+pub struct Queries {
+    store: Store,
+    clock: Clock,
+    metrics: Metrics,
+}
+
+impl Queries {
+    pub(crate) const fn new(store: Store, clock: Clock, metrics: Metrics) -> Self {
+        Self { store, clock, metrics }
+    }
+
+    /// The answer to `asked`.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn ask(&self, asked: OracleQuery) -> Result<QueryAnswer, QueryError> {
+        let began = monotonic();
+        let answered = self.answer(asked).await;
+        self.metrics.querying.asked(began.elapsed(), answered.as_ref().err());
+        answered
+    }
+
+    async fn answer(&self, asked: OracleQuery) -> Result<QueryAnswer, QueryError> {
+        let began = monotonic();
+        let now = self.clock.now();
+        let is_visible = |id: &String| {
+            (1..=QUERY_ID_MAX_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        if !asked.query_id.as_ref().is_none_or(is_visible) {
+            return Err(QueryError::QueryId);
+        }
+        let unknown = || QueryError::SourceUnknown(asked.oracle_id.clone());
+        let view = self.store.view(&asked.oracle_id)?.ok_or_else(unknown)?;
+        let warning = match view.state.entry.standing(now) {
+            Standing::Answers => None,
+            Standing::AnswersWithWarning(warning) => Some(warning),
+            Standing::Silent(why) => return Err(QueryError::Silent(why)),
+        };
+        let mut answering = Answering::new(asked, view, now)?;
+        answering.warnings.extend(warning);
+        let found = answering.read().await?;
+        let (as_of, oldest) = answering.ages(&found);
+        let freshness = answering.freshness(oldest);
+        if matches!(freshness.answer, Answer::BlockUntilFresh | Answer::FailClosed) {
+            let oracle_id = answering.asked.oracle_id;
+            return Err(QueryError::Stale { oracle_id, freshness: Box::new(freshness) });
+        }
+        answering.finish(found, freshness, as_of, oldest, began)
+    }
+}
+
+impl Answering {
+    /// Reads a page: a lookup here, anything longer on a thread of its own.
+    async fn read(&self) -> Result<Answered, QueryError> {
+        let (view, request) = (Arc::clone(&self.view), self.asked.request.clone());
+        let (point_in_time, known_at, after) = (self.point_in_time, self.known_at, self.after.clone());
+        let read = move || -> Result<Answered, QueryError> {
+            let provided = &view.state.entry.registration.axes_provided;
+            let query = Query::new(&request, &view.ontology, provided)?;
+            Ok(view.query(&query, point_in_time, known_at, after.as_deref(), RECORDS_SCANNED_MAX)?)
+        };
+        if self.is_lookup {
+            return read();
+        }
+        spawn_blocking(read).await.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
+    }
+
+    /// How fresh the axes asked for are, where the oldest release among the records is of `oldest`. What is asked as of a
+    /// time in the past is as fresh as it was then.
+    fn freshness(&self, oldest: Timestamp) -> Freshness {
+        let policy: FreshnessPolicy = policy_of(&self.view.state, &self.view.ontology);
+        let at = self
+            .known_at
+            .map_or(self.point_in_time, |known_at| known_at.min(self.point_in_time))
+            .min(self.now);
+        let axes: Vec<_> = self.asked.request.axes_requested.iter().map(String::as_str).collect();
+        let invalidated_at = self.view.state.invalidated_at.filter(|invalidated_at| *invalidated_at <= at);
+        policy.evaluate(&axes, oldest, invalidated_at, at)
+    }
+}
+
+/// What a page goes on from, for a query that is the same but for its cursor.
+fn cursor_of(answering: &Answering, more: Option<Vec<u8>>) -> Option<String> {
+    let (point_in_time, known_at) = (answering.point_in_time, answering.known_at);
+    let query = Cursor::digest(&answering.asked);
+    more.map(|key| Cursor { key, point_in_time, known_at, query }.to_text())
+}

@@ -1,0 +1,93 @@
+//! Where an answer left off: opaque to whoever asks, and bound to the query that it belongs to.
+
+use domain::Sha256Hex;
+use domain::ground::query::{BadQuery, OracleQuery, QueryRequest};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The longest cursor, in bytes.
+const CURSOR_MAX_BYTES: usize = 128 * 1024;
+/// So many digits of a query's digest tell it from others.
+const DIGEST_DIGITS: usize = 16;
+
+/// Where an answer left off, and as of when: what is ingested between two pages is in neither.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cursor {
+    /// The key of the last record that was looked at.
+    pub(super) key: Vec<u8>,
+    pub(super) point_in_time: Timestamp,
+    pub(super) known_at: Option<Timestamp>,
+    /// The beginning of the query's digest.
+    pub(super) query: String,
+}
+
+impl Cursor {
+    /// What tells a query from others, whatever its cursor, its page and its name.
+    pub(super) fn digest(asked: &OracleQuery) -> String {
+        let request = QueryRequest {
+            cursor: None,
+            max_results: None,
+            explain: false,
+            include_provenance: false,
+            ..asked.request.clone()
+        };
+        let json = serde_json::to_vec(&(&asked.oracle_id, &request)).expect("a query is plain data");
+        Sha256Hex::of(&json).as_str().get(..DIGEST_DIGITS).unwrap_or_default().to_owned()
+    }
+
+    /// It as text: the hexadecimal digits of its JSON.
+    pub(super) fn to_text(&self) -> String {
+        let json = serde_json::to_vec(self).expect("a cursor is plain data");
+        json.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The cursor that `text` is, where it is one of this query.
+    pub(super) fn read(text: &str, asked: &OracleQuery) -> Result<Self, BadQuery> {
+        let read = || {
+            if text.len() > CURSOR_MAX_BYTES || !text.len().is_multiple_of(2) {
+                return None;
+            }
+            let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+            let (pairs, _) = text.as_bytes().as_chunks::<2>();
+            let json: Option<Vec<u8>> =
+                pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
+            let cursor: Self = serde_json::from_slice(&json?).ok()?;
+            Some(cursor).filter(|cursor| cursor.query == Self::digest(asked))
+        };
+        read().ok_or(BadQuery::Cursor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(max_results: usize, axis: &str) -> OracleQuery {
+        OracleQuery {
+            query_id: None,
+            oracle_id: "source".parse().expect("an id"),
+            request: QueryRequest {
+                axes_requested: vec![axis.into()],
+                max_results: Some(max_results),
+                ..QueryRequest::default()
+            },
+        }
+    }
+
+    #[test]
+    fn a_cursor_reads_back_for_its_query_and_no_other() {
+        let cursor = Cursor {
+            key: vec![0, 255, 7],
+            point_in_time: Timestamp::UNIX_EPOCH,
+            known_at: None,
+            query: Cursor::digest(&asked(1, "a")),
+        };
+        let text = cursor.to_text();
+        assert_eq!(Cursor::read(&text, &asked(2, "a")), Ok(cursor));
+        assert_eq!(Cursor::read(&text, &asked(1, "b")), Err(BadQuery::Cursor));
+        for broken in ["", "0", "zz", "éé", &text[2..], &text.repeat(2), &"00".repeat(CURSOR_MAX_BYTES)] {
+            assert_eq!(Cursor::read(broken, &asked(1, "a")), Err(BadQuery::Cursor));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The feed of changes: what became valid, was superseded or withdrawn, in the order in which it became known.
+
+use super::{Queries, QueryError};
+use domain::Sha256Hex;
+use domain::ground::id::SourceId;
+use domain::ground::timeline::ChangeKind;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use store::Store;
+use tokio::task::spawn_blocking;
+
+/// A place in the feed: behind a change of the run that became visible with a log entry, or behind all of that run's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Place {
+    /// The number of the entry.
+    seq: u64,
+    /// The number of the change within the run; nothing behind all of them.
+    ordinal: Option<u64>,
+}
+
+/// Why a text is no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a place is what an earlier answer gave as `next`")]
+pub struct BadPlace;
+
+/// What changed of one version of a record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// What happened.
+    pub kind: ChangeKind,
+    /// Whose record it is.
+    pub oracle_id: SourceId,
+    /// By which run.
+    pub run_id: Sha256Hex,
+    /// Of which version of the source.
+    pub source_version: String,
+    /// When it became known.
+    pub known_at: Timestamp,
+    /// The record.
+    pub record_id: String,
+    /// What the source knows it by.
+    pub source_record_id: String,
+    /// From when on it is or was valid.
+    pub valid_from: Timestamp,
+    /// Until when.
+    pub valid_until: Option<Timestamp>,
+    /// The record that has taken its place.
+    pub superseded_by: Option<String>,
+}
+
+/// Some changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangesPage {
+    /// They, in the order in which they became known.
+    pub changes: Vec<Changed>,
+    /// Where to go on; nothing where nothing has ever changed.
+    pub next: Option<Place>,
+    /// Whether there are more by now.
+    pub more: bool,
+}
+
+impl Queries {
+    /// The first `limit` changes behind `since`, of all sources or of one.
+    ///
+    /// # Errors
+    /// Where the store cannot be read.
+    pub async fn changes(
+        &self,
+        since: Option<Place>,
+        oracle_id: Option<SourceId>,
+        limit: usize,
+    ) -> Result<ChangesPage, QueryError> {
+        let store = self.store.clone();
+        let read = spawn_blocking(move || page(&store, since, oracle_id.as_ref(), limit));
+        read.await.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
+    }
+}
+
+fn page(
+    store: &Store,
+    since: Option<Place>,
+    oracle_id: Option<&SourceId>,
+    limit: usize,
+) -> Result<ChangesPage, QueryError> {
+    let mut page = ChangesPage { changes: Vec::new(), next: since, more: false };
+    for (seq, run) in store.completed_since(since.map_or(0, |since| since.seq))? {
+        if oracle_id.is_some_and(|wanted| *wanted != run.oracle_id) {
+            continue;
+        }
+        let after = since.filter(|since| since.seq == seq);
+        if after.is_some_and(|after| after.ordinal.is_none()) {
+            continue;
+        }
+        let Some(view) = store.view(&run.oracle_id)? else { continue };
+        let left = limit - page.changes.len();
+        // one more shows whether there are more
+        let entries = view.changes(run.number, after.and_then(|after| after.ordinal), left + 1)?;
+        let more = entries.len() > left;
+        for (ordinal, entry) in entries.into_iter().take(left) {
+            let id = |(run, position): (u32, u64)| view.record_id(run, position);
+            page.changes.push(Changed {
+                kind: entry.kind,
+                oracle_id: run.oracle_id.clone(),
+                run_id: run.run_id.clone(),
+                source_version: run.input.version.clone(),
+                known_at: run.ended_at.unwrap_or(run.started_at),
+                record_id: id((entry.run, entry.position)).unwrap_or_default(),
+                source_record_id: entry.source_record_id,
+                valid_from: entry.valid_from,
+                valid_until: entry.valid_until,
+                superseded_by: entry.superseded_by.and_then(id),
+            });
+            page.next = Some(Place { seq, ordinal: Some(ordinal) });
+        }
+        if more {
+            page.more = true;
+            return Ok(page);
+        }
+        page.next = Some(Place { seq, ordinal: None });
+    }
+    Ok(page)
+}
+
+impl FromStr for Place {
+    type Err = BadPlace;
+
+    fn from_str(text: &str) -> Result<Self, BadPlace> {
+        let number = |text: &str| text.parse().map_err(|_| BadPlace);
+        match text.split_once('-') {
+            Some((seq, ordinal)) => Ok(Self { seq: number(seq)?, ordinal: Some(number(ordinal)?) }),
+            None => Ok(Self { seq: number(text)?, ordinal: None }),
+        }
+    }
+}
+
+impl TryFrom<String> for Place {
+    type Error = BadPlace;
+
+    fn try_from(text: String) -> Result<Self, BadPlace> {
+        text.parse()
+    }
+}
+
+impl From<Place> for String {
+    fn from(place: Place) -> Self {
+        place.to_string()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ordinal {
+            Some(ordinal) => write!(f, "{}-{ordinal}", self.seq),
+            None => write!(f, "{}", self.seq),
+        }
+    }
+}

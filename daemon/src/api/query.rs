@@ -1,0 +1,35 @@
+//! `POST /v1/query`: what a registered source says.
+
+use super::held::{self, Held};
+use super::request::JsonBody;
+use super::verdicts::document;
+use crate::problem::{Problem, ProblemDocument};
+use crate::service::Service;
+use axum::extract::State;
+use axum::response::Response;
+use domain::ground::query::OracleQuery;
+use hyper::StatusCode;
+use std::sync::Arc;
+
+/// Answers a query of a source, with how fresh the answer is.
+///
+/// # Errors
+/// A [`Problem`] where the query cannot be meant, the source does not answer, or what it says is too old.
+#[utoipa::path(
+    post,
+    path = "/v1/query",
+    request_body(content = Object, description = "`{oracle_id, query_id?, request: {axes_requested, filters, point_in_time?, known_at?, include_provenance, max_results?, cursor?, explain?}}`"),
+    responses(
+        (status = 200, description = "`{query_id, oracle_id, response: {records, provenance?, query_metadata, cursor, warnings?, explain?}}`", body = Object),
+        (status = "4XX", description = "The query is refused", body = ProblemDocument),
+        (status = "5XX", description = "It cannot be answered for now", body = ProblemDocument),
+    ),
+)]
+pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
+    let asked = body.parse::<OracleQuery>()?;
+    let queries = service.system.queries.clone();
+    let answer = service.work(async move { Ok(queries.ask(asked).await?) }).await?;
+    let json = serde_json::to_vec(&answer).expect("an answer is plain data with text for keys");
+    let room = held::room_of(json.len(), &service).await?;
+    Ok(document(StatusCode::OK, Held::new(json, Some(room))))
+}

@@ -1,0 +1,70 @@
+//! `GET /v1/records/{record_id}` and its provenance: one record of a source, whatever has become of it since.
+
+use crate::problem::{GroundProblem, Problem, ProblemDocument};
+use crate::service::Service;
+use actors::queries::{RecordAnswer, RecordError};
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use domain::ground::provenance::ProvenanceRecord;
+use std::sync::Arc;
+
+/// A record by its id, with when it is or was valid.
+///
+/// # Errors
+/// `record_unknown`, `source_silent`.
+#[utoipa::path(
+    get,
+    path = "/v1/records/{record_id}",
+    params(("record_id" = String, Path, description = "As a query gives it")),
+    responses(
+        (status = 200, description = "The record with all its axes, and where it stands", body = Object),
+        (status = "4XX", description = "There is none, or its source does not answer", body = ProblemDocument),
+        (status = "5XX", description = "It cannot be told for now", body = ProblemDocument),
+    ),
+)]
+pub async fn get(
+    State(service): State<Arc<Service>>,
+    record_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<RecordAnswer>, Problem> {
+    Ok(Json(service.system.queries.record(&named(record_id)?)?))
+}
+
+/// Where a record comes from.
+///
+/// # Errors
+/// `record_unknown`.
+#[utoipa::path(
+    get,
+    path = "/v1/records/{record_id}/provenance",
+    params(("record_id" = String, Path, description = "As a query gives it")),
+    responses(
+        (status = 200, description = "The RFC's provenance record, and where the raw record lies", body = Object),
+        (status = "4XX", description = "There is no such record", body = ProblemDocument),
+        (status = "5XX", description = "It cannot be told for now", body = ProblemDocument),
+    ),
+)]
+pub async fn provenance(
+    State(service): State<Arc<Service>>,
+    record_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<ProvenanceRecord>, Problem> {
+    Ok(Json(service.system.queries.provenance(&named(record_id)?)?))
+}
+
+/// The id that a path names.
+fn named(record_id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
+    // escapes that are no UTF-8
+    let Path(record_id) = record_id.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    Ok(record_id)
+}
+
+impl From<RecordError> for Problem {
+    fn from(error: RecordError) -> Self {
+        let told = error.to_string();
+        match error {
+            RecordError::Unknown(_) => GroundProblem::RecordUnknown(told).into(),
+            RecordError::Silent(_) => GroundProblem::SourceSilent(told).into(),
+            RecordError::Store(error) => error.into(),
+        }
+    }
+}

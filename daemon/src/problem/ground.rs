@@ -1,0 +1,137 @@
+//! What can be wrong with a request that concerns ground truth.
+
+use super::Problem;
+use actors::ingestion::IngestionError;
+use actors::queries::QueryError;
+use actors::registry::RegistryError;
+use domain::ground::source::BadSource;
+use hyper::StatusCode;
+
+/// A run that was refused because another one goes on may be tried again after so many seconds.
+const BUSY_S: u64 = 5;
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GroundProblem {
+    /// There is no such ontology.
+    #[error("{0}")]
+    OntologyUnknown(String),
+    /// There is no such source.
+    #[error("{0}")]
+    SourceUnknown(String),
+    /// There is no such pipeline.
+    #[error("{0}")]
+    PipelineUnknown(String),
+    /// There is no such run.
+    #[error("no run has the id {0}, or one that begins so")]
+    RunUnknown(String),
+    /// A document is not what it must be.
+    #[error("{0}")]
+    InvalidDocument(String),
+    /// What is registered cannot become that.
+    #[error("{0}")]
+    DocumentFixed(String),
+    /// A review does not follow from where the source stands.
+    #[error("{0}")]
+    ReviewRefused(String),
+    /// Another run of the source goes on.
+    #[error("{0}")]
+    RunBusy(String),
+    /// The run does not go on.
+    #[error("{0}")]
+    RunNotRunning(String),
+    /// There is no such record.
+    #[error("{0}")]
+    RecordUnknown(String),
+    /// No freshness policy names the signal.
+    #[error("{0}")]
+    SignalUnknown(String),
+    /// The query cannot be meant.
+    #[error("{0}")]
+    InvalidQuery(String),
+    /// The source does not answer.
+    #[error("{0}")]
+    SourceSilent(String),
+    /// What the source says is too old.
+    #[error("{0}")]
+    SourceStale(String),
+}
+
+impl GroundProblem {
+    pub(super) const fn status(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::OntologyUnknown(_) => (StatusCode::NOT_FOUND, "ontology_unknown"),
+            Self::SourceUnknown(_) => (StatusCode::NOT_FOUND, "source_unknown"),
+            Self::PipelineUnknown(_) => (StatusCode::NOT_FOUND, "pipeline_unknown"),
+            Self::RunUnknown(_) => (StatusCode::NOT_FOUND, "run_unknown"),
+            Self::InvalidDocument(_) => (StatusCode::BAD_REQUEST, "invalid_document"),
+            Self::DocumentFixed(_) => (StatusCode::CONFLICT, "document_fixed"),
+            Self::ReviewRefused(_) => (StatusCode::CONFLICT, "review_refused"),
+            Self::RunBusy(_) => (StatusCode::CONFLICT, "run_busy"),
+            Self::RunNotRunning(_) => (StatusCode::CONFLICT, "run_not_running"),
+            Self::RecordUnknown(_) => (StatusCode::NOT_FOUND, "record_unknown"),
+            Self::SignalUnknown(_) => (StatusCode::NOT_FOUND, "signal_unknown"),
+            Self::InvalidQuery(_) => (StatusCode::BAD_REQUEST, "invalid_query"),
+            Self::SourceSilent(_) => (StatusCode::CONFLICT, "source_silent"),
+            Self::SourceStale(_) => (StatusCode::SERVICE_UNAVAILABLE, "source_stale"),
+        }
+    }
+
+    /// When to try again, in seconds, where that makes sense.
+    pub(super) const fn retry_after_s(&self) -> Option<u64> {
+        if let Self::RunBusy(_) = self { Some(BUSY_S) } else { None }
+    }
+}
+
+impl From<RegistryError> for Problem {
+    fn from(error: RegistryError) -> Self {
+        let told = error.to_string();
+        match error {
+            RegistryError::OntologyUnknown(_) => GroundProblem::OntologyUnknown(told).into(),
+            RegistryError::SourceUnknown(_) => GroundProblem::SourceUnknown(told).into(),
+            RegistryError::PipelineUnknown(_) => GroundProblem::PipelineUnknown(told).into(),
+            RegistryError::OntologyFixed(_)
+            | RegistryError::PipelineFixed { .. }
+            | RegistryError::Source(BadSource::Fixed { .. }) => GroundProblem::DocumentFixed(told).into(),
+            RegistryError::Source(BadSource::Transition { .. }) => GroundProblem::ReviewRefused(told).into(),
+            RegistryError::Source(BadSource::TooSoon { .. }) | RegistryError::NoTrigger { .. } => {
+                Self::InvalidRequest(told)
+            }
+            RegistryError::Ontology(_)
+            | RegistryError::Source(_)
+            | RegistryError::Pipeline(_)
+            | RegistryError::Policy(_) => GroundProblem::InvalidDocument(told).into(),
+            RegistryError::Store(error) => error.into(),
+            RegistryError::Commit(error) => error.into(),
+        }
+    }
+}
+
+impl From<IngestionError> for Problem {
+    fn from(error: IngestionError) -> Self {
+        let told = error.to_string();
+        match error {
+            IngestionError::Busy { .. } => GroundProblem::RunBusy(told).into(),
+            IngestionError::NotRunning(_) => GroundProblem::RunNotRunning(told).into(),
+            IngestionError::Version => Self::InvalidRequest(told),
+            IngestionError::Collision(_) => Self::Internal(told),
+            IngestionError::Registry(error) => error.into(),
+            IngestionError::Store(error) => error.into(),
+            IngestionError::Commit(error) => error.into(),
+        }
+    }
+}
+
+impl From<QueryError> for Problem {
+    fn from(error: QueryError) -> Self {
+        let told = error.to_string();
+        match error {
+            QueryError::SourceUnknown(_) => GroundProblem::SourceUnknown(told).into(),
+            QueryError::Silent(_) => GroundProblem::SourceSilent(told).into(),
+            QueryError::Bad(_) | QueryError::QueryId => GroundProblem::InvalidQuery(told).into(),
+            QueryError::Stale { .. } => GroundProblem::SourceStale(told).into(),
+            QueryError::Store(error) => error.into(),
+            QueryError::Reading(_) => Self::Internal(told),
+        }
+    }
+}
