@@ -6,13 +6,15 @@
 
 mod checks;
 mod compile;
+mod expression;
 mod mapping;
 mod schema;
 mod steps;
+mod units;
 
 pub use compile::{BadDefinition, Normalizer};
 
-use super::ontology::Axis;
+use super::decimal::Decimal;
 use super::path::Path;
 use super::pipeline::Audit;
 use super::raw::Raw;
@@ -20,7 +22,8 @@ use super::record::{Content, Identity, source_record_id};
 use super::rejection::{Rejection, Rule};
 use super::value::Typed;
 use jiff::Timestamp;
-use mapping::Draft;
+use mapping::{Draft, Mapping, definitions_of};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A record as it comes out of normalization.
@@ -41,14 +44,17 @@ pub struct Normalized {
 }
 
 /// A value on its way, with where it came from.
-pub(crate) struct Mapped<'n> {
-    axis: &'n Axis,
+struct Mapped<'n, 'r> {
+    mapping: &'n Mapping,
     /// The axis's path, with the key in a group's place.
-    path: String,
-    draft: Draft,
+    path: Cow<'n, str>,
+    draft: Draft<'r>,
     /// The unit that the record itself names for it.
-    unit: Option<String>,
+    unit: Option<Cow<'r, str>>,
 }
+
+/// The values of a record by their paths, each with the mapping by which it came.
+type Values<'n> = BTreeMap<Cow<'n, str>, (&'n Mapping, Typed)>;
 
 impl Normalizer {
     /// The record that `raw` comes to.
@@ -74,14 +80,14 @@ impl Normalizer {
                 ));
             }
         }
-        let mut values = BTreeMap::new();
-        for mapped in self.mapped(raw, &mut warnings)? {
-            let Mapped { axis, path, .. } = &mapped;
-            let (axis, path) = (*axis, path.clone());
-            let Some(typed) = self.stepped(mapped, &mut warnings)? else { continue };
-            let typed =
-                typed.map_err(|error| Rejection::new(Rule::AxisType, Some(&path), error.to_string()))?;
-            values.insert(path, (axis, typed));
+        let mut values = Values::new();
+        for Mapped { mapping, path, draft, unit } in self.mapped(raw, &mut warnings)? {
+            let stepped = self.stepped(mapping, &path, draft, unit.as_deref(), &mut warnings)?;
+            let Some(value) = stepped else { continue };
+            if values.contains_key(&path) {
+                return Err(Rejection::new(Rule::Mapping, Some(&path), "two elements are called so"));
+            }
+            values.insert(path, (mapping, value));
         }
         self.check_all(&mut values, &mut warnings)?;
         self.finish(raw, values, warnings)
@@ -91,24 +97,20 @@ impl Normalizer {
     fn finish(
         &self,
         raw: &Raw,
-        values: BTreeMap<String, (&Axis, Typed)>,
+        values: Values<'_>,
         warnings: Vec<Rejection>,
     ) -> Result<Normalized, Rejection> {
         let mut identity = Vec::new();
         for axis in self.ontology.identity() {
             let missing =
                 || Rejection::new(Rule::Mapping, Some(&axis.axis), "nothing says what the record speaks of");
-            identity.push(values.get(&axis.axis).ok_or_else(missing)?.1.clone());
-        }
-        let mut content = Content::default();
-        for (path, (axis, typed)) in &values {
-            if let Some(definition) = self.definition(axis, &values) {
-                content.definitions.insert(path.clone(), definition);
-            }
-            content.axes.insert(path.clone(), typed.to_value());
+            identity.push(values.get(axis.axis.as_str()).ok_or_else(missing)?.1.clone());
         }
         let (valid_from, valid_until) = self.valid_time(raw)?;
         let source_record_id = self.record_id(raw, &identity)?;
+        let definitions = definitions_of(&values);
+        let axes = values.into_iter().map(|(path, (_, value))| (path.into_owned(), value.into_value()));
+        let content = Content { axes: axes.collect(), definitions };
         let identity = Identity::new(identity);
         Ok(Normalized { content, identity, source_record_id, valid_from, valid_until, warnings })
     }
@@ -116,8 +118,8 @@ impl Normalizer {
     /// What the source knows the record by.
     fn record_id(&self, raw: &Raw, identity: &[Typed]) -> Result<String, Rejection> {
         if self.record_key.is_empty() {
-            let parts: Vec<_> = identity.iter().map(|value| value.to_value().to_string()).collect();
-            return Ok(source_record_id(parts.iter().map(String::as_str)));
+            let parts: Vec<_> = identity.iter().map(Typed::text).collect();
+            return Ok(source_record_id(parts.iter().map(AsRef::as_ref)));
         }
         let part = |path: &Path| {
             let missing = || {
@@ -130,7 +132,7 @@ impl Normalizer {
             path.find(raw).and_then(text_of).ok_or_else(missing)
         };
         let parts = self.record_key.iter().map(part).collect::<Result<Vec<_>, _>>()?;
-        Ok(source_record_id(parts.iter().map(String::as_str)))
+        Ok(source_record_id(parts.iter().map(AsRef::as_ref)))
     }
 
     /// From when until when the record itself says that it is valid.
@@ -161,17 +163,29 @@ impl Normalizer {
     }
 }
 
-/// What a scalar says in words; nothing for null, blank text, a list or an object.
-fn text_of(raw: &Raw) -> Option<String> {
+/// What a scalar says in words; nothing for null, blank text, a list or an object. A number is the same words however it is
+/// spelled.
+fn text_of(raw: &Raw) -> Option<Cow<'_, str>> {
     match raw {
-        Raw::Bool(value) => Some(value.to_string()),
-        Raw::Number(text) => Some(text.clone()),
-        Raw::Text(text) => Some(text.clone()).filter(|text| !text.trim().is_empty()),
+        Raw::Bool(value) => Some(if *value { "true" } else { "false" }.into()),
+        Raw::Number(digits) => {
+            Some(digits.parse().map_or(digits.into(), |number: Decimal| number.to_string().into()))
+        }
+        Raw::Text(text) => Some(text.into()).filter(|_| !text.trim().is_empty()),
         Raw::Null | Raw::List(_) | Raw::Object(_) => None,
     }
 }
 
 /// Whether there is something: neither null nor blank, nor a list or an object of nothing.
 fn is_filled(raw: &Raw) -> bool {
-    text_of(raw).is_some() || !raw.items().is_empty() || !raw.members().is_empty()
+    match raw {
+        Raw::Bool(_) | Raw::Number(_) => true,
+        Raw::Text(text) => !text.trim().is_empty(),
+        Raw::Null => false,
+        Raw::List(items) => !items.is_empty(),
+        Raw::Object(members) => !members.is_empty(),
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use super::decimal::Decimal;
 use super::ontology::{Axis, AxisType};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
 /// The longest text of a value, in bytes.
@@ -130,10 +131,26 @@ impl Typed {
     /// The form in which it stands in a record.
     #[must_use]
     pub fn to_value(&self) -> Value {
+        self.clone().into_value()
+    }
+
+    /// [`Self::to_value`] of a value that nobody needs any more.
+    #[must_use]
+    pub fn into_value(self) -> Value {
         match self {
-            Self::Bool(value) => Value::Bool(*value),
+            Self::Bool(value) => Value::Bool(value),
             Self::Number(number) => Value::Text(number.to_string()),
-            Self::Text(text) => Value::Text(text.clone()),
+            Self::Text(text) => Value::Text(text),
+        }
+    }
+
+    /// It as text, as [`Value`] shows it.
+    #[must_use]
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Bool(value) => if *value { "true" } else { "false" }.into(),
+            Self::Number(number) => number.to_string().into(),
+            Self::Text(text) => text.into(),
         }
     }
 

@@ -5,14 +5,13 @@ mod parts;
 mod steps;
 
 use super::checks::Checked;
-use super::mapping::{Definition as DefinedBy, Mapping};
+use super::mapping::Mapping;
 use super::schema::Schema;
 use super::steps::{Dates, Step};
 use crate::ground::ontology::Ontology;
 use crate::ground::path::Path;
-use crate::ground::pipeline::Definition;
+use crate::ground::pipeline::{Definition, NormalizerType};
 use parts::Parts;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A definition made ready.
@@ -23,7 +22,6 @@ pub struct Normalizer {
     pub(super) reject_on_schema_fail: bool,
     pub(super) required_fields: Vec<Path>,
     pub(super) mappings: Vec<Mapping>,
-    pub(super) definitions: BTreeMap<String, DefinedBy>,
     pub(super) steps: Vec<Step>,
     pub(super) checks: Vec<Checked>,
     /// The fields by which the source knows a record; none where its identity says that.
@@ -71,26 +69,21 @@ impl Normalizer {
         for (place, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
             mappings.push(parts.field(mapping, &format!("pipeline.transformation.field_mappings[{place}]"))?);
         }
-        let mut definitions = BTreeMap::new();
         for (place, mapping) in definition.normalization.axis_mappings.iter().enumerate() {
-            let place = format!("normalization.axis_mappings[{place}]");
-            mappings.push(parts.mapping(mapping, &place)?);
-            if let Some(measured) = &mapping.definition {
-                let defined = parts.defined(measured, &format!("{place}.definition"))?;
-                definitions.insert(mapping.target_axis.clone(), defined);
-            }
+            mappings.push(parts.mapping(mapping, &format!("normalization.axis_mappings[{place}]"))?);
         }
         parts.check_mappings(&mappings)?;
         let (mut steps, mut applied) = (Vec::new(), vec![pipeline.transformation.normalizer_id.clone()]);
-        for (place, normalizer) in definition.normalization.value_normalizers.iter().enumerate() {
-            let place = format!("normalization.value_normalizers[{place}]");
-            steps.push(parts.step(normalizer, &mut mappings, &place)?);
-            applied.push(format!("{}:{}", normalizer.axis, normalizer.normalizer_type.as_str()));
-        }
         for (place, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
             let Some(conversion) = &mapping.unit_conversion else { continue };
             let place = format!("pipeline.transformation.field_mappings[{place}].unit_conversion");
-            steps.insert(0, parts.fixed_conversion(conversion, &mapping.target_axis, &place)?);
+            steps.push(parts.fixed_conversion(conversion, &mapping.target_axis, &place)?);
+            applied.push(transformation(&mapping.target_axis, NormalizerType::UnitConversion));
+        }
+        for (place, normalizer) in definition.normalization.value_normalizers.iter().enumerate() {
+            let place = format!("normalization.value_normalizers[{place}]");
+            steps.push(parts.step(normalizer, &mut mappings, &place)?);
+            applied.push(transformation(&normalizer.axis, normalizer.normalizer_type));
         }
         let mut checks = Vec::new();
         for (place, check) in definition.normalization.post_normalization_checks.iter().enumerate() {
@@ -107,7 +100,6 @@ impl Normalizer {
             reject_on_schema_fail,
             required_fields,
             mappings,
-            definitions,
             steps,
             checks,
             record_key,
@@ -121,4 +113,9 @@ impl Normalizer {
     pub fn ontology(&self) -> &Arc<Ontology> {
         &self.ontology
     }
+}
+
+/// What provenance calls a normalizer of an axis.
+fn transformation(axis: &str, kind: NormalizerType) -> String {
+    format!("{axis}:{}", kind.as_str())
 }

@@ -1,6 +1,6 @@
 //! Fields become axes: which value of a raw record goes where.
 
-use super::{Mapped, Normalizer, text_of};
+use super::{Mapped, Normalizer, Values, text_of};
 use crate::ground::ontology::{Axis, is_group_key};
 use crate::ground::path::Path;
 use crate::ground::pipeline::Transform;
@@ -8,7 +8,8 @@ use crate::ground::pipeline::tables::{Otherwise, Words};
 use crate::ground::raw::Raw;
 use crate::ground::rejection::{Rejection, Rule};
 use crate::ground::value::Typed;
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// The most values of one group in one record.
 const GROUP_VALUES_MAX: usize = 10_000;
@@ -20,13 +21,15 @@ pub(super) struct Mapping {
     /// The axis's place in the ontology.
     pub(super) axis: usize,
     pub(super) required: bool,
-    pub(super) default: Option<Draft>,
+    pub(super) default: Option<Typed>,
     /// Where the key of each element stands; its own name where nothing is said.
     pub(super) key: Option<Path>,
     pub(super) key_words: Option<Words>,
     /// Where each value's unit stands.
     pub(super) unit: Option<Path>,
     pub(super) transform: Option<Transform>,
+    /// By which definition its values were measured, where that is told.
+    pub(super) definition: Option<Definition>,
 }
 
 /// By which definition the values of an axis were measured.
@@ -36,35 +39,40 @@ pub(super) enum Definition {
     ByAxis { axis: String, words: BTreeMap<String, Option<String>> },
 }
 
-/// A value as it stands in the record.
+/// A value as it stands in the record, or as a normalizer has made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Draft {
-    Bool(bool),
-    /// A number or a text, in the source's own writing.
-    Text(String),
-    /// What a normalizer has made of it.
+pub(super) enum Draft<'r> {
+    /// A text, in the source's own writing.
+    Text(Cow<'r, str>),
+    /// Something else, or what has its meaning already.
     Typed(Typed),
 }
 
-impl Draft {
-    /// The value that `raw` holds; nothing where it is null or blank.
-    pub(super) fn of(raw: &Raw, path: &str) -> Result<Option<Self>, Rejection> {
+impl<'r> Draft<'r> {
+    /// The value that `raw` holds; nothing where it is null or blank. A number counts as what it is, not as it is spelled.
+    pub(super) fn of(raw: &'r Raw, path: &str) -> Result<Option<Self>, Rejection> {
         match raw {
-            Raw::Bool(value) => Ok(Some(Self::Bool(*value))),
+            Raw::Null => Ok(None),
+            Raw::Bool(value) => Ok(Some(Self::Typed(Typed::Bool(*value)))),
+            Raw::Number(digits) => Ok(Some(match digits.parse() {
+                Ok(number) => Self::Typed(Typed::Number(number)),
+                // what has more digits than a number may is a text, where its axis takes one
+                Err(_) => Self::Text(digits.into()),
+            })),
+            Raw::Text(text) => Ok(Some(Self::Text(text.into())).filter(|_| !text.trim().is_empty())),
             Raw::List(_) | Raw::Object(_) => Err(Rejection::new(
                 Rule::Mapping,
                 Some(path),
                 "a list or an object stands where one value should",
             )),
-            _ => Ok(text_of(raw).map(Self::Text)),
         }
     }
 
     fn transformed(self, transform: Option<Transform>) -> Self {
         match (self, transform) {
-            (Self::Text(text), Some(Transform::Trim)) => Self::Text(text.trim().to_owned()),
-            (Self::Text(text), Some(Transform::Lowercase)) => Self::Text(text.to_lowercase()),
-            (Self::Text(text), Some(Transform::Uppercase)) => Self::Text(text.to_uppercase()),
+            (Self::Text(text), Some(Transform::Trim)) => Self::Text(text.trim().to_owned().into()),
+            (Self::Text(text), Some(Transform::Lowercase)) => Self::Text(text.to_lowercase().into()),
+            (Self::Text(text), Some(Transform::Uppercase)) => Self::Text(text.to_uppercase().into()),
             (draft, _) => draft,
         }
     }
@@ -72,48 +80,45 @@ impl Draft {
 
 impl Normalizer {
     /// Every value that the mappings find in `raw`.
-    pub(super) fn mapped<'n>(
+    pub(super) fn mapped<'n, 'r>(
         &'n self,
-        raw: &Raw,
+        raw: &'r Raw,
         warnings: &mut Vec<Rejection>,
-    ) -> Result<Vec<Mapped<'n>>, Rejection> {
-        let (mut found, mut filled) = (Vec::new(), BTreeSet::new());
-        for mapping in &self.mappings {
-            let Some(axis) = self.ontology.axes.get(mapping.axis) else { continue };
-            let before = found.len();
+    ) -> Result<Vec<Mapped<'n, 'r>>, Rejection> {
+        let mut found: Vec<Mapped<'n, 'r>> = Vec::new();
+        for (mapping, axis) in self.with_axes() {
             if mapping.source.is_group() {
                 self.map_group(raw, mapping, axis, &mut found, warnings)?;
-            } else if !filled.contains(axis.axis.as_str())
-                && let Some(mapped) = mapping.one(raw, axis)?
-            {
-                found.push(mapped);
-            }
-            if found.len() > before {
-                filled.insert(axis.axis.as_str());
+            } else if !found.iter().any(|other| other.mapping.axis == mapping.axis) {
+                found.extend(mapping.one(raw, axis)?);
             }
         }
-        for mapping in self.mappings.iter().filter(|mapping| mapping.required || mapping.default.is_some()) {
-            let Some(axis) =
-                self.ontology.axes.get(mapping.axis).filter(|axis| !filled.contains(axis.axis.as_str()))
-            else {
+        for (mapping, axis) in self.with_axes() {
+            let is_needed = mapping.required || mapping.default.is_some();
+            if !is_needed || found.iter().any(|other| other.mapping.axis == mapping.axis) {
                 continue;
-            };
+            }
             let Some(default) = &mapping.default else {
                 let reason = format!("`{}` is missing, null or blank", mapping.source.as_str());
                 return Err(Rejection::new(Rule::Mapping, Some(&axis.axis), reason));
             };
-            filled.insert(axis.axis.as_str());
-            found.push(Mapped { axis, path: axis.axis.clone(), draft: default.clone(), unit: None });
+            let path = axis.axis.as_str().into();
+            found.push(Mapped { mapping, path, draft: Draft::Typed(default.clone()), unit: None });
         }
         Ok(found)
     }
 
-    fn map_group<'n>(
+    /// The mappings with their axes, in the definition's order.
+    fn with_axes(&self) -> impl Iterator<Item = (&Mapping, &Axis)> {
+        self.mappings.iter().filter_map(|mapping| Some((mapping, self.ontology.axes.get(mapping.axis)?)))
+    }
+
+    fn map_group<'n, 'r>(
         &'n self,
-        raw: &Raw,
-        mapping: &Mapping,
-        axis: &'n Axis,
-        found: &mut Vec<Mapped<'n>>,
+        raw: &'r Raw,
+        mapping: &'n Mapping,
+        axis: &Axis,
+        found: &mut Vec<Mapped<'n, 'r>>,
         warnings: &mut Vec<Rejection>,
     ) -> Result<(), Rejection> {
         let source = mapping.source.as_str();
@@ -124,74 +129,67 @@ impl Normalizer {
             }
             let key = match &mapping.key {
                 Some(path) => path.find_within(element.raw).and_then(text_of),
-                None => element.name.map(str::to_owned),
+                None => element.name.map(Cow::Borrowed),
             };
             let key =
                 key.ok_or_else(|| refuse(format!("its element {place} has nothing to be called by")))?;
-            let Some(key) = mapping.called(key, warnings)? else { continue };
-            let path = axis.at_key(&key);
+            let Some(key) = mapping.called(&key, warnings)? else { continue };
+            let path = axis.at_key(key);
             let Some(raw_value) = mapping.source.find_within(element.raw) else { continue };
             let Some(draft) = Draft::of(raw_value, &path)? else { continue };
-            if found.iter().any(|other| other.path == path) {
-                return Err(refuse(format!("two of its elements are called `{key}`")));
-            }
             let unit = mapping.unit.as_ref().and_then(|unit| unit.find_within(element.raw)).and_then(text_of);
-            found.push(Mapped { axis, path, draft: draft.transformed(mapping.transform), unit });
+            found.push(Mapped { mapping, path: path.into(), draft, unit });
         }
         Ok(())
     }
+}
 
-    /// By which definition the value of `axis` was measured, if that is told.
-    pub(super) fn definition(
-        &self,
-        axis: &Axis,
-        values: &BTreeMap<String, (&Axis, Typed)>,
-    ) -> Option<String> {
-        match self.definitions.get(&axis.axis)? {
-            Definition::Always(definition) => Some(definition.clone()),
+/// By which definitions the values were measured, of those of which that is told.
+pub(super) fn definitions_of(values: &Values<'_>) -> BTreeMap<String, String> {
+    let defined = |(path, (mapping, _)): (&Cow<'_, str>, &(&Mapping, Typed))| {
+        let definition = match mapping.definition.as_ref()? {
+            Definition::Always(definition) => definition,
             Definition::ByAxis { axis, words } => {
-                let (_, value) = values.get(axis)?;
-                words.get(&value.to_value().to_string())?.clone()
+                let (_, value) = values.get(axis.as_str())?;
+                words.get(&*value.text())?.as_ref()?
             }
-        }
-    }
+        };
+        Some((path.clone().into_owned(), definition.clone()))
+    };
+    values.iter().filter_map(defined).collect()
 }
 
 impl Mapping {
-    fn one<'n>(&self, raw: &Raw, axis: &'n Axis) -> Result<Option<Mapped<'n>>, Rejection> {
+    fn one<'n, 'r>(&'n self, raw: &'r Raw, axis: &'n Axis) -> Result<Option<Mapped<'n, 'r>>, Rejection> {
         let Some(found) = self.source.find(raw) else { return Ok(None) };
         let Some(draft) = Draft::of(found, &axis.axis)? else { return Ok(None) };
         let unit = self.unit.as_ref().and_then(|unit| unit.find(raw)).and_then(text_of);
-        Ok(Some(Mapped { axis, path: axis.axis.clone(), draft: draft.transformed(self.transform), unit }))
+        let path = axis.axis.as_str().into();
+        Ok(Some(Mapped { mapping: self, path, draft: draft.transformed(self.transform), unit }))
     }
 
     /// What the ontology calls the element that the source calls `key`; nothing where it is not taken.
-    fn called(&self, key: String, warnings: &mut Vec<Rejection>) -> Result<Option<String>, Rejection> {
-        let source = self.source.as_str();
-        let key = match &self.key_words {
-            None => key,
-            Some(words) => match (words.entries.get(&key), words.otherwise) {
-                (Some(called), _) => match called {
-                    Some(called) => called.clone(),
-                    None => return Ok(None),
-                },
-                (None, Otherwise::Keep) => key,
-                (None, otherwise) => {
-                    let reason = format!("nothing is known of `{key}`");
-                    let rejection = Rejection::new(Rule::Mapping, Some(source), reason);
-                    if otherwise == Otherwise::Reject {
-                        return Err(rejection);
-                    }
-                    warnings.push(rejection);
-                    return Ok(None);
-                }
-            },
+    fn called<'k>(
+        &'k self,
+        key: &'k str,
+        warnings: &mut Vec<Rejection>,
+    ) -> Result<Option<&'k str>, Rejection> {
+        let refuse = |reason: String| Rejection::new(Rule::Mapping, Some(self.source.as_str()), reason);
+        let words = self.key_words.as_ref();
+        let called = match words.map(|words| (words.entries.get(key), words.otherwise)) {
+            Some((Some(called), _)) => called.as_deref(),
+            None | Some((None, Otherwise::Keep)) => Some(key),
+            Some((None, Otherwise::Reject)) => return Err(refuse(format!("nothing is known of `{key}`"))),
+            Some((None, Otherwise::Warn)) => {
+                warnings.push(refuse(format!("nothing is known of `{key}`")));
+                None
+            }
         };
-        if is_group_key(&key) {
-            return Ok(Some(key));
+        match called {
+            Some(called) if !is_group_key(called) => Err(refuse(format!(
+                "`{called}` cannot stand in a path: a key has `A-Z a-z 0-9 _ -`; name it in a table"
+            ))),
+            called => Ok(called),
         }
-        let reason =
-            format!("`{key}` cannot stand in a path: a key has `A-Z a-z 0-9 _ -`; name it in a table");
-        Err(Rejection::new(Rule::Mapping, Some(source), reason))
     }
 }

@@ -1,19 +1,19 @@
 //! What is done to a value on its way: the RFC's six normalizers, in the order in which they are listed.
 
-use super::mapping::Draft;
-use super::{Mapped, Normalizer};
+use super::Normalizer;
+use super::mapping::{Draft, Mapping};
+use super::units::Units;
 use crate::ground::date;
-use crate::ground::decimal::{Decimal, DecimalError, Rounding};
-use crate::ground::ontology::Axis;
+use crate::ground::decimal::{Decimal, Rounding};
 use crate::ground::pipeline::tables::{Otherwise, Words};
 use crate::ground::rejection::{Rejection, Rule};
-use crate::ground::unit::{Equivalence, Factor, Unit, UnitError};
 use crate::ground::value::{NotOfAxis, Typed};
 use jiff::Timestamp;
-use jiff::civil::{Date, DateTime};
+use jiff::civil::Date;
+use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 /// A step that the values of an axis go through.
 #[derive(Debug)]
@@ -31,18 +31,6 @@ pub(super) enum StepKind {
     Precision(Precision),
     Text(TextForm),
     Identity,
-}
-
-/// Into the unit of the axis.
-#[derive(Debug)]
-pub(super) struct Units {
-    /// The unit of every value; else each has its own beside it.
-    pub(super) from: Option<String>,
-    pub(super) to: Unit,
-    /// What units come to that no unit knows, by the substance.
-    pub(super) table: BTreeMap<String, Vec<Equivalence>>,
-    /// Digits behind the point, where a value would else not end.
-    pub(super) digits: Option<i32>,
 }
 
 /// Dates in other forms than RFC 3339's.
@@ -82,116 +70,81 @@ pub(super) enum Case {
     Upper,
 }
 
-/// What a value comes to behind its steps: nothing where it is knowingly not taken.
-type Stepped = Option<Result<Typed, NotOfAxis>>;
-
 impl Normalizer {
-    /// Takes a value through the steps of its axis.
-    pub(super) fn stepped(
-        &self,
-        mapped: Mapped<'_>,
+    /// What a value comes to behind the steps of its axis; nothing where it is knowingly not taken.
+    pub(super) fn stepped<'r>(
+        &'r self,
+        mapping: &Mapping,
+        path: &str,
+        mut draft: Draft<'r>,
+        unit: Option<&str>,
         warnings: &mut Vec<Rejection>,
-    ) -> Result<Stepped, Rejection> {
-        let Mapped { axis, path, mut draft, unit } = mapped;
-        for step in self.steps.iter().filter(|step| self.ontology.axes.get(step.axis) == Some(axis)) {
+    ) -> Result<Option<Typed>, Rejection> {
+        let Some(axis) = self.ontology.axes.get(mapping.axis) else { return Ok(None) };
+        let no_value = |error: String| Rejection::new(Rule::AxisType, Some(path), error);
+        for step in self.steps.iter().filter(|step| step.axis == mapping.axis) {
             draft = match &step.kind {
                 StepKind::Units(units) => {
-                    let substance = axis.key_in(&path).unwrap_or(&path);
-                    Draft::Typed(Typed::Number(units.convert(draft, unit.as_deref(), substance, &path)?))
+                    let substance = axis.key_in(path).unwrap_or(path);
+                    Draft::Typed(Typed::Number(units.convert(draft, unit, substance, path)?))
                 }
-                StepKind::Words(words) => match translated(words, draft, &path, warnings)? {
+                StepKind::Words(words) => match translated(words, draft, path, warnings)? {
                     Some(draft) => draft,
                     None => return Ok(None),
                 },
-                StepKind::Dates(dates) => dates.read(draft, &path)?,
+                StepKind::Dates(dates) => dates.read(&draft, path)?,
                 StepKind::Precision(precision) => {
-                    let number = number(draft, Rule::AxisType, &path)?;
-                    let rounded = number.round(precision.digits, precision.mode);
-                    let fault =
-                        |error: DecimalError| Rejection::new(Rule::AxisType, Some(&path), error.to_string());
-                    Draft::Typed(Typed::Number(rounded.map_err(fault)?))
+                    let rounded = number(draft, path)?.round(precision.digits, precision.mode);
+                    Draft::Typed(Typed::Number(rounded.map_err(|error| no_value(error.to_string()))?))
                 }
                 StepKind::Text(form) => form.put(draft),
                 StepKind::Identity => draft,
             };
         }
-        Ok(Some(typed(draft, axis)))
+        let typed = match draft {
+            Draft::Text(text) => Typed::of_text(&text, axis),
+            Draft::Typed(Typed::Number(number)) => Typed::of_number(number, axis),
+            Draft::Typed(Typed::Bool(value)) => Typed::of_bool(value, axis),
+            Draft::Typed(Typed::Text(text)) => Typed::of_text(&text, axis),
+        };
+        typed.map(Some).map_err(|error| no_value(error.to_string()))
     }
 }
 
-fn typed(draft: Draft, axis: &Axis) -> Result<Typed, NotOfAxis> {
-    match draft {
-        Draft::Bool(value) => Typed::of_bool(value, axis),
-        Draft::Text(text) => Typed::of_text(&text, axis),
-        Draft::Typed(Typed::Number(number)) => Typed::of_number(number, axis),
-        Draft::Typed(Typed::Bool(value)) => Typed::of_bool(value, axis),
-        Draft::Typed(Typed::Text(text)) => Typed::of_text(&text, axis),
+impl Draft<'_> {
+    /// The text of a value, whatever it is.
+    fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Typed(typed) => typed.text(),
+        }
     }
 }
 
-/// The text of a value, whatever it is.
-fn text(draft: &Draft) -> String {
-    match draft {
-        Draft::Bool(value) => value.to_string(),
-        Draft::Text(text) => text.clone(),
-        Draft::Typed(typed) => typed.to_value().to_string(),
-    }
-}
-
-fn number(draft: Draft, rule: Rule, path: &str) -> Result<Decimal, Rejection> {
+pub(super) fn number(draft: Draft<'_>, path: &str) -> Result<Decimal, Rejection> {
     if let Draft::Typed(Typed::Number(number)) = draft {
         return Ok(number);
     }
-    let text = text(&draft);
+    let text = draft.text();
     text.parse().map_err(|error| {
         let reason = NotOfAxis::new(&text, format!("a number: {error}")).to_string();
-        Rejection::new(rule, Some(path), reason)
+        Rejection::new(Rule::AxisType, Some(path), reason)
     })
 }
 
-impl Units {
-    fn convert(
-        &self,
-        draft: Draft,
-        unit: Option<&str>,
-        substance: &str,
-        path: &str,
-    ) -> Result<Decimal, Rejection> {
-        let refuse = |reason: String| Rejection::new(Rule::UnitConversion, Some(path), reason);
-        let value = number(draft, Rule::AxisType, path)?;
-        let spelling =
-            self.from.as_deref().or(unit).ok_or_else(|| refuse("nothing says which unit it is in".into()))?;
-        let unit = Unit::from_spelling(spelling).map_err(|error| refuse(error.to_string()))?;
-        let factor = self.factor(&unit, substance);
-        let factor =
-            factor.map_err(|error| refuse(format!("{error} (of `{spelling}`, for `{substance}`)")))?;
-        let converted = match self.digits {
-            Some(digits) => factor.apply_rounded(&value, digits, Rounding::HalfEven),
-            None => factor.apply(&value),
-        };
-        converted.map_err(|error| refuse(error.to_string()))
-    }
-
-    /// What a number of `unit` is multiplied by, for a substance.
-    fn factor(&self, unit: &Unit, substance: &str) -> Result<Factor, UnitError> {
-        let plain = Unit::conversion(unit, &self.to);
-        let known = [substance, "*"].into_iter().filter_map(|name| self.table.get(name)).flatten();
-        let by =
-            known.map(|equivalence| Unit::conversion_by(unit, &self.to, equivalence)).find(Result::is_ok);
-        plain.or_else(|error| by.unwrap_or(Err(error)))
-    }
-}
-
-fn translated(
-    words: &Words,
-    draft: Draft,
+fn translated<'r>(
+    words: &'r Words,
+    draft: Draft<'r>,
     path: &str,
     warnings: &mut Vec<Rejection>,
-) -> Result<Option<Draft>, Rejection> {
-    let word = text(&draft);
-    match (words.entries.get(&word), words.otherwise) {
-        (Some(called), _) => Ok(called.clone().map(Draft::Text)),
-        (None, Otherwise::Keep) => Ok(Some(draft)),
+) -> Result<Option<Draft<'r>>, Rejection> {
+    let word = draft.text();
+    match (words.entries.get(&*word), words.otherwise) {
+        (Some(called), _) => Ok(called.as_deref().map(|called| Draft::Text(called.into()))),
+        (None, Otherwise::Keep) => {
+            drop(word);
+            Ok(Some(draft))
+        }
         (None, otherwise) => {
             let quoted = NotOfAxis::new(&word, "a word of the table").to_string();
             let rejection = Rejection::new(Rule::EnumMapping, Some(path), quoted);
@@ -205,8 +158,8 @@ fn translated(
 }
 
 impl Dates {
-    fn read(&self, draft: Draft, path: &str) -> Result<Draft, Rejection> {
-        let text = text(&draft);
+    fn read(&self, draft: &Draft<'_>, path: &str) -> Result<Draft<'static>, Rejection> {
+        let text = draft.text();
         let wanted = || format!("a date of RFC 3339 or in the form {}", self.formats.join(" or "));
         let read = self.canonical(&text).map(|date| Draft::Typed(Typed::Text(date)));
         read.ok_or_else(|| {
@@ -215,18 +168,8 @@ impl Dates {
     }
 
     /// The canonical form of a day or a moment in any of the forms; a moment without an offset is one of UTC.
-    fn canonical(&self, text: &str) -> Option<String> {
-        date::canonical(text).or_else(|| {
-            self.formats.iter().find_map(|format| {
-                let moment = Timestamp::strptime(format, text).ok();
-                let civil = || DateTime::strptime(format, text).ok()?.to_zoned(TimeZone::UTC).ok();
-                let moment = moment
-                    .or_else(|| civil().map(|zoned| zoned.timestamp()))
-                    .map(|moment| moment.to_string());
-                let day = || Date::strptime(format, text).ok().map(|day| day.to_string());
-                moment.or_else(day)
-            })
-        })
+    pub(super) fn canonical(&self, text: &str) -> Option<String> {
+        date::canonical(text).or_else(|| self.formats.iter().find_map(|format| in_format(format, text)))
     }
 
     /// The moment that `text` names; a day begins at midnight UTC.
@@ -238,17 +181,30 @@ impl Dates {
     }
 }
 
+/// The canonical form of what `text` is in `format`: a day where no hour is named.
+fn in_format(format: &str, text: &str) -> Option<String> {
+    let parts = strtime::parse(format, text).ok()?;
+    if let Ok(moment) = parts.to_timestamp() {
+        return Some(moment.to_string());
+    }
+    if parts.hour().is_none() {
+        return parts.to_date().ok().map(|day| day.to_string());
+    }
+    let time = parts.to_datetime().ok()?;
+    Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp().to_string())
+}
+
 impl TextForm {
-    fn put(&self, draft: Draft) -> Draft {
+    fn put<'r>(&self, draft: Draft<'r>) -> Draft<'r> {
         let Draft::Text(text) = draft else { return draft };
         let text = match (self.collapse_whitespace, self.trim) {
-            (true, _) => text.split_whitespace().collect::<Vec<_>>().join(" "),
-            (false, true) => text.trim().to_owned(),
+            (true, _) => text.split_whitespace().collect::<Vec<_>>().join(" ").into(),
+            (false, true) => text.trim().to_owned().into(),
             (false, false) => text,
         };
         Draft::Text(match self.case {
-            Some(Case::Lower) => text.to_lowercase(),
-            Some(Case::Upper) => text.to_uppercase(),
+            Some(Case::Lower) => text.to_lowercase().into(),
+            Some(Case::Upper) => text.to_uppercase().into(),
             None => text,
         })
     }

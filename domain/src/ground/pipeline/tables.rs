@@ -13,6 +13,17 @@ pub enum Table {
     Conversions(BTreeMap<String, BTreeMap<String, Amount>>),
 }
 
+impl Table {
+    /// How many entries it has.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        match self {
+            Self::Words(words) => words.entries.len(),
+            Self::Conversions(substances) => substances.values().map(BTreeMap::len).sum(),
+        }
+    }
+}
+
 /// Words for words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

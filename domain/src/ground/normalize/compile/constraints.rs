@@ -2,7 +2,8 @@
 
 use super::BadDefinition;
 use super::parts::Parts;
-use crate::ground::normalize::checks::{Checked, Constraint, Expression};
+use crate::ground::normalize::checks::{Checked, Constraint};
+use crate::ground::normalize::expression::Expression;
 use crate::ground::ontology::Axis;
 use crate::ground::pipeline::{Check, CheckType, OnFailure};
 use crate::ground::value::Typed;
@@ -11,9 +12,9 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 /// The longest expression or pattern, in bytes.
-const EXPRESSION_MAX_BYTES: usize = 4096;
+const EXPRESSION_MAX_BYTES: usize = 1024;
 /// A compiled pattern takes so much memory at the most.
-const PATTERN_MAX_BYTES: usize = 1 << 20;
+const PATTERN_MAX_BYTES: usize = 256 * 1024;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,18 +44,8 @@ impl Parts<'_> {
             CheckType::Regex => Constraint::Regex(whole_text(expression(&check.constraint, place)?, place)?),
             CheckType::Custom => {
                 let source = expression(&check.constraint, place)?;
-                let expression = Expression::new(source).map_err(|fault| BadDefinition::new(place, fault))?;
-                let known = |name: &str| {
-                    let first = |axis: &Axis| axis.axis.split('.').next() == Some(name);
-                    name == "value" || self.ontology.axes.iter().any(first)
-                };
-                if let Some(name) = expression.names().into_iter().find(|name| !known(name)) {
-                    let fault = format!(
-                        "it speaks of `{name}`, which is no axis; `value` is the value that is checked"
-                    );
-                    return Err(BadDefinition::new(place, fault));
-                }
-                Constraint::Custom(expression)
+                let expression = Expression::new(source, self.ontology, index);
+                Constraint::Custom(expression.map_err(|fault| BadDefinition::new(place, fault))?)
             }
         };
         Ok(Checked { axis: index, constraint, on_failure: check.on_failure })
@@ -74,16 +65,23 @@ fn range(constraint: &Json, axis: &Axis, place: &str) -> Result<Constraint, BadD
 
 /// A value of `axis` that stands in a definition.
 pub(super) fn typed(value: &Json, axis: &Axis, place: &str) -> Result<Typed, BadDefinition> {
+    let bad = |fault: String| BadDefinition::new(place, fault);
     let typed = match value {
         Json::Bool(value) => Typed::of_bool(*value, axis),
+        Json::String(text) if text.trim().is_empty() => return Err(bad("a blank text is no value".into())),
         Json::String(text) => Typed::of_text(text, axis),
-        // serde_json writes a number as short as it reads back: what was written with up to 17 digits
+        // such a number has been a binary one, whatever its digits were
+        Json::Number(number) if number.is_f64() => {
+            let fault =
+                "a number that is not whole, or of more than 64 bits, is written as a text, like \"0.5\"";
+            return Err(bad(fault.into()));
+        }
         Json::Number(number) => Typed::of_text(&number.to_string(), axis),
         Json::Null | Json::Array(_) | Json::Object(_) => {
-            return Err(BadDefinition::new(place, format!("a {} is taken", axis.kind.as_str())));
+            return Err(bad(format!("a {} is taken", axis.kind.as_str())));
         }
     };
-    typed.map_err(|error| BadDefinition::new(place, error))
+    typed.map_err(|error| bad(error.to_string()))
 }
 
 fn expression<'c>(constraint: &'c Json, place: &str) -> Result<&'c str, BadDefinition> {
@@ -95,9 +93,10 @@ fn expression<'c>(constraint: &'c Json, place: &str) -> Result<&'c str, BadDefin
 
 /// A pattern that has to match the whole text.
 fn whole_text(pattern: &str, place: &str) -> Result<Regex, BadDefinition> {
-    let whole = RegexBuilder::new(&format!("^(?:{pattern})$"))
-        .size_limit(PATTERN_MAX_BYTES)
-        .dfa_size_limit(PATTERN_MAX_BYTES)
-        .build();
+    let built = |pattern: &str| {
+        RegexBuilder::new(pattern).size_limit(PATTERN_MAX_BYTES).dfa_size_limit(PATTERN_MAX_BYTES).build()
+    };
+    // by itself first: the parentheses around it must not be closed by its own
+    let whole = built(pattern).and_then(|_| built(&format!("^(?:{pattern})$")));
     whole.map_err(|error| BadDefinition::new(place, error))
 }

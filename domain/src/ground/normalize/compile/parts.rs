@@ -3,9 +3,9 @@
 use super::constraints::typed;
 use super::steps::dates;
 use super::{BadDefinition, ValidTimes};
-use crate::ground::normalize::mapping::{Definition as DefinedBy, Draft, Mapping};
+use crate::ground::normalize::mapping::{Definition as DefinedBy, Mapping};
 use crate::ground::normalize::schema::Schema;
-use crate::ground::ontology::{Axis, Ontology};
+use crate::ground::ontology::{Axis, Ontology, is_group_key};
 use crate::ground::path::Path;
 use crate::ground::pipeline::tables::{Table, Words};
 use crate::ground::pipeline::{AxisMapping, Cardinality, Definition, FieldMapping, Measured};
@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 /// The most mappings, normalizers or checks of a definition.
 const PARTS_MAX: usize = 1024;
+/// The most entries of a table.
+const ENTRIES_MAX: usize = 100_000;
 
 /// A definition with what it is read against.
 pub(super) struct Parts<'a> {
@@ -64,10 +66,24 @@ impl<'a> Parts<'a> {
             (normalization.post_normalization_checks.len(), "normalization.post_normalization_checks"),
             (pipeline.validation.required_fields.len(), "pipeline.validation.required_fields"),
         ];
-        match parts.into_iter().find(|(count, _)| *count > PARTS_MAX) {
-            Some((_, place)) => Err(BadDefinition::new(place, format!("at most {PARTS_MAX} are taken"))),
-            None => Ok(()),
+        let parts = parts.map(|(count, place)| (count, PARTS_MAX, place.to_owned()));
+        let tables = self.definition.tables.iter();
+        let tables = tables.map(|(id, table)| (table.entries(), ENTRIES_MAX, format!("tables.{id}")));
+        let whole = [(tables.len(), PARTS_MAX, "tables".to_owned())];
+        match whole.into_iter().chain(parts).chain(tables).find(|(count, most, _)| count > most) {
+            Some((_, most, place)) => Err(BadDefinition::new(place, format!("at most {most} are taken"))),
+            None => self.check_tables(),
         }
+    }
+
+    /// Whether the tables of words can be meant.
+    fn check_tables(&self) -> Result<(), BadDefinition> {
+        for (id, table) in &self.definition.tables {
+            if let Table::Words(words) = table {
+                check_called(words, &format!("tables.{id}"))?;
+            }
+        }
+        Ok(())
     }
 
     /// An axis that the source provides, with its place in the ontology.
@@ -128,6 +144,7 @@ impl<'a> Parts<'a> {
             key_words: None,
             unit: None,
             transform: mapping.transform,
+            definition: None,
         })
     }
 
@@ -158,12 +175,17 @@ impl<'a> Parts<'a> {
                 key = Some(path);
             }
             key_words = group_key.table.as_ref().map(|id| self.words_of(id, &key_place)).transpose()?;
+            let called = key_words.iter().flat_map(|words: &Words| words.entries.values().flatten());
+            if let Some(called) = called.into_iter().find(|called| !is_group_key(called)) {
+                let fault = format!("`{called}` cannot stand in a path: a key has `A-Z a-z 0-9 _ -`");
+                return Err(BadDefinition::new(key_place, fault));
+            }
         }
         let default = mapping.default_value.as_ref().map(|value| {
             if to_many {
                 return Err(BadDefinition::new(format!("{place}.default_value"), "a group has none"));
             }
-            typed(value, axis, &format!("{place}.default_value")).map(Draft::Typed)
+            typed(value, axis, &format!("{place}.default_value"))
         });
         let (required, default) = (mapping.required, default.transpose()?);
         if required && default.is_some() {
@@ -172,26 +194,30 @@ impl<'a> Parts<'a> {
                 "what has a `default_value` is never missing: it is not `required`",
             ));
         }
-        let (unit, transform) = (None, None);
-        Ok(Mapping { source, axis: index, required, default, key, key_words, unit, transform })
+        let definition = mapping.definition.as_ref();
+        let definition =
+            definition.map(|measured| self.defined(measured, &format!("{place}.definition"))).transpose()?;
+        let (axis, unit, transform) = (index, None, None);
+        Ok(Mapping { source, axis, required, default, key, key_words, unit, transform, definition })
     }
 
     /// Whether each axis is filled by one mapping, or by several that say so, and each identity by some.
     pub(super) fn check_mappings(&self, mappings: &[Mapping]) -> Result<(), BadDefinition> {
         let place = "normalization.axis_mappings";
-        let many = |name: &str| {
+        let many = |name: &str, count: usize| {
             let to = self
                 .definition
                 .normalization
                 .axis_mappings
                 .iter()
                 .filter(|mapping| mapping.target_axis == name);
-            to.clone().count() > 0
+            // what else fills it are fields of the pipeline, whose own units would be taken for those of all
+            to.clone().count() == count
                 && to.into_iter().all(|mapping| mapping.cardinality == Cardinality::ManyToOne)
         };
         for (index, axis) in self.ontology.axes.iter().enumerate() {
             let count = mappings.iter().filter(|mapping| mapping.axis == index).count();
-            if count > 1 && !many(&axis.axis) && !axis.is_group() {
+            if count > 1 && !many(&axis.axis, count) && !axis.is_group() {
                 let fault = format!(
                     "`{}` is mapped {count} times; by `many_to_one` the first that is there counts",
                     axis.axis
@@ -267,5 +293,17 @@ impl<'a> Parts<'a> {
                 DefinedBy::ByAxis { axis: of.axis.clone(), words: entries }
             }
         })
+    }
+}
+
+/// Whether nothing is called by a blank text, which would be there and say nothing.
+pub(super) fn check_called(words: &Words, place: &str) -> Result<(), BadDefinition> {
+    let is_blank = |called: &Option<String>| called.as_ref().is_some_and(|text| text.trim().is_empty());
+    match words.entries.iter().find(|(_, called)| is_blank(called)) {
+        Some((word, _)) => {
+            let fault = format!("`{word}` is called by a blank text; null says that it is not taken");
+            Err(BadDefinition::new(place, fault))
+        }
+        None => Ok(()),
     }
 }

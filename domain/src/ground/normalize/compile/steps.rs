@@ -1,17 +1,23 @@
 //! Value normalizers made ready: each with the configuration that it takes.
 
 use super::BadDefinition;
-use super::parts::Parts;
+use super::parts::{Parts, check_called};
 use crate::ground::normalize::mapping::Mapping;
-use crate::ground::normalize::steps::{Dates, Precision, Step, StepKind, TextForm, Units};
+use crate::ground::normalize::steps::{Dates, Precision, Step, StepKind, TextForm};
+use crate::ground::normalize::units::Units;
 use crate::ground::ontology::{Axis, AxisType};
 use crate::ground::pipeline::tables::{Amount, Otherwise, Table, Words};
-use crate::ground::pipeline::{FixedConversion, NormalizerType, ValueNormalizer};
+use crate::ground::pipeline::{Definition, FixedConversion, NormalizerType, ValueNormalizer};
 use crate::ground::unit::{Equivalence, Unit, UnitError};
+use crate::ground::value::Typed;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// To so many digits behind the point values are rounded.
+const DIGITS: RangeInclusive<i32> = -30..=30;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,8 +34,7 @@ struct UnitConfig {
 struct EnumConfig {
     table: Option<String>,
     map: Option<BTreeMap<String, Option<String>>>,
-    #[serde(default)]
-    otherwise: Otherwise,
+    otherwise: Option<Otherwise>,
 }
 
 #[derive(Deserialize)]
@@ -57,16 +62,25 @@ impl Parts<'_> {
         let config = normalizer.config.clone();
         let kind = match normalizer.normalizer_type {
             NormalizerType::UnitConversion if numeric => {
-                StepKind::Units(self.units(read(config, place)?, index, axis, mappings, place)?)
+                if self.conversions_of(&axis.axis) > 1 {
+                    return Err(bad(&format!("the values of `{}` are converted twice", axis.axis)));
+                }
+                StepKind::Units(self.units(read(config, place)?, axis, mappings, place)?)
             }
             NormalizerType::NumericPrecision if numeric => {
                 let precision: Precision = read(config, place)?;
-                if !(-30..=30).contains(&precision.digits) {
-                    return Err(bad("`digits` is -30 to 30"));
-                }
+                check_digits(precision.digits, place)?;
                 StepKind::Precision(precision)
             }
-            NormalizerType::EnumMapping => StepKind::Words(self.words(read(config, place)?, place)?),
+            NormalizerType::EnumMapping => {
+                let words = self.words(read(config, place)?, place)?;
+                let steps = &self.definition.normalization.value_normalizers;
+                let last = steps.iter().rfind(|step| step.axis == normalizer.axis);
+                if last.is_some_and(|last| std::ptr::eq(last, normalizer)) {
+                    check_words(&words, axis, place)?;
+                }
+                StepKind::Words(words)
+            }
             NormalizerType::DateParsing if axis.kind == AxisType::Date => {
                 let DateConfig { formats } = read(config, place)?;
                 StepKind::Dates(dates(formats, place)?)
@@ -89,7 +103,6 @@ impl Parts<'_> {
     fn units(
         &self,
         config: UnitConfig,
-        index: usize,
         axis: &Axis,
         mappings: &mut [Mapping],
         place: &str,
@@ -99,12 +112,13 @@ impl Parts<'_> {
         if from_unit.is_some() == from_unit_field.is_some() {
             return Err(BadDefinition::new(place, "one of `from_unit` and `from_unit_field` is taken"));
         }
-        if let Some(unit) = &from_unit {
-            Unit::from_spelling(unit).map_err(|error| BadDefinition::new(place, error))?;
-        }
+        digits.map_or(Ok(()), |digits| check_digits(digits, place))?;
         if let Some(field) = from_unit_field {
             let path = self.path(&field, &format!("{place}.from_unit_field"))?;
-            for mapping in mappings.iter_mut().filter(|mapping| mapping.axis == index) {
+            let of_axis = |mapping: &Mapping| {
+                self.ontology.axes.get(mapping.axis).is_some_and(|other| other.axis == axis.axis)
+            };
+            for mapping in mappings.iter_mut().filter(|mapping| of_axis(mapping)) {
                 if !path.goes_with(&mapping.source) {
                     let fault = format!("`{field}` is not beside `{}`", mapping.source.as_str());
                     return Err(BadDefinition::new(place, fault));
@@ -113,7 +127,7 @@ impl Parts<'_> {
             }
         }
         let table = conversion_table.map(|id| self.equivalences(&id, place)).transpose()?.unwrap_or_default();
-        Ok(Units { from: from_unit, to, table, digits })
+        units(from_unit, to, table, digits, axis, place)
     }
 
     /// What units come to for each substance, out of a table.
@@ -138,9 +152,17 @@ impl Parts<'_> {
 
     fn words(&self, config: EnumConfig, place: &str) -> Result<Words, BadDefinition> {
         match config {
-            EnumConfig { table: Some(id), map: None, .. } => self.words_of(&id, place),
-            EnumConfig { table: None, map: Some(entries), otherwise } => Ok(Words { entries, otherwise }),
-            _ => Err(BadDefinition::new(place, "one of `table` and `map` is taken")),
+            EnumConfig { table: Some(id), map: None, otherwise: None } => self.words_of(&id, place),
+            EnumConfig { table: None, map: Some(entries), otherwise } => {
+                let words = Words { entries, otherwise: otherwise.unwrap_or_default() };
+                check_called(&words, place)?;
+                Ok(words)
+            }
+            _ => {
+                let fault =
+                    "either `table` is taken, which has its own `otherwise`, or `map` with `otherwise`";
+                Err(BadDefinition::new(place, fault))
+            }
         }
     }
 
@@ -152,14 +174,59 @@ impl Parts<'_> {
         place: &str,
     ) -> Result<Step, BadDefinition> {
         let (index, axis) = self.axis(target_axis, place)?;
-        Unit::from_spelling(&conversion.from_unit).map_err(|error| BadDefinition::new(place, error))?;
         let to = to_axis_unit(&conversion.to_unit, axis, place)?;
-        let from = Some(conversion.from_unit.clone());
-        Ok(Step {
-            axis: index,
-            kind: StepKind::Units(Units { from, to, table: BTreeMap::new(), digits: None }),
-        })
+        let units = units(Some(conversion.from_unit.clone()), to, BTreeMap::new(), None, axis, place)?;
+        Ok(Step { axis: index, kind: StepKind::Units(units) })
     }
+
+    /// How often the values of an axis are converted.
+    fn conversions_of(&self, name: &str) -> usize {
+        let Definition { pipeline, normalization, .. } = self.definition;
+        let fields = pipeline.transformation.field_mappings.iter();
+        let steps = normalization.value_normalizers.iter();
+        fields.filter(|field| field.target_axis == name && field.unit_conversion.is_some()).count()
+            + steps
+                .filter(|step| step.axis == name && step.normalizer_type == NormalizerType::UnitConversion)
+                .count()
+    }
+}
+
+/// A conversion to the unit of `axis`; where all values are in one unit, it must lead there.
+fn units(
+    from: Option<String>,
+    to: Unit,
+    table: BTreeMap<String, Vec<Equivalence>>,
+    digits: Option<i32>,
+    axis: &Axis,
+    place: &str,
+) -> Result<Units, BadDefinition> {
+    let spelling = from.clone();
+    // what a table says may hold for some of a group alone
+    let is_for_some = axis.is_group() && !table.is_empty();
+    let units = Units::new(from, to, table, digits);
+    match spelling.filter(|_| !is_for_some).map(|from| units.factor(&from, &axis.axis)) {
+        Some(Err(error)) => Err(BadDefinition::new(place, error)),
+        _ => Ok(units),
+    }
+}
+
+/// Whether a value can be rounded so.
+fn check_digits(digits: i32, place: &str) -> Result<(), BadDefinition> {
+    if DIGITS.contains(&digits) {
+        return Ok(());
+    }
+    let fault = format!("`digits` is {digits}; allowed: {} to {}", DIGITS.start(), DIGITS.end());
+    Err(BadDefinition::new(place, fault))
+}
+
+/// Whether what the last step of an axis gives it are values of it.
+fn check_words(words: &Words, axis: &Axis, place: &str) -> Result<(), BadDefinition> {
+    let called = words.entries.iter().filter_map(|(word, called)| Some((word, called.as_ref()?)));
+    for (word, called) in called {
+        Typed::of_text(called, axis)
+            .map_err(|error| BadDefinition::new(place, format!("`{word}`: {error}")))?;
+    }
+    Ok(())
 }
 
 fn to_axis_unit(code: &str, axis: &Axis, place: &str) -> Result<Unit, BadDefinition> {
@@ -171,12 +238,14 @@ fn to_axis_unit(code: &str, axis: &Axis, place: &str) -> Result<Unit, BadDefinit
     code.parse::<Unit>().map_err(|error| BadDefinition::new(place, error))
 }
 
-/// Date forms that are `strftime`'s.
+/// Date forms that are `strftime`'s, each of which names a day or a moment.
 pub(super) fn dates(formats: Vec<String>, place: &str) -> Result<Dates, BadDefinition> {
     let probe = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::UTC);
     for format in &formats {
-        jiff::fmt::strtime::format(format, &probe)
-            .map_err(|error| BadDefinition::new(place, format!("`{format}`: {error}")))?;
+        let bad = |fault: &dyn std::fmt::Display| BadDefinition::new(place, format!("`{format}`: {fault}"));
+        let written = jiff::fmt::strtime::format(format, &probe).map_err(|error| bad(&error))?;
+        let one = Dates { formats: vec![format.clone()] };
+        one.canonical(&written).ok_or_else(|| bad(&"it names neither a day nor a moment"))?;
     }
     Ok(Dates { formats })
 }

@@ -1,0 +1,277 @@
+//! Faults of a definition: each is told by its place.
+
+use super::*;
+
+#[track_caller]
+fn faulty(definition: Json, place: &str, words: &str) {
+    let fault = made(definition).expect_err("it cannot work").to_string();
+    assert!(fault.starts_with(&format!("{place}: ")), "{fault}");
+    assert!(fault.contains(words), "{fault}");
+}
+
+#[test]
+fn the_parts_of_a_definition_belong_together() {
+    let transformation = "pipeline.transformation";
+    for (pointer, value, place, words) in [
+        (
+            "/pipeline/transformation/normalizer_id",
+            json!("m"),
+            &*format!("{transformation}.normalizer_id"),
+            "n",
+        ),
+        (
+            "/pipeline/transformation/output_schema_id",
+            json!("things@2"),
+            &format!("{transformation}.output_schema_id"),
+            "things@1",
+        ),
+        ("/normalization/target_ontology_id", json!("others"), "normalization.target_ontology_id", "things"),
+        ("/pipeline/storage/destination", json!("disk"), "pipeline.storage.destination", "store"),
+        ("/pipeline/audit/provenance_chain", json!(false), "pipeline.audit.provenance_chain", "must be true"),
+    ] {
+        faulty(with([(pointer, value)]), place, words);
+    }
+}
+
+#[test]
+fn a_mapping_leads_from_a_place_to_an_axis_of_the_source() {
+    let at =
+        |member: &str, value: Json| with([(&*format!("/normalization/axis_mappings/1/{member}"), value)]);
+    let place = |member: &str| format!("normalization.axis_mappings[1]{member}");
+    for (member, value, at_member, words) in [
+        (
+            "target_axis",
+            json!("weight"),
+            ".target_axis",
+            "`weight` is no axis of the source; it provides id, count",
+        ),
+        ("source_field", json!("a["), ".source_field", "is not a path"),
+        ("source_field", json!("$.a[*].b"), ".cardinality", "`one_to_many` maps a group"),
+        ("cardinality", json!("one_to_many"), ".cardinality", "`one_to_many` maps a group"),
+        ("key", json!({}), ".key", "only a group has keys"),
+        ("default_value", json!("x"), ".default_value", "`x` is not a number"),
+        ("default_value", json!(" "), ".default_value", "blank"),
+        ("default_value", json!([1]), ".default_value", "a integer is taken"),
+        ("definition", json!({ "axis": "weight", "table": "t" }), ".definition", "no axis"),
+        ("definition", json!({ "axis": "kind", "table": "t" }), ".definition", "no table `t`"),
+    ] {
+        faulty(at(member, value), &place(at_member), words);
+    }
+    let both = with([
+        ("/normalization/axis_mappings/1/required", json!(true)),
+        ("/normalization/axis_mappings/1/default_value", json!(1)),
+    ]);
+    faulty(both, &place(""), "never missing");
+    let group =
+        |member: &str, value: Json| with([(&*format!("/normalization/axis_mappings/7/{member}"), value)]);
+    let key = "normalization.axis_mappings[7].key";
+    faulty(group("key", json!({ "field": "name" })), key, "not beside");
+    faulty(group("key", json!({ "field": "$.others.*.name" })), key, "not beside");
+    faulty(group("key", json!({ "table": "t" })), key, "no table `t`");
+    faulty(
+        group("default_value", json!(1)),
+        "normalization.axis_mappings[7].default_value",
+        "a group has none",
+    );
+    let mut words = group("key", json!({ "table": "t" }));
+    words["tables"]["t"] = json!({ "words": { "entries": { "a": "b.c" } } });
+    faulty(words, key, "`b.c` cannot stand in a path");
+}
+
+#[test]
+fn each_axis_is_filled_in_one_way() {
+    let mapping = |axis: &str, cardinality: &str| json!({ "source_field": "x", "target_axis": axis, "cardinality": cardinality, "required": false });
+    let twice = with([("/normalization/axis_mappings/-", mapping("count", "many_to_one"))]);
+    faulty(twice, "normalization.axis_mappings", "`count` is mapped 2 times");
+    let field = json!([{ "source_path": "x", "target_axis": "count" }]);
+    let mut mixed = with([("/pipeline/transformation/field_mappings", field)]);
+    faulty(mixed.clone(), "normalization.axis_mappings", "`count` is mapped 2 times");
+    mixed["normalization"]["axis_mappings"][1]["cardinality"] = json!("many_to_one");
+    faulty(mixed, "normalization.axis_mappings", "`count` is mapped 2 times");
+    let unidentified = with([
+        ("/normalization/axis_mappings/0", mapping("name", "many_to_one")),
+        ("/normalization/axis_mappings/6", mapping("name", "many_to_one")),
+    ]);
+    faulty(unidentified, "normalization.axis_mappings", "nothing is mapped to `id`");
+    let group = json!([{ "source_path": "$.a[*].b", "target_axis": "count" }]);
+    let place = "pipeline.transformation.field_mappings[0]";
+    faulty(with([("/pipeline/transformation/field_mappings", group)]), place, "by `axis_mappings`");
+    faulty(
+        with([("/pipeline/validation/deduplication_key", json!(["name"]))]),
+        "pipeline.validation.deduplication_key",
+        "`id` is missing",
+    );
+    for list in ["required_fields", "deduplication_key"] {
+        let group = with([(&*format!("/pipeline/validation/{list}"), json!(["$.a[*]"]))]);
+        faulty(group, &format!("pipeline.validation.{list}"), "is a group");
+    }
+    for (valid_time, words) in [
+        (json!({ "from_field": "$.a[*]" }), "is a group"),
+        (json!({ "from_field": "a", "until_field": "b[" }), "is not a path"),
+        (json!({ "from_field": "a", "formats": ["%Y"] }), "neither a day nor a moment"),
+    ] {
+        faulty(with([("/normalization/valid_time", valid_time)]), "normalization.valid_time", words);
+    }
+}
+
+#[test]
+fn a_normalizer_has_the_configuration_that_it_takes() {
+    let units = |from: Json| json!({ "from_unit": from, "to_unit": "g" });
+    for (axis, kind, config, words) in [
+        ("name", "unit_conversion", units(json!("kg")), "not for an axis of type string"),
+        ("count", "unit_conversion", units(json!("kg")), "the unit of `count` is none"),
+        ("amount", "unit_conversion", units(json!("stone")), "stone"),
+        ("amount", "unit_conversion", units(json!("mL")), "does not convert"),
+        (
+            "amount",
+            "unit_conversion",
+            json!({ "from_unit": "kg", "to_unit": "kg" }),
+            "the unit of `amount` is g",
+        ),
+        ("amount", "unit_conversion", json!({ "to_unit": "g" }), "one of `from_unit` and `from_unit_field`"),
+        (
+            "amount",
+            "unit_conversion",
+            json!({ "from_unit_field": "$.a[*].u", "to_unit": "g" }),
+            "not beside `amount`",
+        ),
+        (
+            "amount",
+            "unit_conversion",
+            json!({ "from_unit": "kg", "to_unit": "g", "digits": 31 }),
+            "-30 to 30",
+        ),
+        (
+            "amount",
+            "unit_conversion",
+            json!({ "from_unit": "kg", "to_unit": "g", "conversion_table": "t" }),
+            "no table `t`",
+        ),
+        ("amount", "unit_conversion", json!({ "from_unit": "kg", "to_unit": "g", "factor": 1 }), "factor"),
+        ("amount", "numeric_precision", json!({ "digits": -31 }), "-30 to 30"),
+        ("amount", "numeric_precision", json!({ "digits": 1, "mode": "up" }), "half_even"),
+        ("name", "numeric_precision", json!({ "digits": 1 }), "not for an axis"),
+        ("kind", "enum_mapping", json!({}), "either `table`"),
+        ("kind", "enum_mapping", json!({ "table": "t", "map": {} }), "either `table`"),
+        ("kind", "enum_mapping", json!({ "table": "t", "otherwise": "keep" }), "either `table`"),
+        ("kind", "enum_mapping", json!({ "map": { "a": "three" } }), "`a`: `three` is not one of one, two"),
+        ("name", "enum_mapping", json!({ "map": { "a": " " } }), "blank"),
+        ("name", "date_parsing", json!({ "formats": [] }), "not for an axis"),
+        ("day", "date_parsing", json!({ "formats": ["%Q!"] }), "%Q!"),
+        ("day", "date_parsing", json!({ "formats": ["%H:%M"] }), "neither a day nor a moment"),
+        ("count", "string_normalization", json!({ "trim": true }), "not for an axis"),
+        ("name", "string_normalization", json!({ "case": "title" }), "title"),
+        ("name", "identity", json!({ "x": 1 }), "x"),
+    ] {
+        faulty(stepped(axis, kind, config), "normalization.value_normalizers[0].config", words);
+    }
+    faulty(stepped("weight", "identity", json!({})), "normalization.value_normalizers[0].axis", "`weight`");
+    let convert =
+        json!({ "axis": "amount", "normalizer_type": "unit_conversion", "config": units(json!("kg")) });
+    let twice = with([("/normalization/value_normalizers", json!([convert, convert]))]);
+    faulty(twice, "normalization.value_normalizers[0].config", "converted twice");
+}
+
+#[test]
+fn a_table_is_of_the_kind_that_is_asked_for() {
+    let amount = |factor: &str, unit: &str| json!({ "conversions": { "x": { "[IU]": { "factor": factor, "unit": unit } } } });
+    let words = json!({ "words": { "entries": {} } });
+    let convert = json!({ "from_unit": "kg", "to_unit": "g", "conversion_table": "t" });
+    for (axis, kind, config, table, place, fault) in [
+        (
+            "kind",
+            "enum_mapping",
+            json!({ "table": "t" }),
+            amount("1", "g"),
+            "normalization.value_normalizers[0].config",
+            "has no `words`",
+        ),
+        (
+            "amount",
+            "unit_conversion",
+            convert.clone(),
+            words,
+            "normalization.value_normalizers[0].config",
+            "has no `conversions`",
+        ),
+        ("amount", "unit_conversion", convert.clone(), amount("0", "g"), "tables.t", "more than zero"),
+        ("amount", "unit_conversion", convert, amount("1", "stone"), "tables.t", "stone"),
+        ("name", "identity", json!({}), json!({ "words": { "entries": { "a": "" } } }), "tables.t", "blank"),
+    ] {
+        let mut definition = stepped(axis, kind, config);
+        definition["tables"]["t"] = table;
+        faulty(definition, place, fault);
+    }
+}
+
+#[test]
+fn a_check_has_the_constraint_that_it_takes() {
+    for (axis, kind, constraint, words) in [
+        ("amount", "range", json!({}), "`min` or `max` is missing"),
+        ("amount", "range", json!({ "min": 2, "max": "1.5" }), "`min` is above `max`"),
+        ("amount", "range", json!({ "min": "x" }), "`x` is not a number"),
+        ("amount", "range", json!({ "low": 1 }), "low"),
+        ("count", "enum", json!([]), "a list of values"),
+        ("count", "enum", json!(["1.5"]), "whole number"),
+        ("name", "regex", json!("("), "unclosed"),
+        ("name", "regex", json!("(a{1000}){1000}"), "size limit"),
+        ("name", "regex", json!(7), "a text of 1 to 1024 bytes"),
+        ("name", "regex", json!("a)|(b"), "unopened"),
+    ] {
+        faulty(
+            checked(axis, kind, constraint, "reject"),
+            "normalization.post_normalization_checks[0].constraint",
+            words,
+        );
+    }
+    let identity = checked("id", "regex", json!("a"), "nullify");
+    faulty(identity, "normalization.post_normalization_checks[0].on_failure", "cannot be taken away");
+    faulty(
+        checked("weight", "regex", json!("a"), "warn"),
+        "normalization.post_normalization_checks[0].axis",
+        "`weight`",
+    );
+}
+
+/// JSON's numbers have been binary ones by the time that a definition is looked at.
+#[test]
+fn a_number_in_a_definition_is_exact_or_a_text() {
+    for number in ["0.5", "1.00000000000000000001", "1e3", "18446744073709551616"] {
+        let bound = serde_json::from_str(&format!(r#"{{"min":{number}}}"#)).unwrap();
+        let place = "normalization.post_normalization_checks[0].constraint";
+        faulty(checked("amount", "range", bound, "reject"), place, "is written as a text");
+    }
+    let exact = json!({ "min": u64::MAX, "max": "18446744073709551615.00000000000000000001" });
+    refused(
+        checked("amount", "range", exact, "reject"),
+        json!({ "id": "a", "amount": "18446744073709551615.00000000000000000002" }),
+        Rule::Check,
+        "amount",
+        "is above",
+    );
+}
+
+#[test]
+fn a_definition_is_bounded() {
+    let many = json!(vec!["id"; 1025]);
+    faulty(
+        with([("/pipeline/validation/required_fields", many)]),
+        "pipeline.validation.required_fields",
+        "at most 1024",
+    );
+    let entries: serde_json::Map<_, _> = (0..100_001).map(|n| (n.to_string(), json!("x"))).collect();
+    faulty(with([("/tables/t", json!({ "words": { "entries": entries } }))]), "tables.t", "at most 100000");
+}
+
+#[test]
+fn an_unknown_member_of_a_definition_is_named() {
+    let read = |definition: Json| serde_json::from_value::<Definition>(definition).unwrap_err().to_string();
+    assert!(read(with([("/pipeline/validation/strict", json!(true))])).contains("`strict`"));
+    assert!(read(with([("/normalization/checks", json!([]))])).contains("`checks`"));
+}
+
+#[test]
+fn what_is_made_ready_can_be_shared_between_threads() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Normalizer>();
+}

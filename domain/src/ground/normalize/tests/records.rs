@@ -1,0 +1,386 @@
+//! Records: which are taken, what they come to, and why others are not.
+
+use super::*;
+
+#[test]
+fn each_type_of_axis_takes_its_values_in_one_form() {
+    let record = json!({
+        "id": "a", "count": "007", "amount": "1.50e1", "kind": "two", "flag": "true", "day": "2020-01-31T12:00:00+02:00",
+        "name": 7.0, "parts": { "x": { "value": 1 }, "y": { "value": "0.10" } },
+    });
+    let wanted = json!({
+        "count": "7", "amount": "15", "kind": "two", "flag": true, "day": "2020-01-31T10:00:00Z", "name": "7",
+        "parts.x.amount": "1", "parts.y.amount": "0.1",
+    });
+    assert_eq!(axes(definition(), record), wanted);
+}
+
+#[test]
+fn what_is_no_value_of_its_axis_keeps_the_record_out() {
+    for (field, value, words) in [
+        ("count", json!("7.5"), "whole number"),
+        ("count", json!("seven"), "`seven` is not a number"),
+        ("count", json!(" 7"), "is not a number"),
+        ("count", json!(true), "`true` is not a integer"),
+        ("amount", json!("1,5"), "is not a number"),
+        ("kind", json!("three"), "one of one, two"),
+        ("flag", json!("yes"), "true or false"),
+        ("flag", json!(1), "true or false"),
+        ("day", json!("31.1.2020"), "a date of RFC 3339"),
+        ("day", json!(false), "`false` is not a date"),
+        ("name", json!("x".repeat(64 * 1024 + 1)), "at most 65536 bytes"),
+    ] {
+        refused(definition(), json!({ "id": "a", field: value }), Rule::AxisType, field, words);
+    }
+    for value in [json!([1]), json!({})] {
+        refused(
+            definition(),
+            json!({ "id": "a", "count": value }),
+            Rule::Mapping,
+            "count",
+            "a list or an object",
+        );
+    }
+}
+
+#[test]
+fn a_number_that_is_too_long_for_one_is_still_text() {
+    let digits = "7".repeat(100);
+    let record = |field: &str| Raw::parse(format!(r#"{{"id":"a","{field}":{digits}}}"#).as_bytes()).unwrap();
+    let normalizer = made(definition()).unwrap();
+    assert_eq!(normalizer.normalize(&record("name")).unwrap().content.axes["name"].to_string(), digits);
+    let rejection = normalizer.normalize(&record("amount")).unwrap_err();
+    assert!(rejection.rule == Rule::AxisType && rejection.reason.contains("64 significant"), "{rejection:?}");
+}
+
+#[test]
+fn what_is_null_or_blank_is_missing() {
+    for nothing in [json!(null), json!(""), json!(" \t\u{a0}")] {
+        assert_eq!(axes(definition(), json!({ "id": "a", "name": nothing, "count": nothing })), json!({}));
+        refused(
+            definition(),
+            json!({ "id": nothing }),
+            Rule::Mapping,
+            "id",
+            "`id` is missing, null or blank",
+        );
+        let required = with([("/pipeline/validation/required_fields", json!(["name"]))]);
+        let empty = [nothing, json!([]), json!({})];
+        for empty in empty {
+            let record = json!({ "id": "a", "name": empty });
+            refused(required.clone(), record, Rule::RequiredField, "name", "missing or empty");
+        }
+    }
+}
+
+#[test]
+fn a_required_field_may_be_a_list_or_an_object_that_holds_something() {
+    let required = with([("/pipeline/validation/required_fields", json!(["parts"]))]);
+    assert!(normalized(required.clone(), json!({ "id": "a", "parts": { "x": {} } })).is_ok());
+    refused(required, json!({ "id": "a", "parts": {} }), Rule::RequiredField, "parts", "missing or empty");
+}
+
+#[test]
+fn a_default_stands_in_for_what_is_missing() {
+    let mapping = |default: Json| {
+        json!({
+            "source_field": "count", "target_axis": "count", "cardinality": "one_to_one", "required": false,
+            "default_value": default,
+        })
+    };
+    let definition = with([("/normalization/axis_mappings/1", mapping(json!(7)))]);
+    assert_eq!(axes(definition.clone(), json!({ "id": "a" })), json!({ "count": "7" }));
+    assert_eq!(axes(definition, json!({ "id": "a", "count": 0 })), json!({ "count": "0" }));
+}
+
+#[test]
+fn of_several_fields_the_first_that_is_there_counts_with_its_own_definition() {
+    let mapping = |field: &str, definition: Json| {
+        json!({
+            "source_field": field, "target_axis": "count", "cardinality": "many_to_one", "required": true,
+            "definition": definition,
+        })
+    };
+    let definition = with([
+        ("/normalization/axis_mappings/1", mapping("counted", json!("by a count"))),
+        ("/normalization/axis_mappings/-", mapping("estimated", json!("by an estimate"))),
+    ]);
+    for (record, count, by) in [
+        (json!({ "id": "a", "counted": 1, "estimated": 2 }), "1", "by a count"),
+        (json!({ "id": "a", "counted": null, "estimated": 2 }), "2", "by an estimate"),
+    ] {
+        let content = normalized(definition.clone(), record).unwrap().content;
+        assert_eq!((&*content.axes["count"].to_string(), &*content.definitions["count"]), (count, by));
+    }
+    refused(definition, json!({ "id": "a" }), Rule::Mapping, "count", "missing");
+}
+
+#[test]
+fn definitions_are_looked_up_by_the_value_of_another_axis() {
+    let by_kind = json!({ "axis": "kind", "table": "methods" });
+    let definition = with([
+        ("/normalization/axis_mappings/2/definition", by_kind.clone()),
+        ("/normalization/axis_mappings/7/definition", by_kind),
+        ("/tables/methods", json!({ "words": { "entries": { "one": "dry", "two": null } } })),
+    ]);
+    let defined = |kind: Json| {
+        let record = json!({ "id": "a", "kind": kind, "amount": 1, "parts": { "x": { "value": 1 } } });
+        serde_json::to_value(normalized(definition.clone(), record).unwrap().content.definitions).unwrap()
+    };
+    assert_eq!(defined(json!("one")), json!({ "amount": "dry", "parts.x.amount": "dry" }));
+    assert_eq!(defined(json!("two")), json!({}));
+    assert_eq!(defined(json!(null)), json!({}));
+}
+
+#[test]
+fn fields_are_mapped_by_the_pipeline_too() {
+    let field = |path: &str, axis: &str, transform: &str| json!({ "source_path": path, "target_axis": axis, "transform": transform });
+    let mut definition = with([
+        ("/pipeline/transformation/field_mappings", json!([])),
+        ("/normalization/axis_mappings", json!([])),
+    ]);
+    definition["pipeline"]["transformation"]["field_mappings"] = json!([
+        field("id", "id", "uppercase"),
+        field("name", "name", "lowercase"),
+        field("kind", "kind", "trim"),
+        {
+            "source_path": "kilos", "target_axis": "amount", "transform": "trim",
+            "unit_conversion": { "from_unit": "KG", "to_unit": "g" },
+        },
+    ]);
+    let record = json!({ "id": "a", "name": "ÄB", "kind": " one\n", "kilos": " 1.5 " });
+    assert_eq!(
+        axes(definition.clone(), record.clone()),
+        json!({ "name": "äb", "kind": "one", "amount": "1500" })
+    );
+    let normalizer = made(definition).unwrap();
+    assert_eq!(normalizer.normalize(&raw(&record)).unwrap().source_record_id, "A");
+    assert_eq!(normalizer.transformations, ["n", "amount:unit_conversion"]);
+}
+
+#[test]
+fn the_values_of_a_group_are_called_by_a_field_or_by_a_table() {
+    let group = |key: Json| {
+        with([
+            ("/normalization/axis_mappings/7/source_field", json!("$.list[*].v")),
+            ("/normalization/axis_mappings/7/key", key),
+            (
+                "/tables/names",
+                json!({ "words": { "entries": { "Salz": "salt", "Luft": null }, "otherwise": "warn" } }),
+            ),
+        ])
+    };
+    let record = |name: &str| json!({ "id": "a", "list": [{ "n": name, "v": 1 }, { "n": "q", "x": 2 }] });
+    let by_field = group(json!({ "field": "$.list[*].n" }));
+    assert_eq!(axes(by_field.clone(), record("p-1")), json!({ "parts.p-1.amount": "1" }));
+    refused(by_field.clone(), record("p.1"), Rule::Mapping, "$.list[*].v", "`p.1` cannot stand in a path");
+    refused(
+        by_field.clone(),
+        record(""),
+        Rule::Mapping,
+        "$.list[*].v",
+        "its element 0 has nothing to be called by",
+    );
+    let twice = json!({ "id": "a", "list": [{ "n": 1.0, "v": 1 }, { "n": 1, "v": 1 }] });
+    refused(by_field, twice, Rule::Mapping, "parts.1.amount", "two elements are called so");
+    let by_table = group(json!({ "field": "$.list[*].n", "table": "names" }));
+    assert_eq!(axes(by_table.clone(), record("Salz")), json!({ "parts.salt.amount": "1" }));
+    let warned = normalized(by_table.clone(), record("Luft")).unwrap().warnings;
+    assert_eq!(warned.len(), 1, "of what is knowingly not taken nothing is told: {warned:?}");
+    assert!(warned[0].rule == Rule::Mapping && warned[0].reason.contains("nothing is known of `q`"));
+    let unnamed = group(json!(null));
+    refused(unnamed, record("Salz"), Rule::Mapping, "$.list[*].v", "nothing to be called by");
+}
+
+#[test]
+fn a_group_is_bounded_and_read_in_one_go() {
+    let record = |count: usize| {
+        let parts: serde_json::Map<_, _> =
+            (0..count).map(|n| (format!("p{n}"), json!({ "value": n }))).collect();
+        json!({ "id": "a", "parts": parts })
+    };
+    let checks = checked("parts.*.amount", "custom", json!("value >= 0.0 && size(parts) > 0"), "reject");
+    let many = normalized(checks.clone(), record(10_000)).unwrap();
+    assert_eq!(many.content.axes.len(), 10_001);
+    refused(checks, record(10_001), Rule::Mapping, "$.parts.*.value", "more than 10000 elements");
+}
+
+#[test]
+fn a_record_says_itself_when_it_is_valid() {
+    let valid = json!({ "from_field": "from", "until_field": "until", "formats": ["%d.%m.%Y"] });
+    let definition = with([("/normalization/valid_time", valid)]);
+    let times = |from: Json, until: Json| {
+        let record = json!({ "id": "a", "from": from, "until": until });
+        let normalized = normalized(definition.clone(), record)?;
+        let shown = |time: Option<Timestamp>| time.map(|time| time.to_string());
+        Ok::<_, Rejection>((shown(normalized.valid_from), shown(normalized.valid_until)))
+    };
+    let midnight = |day: &str| Some(format!("{day}T00:00:00Z"));
+    assert_eq!(times(json!("31.01.2020"), json!(null)), Ok((midnight("2020-01-31"), None)));
+    assert_eq!(
+        times(json!("2020-01-31"), json!("1.2.2020")),
+        Ok((midnight("2020-01-31"), midnight("2020-02-01")))
+    );
+    let hour = Some("2020-01-31T11:00:00Z".to_owned());
+    assert_eq!(times(json!("2020-01-31T12:00:00+01:00"), json!("")), Ok((hour, None)));
+    for (from, until, place) in [
+        (json!("soon"), json!(null), "from"),
+        (json!("2020-01-31"), json!(false), "until"),
+        (json!("2020-01-31"), json!("2020-01-31"), "from"),
+    ] {
+        let rejection = times(from, until).unwrap_err();
+        assert_eq!(
+            (rejection.rule, rejection.place.as_deref()),
+            (Rule::ValidTime, Some(place)),
+            "{rejection:?}"
+        );
+    }
+}
+
+#[test]
+fn a_record_is_known_by_its_key_or_by_what_it_speaks_of() {
+    let keyed = with([("/pipeline/validation/deduplication_key", json!(["id", "$.sub.no"]))]);
+    let id = |record: Json| normalized(keyed.clone(), record).map(|normalized| normalized.source_record_id);
+    assert_eq!(id(json!({ "id": "a/b", "sub": { "no": 1.0 } })).unwrap(), "a%2Fb/1");
+    assert_eq!(id(json!({ "id": "a/b", "sub": { "no": "1.0" } })).unwrap(), "a%2Fb/1.0");
+    let missing = id(json!({ "id": "a" })).unwrap_err();
+    assert_eq!((missing.rule, missing.place.as_deref()), (Rule::RequiredField, Some("$.sub.no")));
+    assert_eq!(normalized(definition(), json!({ "id": "a" })).unwrap().source_record_id, "a");
+}
+
+#[test]
+fn a_record_that_speaks_of_nothing_is_not_taken() {
+    let words = json!({ "map": { "a": null }, "otherwise": "keep" });
+    let definition = stepped("id", "enum_mapping", words);
+    refused(definition, json!({ "id": "a" }), Rule::Mapping, "id", "nothing says what the record speaks of");
+}
+
+#[test]
+fn units_are_converted_exactly_or_the_record_is_not_taken() {
+    let beside = json!({ "from_unit_field": "unit", "to_unit": "g" });
+    let amount = |definition: &Json, unit: Json| {
+        let record = json!({ "id": "a", "amount": "12.5", "unit": unit });
+        normalized(definition.clone(), record).map(|normalized| normalized.content.axes["amount"].to_string())
+    };
+    let definition = stepped("amount", "unit_conversion", beside);
+    for (unit, wanted) in
+        [("MG", "0.0125"), ("kg", "12500"), ("\u{b5}g", "0.0000125"), ("[lb_av]", "5669.904625")]
+    {
+        for _ in 0..2 {
+            assert_eq!(amount(&definition, json!(unit)).as_deref(), Ok(wanted), "{unit}");
+        }
+    }
+    for (unit, words) in
+        [(json!("furlong"), "furlong"), (json!("mL"), "mL"), (json!("IU"), "IU"), (json!(null), "which unit")]
+    {
+        let rejection = amount(&definition, unit).unwrap_err();
+        assert_eq!((rejection.rule, rejection.place.as_deref()), (Rule::UnitConversion, Some("amount")));
+        assert!(rejection.reason.contains(words), "{rejection:?}");
+    }
+    let third = stepped("amount", "unit_conversion", json!({ "from_unit": "g/3", "to_unit": "g" }));
+    assert!(amount(&third, json!(null)).unwrap_err().reason.contains("no end"));
+    let rounded =
+        stepped("amount", "unit_conversion", json!({ "from_unit": "g/3", "to_unit": "g", "digits": 2 }));
+    assert_eq!(amount(&rounded, json!(null)).as_deref(), Ok("4.17"));
+}
+
+#[test]
+fn a_table_says_what_a_unit_comes_to_for_a_substance() {
+    let factor = |factor: &str| json!({ "[IU]": { "factor": factor, "unit": "ug" } });
+    let mut definition = stepped(
+        "parts.*.amount",
+        "unit_conversion",
+        json!({ "from_unit_field": "$.parts.*.unit", "to_unit": "g", "conversion_table": "iu" }),
+    );
+    definition["tables"]["iu"] = json!({ "conversions": { "d": factor("0.025"), "*": factor("0.3") } });
+    let part = |unit: &str| json!({ "value": 2, "unit": unit });
+    let record = |unit: &str| json!({ "id": "a", "parts": { "d": part(unit), "a": part(unit) } });
+    let both = |d: &str, a: &str| json!({ "parts.d.amount": d, "parts.a.amount": a });
+    assert_eq!(axes(definition.clone(), record("IU")), both("0.00000005", "0.0000006"));
+    assert_eq!(axes(definition.clone(), record("mg")), both("0.002", "0.002"));
+    let normalizer = made(definition).unwrap();
+    for _ in 0..2 {
+        assert_eq!(
+            normalizer.normalize(&raw(&record("iu"))).unwrap().content.axes["parts.d.amount"].to_string(),
+            "0.00000005"
+        );
+    }
+}
+
+#[test]
+fn words_are_translated_once() {
+    let words = |otherwise: &str| json!({ "map": { "1": "2", "2": "1", "x": null }, "otherwise": otherwise });
+    let name = |otherwise: &str, name: Json| {
+        let definition = stepped("name", "enum_mapping", words(otherwise));
+        normalized(definition, json!({ "id": "a", "name": name }))
+    };
+    let called =
+        |name: Result<Normalized, Rejection>| name.unwrap().content.axes.get("name").map(ToString::to_string);
+    assert_eq!(called(name("reject", json!("1"))).as_deref(), Some("2"));
+    assert_eq!(
+        called(name("reject", json!(2.0))).as_deref(),
+        Some("1"),
+        "a number is known however it is spelled"
+    );
+    assert_eq!(called(name("reject", json!("x"))), None);
+    assert_eq!(called(name("keep", json!("3"))).as_deref(), Some("3"));
+    let unknown = name("reject", json!("3")).unwrap_err();
+    assert_eq!((unknown.rule, unknown.place.as_deref()), (Rule::EnumMapping, Some("name")));
+    assert_eq!(name("warn", json!("3")).unwrap().warnings, [unknown]);
+}
+
+#[test]
+fn dates_numbers_and_texts_are_put_in_form() {
+    let day = |text: &str| {
+        let formats = json!({ "formats": ["%d.%m.%Y", "%Y%m%d %H:%M", "%s", "%d %b %Y %I %p"] });
+        normalized(stepped("day", "date_parsing", formats), json!({ "id": "a", "day": text }))
+            .map(|normalized| normalized.content.axes["day"].to_string())
+    };
+    assert_eq!(day("2020-01-31").as_deref(), Ok("2020-01-31"));
+    assert_eq!(day("31.1.2020").as_deref(), Ok("2020-01-31"));
+    assert_eq!(day("20200131 10:30").as_deref(), Ok("2020-01-31T10:30:00Z"));
+    assert_eq!(day("86400").as_deref(), Ok("1970-01-02T00:00:00Z"));
+    assert_eq!(day("31 Jan 2020 11 pm").as_deref(), Ok("2020-01-31T23:00:00Z"));
+    let refused = day("31/1/2020").unwrap_err();
+    assert_eq!((refused.rule, refused.place.as_deref()), (Rule::DateParsing, Some("day")));
+
+    let rounded = |mode: Json, number: &str| {
+        let config = stepped("amount", "numeric_precision", mode);
+        axes(config, json!({ "id": "a", "amount": number }))["amount"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(rounded(json!({ "digits": 1 }), "2.25"), "2.2");
+    assert_eq!(rounded(json!({ "digits": 1, "mode": "half_up" }), "2.25"), "2.3");
+    assert_eq!(rounded(json!({ "digits": -1, "mode": "truncate" }), "-19.9"), "-10");
+    let number = stepped("amount", "numeric_precision", json!({ "digits": 1 }));
+    super::refused(number, json!({ "id": "a", "amount": "x" }), Rule::AxisType, "amount", "a number");
+
+    let form = |config: Json, text: &str| {
+        axes(stepped("name", "string_normalization", config), json!({ "id": "a", "name": text }))
+    };
+    assert_eq!(form(json!({ "trim": true, "case": "upper" }), " a  ß "), json!({ "name": "A  SS" }));
+    assert_eq!(
+        form(json!({ "collapse_whitespace": true, "case": "lower" }), " A\t\u{a0}B "),
+        json!({ "name": "a b" })
+    );
+    assert_eq!(form(json!({}), " a "), json!({ "name": " a " }));
+    let same = stepped("name", "identity", json!({}));
+    assert_eq!(axes(same, json!({ "id": "a", "name": "b" })), json!({ "name": "b" }));
+}
+
+#[test]
+fn steps_are_taken_in_their_order() {
+    let upper =
+        json!({ "axis": "kind", "normalizer_type": "string_normalization", "config": { "case": "upper" } });
+    let words =
+        json!({ "axis": "kind", "normalizer_type": "enum_mapping", "config": { "map": { "A": "one" } } });
+    let order = |steps: Json| with([("/normalization/value_normalizers", steps)]);
+    let record = json!({ "id": "a", "kind": "a" });
+    assert_eq!(axes(order(json!([upper, words])), record.clone()), json!({ "kind": "one" }));
+    refused(
+        order(json!([words, upper])),
+        record,
+        Rule::EnumMapping,
+        "kind",
+        "`a` is not a word of the table",
+    );
+}

@@ -1,0 +1,151 @@
+//! JSON Schemas of raw records.
+
+use super::*;
+use std::time::{Duration, Instant};
+
+/// The definition with a schema.
+fn by(schema: Json) -> Json {
+    with([("/pipeline/validation/schema_id", json!("s")), ("/schemas/s", schema)])
+}
+
+fn fault(schema: Json) -> String {
+    let fault = made(by(schema)).unwrap_err().to_string();
+    assert!(fault.starts_with("pipeline.validation.schema_id: "), "{fault}");
+    fault
+}
+
+#[test]
+fn a_record_that_fails_its_schema_is_rejected_or_marked() {
+    let schema = json!({ "properties": { "count": { "type": "integer", "maximum": 5 } } });
+    let record = json!({ "id": "a", "count": 6 });
+    refused(by(schema.clone()), record.clone(), Rule::Schema, "/count", "maximum");
+    let mut marked = by(schema.clone());
+    marked["pipeline"]["validation"]["reject_on_schema_fail"] = json!(false);
+    let kept = normalized(marked, record).unwrap();
+    assert_eq!(kept.warnings.iter().map(|warning| warning.rule).collect::<Vec<_>>(), [Rule::Schema]);
+    assert!(normalized(by(schema), json!({ "id": "a", "count": 5 })).unwrap().warnings.is_empty());
+}
+
+#[test]
+fn a_part_of_a_schema_may_refer_to_others_wherever_they_stand() {
+    for draft in [
+        "http://json-schema.org/draft-04/schema#",
+        "http://json-schema.org/draft-07/schema#",
+        "https://json-schema.org/draft/2020-12/schema",
+    ] {
+        let schema = json!({
+            "$schema": draft,
+            "definitions": { "code": { "type": "string", "pattern": "^[A-Z]{2}$" } },
+            "properties": {
+                "list": { "items": { "required": ["id"], "properties": {
+                    "id": { "$ref": "#/definitions/code" },
+                    "name": { "$ref": "#/properties/title" },
+                } } },
+                "title": { "minLength": 2 },
+            },
+        });
+        let definition = with([
+            ("/pipeline/validation/schema_id", json!("s#/properties/list/items")),
+            ("/schemas/s", schema),
+        ]);
+        assert!(normalized(definition.clone(), json!({ "id": "AB", "name": "xy" })).is_ok(), "{draft}");
+        refused(definition.clone(), json!({ "id": "ab" }), Rule::Schema, "/id", "does not match");
+        refused(definition, json!({ "id": "AB", "name": "x" }), Rule::Schema, "/name", "shorter");
+    }
+}
+
+#[test]
+fn a_schema_by_the_fourth_draft_is_read_by_it() {
+    let schema = |draft: &str| json!({ "$schema": draft, "properties": { "count": { "minimum": 5, "exclusiveMinimum": true } } });
+    let fourth = by(schema("http://json-schema.org/draft-04/schema#"));
+    refused(fourth, json!({ "id": "a", "count": 5 }), Rule::Schema, "/count", "5");
+    fault(schema("http://json-schema.org/draft-07/schema#"));
+}
+
+#[test]
+fn what_lies_elsewhere_is_refused_and_not_fetched() {
+    for reference in [
+        "http://127.0.0.1:9/schema.json",
+        "https://json-schema.org/draft/2020-12/schema",
+        "file:///etc/passwd",
+        "other.json#/a",
+        "#anchor",
+        "#/definitions/none",
+    ] {
+        let told = fault(json!({ "properties": { "id": { "$ref": reference } } }));
+        assert!(told.contains(reference) && told.contains("its own parts"), "{told}");
+    }
+    assert!(fault(json!({ "$dynamicRef": "#/a", "a": {} })).contains("`$dynamicRef`"));
+    assert!(fault(json!({ "$schema": "http://127.0.0.1:9/draft" })).contains("127.0.0.1"));
+    let nowhere = with([("/pipeline/validation/schema_id", json!("s#/a")), ("/schemas/s", json!({}))]);
+    assert!(made(nowhere).unwrap_err().to_string().contains("nothing at `/a`"));
+    let unknown = with([("/pipeline/validation/schema_id", json!("t"))]);
+    assert!(made(unknown).unwrap_err().to_string().contains("no schema `t`"));
+}
+
+#[test]
+fn no_schema_takes_long() {
+    let start = Instant::now();
+    for schema in [
+        json!({ "$ref": "#" }),
+        json!({ "properties": { "a": { "$ref": "#" } } }),
+        json!({ "allOf": [{ "$ref": "#/a" }], "a": { "anyOf": [{ "$ref": "#" }] } }),
+        json!({ "enum": (0..20_000).collect::<Vec<_>>() }),
+    ] {
+        assert!(fault(schema).contains("at most 10000 values, 64 deep"));
+    }
+    // each of these refers to the next one twice
+    let double = |n: usize| {
+        (
+            format!("d{n}"),
+            json!({ "allOf": [{ "$ref": format!("#/d/d{}", n + 1) }, { "$ref": format!("#/d/d{}", n + 1) }] }),
+        )
+    };
+    let mut doubles: serde_json::Map<_, _> = (0..20).map(double).collect();
+    doubles.insert("d20".into(), json!({}));
+    assert!(fault(json!({ "$ref": "#/d/d0", "d": doubles })).contains("written out"));
+    let patterns: serde_json::Map<_, _> = (0..65).map(|n| (format!("^a{n}"), json!({}))).collect();
+    assert!(fault(json!({ "patternProperties": patterns })).contains("64 patterns"));
+    for bomb in ["(a{1000}){1000}", "((((a{99}){99}){99}){99}"] {
+        fault(json!({ "properties": { "id": { "pattern": bomb } } }));
+    }
+    fault(json!({ "properties": { "id": { "pattern": "(a)\\1" } } }));
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    let slow = by(json!({ "properties": { "id": { "pattern": "^(a+)+$" } } }));
+    let id = "a".repeat(60_000) + "!";
+    refused(slow, json!({ "id": id }), Rule::Schema, "/id", "does not match");
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+#[test]
+fn patterns_know_letters_of_all_scripts_and_formats_are_looked_at() {
+    let flag = by(json!({ "properties": { "name": { "pattern": "^[\u{1f1e6}-\u{1f1ff}]{2}$" } } }));
+    assert!(normalized(flag.clone(), json!({ "id": "a", "name": "\u{1f1e6}\u{1f1fc}" })).is_ok());
+    refused(flag, json!({ "id": "a", "name": "\u{1f1e6}" }), Rule::Schema, "/name", "does not match");
+    let date = by(json!({
+        "$schema": "http://json-schema.org/draft-07/schema#", "properties": { "day": { "format": "date" } },
+    }));
+    assert!(normalized(date.clone(), json!({ "id": "a", "day": "2020-02-29" })).is_ok());
+    refused(date, json!({ "id": "a", "day": "2021-02-29" }), Rule::Schema, "/day", "date");
+}
+
+#[test]
+fn a_schema_that_is_none_is_told_so() {
+    assert!(fault(json!({ "type": "thing" })).contains("`\"thing\"` at `/type`"));
+    assert!(fault(json!({ "properties": { "id": { "pattern": "(" } } })).contains('('));
+    fault(json!({ "required": "id" }));
+    fault(json!("schema"));
+}
+
+#[test]
+fn a_reason_says_what_is_wrong_with_a_long_value_too() {
+    let schema = json!({ "properties": { "name": { "maxLength": 1 } } });
+    let name = "x".repeat(10_000);
+    refused(
+        by(schema),
+        json!({ "id": "a", "name": name }),
+        Rule::Schema,
+        "/name",
+        "the value is longer than 1 character",
+    );
+}
