@@ -3,6 +3,7 @@
 //! The RFC leans on an ontology that is not among the seeds (RFC-0001); what one is here, the decisions on how to read the
 //! seeds say. An ontology is a registered document, and immutable under its version.
 
+use super::decimal::{PLACES_MAX, PLACES_MIN};
 use super::digest_of_json;
 use super::id::OntologyId;
 use super::unit::Unit;
@@ -234,11 +235,10 @@ impl Axis {
     /// The path of the value under `key`; its own path where it is no group.
     #[must_use]
     pub fn at_key(&self, key: &str) -> String {
-        self.axis
-            .split('.')
-            .map(|segment| if segment == "*" { key } else { segment })
-            .collect::<Vec<_>>()
-            .join(".")
+        match self.axis.split_once('*') {
+            Some((before, after)) => [before, key, after].concat(),
+            None => self.axis.clone(),
+        }
     }
 
     /// The key that stands in `path` in the group's place, where `path` is one of this group.
@@ -290,8 +290,15 @@ impl Axis {
             return Err("an enum names its `values`, and nothing else does".into());
         }
         let distinct: BTreeSet<_> = self.values.iter().collect();
-        if distinct.len() != self.values.len() || distinct.len() > ENUM_VALUES_MAX {
+        let is_blank = |value: &String| value.trim().is_empty();
+        if distinct.len() != self.values.len()
+            || distinct.len() > ENUM_VALUES_MAX
+            || self.values.iter().any(is_blank)
+        {
             return Err(format!("`values` are different words, at most {ENUM_VALUES_MAX}"));
+        }
+        if self.precision.is_some_and(|places| !(PLACES_MIN..=PLACES_MAX).contains(&places)) {
+            return Err(format!("`precision` is {PLACES_MIN} to {PLACES_MAX}"));
         }
         if self.max_ttl_seconds == Some(0) {
             return Err("`max_ttl_seconds` is 1 or more".into());
@@ -320,3 +327,6 @@ pub fn is_version(text: &str) -> bool {
 const fn is_false(flag: &bool) -> bool {
     !*flag
 }
+
+#[cfg(test)]
+mod tests;

@@ -279,3 +279,6 @@ impl<'o> Query<'o> {
         axes.iter().filter(|(path, _)| wanted(path)).map(|(path, value)| (path.as_str(), value)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use super::ontology::{Ontology, OntologyRef};
 use crate::digest::Sha256Hex;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// A deprecation is told so long before it takes effect (RFC, registry invariant 3).
 pub const DEPRECATION_NOTICE: SignedDuration = SignedDuration::from_hours(90 * 24);
@@ -188,6 +189,20 @@ pub enum BadSource {
         /// Its axes.
         known: String,
     },
+    /// An axis is named twice.
+    #[error("`axes_provided` names `{axis}` twice")]
+    RepeatedAxis {
+        /// Which one.
+        axis: String,
+    },
+    /// It names another ontology than the one it is read against.
+    #[error("`ontology` is {named}, and not {given}")]
+    OtherOntology {
+        /// What it names.
+        named: OntologyRef,
+        /// Against which it is read.
+        given: OntologyRef,
+    },
     /// An axis that says what a record speaks of is missing.
     #[error("`axes_provided` does not name `{axis}`, without which nobody knows what a record speaks of")]
     IdentityMissing {
@@ -197,10 +212,8 @@ pub enum BadSource {
     /// No adapter has the name.
     #[error("`adapter_id` is `{0}`; allowed: store")]
     UnknownAdapter(String),
-    /// It has records by another ontology, or in another way.
-    #[error(
-        "`{field}` cannot change from {before} to {after}, since there are records: register another source"
-    )]
+    /// What it is known by, or what its records depend on, would change.
+    #[error("`{field}` cannot change from {before} to {after}: register another source")]
     Fixed {
         /// What would change.
         field: &'static str,
@@ -250,10 +263,20 @@ impl Registration {
         if self.adapter_id != "store" {
             return Err(BadSource::UnknownAdapter(self.adapter_id.clone()));
         }
+        if self.ontology != ontology.reference() {
+            return Err(BadSource::OtherOntology {
+                named: self.ontology.clone(),
+                given: ontology.reference(),
+            });
+        }
         if self.axes_provided.is_empty() {
             return Err(BadSource::NoAxes);
         }
+        let mut seen = BTreeSet::new();
         for axis in &self.axes_provided {
+            if !seen.insert(axis) {
+                return Err(BadSource::RepeatedAxis { axis: axis.clone() });
+            }
             if !ontology.axes.iter().any(|known| known.axis == *axis) {
                 return Err(BadSource::UnknownAxis {
                     axis: axis.clone(),
@@ -297,12 +320,16 @@ impl SourceRegistryEntry {
         &self.registration.oracle_id
     }
 
-    /// The same source under what is registered of it now. What its records depend on stays, once there are any.
+    /// The same source under what is registered of it now. Its id stays, and what its records depend on once there are any.
     ///
     /// # Errors
     /// `Fixed`.
     pub fn amended(&self, registration: Registration) -> Result<Self, BadSource> {
         let (before, after) = (&self.registration, &registration);
+        if before.oracle_id != after.oracle_id {
+            let (before, after) = (before.oracle_id.to_string(), after.oracle_id.to_string());
+            return Err(BadSource::Fixed { field: "oracle_id", before, after });
+        }
         let fixed = [
             ("ontology_id", before.ontology.ontology_id.to_string(), after.ontology.ontology_id.to_string()),
             ("snapshot", before.snapshot.to_string(), after.snapshot.to_string()),
@@ -370,3 +397,6 @@ impl SourceRegistryEntry {
         entry
     }
 }
+
+#[cfg(test)]
+mod tests;

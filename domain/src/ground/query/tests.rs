@@ -1,0 +1,202 @@
+use super::*;
+use crate::ground::value::Typed;
+use serde_json::{Value as Json, json};
+
+fn ontology() -> Ontology {
+    let axis = |name: &str, kind: &str, identity: bool, indexed: bool| {
+        let mut axis = json!({
+            "axis": name, "type": kind, "class": "measured", "identity": identity, "indexed": indexed, "description": "x",
+        });
+        if kind == "enum" {
+            axis["values"] = json!(["one", "two"]);
+        }
+        axis
+    };
+    let axes = [
+        axis("area", "string", true, false),
+        axis("year", "integer", true, false),
+        axis("amount", "number", false, false),
+        axis("name", "string", false, true),
+        axis("kind", "enum", false, false),
+        axis("flag", "boolean", false, false),
+        axis("day", "date", false, false),
+        axis("parts.*.amount", "number", false, false),
+        axis("hidden", "string", false, false),
+    ];
+    serde_json::from_value(json!({ "ontology_id": "things", "version": "1", "axes": axes })).unwrap()
+}
+
+fn provided(ontology: &Ontology) -> Vec<String> {
+    ontology.axes.iter().map(|axis| axis.axis.clone()).filter(|axis| axis != "hidden").collect()
+}
+
+fn request(filters: Json) -> QueryRequest {
+    serde_json::from_value(json!({ "axes_requested": ["amount"], "filters": filters })).unwrap()
+}
+
+fn record() -> BTreeMap<String, Value> {
+    serde_json::from_value(json!({
+        "area": "ABW", "year": "2000", "amount": "10.5", "name": "Aruba", "kind": "one", "flag": true,
+        "day": "2020-01-31", "parts.x.amount": "1", "parts.y.amount": "20",
+    }))
+    .unwrap()
+}
+
+/// Whether the record passes the filter.
+fn passes(axis: &str, operator: &str, value: Json) -> Result<bool, String> {
+    let ontology = ontology();
+    let filters = json!([{ "axis": axis, "operator": operator, "value": value }]);
+    let query = Query::new(&request(filters), &ontology, &provided(&ontology));
+    query.map(|query| query.holds(&record())).map_err(|error| error.to_string())
+}
+
+#[test]
+fn each_operator_compares_by_the_type_of_the_axis() {
+    for (axis, operator, value, holds) in [
+        ("amount", "eq", json!("10.50"), true),
+        ("amount", "eq", json!(10.5), true),
+        ("amount", "ne", json!("10.5"), false),
+        ("amount", "gt", json!(9), true),
+        ("amount", "gt", json!("10.5"), false),
+        ("amount", "gte", json!("10.5"), true),
+        ("amount", "lt", json!("1e2"), true),
+        ("amount", "lte", json!(-1), false),
+        ("year", "in", json!([1999, "2000"]), true),
+        ("year", "in", json!([1999]), false),
+        ("name", "contains", json!("rub"), true),
+        ("name", "contains", json!("RUB"), false),
+        ("name", "regex", json!("^A.*a$"), true),
+        ("name", "regex", json!("ub"), true),
+        ("name", "eq", json!("aruba"), false),
+        ("kind", "in", json!(["one", "two"]), true),
+        ("flag", "eq", json!(true), true),
+        ("flag", "ne", json!("true"), false),
+        ("day", "gt", json!("2020-01-30"), true),
+        ("day", "lte", json!("2020-01-31T00:00:00Z"), true),
+        ("parts.x.amount", "eq", json!(1), true),
+        ("parts.*.amount", "gt", json!(19), true),
+        ("parts.*.amount", "gt", json!(20), false),
+        ("parts.z.amount", "ne", json!(1), false),
+    ] {
+        assert_eq!(passes(axis, operator, value.clone()), Ok(holds), "{axis} {operator} {value}");
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_an_error_and_no_empty_answer() {
+    for (axis, operator, value, words) in [
+        ("amount", "gt", json!("much"), "`much` is not a number"),
+        ("name", "gt", json!("A"), "compares axes of type number, integer or date"),
+        ("kind", "lt", json!("one"), "compares axes of type number, integer or date"),
+        ("amount", "contains", json!("1"), "compares axes of type string or enum"),
+        ("amount", "regex", json!("1"), "compares axes of type string or enum"),
+        ("year", "eq", json!("2000.5"), "whole number"),
+        ("kind", "eq", json!("three"), "one of one, two"),
+        ("flag", "eq", json!("maybe"), "true or false"),
+        ("day", "gt", json!("31.1.2020"), "a date of RFC 3339"),
+        ("name", "eq", json!(null), "a string is taken"),
+        ("name", "eq", json!(["Aruba"]), "a string is taken"),
+        ("name", "in", json!("Aruba"), "a list of 1 to 1000"),
+        ("name", "in", json!([]), "a list of 1 to 1000"),
+        ("name", "in", json!(vec!["x"; 1001]), "a list of 1 to 1000"),
+        ("name", "regex", json!("("), "unclosed"),
+        ("name", "regex", json!("(a{1000}){1000}"), "size limit"),
+        ("name", "regex", json!("a".repeat(1025)), "at most 1024 bytes"),
+        ("name", "contains", json!(1), "takes a text"),
+        ("hidden", "eq", json!("x"), "`hidden` is no axis of the source; it has area"),
+        ("weight", "eq", json!("x"), "`weight` is no axis"),
+    ] {
+        let fault = passes(axis, operator, value).expect_err(operator);
+        assert!(fault.contains(words) && fault.contains(&format!("`{axis}`")), "{fault}");
+    }
+}
+
+#[test]
+fn a_query_is_bounded() {
+    let ontology = ontology();
+    let provided = provided(&ontology);
+    let fault = |change: fn(&mut QueryRequest)| {
+        let mut request = request(json!([]));
+        change(&mut request);
+        Query::new(&request, &ontology, &provided).unwrap_err()
+    };
+    assert_eq!(fault(|request| request.axes_requested.clear()), BadQuery::Axes(0));
+    assert_eq!(fault(|request| request.axes_requested = vec!["amount".into(); 257]), BadQuery::Axes(257));
+    assert_eq!(fault(|request| request.max_results = Some(0)), BadQuery::MaxResults(0));
+    assert_eq!(fault(|request| request.max_results = Some(10_001)), BadQuery::MaxResults(10_001));
+    let many = fault(|request| {
+        let filter = QueryFilter { axis: "amount".into(), operator: Operator::Gt, value: json!(1) };
+        request.filters = vec![filter; 65];
+    });
+    assert_eq!(many, BadQuery::Filters(65));
+    let plain = request(json!([]));
+    assert_eq!(Query::new(&plain, &ontology, &provided).unwrap().max_results, MAX_RESULTS_DEFAULT);
+}
+
+#[test]
+fn filters_fix_the_identity_from_its_first_axis_on() {
+    let ontology = ontology();
+    let provided = provided(&ontology);
+    let eq = |axis: &str, value: Json| json!({ "axis": axis, "operator": "eq", "value": value });
+    let fixed = |filters: Json| {
+        let request = request(filters);
+        let query = Query::new(&request, &ontology, &provided).unwrap();
+        (query.identity.values().len(), query.identity_is_whole, query.identity.key())
+    };
+    let whole = fixed(json!([eq("year", json!("2000.0")), eq("area", json!("ABW"))]));
+    assert_eq!((whole.0, whole.1), (2, true));
+    let prefix = fixed(json!([eq("area", json!("ABW"))]));
+    assert_eq!((prefix.0, prefix.1), (1, false));
+    assert!(whole.2.starts_with(&prefix.2), "records of one area lie together");
+    assert_eq!(fixed(json!([eq("year", json!(2000))])).0, 0, "a later axis alone fixes nothing");
+    let above = json!([{ "axis": "area", "operator": "gte", "value": "A" }]);
+    assert!(Query::new(&request(above), &ontology, &provided).is_err());
+    let any = json!([{ "axis": "area", "operator": "in", "value": ["ABW"] }]);
+    assert_eq!(fixed(any).0, 0);
+}
+
+#[test]
+fn an_index_serves_what_is_asked_for_exactly() {
+    let ontology = ontology();
+    let provided = provided(&ontology);
+    let indexed = |axis: &str, operator: &str| {
+        let request = request(json!([{ "axis": axis, "operator": operator, "value": "Aruba" }]));
+        let query = Query::new(&request, &ontology, &provided).unwrap();
+        let found = query.filters[0].indexed().map(|(axis, value)| (axis.axis.clone(), value.clone()));
+        (found, query.filters[0].in_words())
+    };
+    assert_eq!(indexed("name", "eq"), (Some(("name".into(), Typed::Text("Aruba".into()))), "name eq".into()));
+    assert_eq!(indexed("name", "ne").0, None);
+    assert_eq!(indexed("area", "eq").0, None);
+}
+
+#[test]
+fn what_is_given_is_what_was_asked_for_with_what_it_speaks_of() {
+    let ontology = ontology();
+    let provided = provided(&ontology);
+    let chosen = |axes: Json| {
+        let request: QueryRequest = serde_json::from_value(json!({ "axes_requested": axes })).unwrap();
+        let query = Query::new(&request, &ontology, &provided).unwrap();
+        let record = record();
+        query.chosen(&ontology, &record).into_iter().map(|(path, _)| path.to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(chosen(json!(["name"])), ["area", "name", "year"]);
+    assert_eq!(chosen(json!(["parts.x.amount"])), ["area", "parts.x.amount", "year"]);
+    assert_eq!(chosen(json!(["parts.*.amount"])), ["area", "parts.x.amount", "parts.y.amount", "year"]);
+}
+
+#[test]
+fn a_query_is_read_strictly() {
+    let read = |request: Json| serde_json::from_value::<OracleQuery>(request);
+    let request =
+        json!({ "axes_requested": ["a"], "filters": [{ "axis": "a", "operator": "eq", "value": 1 }] });
+    assert!(read(json!({ "oracle_id": "things", "request": request })).is_ok());
+    for bad in [
+        json!({ "oracle_id": "things", "request": { "axes_requested": ["a"], "limit": 3 } }),
+        json!({ "oracle_id": "things", "request": { "axes_requested": ["a"], "filters": [{ "axis": "a", "operator": "like", "value": 1 }] } }),
+        json!({ "oracle_id": "Things", "request": { "axes_requested": ["a"] } }),
+        json!({ "request": { "axes_requested": ["a"] } }),
+    ] {
+        assert!(read(bad.clone()).is_err(), "{bad}");
+    }
+}

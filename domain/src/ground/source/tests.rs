@@ -1,0 +1,143 @@
+use super::*;
+use serde_json::{Value as Json, json};
+
+fn ontology() -> Ontology {
+    let axis = |name: &str, identity: bool| json!({ "axis": name, "type": "string", "class": "measured", "identity": identity, "description": "x" });
+    let axes = [axis("id", true), axis("name", false)];
+    serde_json::from_value(json!({ "ontology_id": "things", "version": "1", "axes": axes })).unwrap()
+}
+
+fn registration(changes: Json) -> Registration {
+    let mut document = json!({
+        "oracle_id": "thing-source", "oracle_name": "Things", "oracle_tier": "primary", "upstream_authority": "Bureau",
+        "upstream_url": "https://things.example/", "data_license": "CC0-1.0", "domain": "things",
+        "ontology": { "ontology_id": "things", "version": "1" }, "axes_provided": ["id", "name"],
+        "update_frequency": "annual", "adapter_id": "store", "query_contract": "things-v1", "snapshot": true,
+    });
+    document.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+    serde_json::from_value(document).unwrap()
+}
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn entry() -> SourceRegistryEntry {
+    SourceRegistryEntry::new(registration(json!({})), "root".into(), time("2020-01-01T00:00:00Z"))
+}
+
+fn version(version: &str, released_at: &str) -> VersionRecord {
+    VersionRecord {
+        version: version.into(),
+        released_at: time(released_at),
+        ingested_at: time("2024-01-01T00:00:00Z"),
+        record_count: Some(1),
+        checksum: Sha256Hex::of(version.as_bytes()),
+        changelog_url: None,
+    }
+}
+
+#[test]
+fn a_registration_is_told_what_is_wrong_with_it() {
+    assert_eq!(registration(json!({})).validate(&ontology()), Ok(()));
+    for (change, words) in [
+        (json!({ "oracle_name": " " }), "`oracle_name` has 1 to 1024 bytes"),
+        (json!({ "geographic_scope": "" }), "`geographic_scope`"),
+        (json!({ "data_license": "x".repeat(1025) }), "`data_license`"),
+        (json!({ "adapter_id": "http" }), "allowed: store"),
+        (json!({ "axes_provided": [] }), "names no axis"),
+        (
+            json!({ "axes_provided": ["id", "weight"] }),
+            "`weight` is not an axis of things 1; there are: id, name",
+        ),
+        (json!({ "axes_provided": ["name"] }), "does not name `id`"),
+        (json!({ "axes_provided": ["id", "name", "id"] }), "`id` twice"),
+        (json!({ "ontology": { "ontology_id": "things", "version": "2" } }), "things@2"),
+    ] {
+        let fault = registration(change).validate(&ontology()).unwrap_err().to_string();
+        assert!(fault.contains(words), "{fault}");
+    }
+}
+
+#[test]
+fn a_source_answers_once_it_is_approved_and_until_its_deprecation_date() {
+    let now = time("2024-01-01T00:00:00Z");
+    let pending = entry();
+    assert!(matches!(pending.standing(now), Standing::Silent(reason) if reason.contains("not approved")));
+    assert!(matches!(pending.deprecated(Timestamp::MAX, now), Err(BadSource::Transition { .. })));
+    let approved = pending.approved().unwrap();
+    assert_eq!(approved.standing(now), Standing::Answers);
+    assert!(matches!(approved.approved(), Err(BadSource::Transition { .. })));
+
+    let (date, just_before) = (time("2024-03-31T00:00:00Z"), time("2024-03-30T23:59:59Z"));
+    let too_soon = approved.deprecated(just_before, now);
+    assert_eq!(too_soon, Err(BadSource::TooSoon { date: just_before, earliest: date }));
+    let deprecated = approved.deprecated(date, now).unwrap();
+    assert!(
+        matches!(deprecated.standing(now), Standing::AnswersWithWarning(words) if words.contains("2024-03-31"))
+    );
+    assert!(matches!(deprecated.standing(just_before), Standing::AnswersWithWarning(_)));
+    assert!(matches!(deprecated.standing(date), Standing::Silent(reason) if reason.contains("2024-03-31")));
+    let again = deprecated.approved().unwrap();
+    assert_eq!((again.standing(date), again.deprecation_date), (Standing::Answers, None));
+}
+
+#[test]
+fn what_records_depend_on_stays_once_there_are_some() {
+    let others = json!({ "ontology": { "ontology_id": "others", "version": "1" } });
+    let newer =
+        json!({ "ontology": { "ontology_id": "things", "version": "2" }, "oracle_tier": "secondary" });
+    let partial = json!({ "snapshot": false });
+    let empty = entry().approved().unwrap();
+    for change in [&others, &newer, &partial] {
+        assert!(empty.amended(registration(change.clone())).is_ok());
+    }
+    let filled = empty.with_version(version("1", "2020-01-01T00:00:00Z"));
+    for (change, field) in [(others, "ontology_id"), (partial, "snapshot")] {
+        let fault = filled.amended(registration(change)).unwrap_err();
+        assert!(matches!(fault, BadSource::Fixed { field: fixed, .. } if fixed == field), "{fault}");
+    }
+    let other_id = filled.amended(registration(json!({ "oracle_id": "other-source" }))).unwrap_err();
+    assert!(matches!(other_id, BadSource::Fixed { field: "oracle_id", .. }), "an id is never changed");
+    assert!(
+        entry().amended(registration(json!({ "oracle_id": "other-source" }))).is_err(),
+        "not before, either"
+    );
+    let amended = filled.amended(registration(newer)).unwrap();
+    assert_eq!(amended.registration.oracle_tier, OracleTier::Secondary);
+    assert_eq!((amended.review_status, amended.version_history.len()), (ReviewStatus::Approved, 1));
+}
+
+#[test]
+fn the_current_version_is_the_newest_by_its_release_in_whatever_order_they_come() {
+    let entry = entry()
+        .with_version(version("2023", "2023-05-04T00:00:00Z"))
+        .with_version(version("2017", "2017-10-26T00:00:00Z"))
+        .with_version(version("2020", "2020-04-14T00:00:00Z"));
+    let versions: Vec<_> = entry.version_history.iter().map(|known| known.version.as_str()).collect();
+    assert_eq!((versions.as_slice(), &*entry.current_version), (&["2017", "2020", "2023"][..], "2023"));
+    let anew = entry.with_version(version("2023", "2016-01-01T00:00:00Z"));
+    assert_eq!((anew.version_history.len(), &*anew.current_version), (3, "2020"));
+}
+
+#[test]
+fn trust_has_an_order_and_an_end() {
+    let tiers = [OracleTier::Unverified, OracleTier::CrossDomain, OracleTier::Secondary, OracleTier::Primary];
+    assert!(tiers.is_sorted());
+    let lower: Vec<_> = tiers.iter().map(|tier| tier.lower()).collect();
+    assert_eq!(lower, [tiers[0], tiers[0], tiers[1], tiers[2]]);
+}
+
+#[test]
+fn an_entry_is_read_as_it_is_written_under_the_seeds_names() {
+    let entry = entry().with_version(version("1", "2020-01-01T00:00:00Z"));
+    let json = serde_json::to_value(&entry).unwrap();
+    for name in
+        ["oracle_id", "oracle_tier", "axes_provided", "current_version", "version_history", "review_status"]
+    {
+        assert!(json.get(name).is_some(), "{name}");
+    }
+    assert_eq!(serde_json::from_value::<SourceRegistryEntry>(json).unwrap(), entry);
+    let unknown = serde_json::from_value::<Registration>(json!({ "oracle_id": "ab", "registered_by": "me" }));
+    assert!(unknown.unwrap_err().to_string().contains("registered_by"), "that is the daemon's to fill");
+}
