@@ -6,6 +6,7 @@
 mod flight;
 mod progress;
 mod reading;
+pub mod schedule;
 pub mod slices;
 
 pub use progress::{Phase, RunProgress};
