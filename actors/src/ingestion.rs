@@ -5,6 +5,7 @@
 
 mod flight;
 mod progress;
+pub mod pull;
 mod reading;
 pub mod schedule;
 pub mod slices;

@@ -43,18 +43,16 @@ impl Default for CallPolicy {
     }
 }
 
-impl CallPolicy {
-    /// The pauses before the retries, each of them longer by a random part of itself, lest all callers come back at
-    /// the same time.
-    fn pauses(&self) -> impl Iterator<Item = Duration> + use<> {
-        ExponentialBuilder::new()
-            .with_min_delay(FIRST_PAUSE)
-            .with_factor(PAUSE_FACTOR)
-            .with_jitter()
-            .without_max_delay()
-            .with_max_times(usize::try_from(self.max_retries).unwrap_or(usize::MAX))
-            .build()
-    }
+/// The pauses before so many retries, each of them longer by a random part of itself, lest all callers come back at the
+/// same time.
+pub(crate) fn pauses(max_retries: u32) -> impl Iterator<Item = Duration> + use<> {
+    ExponentialBuilder::new()
+        .with_min_delay(FIRST_PAUSE)
+        .with_factor(PAUSE_FACTOR)
+        .with_jitter()
+        .without_max_delay()
+        .with_max_times(usize::try_from(max_retries).unwrap_or(usize::MAX))
+        .build()
 }
 
 /// What a call is for.
@@ -166,7 +164,7 @@ impl Caller {
         let Purpose { session_id, path } = purpose;
         let execution_id = format!("{}:{session_id}:{}", path.as_str(), self.clock.now().as_microsecond());
         let call = Call { purpose, prompt, settings, execution_id: &execution_id };
-        let mut pauses = self.policy.pauses();
+        let mut pauses = pauses(self.policy.max_retries);
         let (mut interactions, mut reached) = (Vec::new(), false);
         let outcome = loop {
             let number = u32::try_from(interactions.len() + 1).unwrap_or(u32::MAX);
@@ -232,8 +230,8 @@ impl Caller {
 }
 
 /// How long to wait before a further attempt, where one may help and there is time: at least `pause`, of which there is
-/// none when the retries are used up, and as long as the model asks for.
-fn wait(failure: &Failure, pause: Option<Duration>, left: Duration) -> Option<Duration> {
+/// none when the retries are used up, and as long as is asked for.
+pub(crate) fn wait(failure: &Failure, pause: Option<Duration>, left: Duration) -> Option<Duration> {
     let wait = pause?.max(failure.retry_after.unwrap_or_default());
     (failure.is_retryable() && wait < left).then_some(wait)
 }
@@ -284,7 +282,7 @@ mod tests {
     #[test]
     fn pauses_double_are_jittered_and_end() {
         for _ in 0..100 {
-            let pauses: Vec<_> = CallPolicy::default().pauses().collect();
+            let pauses: Vec<_> = pauses(3).collect();
             assert_eq!(pauses.len(), 3);
             for (pause, least_ms) in pauses.iter().zip([100, 200, 400]) {
                 // a few nanoseconds more: the factor is a float
@@ -293,10 +291,9 @@ mod tests {
                 assert!((least..=most).contains(pause), "{pause:?}");
             }
         }
-        let drawn: Vec<_> = (0..10).filter_map(|_| CallPolicy::default().pauses().next()).collect();
+        let drawn: Vec<_> = (0..10).filter_map(|_| pauses(3).next()).collect();
         assert!(drawn.iter().any(|pause| Some(pause) != drawn.first()), "{drawn:?}");
-        let once = CallPolicy { max_retries: 0, ..CallPolicy::default() };
-        assert_eq!(once.pauses().count(), 0);
+        assert_eq!(pauses(0).count(), 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::failure::{Failure, Kind, retry_after, retry_info};
 use crate::clock::{Clock, monotonic};
 use bytes::{Bytes, BytesMut};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, redirect, retry};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url, redirect, retry};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde_json::Value;
@@ -71,6 +71,11 @@ impl Key {
         value.set_sensitive(true);
         Ok(Self { name, value, secret })
     }
+
+    /// `request` with the key.
+    pub(crate) fn put_into(&self, request: RequestBuilder) -> RequestBuilder {
+        request.header(self.name.clone(), self.value.clone())
+    }
 }
 
 /// An answer whose head came, of whatever status.
@@ -119,8 +124,9 @@ impl Endpoint {
         if !(bare && base.has_host() && ["http", "https"].contains(&base.scheme())) {
             return Err(BadEndpoint::NotBase);
         }
-        let client =
-            client(base.scheme() == "https").map_err(|error| BadEndpoint::Client(root_cause(&error)))?;
+        let client = client(base.scheme() == "https")
+            .build()
+            .map_err(|error| BadEndpoint::Client(root_cause(&error)))?;
         Ok(Self { client, base, key, clock, body_max_bytes: BODY_MAX_BYTES })
     }
 
@@ -154,7 +160,7 @@ impl Endpoint {
 
     fn keyed(&self, request: RequestBuilder) -> RequestBuilder {
         match &self.key {
-            Some(Key { name, value, .. }) => request.header(name.clone(), value.clone()),
+            Some(key) => key.put_into(request),
             None => request,
         }
     }
@@ -178,22 +184,10 @@ impl Endpoint {
         let response = timeout(limit, request.send()).await.map_err(late)?;
         let response = response.map_err(|error| failure(&error))?;
         let status = response.status();
-        let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let retry_after = header.and_then(|header| retry_after(header, self.clock.now()));
+        let retry_after = asked_wait(&response, &self.clock);
         let left = limit.saturating_sub(began.elapsed());
-        let body = timeout(left, self.read(response)).await.map_err(late).flatten();
+        let body = timeout(left, read(response, self.body_max_bytes)).await.map_err(late).flatten();
         Ok(Head { status, retry_after, body })
-    }
-
-    async fn read(&self, mut response: Response) -> Result<Bytes, Failure> {
-        let mut body = BytesMut::new();
-        while let Some(piece) = response.chunk().await.map_err(|error| failure(&error))? {
-            if body.len() + piece.len() > self.body_max_bytes {
-                return Err(Failure::new(Kind::TooLarge, format!("over {} bytes", self.body_max_bytes)));
-            }
-            body.extend_from_slice(&piece);
-        }
-        Ok(body.freeze())
     }
 
     /// Whether `reply` is of a success' status.
@@ -229,8 +223,26 @@ impl Endpoint {
     }
 }
 
+/// The wait that the `Retry-After` of `response` asks for.
+pub(crate) fn asked_wait(response: &Response, clock: &Clock) -> Option<Duration> {
+    let header = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    retry_after(header, clock.now())
+}
+
+/// The whole body of `response`, of at most `max_bytes`.
+pub(crate) async fn read(mut response: Response, max_bytes: usize) -> Result<Bytes, Failure> {
+    let mut body = BytesMut::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| failure(&error))? {
+        if body.len() + piece.len() > max_bytes {
+            return Err(Failure::new(Kind::TooLarge, format!("over {max_bytes} bytes")));
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body.freeze())
+}
+
 /// A client that does what it is told and nothing beside. Without TLS it needs no certificates of the system.
-fn client(tls: bool) -> reqwest::Result<Client> {
+pub(crate) fn client(tls: bool) -> ClientBuilder {
     // the error is that there is a provider already, and that will do
     drop(rustls::crypto::ring::default_provider().install_default());
     let builder = Client::builder()
@@ -239,17 +251,17 @@ fn client(tls: bool) -> reqwest::Result<Client> {
         .redirect(redirect::Policy::none())
         .retry(retry::never())
         .no_proxy();
-    if tls { builder.https_only(true).build() } else { builder.tls_certs_only([]).build() }
+    if tls { builder.https_only(true) } else { builder.tls_certs_only([]) }
 }
 
 /// What an error of the client means. It holds no URL and no header.
-fn failure(error: &reqwest::Error) -> Failure {
+pub(crate) fn failure(error: &reqwest::Error) -> Failure {
     let kind = if error.is_connect() { Kind::Connect } else { Kind::Broken };
     Failure::new(kind, root_cause(error))
 }
 
 /// The innermost reason, which says what happened; the outer ones say to whom.
-fn root_cause(error: &dyn Error) -> String {
+pub(crate) fn root_cause(error: &dyn Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;

@@ -1,0 +1,348 @@
+//! Which addresses are pulled from: public ones, and those of one's own network that the configuration allows. A source's
+//! endpoint, or whoever it redirects to, must not make the daemon ask what only the daemon can reach.
+
+use super::error::BadAddress;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use reqwest::Url;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use tokio::net::lookup_host;
+
+/// The longest URL, in bytes.
+pub const URL_MAX_BYTES: usize = 8192;
+/// A URL is shown in errors up to so many characters.
+const SHOWN_MAX_CHARS: usize = 200;
+
+const fn v4(a: u8, b: u8, c: u8, d: u8, prefix: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)
+}
+
+const fn v6(first: u16, second: u16, prefix: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0), prefix)
+}
+
+/// What is not public of IPv4 (IANA's registry of special addresses).
+const SPECIAL_V4: [(Ipv4Net, &str); 15] = [
+    (v4(0, 0, 0, 0, 8), "unspecified"),
+    (v4(10, 0, 0, 0, 8), "private"),
+    (v4(100, 64, 0, 0, 10), "shared"),
+    (v4(127, 0, 0, 0, 8), "loopback"),
+    (v4(169, 254, 0, 0, 16), "link-local"),
+    (v4(172, 16, 0, 0, 12), "private"),
+    (v4(192, 0, 0, 0, 24), "reserved"),
+    (v4(192, 0, 2, 0, 24), "documentation"),
+    (v4(192, 88, 99, 0, 24), "reserved"),
+    (v4(192, 168, 0, 0, 16), "private"),
+    (v4(198, 18, 0, 0, 15), "benchmarking"),
+    (v4(198, 51, 100, 0, 24), "documentation"),
+    (v4(203, 0, 113, 0, 24), "documentation"),
+    (v4(224, 0, 0, 0, 4), "multicast"),
+    (v4(240, 0, 0, 0, 4), "reserved"),
+];
+
+/// What is not public of IPv6; whatever is not of `2000::/3` is not either.
+const SPECIAL_V6: [(Ipv6Net, &str); 8] = [
+    (v6(0xfc00, 0, 7), "unique-local"),
+    (v6(0xfe80, 0, 10), "link-local"),
+    (v6(0xfec0, 0, 10), "site-local"),
+    (v6(0xff00, 0, 8), "multicast"),
+    (v6(0x2001, 0, 23), "reserved"),
+    (v6(0x2001, 0xdb8, 32), "documentation"),
+    (v6(0x2002, 0, 16), "6to4"),
+    (v6(0x3fff, 0, 20), "documentation"),
+];
+const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 3);
+/// Behind it stand addresses of IPv4, for networks that have only IPv6.
+const NAT64: Ipv6Net = v6(0x64, 0xff9b, 96);
+
+/// What `ip` is, where it is not public.
+fn special(ip: IpAddr) -> Option<&'static str> {
+    match ip {
+        IpAddr::V4(ip) => SPECIAL_V4.iter().find(|(net, _)| net.contains(&ip)).map(|(_, kind)| *kind),
+        IpAddr::V6(ip) if ip.is_loopback() => Some("loopback"),
+        IpAddr::V6(ip) if ip.is_unspecified() => Some("unspecified"),
+        IpAddr::V6(ip) if NAT64.contains(&ip) => {
+            let [.., a, b, c, d] = ip.octets();
+            special(Ipv4Addr::new(a, b, c, d).into())
+        }
+        IpAddr::V6(ip) => {
+            let named = SPECIAL_V6.iter().find(|(net, _)| net.contains(&ip)).map(|(_, kind)| *kind);
+            named.or_else(|| (!GLOBAL_V6.contains(&ip)).then_some("reserved"))
+        }
+    }
+}
+
+/// Which addresses are reached. As a resolver it leaves out the others, so that what is connected to is what was checked.
+#[derive(Debug, Clone)]
+pub(super) struct Reach {
+    allowed: Arc<[IpNet]>,
+}
+
+impl Reach {
+    /// Public addresses, and those in `allowed`.
+    pub(super) fn new(allowed: &[IpNet]) -> Self {
+        Self { allowed: allowed.into() }
+    }
+
+    /// The URL that `text` is, if it may be pulled from as far as it says itself.
+    pub(super) fn endpoint(&self, text: &str) -> Result<Url, BadAddress> {
+        if text.len() > URL_MAX_BYTES {
+            return Err(BadAddress::TooLong { size_bytes: text.len() });
+        }
+        let not_url = |error| BadAddress::NotUrl { given: cut(text), why: format!("{error}") };
+        let url = Url::parse(text).map_err(not_url)?;
+        if url.fragment().is_some() {
+            return Err(BadAddress::Fragment { url: shown(&url) });
+        }
+        self.check(&url)?;
+        Ok(url)
+    }
+
+    /// Where `location`, as it stands in an answer from `from`, leads. A fragment, which is for readers, is left out.
+    pub(super) fn redirect(&self, from: &Url, location: &str) -> Result<Url, BadAddress> {
+        if location.len() > URL_MAX_BYTES {
+            return Err(BadAddress::TooLong { size_bytes: location.len() });
+        }
+        let not_url = |error| BadAddress::NotUrl { given: cut(location), why: format!("{error}") };
+        let mut url = from.join(location).map_err(not_url)?;
+        url.set_fragment(None);
+        self.check(&url)?;
+        if from.scheme() == "https" && url.scheme() != "https" {
+            return Err(BadAddress::Downgrade { url: shown(&url) });
+        }
+        Ok(url)
+    }
+
+    fn check(&self, url: &Url) -> Result<(), BadAddress> {
+        if !["http", "https"].contains(&url.scheme()) {
+            return Err(BadAddress::Scheme { scheme: cut(url.scheme()) });
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(BadAddress::Login { url: shown(url) });
+        }
+        match literal(url) {
+            Some(ip) => self.admit(&ip.to_string(), [SocketAddr::new(ip, 0)]).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Those of the addresses that `host` has that may be reached: there is one, unless it has none at all.
+    fn admit(
+        &self,
+        host: &str,
+        addresses: impl IntoIterator<Item = SocketAddr>,
+    ) -> Result<Vec<SocketAddr>, BadAddress> {
+        let (mut admitted, mut refused) = (Vec::new(), None);
+        for address in addresses {
+            // an address of IPv4 within IPv6 reaches the same as without
+            let ip = address.ip().to_canonical();
+            match special(ip) {
+                Some(kind) if !self.is_allowed(ip) => {
+                    refused = Some(BadAddress::NotPublic { host: cut(host), ip, kind });
+                }
+                _ => admitted.push(address),
+            }
+        }
+        refused.filter(|_| admitted.is_empty()).map_or(Ok(admitted), Err)
+    }
+
+    fn is_allowed(&self, ip: IpAddr) -> bool {
+        self.allowed.iter().any(|net| net.contains(&ip))
+    }
+
+    /// Whether nobody on the way can read what is sent to `url`: by https, or at an address that stands in it and is
+    /// allowed.
+    pub(super) fn is_confidential(&self, url: &Url) -> bool {
+        url.scheme() == "https" || literal(url).is_some_and(|ip| self.is_allowed(ip.to_canonical()))
+    }
+}
+
+impl Resolve for Reach {
+    fn resolve(&self, name: Name) -> Resolving {
+        let reach = self.clone();
+        Box::pin(async move {
+            let found = lookup_host((name.as_str(), 0)).await?;
+            Ok(Box::new(reach.admit(name.as_str(), found)?.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// The address that stands in `url` in place of a name. Its reader has made an address of whatever is one to any.
+fn literal(url: &Url) -> Option<IpAddr> {
+    url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+/// `url` as it may be shown: without its query, in which there may be a signature.
+pub(super) fn shown(url: &Url) -> String {
+    cut(&format!("{}{}", url.origin().ascii_serialization(), url.path()))
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(SHOWN_MAX_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reach(allowed: &[&str]) -> Reach {
+        let nets: Vec<IpNet> = allowed.iter().map(|net| net.parse().expect("a range")).collect();
+        Reach::new(&nets)
+    }
+
+    fn refused(text: &str) -> String {
+        reach(&[]).endpoint(text).expect_err("it is refused").to_string()
+    }
+
+    #[test]
+    fn only_public_addresses_are_reached() {
+        for (text, kind) in [
+            ("127.0.0.1", "loopback"),
+            ("127.255.255.254", "loopback"),
+            ("0.0.0.0", "unspecified"),
+            ("0.1.2.3", "unspecified"),
+            ("10.0.0.1", "private"),
+            ("172.16.0.1", "private"),
+            ("172.31.255.255", "private"),
+            ("192.168.1.1", "private"),
+            ("100.64.0.1", "shared"),
+            ("169.254.169.254", "link-local"),
+            ("192.0.0.8", "reserved"),
+            ("192.0.2.1", "documentation"),
+            ("198.51.100.1", "documentation"),
+            ("203.0.113.1", "documentation"),
+            ("198.19.0.1", "benchmarking"),
+            ("224.0.0.1", "multicast"),
+            ("239.255.255.255", "multicast"),
+            ("240.0.0.1", "reserved"),
+            ("255.255.255.255", "reserved"),
+            ("[::1]", "loopback"),
+            ("[::]", "unspecified"),
+            ("[::2]", "reserved"),
+            ("[::7f00:1]", "reserved"),
+            ("[::ffff:127.0.0.1]", "loopback"),
+            ("[::ffff:a9fe:a9fe]", "link-local"),
+            ("[64:ff9b::127.0.0.1]", "loopback"),
+            ("[64:ff9b:1::1]", "reserved"),
+            ("[fc00::1]", "unique-local"),
+            ("[fdff::1]", "unique-local"),
+            ("[fe80::1]", "link-local"),
+            ("[fec0::1]", "site-local"),
+            ("[ff02::1]", "multicast"),
+            ("[2001::1]", "reserved"),
+            ("[2001:db8::1]", "documentation"),
+            ("[2002:7f00:1::]", "6to4"),
+            ("[3fff::1]", "documentation"),
+            ("[4000::1]", "reserved"),
+        ] {
+            let error = refused(&format!("http://{text}:8080/x"));
+            let said = format!("({kind}); allowed: public addresses, and those in `ingestion.allow_local`");
+            assert!(error.contains(&said), "{text}: {error}");
+        }
+        for public in [
+            "1.1.1.1",
+            "172.32.0.1",
+            "192.0.1.1",
+            "223.255.255.255",
+            "[2606:4700::1111]",
+            "[2001:4860::8888]",
+        ] {
+            reach(&[]).endpoint(&format!("https://{public}/")).expect("it is public");
+        }
+        for public in ["[::ffff:1.1.1.1]", "[64:ff9b::1.1.1.1]"] {
+            reach(&[]).endpoint(&format!("https://{public}/")).expect("it is a public one of IPv4");
+        }
+    }
+
+    #[test]
+    fn an_address_is_known_however_it_is_written() {
+        for text in
+            ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.0.0.1.", "%31%32%37.0.0.1", "①②⑦.0.0.1"]
+        {
+            assert!(refused(&format!("http://{text}/")).contains("127.0.0.1 (loopback)"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_configuration_allows_is_reached_and_nothing_beside() {
+        let some = reach(&["127.0.0.1/32", "fd00::/8"]);
+        for good in ["http://127.0.0.1:1/", "http://[::ffff:127.0.0.1]/", "http://[fd00::1]/"] {
+            some.endpoint(good).expect("it is allowed");
+        }
+        for bad in ["http://127.0.0.2/", "http://[::1]/", "http://[fc00::1]/"] {
+            some.endpoint(bad).expect_err("it is not");
+        }
+    }
+
+    #[test]
+    fn a_name_is_reached_at_those_of_its_addresses_that_may_be() {
+        let at = |text: &str| SocketAddr::new(text.parse().expect("an address"), 0);
+        let all = [at("10.0.0.1"), at("1.1.1.1"), at("::1")];
+        assert_eq!(reach(&[]).admit("a.example", all), Ok(vec![at("1.1.1.1")]));
+        let error = reach(&[]).admit("a.example", [at("10.0.0.1")]).expect_err("there is none");
+        let said = "`a.example` leads to 10.0.0.1 (private); allowed: public addresses";
+        assert!(error.to_string().contains(said), "{error}");
+        assert_eq!(reach(&["10.0.0.0/8"]).admit("a.example", [at("10.0.0.1")]), Ok(vec![at("10.0.0.1")]));
+    }
+
+    #[test]
+    fn a_url_is_http_or_https_and_holds_no_login_and_no_fragment() {
+        for (text, said) in [
+            ("", "`` is not a URL"),
+            ("/data.json", "`/data.json` is not a URL"),
+            ("https://", "is not a URL"),
+            ("ftp://example.org/", "the scheme `ftp`; allowed: http, https"),
+            ("file:///etc/passwd", "the scheme `file`"),
+            ("data:,x", "the scheme `data`"),
+            ("https://user@example.org/", "a user or a password in `https://example.org/`"),
+            ("https://:s3cret@example.org/", "allowed: credentials from `ingestion.credentials`"),
+            ("https://example.org/?q=a#b", "a fragment (#) behind `https://example.org/`"),
+        ] {
+            let error = refused(text);
+            assert!(error.contains(said) && !error.contains("s3cret"), "{text}: {error}");
+        }
+        let long = format!("https://example.org/{}", "x".repeat(URL_MAX_BYTES));
+        assert_eq!(refused(&long), "a URL of 8212 bytes; allowed: 8192");
+        assert!(refused(&format!("x{}", "é".repeat(4000))).len() < 500);
+        reach(&[]).endpoint("https://example.org:8443/a?b=c").expect("any port will do");
+    }
+
+    #[test]
+    fn a_redirect_may_be_relative_and_never_leads_from_https_to_http() {
+        let from = Url::parse("https://example.org/a/b?c").expect("a URL");
+        for (location, to) in [
+            ("d", "https://example.org/a/d"),
+            ("/e?f", "https://example.org/e?f"),
+            ("//other.example/#g", "https://other.example/"),
+            ("https://other.example:444/", "https://other.example:444/"),
+        ] {
+            let url = reach(&[]).redirect(&from, location).expect("it is allowed");
+            assert_eq!(url.as_str(), to);
+        }
+        for (location, said) in [
+            ("http://example.org/", "`http://example.org/` is not https, as what leads there is"),
+            ("//127.0.0.1/", "127.0.0.1 (loopback)"),
+            ("//u:p@example.org/", "a user or a password"),
+            ("file:///etc/passwd", "the scheme `file`"),
+            ("https://[", "`https://[` is not a URL"),
+        ] {
+            let error = reach(&[]).redirect(&from, location).expect_err("it is refused").to_string();
+            assert!(error.contains(said), "{location}: {error}");
+        }
+    }
+
+    #[test]
+    fn secrets_go_by_https_or_to_an_allowed_address() {
+        let some = reach(&["127.0.0.1/32"]);
+        for (url, confidential) in [
+            ("https://example.org/", true),
+            ("http://example.org/", false),
+            ("http://127.0.0.1/", true),
+            ("http://localhost/", false),
+            ("http://1.1.1.1/", false),
+        ] {
+            assert_eq!(some.is_confidential(&Url::parse(url).expect("a URL")), confidential, "{url}");
+        }
+    }
+}

@@ -1,0 +1,428 @@
+use super::*;
+use std::sync::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A server that answers each connection with the next of its scripts, and then with the last again.
+struct Server {
+    port: u16,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+/// What is done with a connection whose request was read; it is closed then.
+enum Do {
+    Send(Vec<u8>),
+    Wait(Duration),
+}
+
+fn say(text: &str) -> Vec<Do> {
+    vec![Do::Send(text.into())]
+}
+
+/// A payload of a whole answer, with further headers.
+fn whole(headers: &str, body: &str) -> Vec<Do> {
+    say(&format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len()))
+}
+
+fn status(status: u16, headers: &str) -> Vec<Do> {
+    say(&format!("HTTP/1.1 {status} Whatever\r\nContent-Length: 6\r\n{headers}\r\ns3cret"))
+}
+
+impl Server {
+    async fn start(ip: &str, scripts: Vec<Vec<Do>>) -> Self {
+        let listener = TcpListener::bind((ip, 0)).await.expect("a port");
+        let port = listener.local_addr().expect("it has an address").port();
+        Self::serve(listener, port, scripts)
+    }
+
+    fn serve(listener: TcpListener, port: u16, scripts: Vec<Vec<Do>>) -> Self {
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&heads);
+        tokio::spawn(async move {
+            let last = scripts.len() - 1;
+            for place in 0.. {
+                let Ok((mut socket, _)) = listener.accept().await else { return };
+                let request = read_request(&mut socket).await;
+                noted.lock().expect("nobody panics holding it").push(request);
+                for step in scripts.get(place.min(last)).into_iter().flatten() {
+                    match step {
+                        // whoever asked may have heard enough
+                        Do::Send(bytes) => drop(socket.write_all(bytes).await),
+                        Do::Wait(time) => sleep(*time).await,
+                    }
+                }
+            }
+        });
+        Self { port, heads }
+    }
+
+    fn url(&self, host: &str, path: &str) -> String {
+        format!("http://{host}:{}{path}", self.port)
+    }
+
+    fn heads(&self) -> Vec<String> {
+        self.heads.lock().expect("nobody panics holding it").clone()
+    }
+}
+
+/// A request's head in lower case, and its body.
+async fn read_request(socket: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let n = socket.read(&mut piece).await.unwrap_or(0);
+        text.extend_from_slice(&piece[..n]);
+        let text = String::from_utf8_lossy(&text);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let length =
+            head.to_lowercase().split("content-length: ").nth(1).map_or(0, |rest| {
+                rest.split("\r\n").next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+            });
+        if n == 0 || (text.contains("\r\n\r\n") && body.len() >= length) {
+            return format!("{}\r\n\r\n{body}", head.to_lowercase());
+        }
+    }
+}
+
+fn id() -> PipelineId {
+    "wb".parse().expect("an id")
+}
+
+fn now() -> Timestamp {
+    "2026-11-20T10:00:00Z".parse().expect("a time")
+}
+
+fn settings(allowed: &[&str]) -> PullSettings {
+    PullSettings {
+        allow_local: allowed.iter().map(|net| net.parse().expect("a range")).collect(),
+        max_payload_bytes: 1000,
+        connect: Duration::from_secs(2),
+        idle: Duration::from_millis(400),
+        whole: Duration::from_secs(5),
+    }
+}
+
+fn puller_with(settings: PullSettings, credential: Option<Credential>) -> Puller {
+    let credentials = credential.into_iter().map(|credential| (id(), credential)).collect();
+    Puller::new(settings, credentials, Clock::fixed(now()))
+}
+
+fn puller() -> Puller {
+    puller_with(settings(&["127.0.0.1/32"]), None)
+}
+
+fn request(endpoint: &str) -> PullRequest {
+    let (endpoint, known) = (endpoint.to_owned(), Validators::default());
+    PullRequest { pipeline_id: id(), endpoint, authentication: None, known }
+}
+
+/// What comes of a request, and what of its payload came.
+async fn pull(puller: &Puller, request: &PullRequest) -> (Result<Answer, PullError>, String) {
+    let mut kept = Vec::new();
+    let keep = async |piece: Bytes| {
+        kept.extend_from_slice(&piece);
+        Ok(())
+    };
+    let outcome = puller.pull(request, keep).await;
+    (outcome, String::from_utf8(kept).expect("the tests' payloads are text"))
+}
+
+/// What is said of a server that answers by `script`, and how often it was asked.
+async fn refused_of(script: Vec<Do>) -> (String, usize) {
+    let server = Server::start("127.0.0.1", vec![script]).await;
+    let (outcome, _) = pull(&puller(), &request(&server.url("127.0.0.1", "/x?sig=s3cret"))).await;
+    let error = outcome.expect_err("it is refused").to_string();
+    assert!(!error.contains("s3cret"), "{error}");
+    (error, server.heads().len())
+}
+
+#[tokio::test]
+async fn a_payload_comes_whole_with_what_it_says_of_itself() {
+    let headers = "ETag: \"v1\"\r\nLast-Modified: Fri, 20 Nov 2026 09:00:00 GMT\r\n";
+    let server = Server::start("127.0.0.1", vec![whole(headers, "a,b\n1,2\n")]).await;
+    let url = server.url("127.0.0.1", "/data.csv?year=2026");
+    let (puller, asked) = (puller(), request(&url));
+    let (outcome, kept) = pull(&puller, &asked).await;
+    let validators = Validators {
+        etag: Some("\"v1\"".into()),
+        last_modified: Some("Fri, 20 Nov 2026 09:00:00 GMT".into()),
+    };
+    let pulled = Pulled { url, validators, size_bytes: 8, retrieved_at: now() };
+    assert_eq!((outcome.expect("it comes"), kept.as_str()), (Answer::Payload(pulled), "a,b\n1,2\n"));
+    let heads = server.heads();
+    let head = heads.first().expect("it was asked");
+    assert!(head.starts_with("get /data.csv?year=2026 http/1.1\r\n"), "{head}");
+    assert!(
+        head.contains("accept-encoding: identity\r\n") && head.contains("user-agent: oracled/"),
+        "{head}"
+    );
+    assert!(!head.contains("if-none-match") && !head.contains("authorization"), "{head}");
+}
+
+#[tokio::test]
+async fn chunks_come_whole_and_an_empty_payload_is_one() {
+    let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+    let server = Server::start("127.0.0.1", vec![say(chunks), whole("", "")]).await;
+    let asked = request(&server.url("127.0.0.1", "/"));
+    for payload in ["abcde", ""] {
+        let (outcome, kept) = pull(&puller(), &asked).await;
+        let Ok(Answer::Payload(pulled)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!((kept.as_str(), pulled.size_bytes), (payload, payload.len() as u64));
+    }
+}
+
+#[tokio::test]
+async fn a_payload_that_is_cut_is_an_error_that_says_how_much_of_how_much_came() {
+    let ok = "HTTP/1.1 200 OK\r\n";
+    for (answer, said) in [
+        ("Content-Length: 10\r\n\r\nabc", "3 of 10 bytes came: "),
+        ("Content-Length: 10\r\n\r\n", "0 of 10 bytes came: "),
+        ("Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "3 of an unknown number of bytes came: "),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nabc", "3 of an unknown number of bytes came: "),
+        ("Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nxyz\r\n", "3 of an unknown number of bytes came: "),
+    ] {
+        let (error, asked) = refused_of(say(&format!("{ok}{answer}"))).await;
+        assert!(error.starts_with(said), "{answer}: {error}");
+        assert_eq!(asked, 1, "what has begun to come is not asked for again");
+    }
+}
+
+#[tokio::test]
+async fn no_more_is_read_than_was_promised() {
+    let answer =
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+    let server = Server::start("127.0.0.1", vec![say(answer), whole("", "next")]).await;
+    let (puller, asked) = (puller(), request(&server.url("127.0.0.1", "/")));
+    assert_eq!(pull(&puller, &asked).await.1, "abc");
+    assert_eq!(pull(&puller, &asked).await.1, "next", "what was sent too much is nobody's answer");
+    for lengths in ["Content-Length: 3\r\nContent-Length: 4\r\n", "Content-Length: -1\r\n"] {
+        let (error, _) = refused_of(say(&format!("HTTP/1.1 200 OK\r\n{lengths}\r\nabcd"))).await;
+        assert!(error.contains("the connection broke"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_payload_of_which_nobody_could_tell_whether_it_is_whole_is_refused() {
+    for answer in ["HTTP/1.1 200 OK\r\n\r\nabc", "HTTP/1.0 200 OK\r\n\r\nabc"] {
+        let (error, asked) = refused_of(say(answer)).await;
+        let said = "/x` does not say where its answer ends; allowed: a Content-Length, or chunks";
+        assert!(error.ends_with(said), "{error}");
+        assert_eq!(asked, 1);
+    }
+}
+
+#[tokio::test]
+async fn what_is_coded_though_it_was_not_asked_for_is_refused_by_name() {
+    for (headers, said) in [
+        ("Content-Encoding: gzip\r\n", "Content-Encoding `gzip`; allowed: identity, which was asked for"),
+        ("Content-Encoding: identity, BR\r\n", "Content-Encoding `br`"),
+        ("Content-Encoding: identity\r\nContent-Encoding: x\r\n", "Content-Encoding `x`"),
+        ("Content-Encoding: \u{e9}\r\n", "Content-Encoding `"),
+    ] {
+        let (error, asked) = refused_of(whole(headers, "abc")).await;
+        assert!(error.contains(said), "{error}");
+        assert_eq!(asked, 1);
+    }
+    let both = "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    let (error, _) = refused_of(say(both)).await;
+    assert!(error.contains("Transfer-Encoding `gzip`; allowed: chunked"), "{error}");
+    let server = Server::start("127.0.0.1", vec![whole("Content-Encoding: Identity\r\n", "abc")]).await;
+    assert_eq!(pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.1, "abc");
+}
+
+#[tokio::test]
+async fn a_payload_may_be_as_long_as_is_allowed_and_no_longer() {
+    let server = Server::start("127.0.0.1", vec![whole("", &"x".repeat(1000))]).await;
+    assert_eq!(pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.1.len(), 1000);
+    let (error, _) = refused_of(whole("", &"x".repeat(1001))).await;
+    assert_eq!(error, "a payload of 1001 bytes; allowed: 1000 (`ingestion.max_payload_bytes`)");
+    let chunks = "3e9\r\n".to_owned() + &"x".repeat(1001) + "\r\n0\r\n\r\n";
+    let (error, _) =
+        refused_of(say(&format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}"))).await;
+    assert_eq!(error, "a payload of more bytes; allowed: 1000 (`ingestion.max_payload_bytes`)");
+}
+
+#[tokio::test]
+async fn a_payload_that_stops_coming_or_never_ends_is_given_up() {
+    let mut stops = whole("", "");
+    stops[0] = Do::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".into());
+    stops.push(Do::Wait(Duration::from_secs(60)));
+    let (error, _) = refused_of(stops).await;
+    assert_eq!(error, "3 of 10 bytes came: nothing came for 0.4 s (`ingestion.idle_s`)");
+
+    let mut drips = say("HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n");
+    for _ in 0..600 {
+        drips.extend([Do::Wait(Duration::from_millis(100)), Do::Send(b"x".into())]);
+    }
+    let server = Server::start("127.0.0.1", vec![drips]).await;
+    let whole = Duration::from_secs(1);
+    let puller = puller_with(PullSettings { whole, ..settings(&["127.0.0.0/8"]) }, None);
+    let (outcome, kept) = pull(&puller, &request(&server.url("127.0.0.1", "/"))).await;
+    let error = outcome.expect_err("it takes too long").to_string();
+    let said = format!("{} of 600 bytes came: it took over 1 s (`ingestion.pull_s`)", kept.len());
+    assert!(error == said && (5..12).contains(&kept.len()), "{error}, {said}");
+}
+
+#[tokio::test]
+async fn who_does_not_answer_is_asked_again_a_few_times() {
+    let silent = || vec![Do::Wait(Duration::from_secs(60))];
+    let server =
+        Server::start("127.0.0.1", vec![status(503, ""), say(""), status(502, ""), whole("", "abc")]);
+    let server = server.await;
+    let (outcome, kept) = pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await;
+    assert!(outcome.is_ok() && kept == "abc", "{outcome:?}");
+    assert_eq!(server.heads().len(), 4);
+
+    let (error, asked) = refused_of(say("")).await;
+    assert!(error.contains("/x`: the connection broke: "), "{error}");
+    assert_eq!(asked, 4);
+
+    let short = PullSettings { connect: Duration::from_millis(1), ..settings(&["127.0.0.1/32"]) };
+    let short = PullSettings { idle: Duration::from_millis(100), ..short };
+    let server = Server::start("127.0.0.1", vec![silent()]).await;
+    let (outcome, _) = pull(&puller_with(short, None), &request(&server.url("127.0.0.1", "/"))).await;
+    let error = outcome.expect_err("nothing comes").to_string();
+    assert!(error.contains("no answer in time: waited for 101 ms"), "{error}");
+
+    let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/", gone.local_addr().expect("it has an address"));
+    drop(gone);
+    let error = pull(&puller(), &request(&url)).await.0.expect_err("nobody is there").to_string();
+    assert!(error.contains("no connection"), "{error}");
+}
+
+#[tokio::test]
+async fn only_status_200_is_a_payload_and_no_words_of_another_are_shown() {
+    for (code, asked) in
+        [(201, 1), (204, 1), (206, 1), (300, 1), (302, 1), (304, 1), (401, 1), (404, 1), (500, 4)]
+    {
+        let (error, times) = refused_of(status(code, "")).await;
+        assert!(error.contains(&format!("/x`: HTTP status {code}: ")), "{error}");
+        assert_eq!(times, asked, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_that_is_asked_for_is_kept_or_handed_on() {
+    for code in [429, 503] {
+        let server = Server::start("127.0.0.1", vec![status(code, "Retry-After: 60\r\n")]).await;
+        let error = pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.0.expect_err("not now");
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(60)));
+        assert_eq!(server.heads().len(), 1, "it is left alone");
+    }
+    let server = Server::start("127.0.0.1", vec![status(429, "Retry-After: 1\r\n"), whole("", "abc")]).await;
+    let began = monotonic();
+    assert_eq!(pull(&puller(), &request(&server.url("127.0.0.1", "/"))).await.1, "abc");
+    assert!(began.elapsed() >= Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn what_has_not_changed_does_not_come_again() {
+    let server = Server::start("127.0.0.1", vec![say("HTTP/1.1 304 Not Modified\r\n\r\n")]).await;
+    let mut asked = request(&server.url("127.0.0.1", "/"));
+    asked.known = Validators { etag: Some("\"v1\"".into()), last_modified: Some("then".into()) };
+    let (outcome, kept) = pull(&puller(), &asked).await;
+    assert_eq!(outcome.expect("it is an answer"), Answer::Unchanged { retrieved_at: now() });
+    assert_eq!(kept, "");
+    let heads = server.heads();
+    let head = heads.first().expect("it was asked");
+    assert!(
+        head.contains("if-none-match: \"v1\"\r\n") && head.contains("if-modified-since: then\r\n"),
+        "{head}"
+    );
+    // a validator that was damaged asks for nothing
+    asked.known = Validators { etag: Some("a\r\nX-Evil: 1".into()), last_modified: None };
+    drop(pull(&puller(), &asked).await);
+    assert!(!server.heads().iter().any(|head| head.contains("evil")));
+}
+
+#[tokio::test]
+async fn a_redirect_is_followed_and_the_place_in_the_end_is_told_without_a_signature() {
+    let far = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+    let to = far.url("127.0.0.1", "/there?sig=s3cret#part");
+    for code in [301, 302, 303, 307, 308] {
+        let near = Server::start(
+            "127.0.0.1",
+            vec![status(code, "Location: /here?a=b\r\n"), status(code, &format!("Location: {to}\r\n"))],
+        );
+        let near = near.await;
+        let (outcome, kept) = pull(&puller(), &request(&near.url("127.0.0.1", "/"))).await;
+        let Ok(Answer::Payload(pulled)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!((kept.as_str(), pulled.url), ("abc", far.url("127.0.0.1", "/there")));
+        assert!(near.heads().iter().any(|head| head.starts_with("get /here?a=b ")));
+    }
+    assert!(far.heads().iter().all(|head| head.starts_with("get /there?sig=s3cret ")));
+}
+
+#[tokio::test]
+async fn a_redirect_leads_nowhere_that_an_endpoint_may_not() {
+    // the server's own address is allowed, and nothing beside
+    for (to, said) in [
+        ("http://127.0.0.2:80/", "127.0.0.2 (loopback); allowed: public addresses"),
+        ("http://[::1]/", "::1 (loopback)"),
+        ("http://[::ffff:127.0.0.2]/", "127.0.0.2 (loopback)"),
+        ("http://169.254.169.254/latest/meta-data", "169.254.169.254 (link-local)"),
+        ("http://2130706434/", "127.0.0.2 (loopback)"),
+        ("http://u:p@127.0.0.1/", "a user or a password"),
+        ("file:///etc/passwd", "the scheme `file`; allowed: http, https"),
+    ] {
+        let (error, asked) = refused_of(status(302, &format!("Location: {to}\r\n"))).await;
+        assert!(
+            error.contains("/x` redirects to a place that is refused: ") && error.contains(said),
+            "{error}"
+        );
+        assert_eq!(asked, 1);
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_leads_into_ones_own_network_is_refused_unless_it_is_allowed() {
+    // `localhost` is 127.0.0.1, and the server has another address
+    let server = Server::start("127.0.0.2", vec![status(302, "Location: http://localhost:1/\r\n")]).await;
+    let puller = puller_with(settings(&["127.0.0.2/32"]), None);
+    let (outcome, _) = pull(&puller, &request(&server.url("127.0.0.2", "/"))).await;
+    let error = outcome.expect_err("it is refused").to_string();
+    assert!(error.contains("`http://localhost:1/` is refused: `localhost` leads to "), "{error}");
+    assert_eq!(server.heads().len(), 1, "nothing is tried again");
+
+    let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+    let url = server.url("localhost", "/");
+    let allowing = puller_with(settings(&["127.0.0.0/8"]), None);
+    assert_eq!(pull(&allowing, &request(&url)).await.1, "abc");
+    let error = pull(&puller_with(settings(&[]), None), &request(&url)).await.0.expect_err("it is not");
+    assert!(matches!(error, PullError::Name { why: BadAddress::NotPublic { .. }, .. }), "{error}");
+    assert_eq!(server.heads().len(), 1, "nobody connected");
+}
+
+#[tokio::test]
+async fn an_endpoint_in_ones_own_network_is_refused_before_anything_is_connected_to() {
+    let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+    let refusing = puller_with(settings(&["10.0.0.0/8"]), None);
+    let asked = request(&server.url("127.0.0.1", "/"));
+    let error = pull(&refusing, &asked).await.0.expect_err("it is refused").to_string();
+    let said = "the endpoint is refused: `127.0.0.1` leads to 127.0.0.1 (loopback); allowed: public addresses, and those in \
+                `ingestion.allow_local`";
+    assert_eq!(error, said);
+    assert_eq!(refusing.check(&asked).expect_err("it is refused").to_string(), said);
+    assert!(server.heads().is_empty());
+}
+
+#[tokio::test]
+async fn who_redirects_for_ever_is_given_up() {
+    let (error, asked) = refused_of(status(302, "Location: /x\r\n")).await;
+    assert!(error.ends_with("/x` redirects once more; allowed: 5 redirects"), "{error}");
+    assert_eq!(asked, 6);
+}
+
+#[tokio::test]
+async fn what_cannot_be_kept_ends_the_pull() {
+    let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+    let keep = async |_: Bytes| Err(io::Error::other("the disk is full"));
+    let outcome = puller().pull(&request(&server.url("127.0.0.1", "/")), keep).await;
+    assert_eq!(
+        outcome.expect_err("it is an error").to_string(),
+        "the payload cannot be kept: the disk is full"
+    );
+}
+
+mod credentials;

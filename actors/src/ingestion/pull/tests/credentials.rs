@@ -1,0 +1,194 @@
+//! Who is shown a credential, and who is not.
+
+use super::*;
+use jiff::SignedDuration;
+
+fn authenticating(endpoint: &str, authentication: Authentication) -> PullRequest {
+    PullRequest { authentication: Some(authentication), ..request(endpoint) }
+}
+
+fn api_key() -> Credential {
+    Credential::api_key("X-Api-Key", "s3cret".into()).expect("a key")
+}
+
+fn client_of(server: &Server, scope: Option<&str>) -> Credential {
+    let token_url = server.url("127.0.0.1", "/token");
+    Credential::client(token_url, "me:1".into(), "s3 cret".into(), scope.map(str::to_owned))
+}
+
+fn token(word: &str, life_s: u32) -> Vec<Do> {
+    let token = serde_json::json!({"access_token": word, "token_type": "Bearer", "expires_in": life_s});
+    whole("Content-Type: application/json\r\n", &token.to_string())
+}
+
+fn holding(credential: Credential) -> Puller {
+    puller_with(settings(&["127.0.0.1/32", "127.0.0.2/32"]), Some(credential))
+}
+
+#[tokio::test]
+async fn a_key_or_a_token_stands_in_its_header_where_the_pipeline_authenticates_by_it() {
+    let bearer = || Credential::token("s3cret".into()).expect("a token");
+    for (credential, authentication, line) in [
+        (api_key(), Authentication::ApiKey, "x-api-key: s3cret\r\n"),
+        (bearer(), Authentication::Oauth, "authorization: bearer s3cret\r\n"),
+    ] {
+        let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+        let puller = holding(credential);
+        let url = server.url("127.0.0.1", "/");
+        assert!(!format!("{puller:?}").contains("s3cret"), "{puller:?}");
+        pull(&puller, &authenticating(&url, authentication)).await.0.expect("it comes");
+        assert!(server.heads().iter().all(|head| head.contains(line)), "{:?}", server.heads());
+        pull(&puller, &authenticating(&url, Authentication::None)).await.0.expect("it comes");
+        assert!(server.heads().last().is_some_and(|head| !head.contains("s3cret")));
+    }
+}
+
+#[tokio::test]
+async fn a_credential_goes_to_the_endpoints_origin_alone_and_never_comes_back() {
+    let far_port = TcpListener::bind("127.0.0.2:0").await.expect("a port");
+    let far_at = far_port.local_addr().expect("it has an address");
+    let near = Server::start(
+        "127.0.0.1",
+        vec![
+            status(302, "Location: /same\r\n"),
+            status(302, &format!("Location: http://{far_at}/far\r\n")),
+            whole("", "abc"),
+        ],
+    );
+    let near = near.await;
+    let back = format!("Location: {}\r\n", near.url("127.0.0.1", "/back"));
+    let far = Server::serve(far_port, far_at.port(), vec![status(302, &back)]);
+    let asked = authenticating(&near.url("127.0.0.1", "/"), Authentication::ApiKey);
+    assert_eq!(pull(&holding(api_key()), &asked).await.1, "abc");
+    let shown: Vec<bool> = near.heads().iter().map(|head| head.contains("s3cret")).collect();
+    assert_eq!(shown, [true, true, false]);
+    assert_eq!(far.heads().iter().filter(|head| head.contains("s3cret")).count(), 0);
+    assert_eq!(far.heads().len(), 1);
+}
+
+#[tokio::test]
+async fn a_missing_credential_is_an_error_that_names_the_keys_to_set() {
+    let held = || [None, Some(Credential::token("t".into()).expect("a token")), Some(api_key())];
+    for (authentication, kinds, said) in [
+        (
+            Authentication::ApiKey,
+            2,
+            "authenticates by api_key, and has no credential for that; set `header`, and `key_file` or `key_env` in",
+        ),
+        (
+            Authentication::Mtls,
+            3,
+            "authenticates by mtls, and has no credential for that; set `certificate_file` and `key_file` in",
+        ),
+        (
+            Authentication::Oauth,
+            1,
+            "authenticates by oauth, and has no credential for that; set `token_file` or `token_env`, or `token_url`",
+        ),
+    ] {
+        for credential in held().into_iter().take(kinds) {
+            let puller = puller_with(settings(&[]), credential);
+            let asked = authenticating("https://example.org/", authentication);
+            let error = puller.check(&asked).expect_err("there is none").to_string();
+            assert!(error.starts_with("pipeline `wb` ") && error.contains(said), "{error}");
+            assert!(error.ends_with("in `ingestion.credentials.wb`"), "{error}");
+            assert_eq!(pull(&puller, &asked).await.0.expect_err("there is none").to_string(), error);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_credential_is_not_sent_where_others_can_read_it() {
+    for (endpoint, fits) in [
+        ("https://example.org/", true),
+        ("http://127.0.0.1/", true),
+        ("http://example.org/", false),
+        ("http://localhost/", false),
+        ("http://1.1.1.1/", false),
+    ] {
+        let checked = holding(api_key()).check(&authenticating(endpoint, Authentication::ApiKey));
+        assert_eq!(checked.is_ok(), fits, "{checked:?}");
+        if let Err(error) = checked {
+            let said =
+                "; allowed: https, or http to an address in figures that `ingestion.allow_local` names";
+            assert!(error.to_string().contains(said), "{error}");
+        }
+    }
+    for (token_url, said) in [
+        ("http://example.org/token", "a credential is not sent to `http://example.org/token`"),
+        ("https://10.0.0.1/token", "the `token_url` is refused: `10.0.0.1` leads to 10.0.0.1 (private)"),
+        ("token", "the `token_url` is refused: `token` is not a URL"),
+    ] {
+        let client = Credential::client(token_url.into(), "me".into(), "s3cret".into(), None);
+        let checked = holding(client).check(&authenticating("https://example.org/", Authentication::Oauth));
+        let error = checked.expect_err("it is refused").to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_once_and_used_until_it_expires() {
+    let tokens = Server::start("127.0.0.1", vec![token("one", 100), token("two", 100)]).await;
+    let data = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+    let at = Arc::new(Mutex::new(now()));
+    let credentials = [(id(), client_of(&tokens, Some("read all")))].into();
+    let puller = Puller::new(settings(&["127.0.0.1/32"]), credentials, Clock::movable(Arc::clone(&at)));
+    let asked = authenticating(&data.url("127.0.0.1", "/"), Authentication::Oauth);
+    for (s, word) in [(0, "one"), (69, "one"), (70, "two"), (139, "two")] {
+        *at.lock().expect("nobody panics holding it") = now() + SignedDuration::from_secs(s);
+        pull(&puller, &asked).await.0.expect("it comes");
+        let line = format!("authorization: bearer {word}\r\n");
+        assert!(data.heads().last().is_some_and(|head| head.contains(&line)), "{s}");
+    }
+    let requests = tokens.heads();
+    assert_eq!(requests.len(), 2);
+    for request in requests {
+        assert!(request.starts_with("post /token http/1.1\r\n"), "{request}");
+        // "me%3A1:s3+cret"
+        assert!(request.contains("authorization: basic bwulm0exonmzk2nyzxq=\r\n"), "{request}");
+        assert!(request.contains("content-type: application/x-www-form-urlencoded\r\n"), "{request}");
+        assert!(request.ends_with("\r\n\r\ngrant_type=client_credentials&scope=read+all"), "{request}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_is_asked_for_anew_once() {
+    let tokens = Server::start("127.0.0.1", vec![token("old", 100), token("new", 100)]).await;
+    let data = Server::start(
+        "127.0.0.1",
+        vec![whole("", "abc"), status(401, ""), whole("", "abc"), status(401, "")],
+    );
+    let data = data.await;
+    let puller = holding(client_of(&tokens, None));
+    let asked = authenticating(&data.url("127.0.0.1", "/"), Authentication::Oauth);
+    pull(&puller, &asked).await.0.expect("it comes");
+    pull(&puller, &asked).await.0.expect("it comes by the new one");
+    assert!(data.heads().last().is_some_and(|head| head.contains("bearer new")));
+    let error = pull(&puller, &asked).await.0.expect_err("nothing helps").to_string();
+    assert!(error.contains("HTTP status 401"), "{error}");
+    assert_eq!((data.heads().len(), tokens.heads().len()), (5, 3));
+}
+
+#[tokio::test]
+async fn who_gives_no_token_is_named_and_not_quoted() {
+    let redirect = "Location: http://127.0.0.1:1/\r\n";
+    for (answer, said) in [
+        (status(401, ""), "/token`: HTTP status 401: Unauthorized"),
+        (status(302, redirect), "/token`: HTTP status 302"),
+        (
+            whole("", "{\"token\": \"s3cret\"}"),
+            "/token`: the answer cannot be read: it is no answer with a token",
+        ),
+        (whole("", r#"{"access_token": "s3cret", "token_type": "mac"}"#), "it is no bearer's token"),
+        (whole("", r#"{"access_token": "s3cret x", "token_type": "bearer"}"#), "no header can hold it"),
+        (whole("", &"x".repeat(100_000)), "the answer is too long: over 65536 bytes"),
+    ] {
+        let tokens = Server::start("127.0.0.1", vec![answer]).await;
+        let data = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+        let asked = authenticating(&data.url("127.0.0.1", "/"), Authentication::Oauth);
+        let error = pull(&holding(client_of(&tokens, None)), &asked).await.0.expect_err("there is no token");
+        let error = error.to_string();
+        assert!(error.contains(said) && !error.contains("s3cret"), "{error}");
+        assert_eq!((data.heads().len(), tokens.heads().len()), (0, 1));
+    }
+}
