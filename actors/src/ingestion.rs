@@ -3,38 +3,53 @@
 //! A run is a task of its own, one a source at a time and so many at once. Its payload is in the archive before it begins,
 //! so that a run that was cut short goes on from there at the next start; what it has written by then counts for nothing.
 
+mod archiving;
 mod flight;
 mod progress;
 pub mod pull;
+mod pulling;
 mod reading;
 pub mod schedule;
 pub mod slices;
 
+pub use archiving::{Archiving, NotArchived};
 pub use progress::{Phase, RunProgress};
+pub use pulling::PullOutcome;
+pub(crate) use pulling::check as check_retrieval;
 
 use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
 use crate::metrics::Metrics;
 use crate::registry::{Desk, RegistryError};
-use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
+use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use domain::Peer;
 use domain::Sha256Hex;
 use domain::ground::id::{PipelineId, SourceId};
 use domain::ground::run::Run;
 use flight::Flights;
 use jiff::Timestamp;
+use pull::{PullError, Puller};
+use pulling::{Pulls, Wanted};
 use std::sync::Arc;
+use std::time::Duration;
 use store::ground::archive::Archived;
 use store::{Store, StoreError};
 use tokio::sync::Semaphore;
 
+/// Schedules are looked at so often; they are to the minute.
+const SCHEDULES_LOOKED_AT: Duration = Duration::from_secs(5);
+
 /// What is configured.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct IngestionConfig {
     /// So many runs go on at once; others wait.
     pub runs_at_once: usize,
     /// What bounds the reading of a payload.
     pub limits: slices::Limits,
+    /// Whoever pulls.
+    pub puller: Puller,
+    /// How long a stale answer waits for a refresh.
+    pub refresh_wait: Duration,
 }
 
 /// Begins a run over a payload that is in the archive.
@@ -76,6 +91,24 @@ pub struct Cancel {
     pub peer: Peer,
 }
 
+/// Pulls a pipeline's payload and begins its run.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<PullOutcome, IngestionError>")]
+pub struct Pull {
+    /// Which pipeline.
+    pub pipeline_id: PipelineId,
+    /// Who asks for it, in words.
+    pub requested_by: String,
+    /// Who asks for it.
+    pub peer: Option<Peer>,
+}
+
+/// Pulls what a source has now, and waits until that is visible, or has come to nothing. However many ask, it is pulled
+/// once.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), IngestionError>")]
+pub struct Refresh(pub SourceId);
+
 /// Asks how far the runs are that go on.
 #[derive(Debug, Message)]
 #[rtype(result = "Vec<RunProgress>")]
@@ -92,6 +125,18 @@ pub enum IngestionError {
         /// Which.
         run_id: Sha256Hex,
     },
+    /// The pipeline's payload is handed in.
+    #[error("pipeline {0} is not one that pulls: its payload is handed in")]
+    NotPulled(PipelineId),
+    /// No pipeline of the source pulls.
+    #[error("no pipeline of source {0} pulls, so that there is nothing to refresh it by")]
+    NoPull(SourceId),
+    /// The payload could not be pulled.
+    #[error(transparent)]
+    Pull(#[from] PullError),
+    /// The payload could not be archived.
+    #[error("{0}")]
+    Archiving(String),
     /// No such run goes on.
     #[error("no run {0} goes on")]
     NotRunning(Sha256Hex),
@@ -128,6 +173,8 @@ struct Shop {
     limits: slices::Limits,
     flights: Arc<Flights>,
     places: Semaphore,
+    puller: Puller,
+    pulls: Pulls,
 }
 
 impl Ingestion {
@@ -138,10 +185,18 @@ impl Ingestion {
         clock: Clock,
         metrics: Metrics,
     ) -> Self {
-        let IngestionConfig { runs_at_once, limits } = config;
+        let IngestionConfig { runs_at_once, limits, puller, .. } = config;
         let places = Semaphore::new(runs_at_once);
-        let flights = Arc::default();
-        Self { shop: Arc::new(Shop { store, log, clock, metrics, limits, flights, places }) }
+        let (flights, pulls) = Default::default();
+        Self { shop: Arc::new(Shop { store, log, clock, metrics, limits, flights, places, puller, pulls }) }
+    }
+}
+
+impl Ingestion {
+    /// Looks at the schedules now and then.
+    fn watch_schedules(&self, ctx: &mut Context<Self>) {
+        pulling::begin_due(&self.shop);
+        ctx.run_interval(SCHEDULES_LOOKED_AT, |ingestion, _| pulling::begin_due(&ingestion.shop));
     }
 }
 
@@ -155,13 +210,35 @@ impl Shop {
 impl Actor for Ingestion {
     type Context = Context<Self>;
 
-    fn started(&mut self, _: &mut Context<Self>) {
+    fn started(&mut self, ctx: &mut Context<Self>) {
         tokio::spawn(flight::resume_all(Arc::clone(&self.shop)));
+        self.watch_schedules(ctx);
     }
 }
 
-// runs are tasks of their own and go on
-impl Supervised for Ingestion {}
+impl Supervised for Ingestion {
+    /// Runs are tasks of their own and go on.
+    fn restarting(&mut self, ctx: &mut Context<Self>) {
+        self.watch_schedules(ctx);
+    }
+}
+
+impl Handler<Pull> for Ingestion {
+    type Result = ResponseFuture<Result<PullOutcome, IngestionError>>;
+
+    fn handle(&mut self, message: Pull, _: &mut Context<Self>) -> Self::Result {
+        let Pull { pipeline_id, requested_by, peer } = message;
+        Box::pin(pulling::pull(Arc::clone(&self.shop), Wanted { pipeline_id, requested_by, peer }))
+    }
+}
+
+impl Handler<Refresh> for Ingestion {
+    type Result = ResponseFuture<Result<(), IngestionError>>;
+
+    fn handle(&mut self, Refresh(oracle_id): Refresh, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(pulling::refresh(Arc::clone(&self.shop), oracle_id))
+    }
+}
 
 impl Handler<Begin> for Ingestion {
     type Result = ResponseFuture<Result<Begun, IngestionError>>;

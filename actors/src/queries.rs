@@ -12,6 +12,8 @@ pub use feed::{BadPlace, Changed, ChangesPage, Place};
 pub use record::{RecordAnswer, RecordError, RecordStanding};
 
 use crate::clock::{Clock, monotonic};
+use crate::door::Door;
+use crate::ingestion::{Ingestion, Refresh};
 use crate::metrics::Metrics;
 use crate::registry::policy_of;
 use answer::Answering;
@@ -22,9 +24,11 @@ use domain::ground::query::{BadQuery, OracleQuery, Query, QueryAnswer};
 use domain::ground::source::Standing;
 use jiff::Timestamp;
 use std::sync::Arc;
+use std::time::Duration;
 use store::ground::query::{Answered, RECORDS_SCANNED_MAX};
 use store::{Store, StoreError};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 /// The longest id of a query, in bytes.
 pub const QUERY_ID_MAX_BYTES: usize = 128;
@@ -66,11 +70,20 @@ pub struct Queries {
     store: Store,
     clock: Clock,
     metrics: Metrics,
+    ingestion: Door<Ingestion>,
+    /// How long a stale answer waits for a refresh.
+    refresh_wait: Duration,
 }
 
 impl Queries {
-    pub(crate) const fn new(store: Store, clock: Clock, metrics: Metrics) -> Self {
-        Self { store, clock, metrics }
+    pub(crate) const fn new(
+        store: Store,
+        clock: Clock,
+        metrics: Metrics,
+        ingestion: Door<Ingestion>,
+        refresh_wait: Duration,
+    ) -> Self {
+        Self { store, clock, metrics, ingestion, refresh_wait }
     }
 
     /// The answer to `asked`.
@@ -86,13 +99,37 @@ impl Queries {
 
     async fn answer(&self, asked: OracleQuery) -> Result<QueryAnswer, QueryError> {
         let began = monotonic();
-        let now = self.clock.now();
-        let is_visible = |id: &String| {
-            (1..=QUERY_ID_MAX_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
-        };
-        if !asked.query_id.as_ref().is_none_or(is_visible) {
+        if !asked.query_id.as_ref().is_none_or(|id| is_query_id(id)) {
             return Err(QueryError::QueryId);
         }
+        let mut waited = false;
+        loop {
+            let Read { answering, answered, freshness, as_of, oldest } = self.read(asked.clone()).await?;
+            let oracle_id = asked.oracle_id.clone();
+            match freshness.answer {
+                Answer::BlockUntilFresh if !waited => {
+                    waited = true;
+                    self.wait_for_refresh(oracle_id).await;
+                }
+                Answer::BlockUntilFresh | Answer::FailClosed => {
+                    if freshness.refresh && !waited {
+                        self.begin_refresh(oracle_id.clone());
+                    }
+                    return Err(QueryError::Stale { oracle_id, freshness: Box::new(freshness) });
+                }
+                Answer::Serve | Answer::ServeWithWarnings | Answer::DegradeTier => {
+                    if freshness.refresh {
+                        self.begin_refresh(oracle_id);
+                    }
+                    return answering.finish(answered, freshness, as_of, oldest, began);
+                }
+            }
+        }
+    }
+
+    /// What there is, and how fresh it is.
+    async fn read(&self, asked: OracleQuery) -> Result<Read, QueryError> {
+        let now = self.clock.now();
         let unknown = || QueryError::SourceUnknown(asked.oracle_id.clone());
         let view = self.store.view(&asked.oracle_id)?.ok_or_else(unknown)?;
         let warning = match view.state.entry.standing(now) {
@@ -102,15 +139,46 @@ impl Queries {
         };
         let mut answering = Answering::new(asked, view, now)?;
         answering.warnings.extend(warning);
-        let found = answering.read().await?;
-        let (as_of, oldest) = answering.ages(&found);
+        let answered = answering.read().await?;
+        let (as_of, oldest) = answering.ages(&answered);
         let freshness = answering.freshness(oldest);
-        if matches!(freshness.answer, Answer::BlockUntilFresh | Answer::FailClosed) {
-            let oracle_id = answering.asked.oracle_id;
-            return Err(QueryError::Stale { oracle_id, freshness: Box::new(freshness) });
-        }
-        answering.finish(found, freshness, as_of, oldest, began)
+        Ok(Read { answering, answered, freshness, as_of, oldest })
     }
+
+    /// Waits for the source to be pulled, within the budget.
+    async fn wait_for_refresh(&self, oracle_id: SourceId) {
+        let refreshed = timeout(self.refresh_wait, self.ingestion.ask(Refresh(oracle_id.clone()))).await;
+        if let Ok(Ok(Err(error))) = refreshed {
+            tracing::debug!(%oracle_id, %error, "nothing can be refreshed");
+        }
+    }
+
+    /// Has the source pulled, and does not wait for it.
+    fn begin_refresh(&self, oracle_id: SourceId) {
+        let ingestion = self.ingestion.clone();
+        tokio::spawn(async move {
+            match ingestion.ask(Refresh(oracle_id.clone())).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%oracle_id, %error, "nothing can be refreshed"),
+                Err(error) => tracing::warn!(%oracle_id, %error, "no refresh has begun"),
+            }
+        });
+    }
+}
+
+/// What there is to a question, and how fresh it is.
+struct Read {
+    answering: Answering,
+    answered: Answered,
+    freshness: Freshness,
+    /// The newest release among the records.
+    as_of: Option<Timestamp>,
+    /// The oldest one.
+    oldest: Timestamp,
+}
+
+fn is_query_id(id: &str) -> bool {
+    (1..=QUERY_ID_MAX_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 impl Answering {

@@ -58,6 +58,9 @@ pub enum RegistryError {
     /// The pipeline cannot be.
     #[error(transparent)]
     Pipeline(#[from] BadDefinition),
+    /// The pipeline cannot be pulled or scheduled so.
+    #[error("pipeline.retrieval: {0}")]
+    Retrieval(String),
     /// The policy cannot be.
     #[error(transparent)]
     Policy(#[from] BadPolicy),

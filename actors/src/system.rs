@@ -130,12 +130,16 @@ impl System {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
             hire.start("registry", &here, queue, move || Registry::new(store, log, clock))
         };
+        let refresh_wait = ingestion.refresh_wait;
         let ingestion = {
             let made = Ingestion::new(ingestion, store.clone(), log.clone(), clock.clone(), metrics.clone());
             hire.start("ingestion", &here, queue, move || made)
         };
 
-        let queries = Queries::new(store.clone(), clock.clone(), metrics.clone());
+        let queries = {
+            let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
+            Queries::new(store, clock, metrics, ingestion.clone(), refresh_wait)
+        };
 
         let mails = mailing.service.is_some();
         let notifier = {

@@ -3,6 +3,7 @@
 use crate::crosscheck::Judge;
 use crate::fallback::Fallback;
 use crate::ingestion::IngestionConfig;
+use crate::ingestion::pull::{PullSettings, Puller};
 use crate::ingestion::slices::Limits;
 use crate::notifier::Mailing;
 use crate::oracle_health::{Oracle, Probe};
@@ -20,6 +21,7 @@ use domain::mail::{MailKind, SendFailure};
 use domain::rules::Settings;
 use domain::{Delivery, GatePath, Label, Mail, Payload, Query, SessionId, Tier};
 use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -115,8 +117,25 @@ pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<
         hot_bytes: 1 << 20,
         mailing: outside.mailing.unwrap_or_else(nobody),
         rules: RulesConfig { settings: Settings::default(), compiled_bytes: 1 << 20 },
-        ingestion: IngestionConfig { runs_at_once: 2, limits: Limits::default() },
+        ingestion: IngestionConfig {
+            runs_at_once: 2,
+            limits: Limits::default(),
+            puller: local_puller(time),
+            refresh_wait: Duration::from_secs(5),
+        },
     })
+}
+
+/// Whoever pulls from this machine.
+fn local_puller(time: &Hand) -> Puller {
+    let settings = PullSettings {
+        allow_local: vec!["127.0.0.1/32".parse().expect("a range")],
+        max_payload_bytes: 1 << 20,
+        connect: Duration::from_secs(1),
+        idle: Duration::from_secs(1),
+        whole: Duration::from_secs(5),
+    };
+    Puller::new(settings, BTreeMap::new(), time.clock())
 }
 
 /// A mail service that is configured, and that nobody may ask: it is none of the oracles.

@@ -10,6 +10,7 @@ use crate::service::Service;
 use crate::telemetry::LogLevel;
 use crate::upstreams::Upstreams;
 use actors::fallback::Fallback;
+use actors::ingestion::pull::{PullSettings, Puller};
 use actors::ingestion::{IngestionConfig, slices};
 use actors::notifier::Rest;
 use actors::regen;
@@ -21,6 +22,7 @@ use domain::Event;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use sd_notify::NotifyState;
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -120,7 +122,22 @@ impl Daemon {
             hot_bytes: config.storage.hot_bytes,
             mailing: upstreams.mailing,
             rules: config.rules.to_config(),
-            ingestion: IngestionConfig { runs_at_once: 2, limits: slices::Limits::default() },
+            ingestion: IngestionConfig {
+                runs_at_once: 2,
+                limits: slices::Limits::default(),
+                puller: Puller::new(
+                    PullSettings {
+                        allow_local: Vec::new(),
+                        max_payload_bytes: 16 << 30,
+                        connect: Duration::from_secs(10),
+                        idle: Duration::from_secs(30),
+                        whole: Duration::from_secs(3600),
+                    },
+                    BTreeMap::new(),
+                    Clock::system(),
+                ),
+                refresh_wait: Duration::from_secs(5),
+            },
         });
         let service = Service::new(system, config, log_level);
         let version = env!("CARGO_PKG_VERSION").to_owned();

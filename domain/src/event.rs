@@ -22,7 +22,8 @@ use crate::oracle::OracleId;
 use crate::session::{Query, SessionId};
 use crate::verdict::{Label, Tier};
 use ground::{
-    FreshnessEntry, InvalidationEntry, OntologyEntry, PipelineEntry, PruneEntry, RunEntry, SourceEntry,
+    FreshnessEntry, InvalidationEntry, OntologyEntry, PipelineEntry, PruneEntry, PullFailure, RunEntry,
+    SourceEntry,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -229,6 +230,8 @@ pub enum Event {
     SourceInvalidated(InvalidationEntry),
     /// A pipeline was registered, or has another definition.
     PipelineRegistered(PipelineEntry),
+    /// A payload could not be pulled.
+    PullFailed(PullFailure),
     /// An ingestion run has begun.
     IngestionStarted(RunEntry),
     /// An ingestion run has ended: with its records visible, or with nothing.
@@ -272,7 +275,7 @@ pub enum Severity {
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 28] = [
+    pub const KINDS: [&'static str; 29] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "rules_evaluated",
@@ -295,6 +298,7 @@ impl Event {
         "freshness_policy_set",
         "source_invalidated",
         "pipeline_registered",
+        "pull_failed",
         "ingestion_started",
         "ingestion_ended",
         "source_pruned",
@@ -341,6 +345,7 @@ impl Event {
             Self::FreshnessPolicySet(_) => "freshness_policy_set",
             Self::SourceInvalidated(_) => "source_invalidated",
             Self::PipelineRegistered(_) => "pipeline_registered",
+            Self::PullFailed(_) => "pull_failed",
             Self::IngestionStarted(_) => "ingestion_started",
             Self::IngestionEnded(_) => "ingestion_ended",
             Self::SourcePruned(_) => "source_pruned",
@@ -376,6 +381,7 @@ impl Event {
             | Self::FreshnessPolicySet(_)
             | Self::SourceInvalidated(_)
             | Self::PipelineRegistered(_)
+            | Self::PullFailed(_)
             | Self::IngestionStarted(_)
             | Self::IngestionEnded(_)
             | Self::SourcePruned(_)
@@ -437,6 +443,7 @@ impl Event {
             | Self::FreshnessPolicySet(FreshnessEntry { timestamp, .. })
             | Self::SourceInvalidated(InvalidationEntry { timestamp, .. })
             | Self::PipelineRegistered(PipelineEntry { timestamp, .. })
+            | Self::PullFailed(PullFailure { timestamp, .. })
             | Self::IngestionStarted(RunEntry { timestamp, .. })
             | Self::IngestionEnded(RunEntry { timestamp, .. })
             | Self::SourcePruned(PruneEntry { timestamp, .. })

@@ -4,8 +4,9 @@ use super::progress::{Phase, Progress, RunProgress};
 use super::reading::{Outcome, Reading};
 use super::{Begin, Begun, IngestionError, Shop};
 use crate::logger::CommitError;
-use crate::registry::{Ready, as_read};
+use crate::registry::{Ready, as_read, policy_of};
 use domain::event::ground::RunEntry;
+use domain::ground::freshness::InvalidationTrigger;
 use domain::ground::id::SourceId;
 use domain::ground::ontology::is_version;
 use domain::ground::run::{Run, RunCounts, RunInput, RunState, split_record_id};
@@ -282,10 +283,24 @@ impl Shop {
         let timestamp = run.ended_at.unwrap_or(run.started_at);
         self.commit_change(&run.oracle_id.clone(), |source| {
             let entry = RunEntry { run: Box::new(run.clone()), peer, timestamp };
-            (source.with_attempt(&run.run_id), run.clone(), Event::IngestionEnded(entry))
+            let mut source = source.with_attempt(&run.run_id);
+            if run.state == RunState::Failed && run.source_url.is_some() && self.heeds_versions(&source) {
+                // the source says something else by now, and nobody knows what
+                source.invalidated_at = Some(timestamp);
+            }
+            (source, run.clone(), Event::IngestionEnded(entry))
         })
         .await?;
         Ok(run)
+    }
+
+    /// Whether what a source has said is stale as soon as it has a newer version.
+    fn heeds_versions(&self, source: &SourceState) -> bool {
+        let ontology = self.desk().ontology(&source.entry.registration.ontology);
+        let is_version =
+            |trigger: &InvalidationTrigger| matches!(trigger, InvalidationTrigger::VersionChange {});
+        ontology
+            .is_ok_and(|ontology| policy_of(source, &ontology).invalidation_triggers.iter().any(is_version))
     }
 
     /// Commits what `change` makes of the source as it is, with the run and its entry.

@@ -29,6 +29,7 @@ pub(crate) struct Ingesting {
     runs: Family<EndedAs, Counter>,
     records: Family<ReadAs, Counter>,
     running: Gauge,
+    pulls_failed: Counter,
     seconds: Histogram,
 }
 
@@ -38,6 +39,7 @@ impl Default for Ingesting {
             runs: Family::default(),
             records: Family::default(),
             running: Gauge::default(),
+            pulls_failed: Counter::default(),
             seconds: Histogram::new(exponential_buckets(0.01, 4.0, 10)),
         }
     }
@@ -47,6 +49,11 @@ impl Ingesting {
     /// Counts a run that has begun.
     pub(crate) fn started(&self) {
         self.running.inc();
+    }
+
+    /// Counts a pull that has failed before there was a run.
+    pub(crate) fn pull_failed(&self) {
+        self.pulls_failed.inc();
     }
 
     /// Counts a run that has ended, with what came of it.
@@ -77,6 +84,11 @@ impl Ingesting {
             self.records.clone(),
         );
         registry.register("ingestion_running", "runs that go on or wait", self.running.clone());
+        registry.register(
+            "ingestion_pulls_failed",
+            "pulls that brought no payload",
+            self.pulls_failed.clone(),
+        );
         registry.register_with_unit(
             "ingestion",
             "time from a run's beginning to its end",

@@ -1,6 +1,7 @@
 //! Documents that are registered: ontologies, and pipelines with all that they name.
 
 use super::{Decided, Desk, Registry, RegistryError, as_read};
+use crate::ingestion::check_retrieval;
 use actix::{Context, Handler, Message, ResponseFuture};
 use domain::event::ground::{OntologyEntry, PipelineEntry};
 use domain::ground::ontology::Ontology;
@@ -78,6 +79,7 @@ impl Desk {
             .change(|desk| {
                 let (source, _) = desk.source(oracle_id)?;
                 desk.ready((*definition).clone(), &source.entry)?;
+                check_retrieval(&definition)?;
                 let known = desk.store.pipeline(pipeline_id)?;
                 let revision = known.as_ref().map(|(_, revision)| *revision);
                 if let Some((known, _)) = &known {

@@ -40,6 +40,9 @@ pub enum GroundProblem {
     /// The run does not go on.
     #[error("{0}")]
     RunNotRunning(String),
+    /// The payload could not be pulled.
+    #[error("{0}")]
+    PullFailed(String),
     /// There is no such record.
     #[error("{0}")]
     RecordUnknown(String),
@@ -69,6 +72,7 @@ impl GroundProblem {
             Self::ReviewRefused(_) => (StatusCode::CONFLICT, "review_refused"),
             Self::RunBusy(_) => (StatusCode::CONFLICT, "run_busy"),
             Self::RunNotRunning(_) => (StatusCode::CONFLICT, "run_not_running"),
+            Self::PullFailed(_) => (StatusCode::BAD_GATEWAY, "pull_failed"),
             Self::RecordUnknown(_) => (StatusCode::NOT_FOUND, "record_unknown"),
             Self::SignalUnknown(_) => (StatusCode::NOT_FOUND, "signal_unknown"),
             Self::InvalidQuery(_) => (StatusCode::BAD_REQUEST, "invalid_query"),
@@ -100,6 +104,7 @@ impl From<RegistryError> for Problem {
             RegistryError::Ontology(_)
             | RegistryError::Source(_)
             | RegistryError::Pipeline(_)
+            | RegistryError::Retrieval(_)
             | RegistryError::Policy(_) => GroundProblem::InvalidDocument(told).into(),
             RegistryError::Store(error) => error.into(),
             RegistryError::Commit(error) => error.into(),
@@ -113,7 +118,11 @@ impl From<IngestionError> for Problem {
         match error {
             IngestionError::Busy { .. } => GroundProblem::RunBusy(told).into(),
             IngestionError::NotRunning(_) => GroundProblem::RunNotRunning(told).into(),
-            IngestionError::Version => Self::InvalidRequest(told),
+            IngestionError::Version | IngestionError::NotPulled(_) | IngestionError::NoPull(_) => {
+                Self::InvalidRequest(told)
+            }
+            IngestionError::Pull(_) => GroundProblem::PullFailed(told).into(),
+            IngestionError::Archiving(_) => Self::Internal(told),
             IngestionError::Collision(_) => Self::Internal(told),
             IngestionError::Registry(error) => error.into(),
             IngestionError::Store(error) => error.into(),

@@ -126,6 +126,21 @@ pub struct RunEntry {
     pub timestamp: Timestamp,
 }
 
+/// A payload could not be pulled: there is no run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PullFailure {
+    /// For which pipeline.
+    pub pipeline_id: PipelineId,
+    /// Who wanted it: a user, `schedule` or `refresh`.
+    pub requested_by: String,
+    /// Why.
+    pub cause: String,
+    /// By whom; null where it was a schedule's doing, or a refresh.
+    pub peer: Option<Peer>,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
 /// Old content and raw payloads were removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PruneEntry {

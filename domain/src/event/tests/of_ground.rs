@@ -89,6 +89,13 @@ pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<Event> {
             peer,
             timestamp,
         }),
+        Event::PullFailed(PullFailure {
+            pipeline_id: run.pipeline_id.clone(),
+            requested_by: "schedule".into(),
+            cause: "status 502".into(),
+            peer: None,
+            timestamp,
+        }),
         Event::IngestionStarted(RunEntry { run: run.clone(), peer: Some(peer), timestamp }),
         Event::IngestionEnded(RunEntry { run, peer: None, timestamp }),
         Event::SourcePruned(PruneEntry {

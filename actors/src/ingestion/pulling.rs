@@ -1,0 +1,287 @@
+//! Pulls: payloads that the daemon goes and gets, when it is asked to, by a schedule, or since an answer was stale.
+
+use super::archiving::{Archiving, NotArchived};
+use super::flight::begin;
+use super::pull::{Answer, PullError, PullRequest, Pulled, Validators};
+use super::schedule::Schedule;
+use super::{Begin, Begun, IngestionError, Shop};
+use crate::registry::RegistryError;
+use domain::event::ground::PullFailure;
+use domain::ground::id::{PipelineId, SourceId};
+use domain::ground::pipeline::Definition;
+use domain::ground::run::{Run, RunState};
+use domain::{Event, Peer, Sha256Hex};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use store::StoreError;
+use tokio::sync::watch;
+
+/// So many digits of a payload's digest name a version that its source does not date.
+const VERSION_DIGITS: usize = 16;
+/// A run that is waited for is looked at so often.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a pull is for.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    pub(super) pipeline_id: PipelineId,
+    /// Who wants it, in words.
+    pub(super) requested_by: String,
+    pub(super) peer: Option<Peer>,
+}
+
+/// What came of a pull.
+#[derive(Debug, Clone)]
+pub enum PullOutcome {
+    /// The source has nothing that is not known.
+    NothingNew {
+        /// When it was asked.
+        retrieved_at: Timestamp,
+    },
+    /// A payload came, and is being read or was read before.
+    Begun(Begun),
+}
+
+/// What is remembered of pulls while the daemon runs.
+#[derive(Debug, Default)]
+pub(super) struct Pulls {
+    /// By what each pipeline's last payload is known again.
+    known: Mutex<HashMap<PipelineId, (Sha256Hex, Validators)>>,
+    /// Refreshes that go on; each says when it has ended.
+    refreshing: Mutex<HashMap<SourceId, watch::Receiver<bool>>>,
+    /// When each schedule is due next, with its text.
+    due: Mutex<HashMap<PipelineId, (String, Option<Timestamp>)>>,
+}
+
+impl From<NotArchived> for IngestionError {
+    fn from(error: NotArchived) -> Self {
+        match error {
+            NotArchived::Store(error) => Self::Store(error),
+            NotArchived::Inside(cause) => Self::Archiving(cause),
+        }
+    }
+}
+
+/// Pulls a pipeline's payload and begins its run. What fails before there is a run is an entry in the log.
+pub(super) async fn pull(shop: Arc<Shop>, wanted: Wanted) -> Result<PullOutcome, IngestionError> {
+    let pulled = try_pull(Arc::clone(&shop), &wanted).await;
+    if let Err(error) = &pulled {
+        shop.metrics.ingesting.pull_failed();
+        let entry = PullFailure {
+            pipeline_id: wanted.pipeline_id.clone(),
+            requested_by: wanted.requested_by.clone(),
+            cause: error.to_string(),
+            peer: wanted.peer,
+            timestamp: shop.clock.now(),
+        };
+        shop.log.commit(Event::PullFailed(entry).into()).await?;
+    }
+    pulled
+}
+
+async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, IngestionError> {
+    let ready = shop.desk().pipeline(&wanted.pipeline_id)?;
+    let retrieval = &ready.definition.pipeline.retrieval;
+    let endpoint = retrieval.endpoint.clone().filter(|_| retrieval.method.is_pull());
+    let endpoint = endpoint.ok_or_else(|| IngestionError::NotPulled(wanted.pipeline_id.clone()))?;
+    let request = PullRequest {
+        pipeline_id: wanted.pipeline_id.clone(),
+        endpoint,
+        authentication: retrieval.authentication,
+        known: shop.pulls.validators(&wanted.pipeline_id, &ready.sha256),
+    };
+    let archiving = Archiving::begin(shop.store.files().clone());
+    let answer = shop.puller.pull(&request, async |piece| archiving.push(piece).await).await;
+    let pulled = match answer {
+        Ok(Answer::Payload(pulled)) => pulled,
+        Ok(Answer::Unchanged { retrieved_at }) => return Ok(PullOutcome::NothingNew { retrieved_at }),
+        Err(PullError::Keep(_)) => {
+            // the archive says what kept it
+            archiving.finish().await?;
+            return Err(IngestionError::Archiving("a piece of the payload was not taken".into()));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let payload = archiving.finish().await?;
+    let Pulled { url, validators, retrieved_at, .. } = pulled;
+    let last = shop.last_run(&ready.definition)?;
+    if last.is_some_and(|(raw, pipeline)| raw == payload.sha256 && pipeline == ready.sha256) {
+        shop.pulls.remember(&wanted.pipeline_id, &ready.sha256, validators);
+        return Ok(PullOutcome::NothingNew { retrieved_at });
+    }
+    let modified = validators.last_modified.as_deref().and_then(|text| rfc2822::parse(text).ok());
+    let released_at =
+        modified.map(|modified| modified.timestamp()).filter(|modified| *modified <= retrieved_at);
+    let digits = payload.sha256.as_str().get(..VERSION_DIGITS).unwrap_or_default();
+    let message = Begin {
+        pipeline_id: wanted.pipeline_id.clone(),
+        version: released_at
+            .map_or_else(|| format!("sha256:{digits}"), |released_at| released_at.to_string()),
+        released_at: released_at.unwrap_or(retrieved_at),
+        payload,
+        source_url: Some(url),
+        requested_by: wanted.requested_by.clone(),
+        peer: wanted.peer,
+    };
+    let begun = begin(Arc::clone(&shop), message).await?;
+    let (Begun::Started(run) | Begun::Unchanged(run)) = &begun;
+    tokio::spawn(shop.remember_once_visible((**run).clone(), validators));
+    Ok(PullOutcome::Begun(begun))
+}
+
+/// Pulls what a source has now, unless that goes on already, and waits for its end. Whether anything new came is for
+/// whoever asks to look at.
+pub(super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> Result<(), IngestionError> {
+    let pipeline_id = shop.pulled_pipeline(&oracle_id)?;
+    let (sender, mut ended) = {
+        let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        match refreshing.get(&oracle_id) {
+            Some(ended) => (None, ended.clone()),
+            None => {
+                let (sender, ended) = watch::channel(false);
+                refreshing.insert(oracle_id.clone(), ended.clone());
+                (Some(sender), ended)
+            }
+        }
+    };
+    if let Some(sender) = sender {
+        let shop = Arc::clone(&shop);
+        // a task of its own on this thread: whoever asked may not wait for its end
+        actix_rt::spawn(async move {
+            let wanted = Wanted { pipeline_id, requested_by: "refresh".into(), peer: None };
+            match pull(Arc::clone(&shop), wanted).await {
+                Ok(PullOutcome::Begun(Begun::Started(run))) => shop.wait_for(&run.run_id).await,
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%oracle_id, %error, "a refresh has failed"),
+            }
+            let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+            refreshing.remove(&oracle_id);
+            sender.send_replace(true);
+        });
+    }
+    // a sender that is gone has ended, too
+    drop(ended.wait_for(|ended| *ended).await);
+    Ok(())
+}
+
+/// Begins the pulls that are due.
+pub(super) fn begin_due(shop: &Arc<Shop>) {
+    let due = match shop.due() {
+        Ok(due) => due,
+        Err(error) => {
+            tracing::error!(%error, "schedules cannot be read");
+            return;
+        }
+    };
+    for pipeline_id in due {
+        let shop = Arc::clone(shop);
+        actix_rt::spawn(async move {
+            let wanted =
+                Wanted { pipeline_id: pipeline_id.clone(), requested_by: "schedule".into(), peer: None };
+            match pull(shop, wanted).await {
+                Ok(outcome) => tracing::info!(%pipeline_id, ?outcome, "a scheduled pull has ended"),
+                Err(error) => tracing::warn!(%pipeline_id, %error, "a scheduled pull has failed"),
+            }
+        });
+    }
+}
+
+impl Shop {
+    /// The pipelines whose schedules have come due since this was last asked. What was due while nobody asked is due once.
+    fn due(&self) -> Result<Vec<PipelineId>, StoreError> {
+        let now = self.clock.now();
+        let mut known = self.pulls.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = Vec::new();
+        let mut scheduled = HashMap::new();
+        for registered in self.store.pipelines()? {
+            let Some(definition) = self.store.definition(&registered.pipeline_sha256)? else { continue };
+            let Some(text) = definition.pipeline.retrieval.schedule else { continue };
+            let Ok(schedule) = Schedule::parse(&text) else { continue };
+            let before = known.remove(&registered.pipeline_id).filter(|(known, _)| *known == text);
+            let mut next = before.map_or_else(|| schedule.next_after(now), |(_, next)| next);
+            if next.is_some_and(|next| next <= now) {
+                due.push(registered.pipeline_id.clone());
+                next = schedule.next_after(now);
+            }
+            scheduled.insert(registered.pipeline_id, (text, next));
+        }
+        *known = scheduled;
+        Ok(due)
+    }
+
+    /// The pipeline by which a source is pulled.
+    fn pulled_pipeline(&self, oracle_id: &SourceId) -> Result<PipelineId, IngestionError> {
+        for registered in self.store.pipelines()?.into_iter().filter(|known| known.oracle_id == *oracle_id) {
+            let definition = self.store.definition(&registered.pipeline_sha256)?;
+            if definition.is_some_and(|definition| definition.pipeline.retrieval.method.is_pull()) {
+                return Ok(registered.pipeline_id);
+            }
+        }
+        Err(IngestionError::NoPull(oracle_id.clone()))
+    }
+
+    /// The payload and the pipeline's digest of the latest visible run of a pipeline.
+    fn last_run(&self, definition: &Definition) -> Result<Option<(Sha256Hex, Sha256Hex)>, IngestionError> {
+        let (source, _) = self.desk().source(&definition.pipeline.oracle_id)?;
+        let of_pipeline = |completed: &&store::ground::state::Completed| {
+            completed.pipeline_id == definition.pipeline.pipeline_id
+        };
+        let Some(last) = source.completed.iter().rev().find(of_pipeline) else { return Ok(None) };
+        let run = self.store.run(&last.run_id)?;
+        Ok(run.map(|(run, _)| (run.input.raw_sha256, run.input.pipeline_sha256)))
+    }
+
+    /// Remembers by what a payload is known again, once its run is visible: one that came to nothing is pulled again.
+    async fn remember_once_visible(self: Arc<Self>, run: Run, validators: Validators) {
+        self.wait_for(&run.run_id).await;
+        if let Ok(Some((ended, _))) = self.store.run(&run.run_id)
+            && ended.state == RunState::Completed
+        {
+            self.pulls.remember(&run.pipeline_id, &run.input.pipeline_sha256, validators);
+        }
+    }
+
+    /// Waits until a run has ended, one way or another.
+    async fn wait_for(&self, run_id: &Sha256Hex) {
+        while let Ok(Some((run, _))) = self.store.run(run_id)
+            && run.state == RunState::Running
+        {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+impl Pulls {
+    /// By what a pipeline's last payload is known again; by nothing where another definition has read it.
+    fn validators(&self, pipeline_id: &PipelineId, pipeline_sha256: &Sha256Hex) -> Validators {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get(pipeline_id).filter(|(sha256, _)| sha256 == pipeline_sha256);
+        known.map(|(_, validators)| validators.clone()).unwrap_or_default()
+    }
+
+    fn remember(&self, pipeline_id: &PipelineId, pipeline_sha256: &Sha256Hex, validators: Validators) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(pipeline_id.clone(), (pipeline_sha256.clone(), validators));
+    }
+}
+
+/// Whether a pipeline can be pulled and scheduled as its definition says.
+pub(crate) fn check(definition: &Definition) -> Result<(), RegistryError> {
+    let retrieval = &definition.pipeline.retrieval;
+    let refuse = |fault: &str| RegistryError::Retrieval(fault.to_owned());
+    match (retrieval.method.is_pull(), &retrieval.endpoint) {
+        (true, None) => return Err(refuse("`endpoint` is missing, from which is pulled")),
+        (false, Some(_)) => return Err(refuse("`endpoint` is for api_pull and file_download")),
+        _ => {}
+    }
+    if let Some(text) = &retrieval.schedule {
+        if !retrieval.method.is_pull() {
+            return Err(refuse("`schedule` is for api_pull and file_download"));
+        }
+        Schedule::parse(text).map_err(|error| refuse(&format!("`schedule`: {error}")))?;
+    }
+    Ok(())
+}
