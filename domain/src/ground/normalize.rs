@@ -9,6 +9,7 @@ mod compile;
 mod expression;
 mod mapping;
 mod schema;
+mod size;
 mod steps;
 mod units;
 
@@ -108,7 +109,9 @@ impl Normalizer {
         }
         let (valid_from, valid_until) = self.valid_time(raw)?;
         let source_record_id = self.record_id(raw, &identity)?;
+        size::check_id(&source_record_id)?;
         let definitions = definitions_of(&values);
+        size::check_values(&values, &definitions, &self.ontology)?;
         let axes = values.into_iter().map(|(path, (_, value))| (path.into_owned(), value.into_value()));
         let content = Content { axes: axes.collect(), definitions };
         let identity = Identity::new(identity);
@@ -139,11 +142,19 @@ impl Normalizer {
     fn valid_time(&self, raw: &Raw) -> Result<(Option<Timestamp>, Option<Timestamp>), Rejection> {
         let Some(valid_time) = &self.valid_time else { return Ok((None, None)) };
         let read = |path: &Path| {
-            let Some(text) = path.find(raw).and_then(text_of) else { return Ok(None) };
-            let moment = valid_time.dates.moment(&text);
-            let fault =
-                || Rejection::new(Rule::ValidTime, Some(path.as_str()), format!("`{text}` is not a date"));
-            moment.map(Some).ok_or_else(fault)
+            let fault = |what: &str| {
+                Rejection::new(Rule::ValidTime, Some(path.as_str()), format!("{what} is not a date"))
+            };
+            match path.find(raw) {
+                Some(found @ (Raw::List(_) | Raw::Object(_))) => Err(fault(found.kind())),
+                found => match found.and_then(text_of) {
+                    Some(text) => {
+                        let moment = valid_time.dates.moment(&text);
+                        moment.map(Some).ok_or_else(|| fault(&format!("`{text}`")))
+                    }
+                    None => Ok(None),
+                },
+            }
         };
         let from = read(&valid_time.from)?;
         let until = valid_time.until.as_ref().map_or(Ok(None), read)?;

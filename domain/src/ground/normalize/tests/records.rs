@@ -226,6 +226,7 @@ fn a_record_says_itself_when_it_is_valid() {
     for (from, until, place) in [
         (json!("soon"), json!(null), "from"),
         (json!("2020-01-31"), json!(false), "until"),
+        (json!(["2020-01-31"]), json!(null), "from"),
         (json!("2020-01-31"), json!("2020-01-31"), "from"),
     ] {
         let rejection = times(from, until).unwrap_err();
@@ -383,4 +384,33 @@ fn steps_are_taken_in_their_order() {
         "kind",
         "`a` is not a word of the table",
     );
+}
+
+#[test]
+fn a_record_that_has_no_room_is_not_taken() {
+    let long = |bytes: usize| "x".repeat(bytes);
+    assert!(normalized(definition(), json!({ "id": long(2048) })).is_ok());
+    refused_by(definition(), json!({ "id": long(2049) }), "its id has 2049 bytes, 2048 at most");
+    refused_by(definition(), json!({ "id": "/".repeat(700) }), "its id has 2100 bytes");
+    // known by another field, it still speaks of something
+    let words =
+        json!({ "axis": "id", "normalizer_type": "enum_mapping", "config": { "map": { "a": long(2049) } } });
+    let keyed = with([
+        ("/pipeline/validation/deduplication_key", json!(["id"])),
+        ("/normalization/value_normalizers", json!([words])),
+    ]);
+    refused(keyed, json!({ "id": "a" }), Rule::AxisType, "id", "looked up by it");
+    let definition = with([("/normalization/axis_mappings/7/definition", json!(long(60)))]);
+    let parts = |count: usize| {
+        let parts: serde_json::Map<_, _> =
+            (0..count).map(|n| (format!("p{n:04}"), json!({ "value": n }))).collect();
+        json!({ "id": "a", "parts": parts })
+    };
+    assert!(normalized(definition.clone(), parts(4_500)).is_ok());
+    refused_by(definition, parts(9_000), "524288 at most");
+}
+
+fn refused_by(definition: Json, record: Json, words: &str) {
+    let rejection = normalized(definition, record).unwrap_err();
+    assert!(rejection.rule == Rule::Mapping && rejection.reason.contains(words), "{rejection:?}");
 }
