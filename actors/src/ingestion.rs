@@ -267,4 +267,4 @@ impl Handler<Running> for Ingestion {
 crate::panics_when_told!(Ingestion);
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

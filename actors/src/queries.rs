@@ -217,3 +217,6 @@ fn cursor_of(answering: &Answering, more: Option<Vec<u8>>) -> Option<String> {
     let query = Cursor::digest(&answering.asked);
     more.map(|key| Cursor { key, point_in_time, known_at, query }.to_text())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! A whole system in a directory of its own, for the actors' tests.
 
+pub(crate) mod ground;
+
 use crate::crosscheck::Judge;
 use crate::fallback::Fallback;
 use crate::ingestion::IngestionConfig;

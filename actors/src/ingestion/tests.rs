@@ -1,79 +1,16 @@
 use super::*;
-use crate::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
 use crate::system::System;
+use crate::testing::ground::{archived, asked, ended, ingested, population};
 use crate::testing::{Hand, Outside, World, logged, with_outside, with_world};
 use domain::ground::run::RunState;
 use domain::ground::value::Value;
-use serde::de::DeserializeOwned;
 use std::ops::Bound;
-use std::time::Duration;
 use store::ground::view::{Found, SourceView};
 
-const PEER: Peer = Peer { uid: 7, gid: 7, pid: None };
-const OLD: &str = "Country Name,Country Code,Year,Value\n\
+pub(crate) const OLD: &str = "Country Name,Country Code,Year,Value\n\
     Aruba,ABW,1960,54208\nAruba,ABW,1961,55434\nKosovo,XKX,1960,947000\n";
-const NEW: &str = "Country Name,Country Code,Year,Value\n\
+pub(crate) const NEW: &str = "Country Name,Country Code,Year,Value\n\
     Aruba,ABW,1960,54608\nAruba,ABW,1961,55434\nZambia,ZMB,1960,3119430\n";
-
-fn document<T: DeserializeOwned>(text: &str) -> T {
-    serde_json::from_str(text).expect("the gallery's documents are sound")
-}
-
-async fn population(system: &System) -> PipelineId {
-    let ontology = document(include_str!("../../../examples/ground-truth/ontologies/population.json"));
-    let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
-    let registration =
-        document(include_str!("../../../examples/ground-truth/sources/world-bank-population.json"));
-    let registered = system.registry.ask(RegisterSource { registration, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
-    let definition =
-        document(include_str!("../../../examples/ground-truth/pipelines/world-bank-population.json"));
-    let registered = system.registry.ask(RegisterPipeline { definition, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered").document.pipeline_id
-}
-
-fn archived(system: &System, payload: &[u8]) -> Archived {
-    let mut writer = system.store.files().archive_writer().expect("it is made");
-    writer.push(payload).expect("it is taken");
-    writer.finish().expect("it is kept")
-}
-
-fn asked(pipeline_id: &PipelineId, payload: Archived, version: &str) -> Begin {
-    Begin {
-        pipeline_id: pipeline_id.clone(),
-        version: version.into(),
-        released_at: format!("{version}T00:00:00Z").parse().expect("a time"),
-        payload,
-        source_url: None,
-        requested_by: "7".into(),
-        peer: Some(PEER),
-    }
-}
-
-async fn ended(system: &System, begun: Begun) -> Run {
-    let run_id = match begun {
-        Begun::Started(run) => run.run_id,
-        Begun::Unchanged(run) => return *run,
-    };
-    loop {
-        let (run, _) = system.store.run(&run_id).expect("it is read").expect("it is there");
-        if run.state != RunState::Running {
-            return run;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-}
-
-async fn ingested(system: &System, pipeline_id: &PipelineId, payload: &str, version: &str) -> Run {
-    let begin = asked(pipeline_id, archived(system, payload.as_bytes()), version);
-    let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it begins");
-    let run = ended(system, begun).await;
-    while !system.ingestion.ask(Running).await.expect("it answers").is_empty() {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    run
-}
 
 /// What is valid at a time, as `id=population`.
 fn valid(system: &System, at: &str) -> Vec<String> {

@@ -1,0 +1,72 @@
+//! A source out of the gallery, and runs of it, for tests.
+
+use crate::ingestion::{Begin, Begun, Running};
+use crate::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
+use crate::system::System;
+use domain::Peer;
+use domain::ground::id::PipelineId;
+use domain::ground::run::{Run, RunState};
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+use store::ground::archive::Archived;
+
+pub(crate) const PEER: Peer = Peer { uid: 7, gid: 7, pid: None };
+fn document<T: DeserializeOwned>(text: &str) -> T {
+    serde_json::from_str(text).expect("the gallery's documents are sound")
+}
+
+pub(crate) async fn population(system: &System) -> PipelineId {
+    let ontology = document(include_str!("../../../examples/ground-truth/ontologies/population.json"));
+    let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered");
+    let registration =
+        document(include_str!("../../../examples/ground-truth/sources/world-bank-population.json"));
+    let registered = system.registry.ask(RegisterSource { registration, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered");
+    let definition =
+        document(include_str!("../../../examples/ground-truth/pipelines/world-bank-population.json"));
+    let registered = system.registry.ask(RegisterPipeline { definition, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered").document.pipeline_id
+}
+
+pub(crate) fn archived(system: &System, payload: &[u8]) -> Archived {
+    let mut writer = system.store.files().archive_writer().expect("it is made");
+    writer.push(payload).expect("it is taken");
+    writer.finish().expect("it is kept")
+}
+
+pub(crate) fn asked(pipeline_id: &PipelineId, payload: Archived, version: &str) -> Begin {
+    Begin {
+        pipeline_id: pipeline_id.clone(),
+        version: version.into(),
+        released_at: format!("{version}T00:00:00Z").parse().expect("a time"),
+        payload,
+        source_url: None,
+        requested_by: "7".into(),
+        peer: Some(PEER),
+    }
+}
+
+pub(crate) async fn ended(system: &System, begun: Begun) -> Run {
+    let run_id = match begun {
+        Begun::Started(run) => run.run_id,
+        Begun::Unchanged(run) => return *run,
+    };
+    loop {
+        let (run, _) = system.store.run(&run_id).expect("it is read").expect("it is there");
+        if run.state != RunState::Running {
+            return run;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+pub(crate) async fn ingested(system: &System, pipeline_id: &PipelineId, payload: &str, version: &str) -> Run {
+    let begin = asked(pipeline_id, archived(system, payload.as_bytes()), version);
+    let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it begins");
+    let run = ended(system, begun).await;
+    while !system.ingestion.ask(Running).await.expect("it answers").is_empty() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    run
+}
