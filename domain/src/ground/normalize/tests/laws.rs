@@ -33,7 +33,7 @@ fn members() -> impl Strategy<Value = Vec<(String, String)>> {
         format!("{{{}}}", parts.join(","))
     });
     (
-        text("\\PC{1,5}"),
+        prop_oneof![text("\\PC{1,5}"), number()],
         -999_999..999_999_i64,
         number(),
         prop::sample::select(vec!["\"one\"", "\" TWO \"", "null", "\"three\""]),
@@ -44,7 +44,7 @@ fn members() -> impl Strategy<Value = Vec<(String, String)>> {
             "\"2020-01-31T01:02:03.4+05:00\"",
             "\"99\"",
         ]),
-        text("[ \\t\\PCßİΣ]{0,12}"),
+        prop_oneof![text("[ \\t\\PCßİΣ]{0,12}"), number()],
         parts,
     )
         .prop_map(|(id, count, amount, kind, flag, day, name, parts)| {
