@@ -7,7 +7,6 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use domain::ground::rejection::Reject;
 use domain::ground::run::{FileRef, Run};
-use serde::de::DeserializeOwned;
 use std::ops::Bound;
 
 impl Store {
@@ -18,7 +17,8 @@ impl Store {
     /// Where the run's file cannot be read.
     pub fn rejects(&self, run: &Run, after: Option<u64>, limit: usize) -> Result<Vec<Reject>, StoreError> {
         let Some(rows) = &run.rows else { return Ok(Vec::new()) };
-        let rejects = page(self.files(), rows, REJECT, after, limit)?;
+        let rejects =
+            page(self.files(), rows, REJECT, after, limit, |json| serde_json::from_slice(json).ok())?;
         Ok(rejects.into_iter().map(|(_, reject)| reject).collect())
     }
 }
@@ -36,7 +36,7 @@ impl SourceView {
         limit: usize,
     ) -> Result<Vec<(u64, ChangeEntry)>, StoreError> {
         let Some(completed) = self.state.run(run) else { return Ok(Vec::new()) };
-        page(&self.files, &completed.rows, CHANGE, after, limit)
+        page(&self.files, &completed.rows, CHANGE, after, limit, ChangeEntry::read)
     }
 
     /// The record that the run with this number has read at `position` of its payload, with all that is said of it; nothing
@@ -53,25 +53,25 @@ impl SourceView {
 }
 
 /// The first `limit` rows of one kind behind the number `after`, each with its number.
-fn page<T: DeserializeOwned>(
+fn page<T>(
     files: &Files,
     rows: &FileRef,
     kind: u8,
     after: Option<u64>,
     limit: usize,
+    read: impl Fn(&[u8]) -> Option<T>,
 ) -> Result<Vec<(u64, T)>, StoreError> {
     let file = files.open_sorted(rows)?;
     let begin = row_key(kind, after.unwrap_or_default());
     let start =
         if after.is_some() { Bound::Excluded(begin.as_slice()) } else { Bound::Included(begin.as_slice()) };
-    let read = file.with_prefix_from(&[kind], start).take(limit).map(|row| {
-        let (key, json) = row?;
+    let page = file.with_prefix_from(&[kind], start).take(limit).map(|row| {
+        let (key, value) = row?;
         let number = key.get(1..).and_then(|number| number.first_chunk()).map(|at| u64::from_be_bytes(*at));
-        let read = number.zip(serde_json::from_slice(&json).ok());
-        read.ok_or_else(|| {
+        number.zip(read(&value)).ok_or_else(|| {
             let detail = format!("a row of the file {} cannot be read", rows.sha256);
             StoreError::Corrupt { dir: files.work_dir(), detail }
         })
     });
-    read.collect()
+    page.collect()
 }

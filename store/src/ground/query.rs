@@ -7,7 +7,6 @@ use domain::ground::query::Query;
 use domain::ground::record::Content;
 use domain::ground::timeline::Knowledge;
 use jiff::Timestamp;
-use memchr::memmem::Finder;
 use std::fmt;
 use std::ops::Bound;
 
@@ -160,8 +159,6 @@ impl SourceView {
 struct Page<'q> {
     view: &'q SourceView,
     query: &'q Query<'q>,
-    /// What the JSON holds of every record that answers.
-    needles: Vec<Finder<'static>>,
     known: &'q Knowledge,
     time: Timestamp,
     scanned_max: u64,
@@ -179,10 +176,8 @@ impl<'q> Page<'q> {
         scanned_max: u64,
         access: Access,
     ) -> Self {
-        let needles = query.filters.iter().filter_map(|filter| filter.needle());
-        let needles = needles.map(|needle| Finder::new(&needle).into_owned()).collect();
         let answered = Answered { found: Vec::new(), scanned: 0, pruned: 0, more: None, access };
-        Self { view, query, needles, known, time, scanned_max, bytes: 0, last: Vec::new(), answered }
+        Self { view, query, known, time, scanned_max, bytes: 0, last: Vec::new(), answered }
     }
 
     fn is_full(&self) -> bool {
@@ -205,7 +200,7 @@ impl<'q> Page<'q> {
             self.answered.pruned += 1;
             return Ok(());
         };
-        if self.needles.iter().any(|needle| needle.find(json).is_none()) {
+        if !self.query.filters.iter().all(|filter| filter.may_hold(json)) {
             return Ok(());
         }
         let bytes = found.key.len() + json.len();

@@ -168,8 +168,10 @@ impl SortedFile {
         self.inner.index.block_of(key)
     }
 
-    fn has_block(&self, block: usize) -> bool {
-        self.inner.index.place(block).is_some()
+    /// The first key of a block by its number; nothing where there is no such block.
+    fn first_key(&self, block: usize) -> Option<&[u8]> {
+        let index = &self.inner.index;
+        index.place(block).map(|place| index.first_key(place))
     }
 
     /// Hands a block to `look`, by way of the cache if there is one.

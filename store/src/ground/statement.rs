@@ -76,7 +76,8 @@ impl StoredStatement {
     }
 }
 
-fn read_time(is_there: bool, bytes: &[u8]) -> Option<(Option<Timestamp>, &[u8])> {
+/// A time at the start of `bytes`, where one is there, and what follows it.
+pub(super) fn read_time(is_there: bool, bytes: &[u8]) -> Option<(Option<Timestamp>, &[u8])> {
     if !is_there {
         return Some((None, bytes));
     }

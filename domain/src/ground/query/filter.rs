@@ -3,6 +3,7 @@
 use super::BadQuery;
 use crate::ground::ontology::{Axis, AxisType};
 use crate::ground::value::{Typed, Value};
+use memchr::memmem::Finder;
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -77,6 +78,8 @@ pub struct Filter<'o> {
     path: String,
     operator: Operator,
     with: With,
+    /// What stands in the canonical JSON of every record of which it holds; nothing where nothing does.
+    needle: Option<Finder<'static>>,
 }
 
 #[derive(Debug)]
@@ -120,7 +123,9 @@ impl<'o> Filter<'o> {
             }
             _ => With::One(typed(&asked.value)?),
         };
-        Ok(Self { axis, path: asked.axis.clone(), operator, with })
+        let path = asked.axis.clone();
+        let needle = needle(axis, &path, operator, &with).map(|needle| Finder::new(&needle).into_owned());
+        Ok(Self { axis, path, operator, with, needle })
     }
 
     /// Whether it holds of the values `axes`.
@@ -163,34 +168,45 @@ impl<'o> Filter<'o> {
         self.fixes(self.axis).filter(|_| self.axis.indexed).map(|value| (self.axis, value))
     }
 
-    /// What stands in the canonical JSON of every record of which it holds: bytes by which others are passed over without
-    /// being read. Nothing where there are none to tell.
+    /// Whether it may hold of the record with this canonical JSON: where it says no, the JSON need not be read.
     #[must_use]
-    pub fn needle(&self) -> Option<Vec<u8>> {
-        let json = |value: &Value| serde_json::to_string(value).expect("plain data has a JSON");
-        // names of members are paths, which hold nothing that JSON escapes
-        let member = |value: &str| format!("\"{}\":{value}", self.path);
-        let is_one = self.path != self.axis.axis || !self.axis.is_group();
-        match &self.with {
-            With::One(value) if is_one && self.operator == Operator::Eq => {
-                Some(member(&json(&value.to_value())))
-            }
-            With::One(value) if self.operator == Operator::Eq => Some(json(&value.to_value())),
-            With::Text(part) => {
-                let quoted = json(&Value::Text(part.clone()));
-                let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-                inner.map(str::to_owned)
-            }
-            _ if is_one => Some(member("")),
-            _ => None,
+    pub fn may_hold(&self, json: &[u8]) -> bool {
+        let Some(needle) = &self.needle else { return true };
+        let Some(at) = needle.find(json) else { return false };
+        if !matches!(self.with, With::One(_)) || self.operator == Operator::Eq {
+            return true;
         }
-        .map(String::into_bytes)
+        // behind the name of an axis of texts without an escape the value is plain to see
+        let behind = json.get(at + needle.needle().len()..).and_then(|rest| rest.strip_prefix(b"\""));
+        let text = behind.and_then(|rest| rest.get(..memchr::memchr2(b'"', b'\\', rest)?));
+        let is_whole = |text: &[u8]| behind.and_then(|rest| rest.get(text.len())) == Some(&b'"');
+        let text = text.filter(|text| is_whole(text)).and_then(|text| str::from_utf8(text).ok());
+        text.is_none_or(|text| self.compares(&Value::Text(text.to_owned())))
     }
 
     /// It in words.
     #[must_use]
     pub fn in_words(&self) -> String {
         format!("{} {}", self.path, self.operator.as_str())
+    }
+}
+
+/// What stands in the canonical JSON of every record of which such a filter holds; nothing where nothing does.
+fn needle(axis: &Axis, path: &str, operator: Operator, with: &With) -> Option<String> {
+    let json = |value: &Value| serde_json::to_string(value).expect("plain data has a JSON");
+    let is_group = axis.is_group() && path == axis.axis;
+    // names of members are paths, which hold nothing that JSON escapes
+    let name = format!("\"{path}\":");
+    match with {
+        With::One(value) if operator == Operator::Eq => {
+            let value = json(&value.to_value());
+            Some(if is_group { value } else { name + &value })
+        }
+        With::Text(part) => {
+            let quoted = json(&Value::Text(part.clone()));
+            quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).map(str::to_owned)
+        }
+        With::One(_) | With::Some(_) | With::Pattern(_) => (!is_group).then_some(name),
     }
 }
 

@@ -53,7 +53,7 @@ impl Rows {
             let block = self.next_block.checked_sub(1);
             if !self.block.advance().map_err(|_| self.file.malformed(block.unwrap_or_default()))? {
                 let (file, next) = (&self.file, self.next_block);
-                if !file.has_block(next) {
+                if !file.first_key(next).is_some_and(|first| is_before(first, &self.end)) {
                     return Ok(false);
                 }
                 // whoever goes on from there reads much, and once
@@ -75,12 +75,16 @@ impl Rows {
                 continue;
             }
             self.start = Bound::Unbounded;
-            return Ok(match &self.end {
-                Bound::Included(end) => key <= end.as_slice(),
-                Bound::Excluded(end) => key < end.as_slice(),
-                Bound::Unbounded => true,
-            });
+            return Ok(is_before(key, &self.end));
         }
+    }
+}
+
+fn is_before(key: &[u8], end: &Bound<Vec<u8>>) -> bool {
+    match end {
+        Bound::Included(end) => key <= end.as_slice(),
+        Bound::Excluded(end) => key < end.as_slice(),
+        Bound::Unbounded => true,
     }
 }
 

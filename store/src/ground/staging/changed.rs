@@ -1,9 +1,22 @@
 //! What a run has changed, as it lies in the run's own file.
 
+use crate::ground::statement::read_time;
 use crate::ground::view::{Record, source_record_id_in};
 use domain::ground::timeline::{Change, ChangeKind, End, Version};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+/// The kinds of changes, by their codes.
+const KINDS: [ChangeKind; 6] = [
+    ChangeKind::BecameValid,
+    ChangeKind::Superseded,
+    ChangeKind::Withdrawn,
+    ChangeKind::Expired,
+    ChangeKind::Moved,
+    ChangeKind::Replaced,
+];
+const UNTIL: u8 = 1;
+const SUPERSEDED: u8 = 2;
 
 /// What became of a version of a record. Records are told by run and position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +66,73 @@ impl ChangeEntry {
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a change is plain data")
+        let mut bytes = Vec::with_capacity(64 + self.source_record_id.len());
+        let flags = [(self.valid_until.is_some(), UNTIL), (self.superseded_by.is_some(), SUPERSEDED)];
+        let code = KINDS.iter().position(|kind| *kind == self.kind);
+        bytes.push(code.and_then(|code| u8::try_from(code).ok()).expect("each kind is listed"));
+        bytes.push(flags.into_iter().filter(|(set, _)| *set).fold(0, |flags, (_, flag)| flags | flag));
+        let mut put_record = |(run, position): (u32, u64)| {
+            bytes.extend_from_slice(&run.to_be_bytes());
+            bytes.extend_from_slice(&position.to_be_bytes());
+        };
+        put_record((self.run, self.position));
+        self.superseded_by.map(put_record);
+        for time in [Some(self.valid_from), self.valid_until].into_iter().flatten() {
+            bytes.extend_from_slice(&time.as_nanosecond().to_be_bytes());
+        }
+        bytes.extend_from_slice(self.source_record_id.as_bytes());
+        bytes
+    }
+
+    /// The change that `bytes` are; nothing where they are none.
+    pub(in crate::ground) fn read(bytes: &[u8]) -> Option<Self> {
+        let (&[kind, flags], rest) = bytes.split_first_chunk()?;
+        let ((run, position), rest) = take_record(rest)?;
+        let (superseded_by, rest) = match flags & SUPERSEDED {
+            0 => (None, rest),
+            _ => take_record(rest).map(|(by, rest)| (Some(by), rest))?,
+        };
+        let (valid_from, rest) = read_time(true, rest)?;
+        let (valid_until, id) = read_time(flags & UNTIL != 0, rest)?;
+        Some(Self {
+            kind: *KINDS.get(usize::from(kind))?,
+            run,
+            position,
+            source_record_id: String::from_utf8(id.to_vec()).ok()?,
+            valid_from: valid_from?,
+            valid_until,
+            superseded_by,
+        })
+    }
+}
+
+/// A run's number and a position.
+fn take_record(bytes: &[u8]) -> Option<((u32, u64), &[u8])> {
+    let (run, rest) = bytes.split_first_chunk()?;
+    let (position, rest) = rest.split_first_chunk()?;
+    Some(((u32::from_be_bytes(*run), u64::from_be_bytes(*position)), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_reads_back_as_itself() {
+        for (code, kind) in (0..).zip(KINDS) {
+            let change = ChangeEntry {
+                kind,
+                run: u32::MAX,
+                position: 7,
+                source_record_id: "ABW/1960".into(),
+                valid_from: Timestamp::MIN,
+                valid_until: (code % 2 == 0).then_some(Timestamp::MAX),
+                superseded_by: (code % 3 == 0).then_some((3, u64::MAX)),
+            };
+            let bytes = change.to_bytes();
+            assert_eq!(ChangeEntry::read(&bytes), Some(change));
+            assert_eq!(ChangeEntry::read(&bytes[..20]), None);
+        }
+        assert_eq!(ChangeEntry::read(&[u8::MAX; 64]), None);
     }
 }
