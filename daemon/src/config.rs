@@ -3,10 +3,12 @@
 //! What is not known, not of the right type or out of range is an error that names the key and what is allowed;
 //! nothing is ignored. TMM's constants are not here, and cannot be.
 
+mod ingestion;
 mod mail;
 mod model;
 mod rules;
 
+pub use ingestion::{Credential, Ingestion, SecretFrom};
 pub use mail::{Mail, Tls as MailTls, Transport as MailTransport};
 pub use model::{Model, Provider};
 pub use rules::Rules;
@@ -84,6 +86,8 @@ pub struct Config {
     pub health: HealthConfig,
     /// Which rules apply to text, and what they allow.
     pub rules: Rules,
+    /// Within which bounds sources are pulled, and what pipelines prove with who they are.
+    pub ingestion: Ingestion,
 }
 
 /// What is bounded, each with its own error when it is reached.
@@ -192,6 +196,7 @@ impl Default for Config {
             mail: Mail::default(),
             health: HealthConfig::default(),
             rules: Rules::default(),
+            ingestion: Ingestion::default(),
         }
     }
 }
@@ -274,6 +279,7 @@ impl Config {
         self.model.check(request_s)?;
         self.mail.check()?;
         self.rules.check()?;
+        self.ingestion.check()?;
         if self.state_dir.as_os_str().is_empty() {
             return Err(not_allowed("state_dir", "empty", "the path of a directory"));
         }

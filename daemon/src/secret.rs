@@ -24,8 +24,16 @@ pub fn secret(
     let credential = credentials.map(|dir| dir.join(format!("oracled_{credential}")));
     let credential = credential.map(there).transpose()?.flatten();
     if let Some(file) = credential.as_deref().or(file) {
-        return read(file).map(Some);
+        return of_file(file).map(Some);
     }
+    of_variable(variable)
+}
+
+/// The secret in the variable called `variable`, if that is set and not empty.
+///
+/// # Errors
+/// Where it is not text.
+pub fn of_variable(variable: &str) -> Result<Option<SecretString>, ConfigError> {
     match env::var(variable) {
         Ok(text) => Ok(Some(text).filter(|text| !text.is_empty()).map(SecretString::from)),
         Err(VarError::NotPresent) => Ok(None),
@@ -44,7 +52,11 @@ fn there(file: PathBuf) -> Result<Option<PathBuf>, ConfigError> {
     }
 }
 
-fn read(file: &Path) -> Result<SecretString, ConfigError> {
+/// The secret in `file`, without the line breaks at its end.
+///
+/// # Errors
+/// Where it is empty or cannot be read.
+pub fn of_file(file: &Path) -> Result<SecretString, ConfigError> {
     let unusable = |why: &str| ConfigError::NotUnderstood(format!("the secret in {}: {why}", file.display()));
     let text = fs::read_to_string(file).map_err(|error| unusable(&error.to_string()))?;
     let text = text.trim_end_matches(['\r', '\n']);

@@ -1,10 +1,12 @@
 //! What is asked outside, as the configuration has it.
 
+mod ingestion;
 mod mail;
 
 use crate::config::{Config, ConfigError, Model as ModelConfig, Provider};
 use crate::secret::secret;
 use actors::Clock;
+use actors::ingestion::pull::Puller;
 use actors::notifier::Mailing;
 use actors::oracle_health::{Oracle, Probe};
 use actors::rate_limiter::CallLimits;
@@ -33,6 +35,8 @@ pub struct Upstreams {
     pub calls: CallLimits,
     /// Who sends mail.
     pub mailing: Mailing,
+    /// Who pulls sources' payloads.
+    pub puller: Puller,
     /// All that are watched over.
     pub oracles: Vec<Oracle>,
 }
@@ -62,7 +66,9 @@ impl Upstreams {
             probe: Some(Arc::clone(service) as Arc<dyn Probe>),
         }));
         let mailing = Mailing { service, max_age: SignedDuration::from_secs(config.mail.max_age_s.into()) };
-        Ok(Self { model: asked, calls, mailing, oracles })
+        let credentials = ingestion::credentials(&config.ingestion)?;
+        let puller = Puller::new(config.ingestion.to_settings(), credentials, clock.clone());
+        Ok(Self { model: asked, calls, mailing, puller, oracles })
     }
 }
 

@@ -108,6 +108,16 @@ fn a_value_of_the_wrong_type_or_out_of_range_is_refused_by_its_key() {
             "mail = {transport = 'smtp', smtp_host = 'h', from = 'a@b.org', subject = \"a\\nb\"}",
             "`mail.subject` is \"a\\nb\"; allowed: one line",
         ),
+        (
+            "ingestion.max_payload_bytes = 0",
+            "`ingestion.max_payload_bytes` is 0; allowed: 1 to 1099511627776",
+        ),
+        ("ingestion.connect_s = 0", "`ingestion.connect_s` is 0; allowed: 1 to 300"),
+        ("ingestion.idle_s = 0", "`ingestion.idle_s` is 0; allowed: 1 to 3600"),
+        ("ingestion.pull_s = 90000", "`ingestion.pull_s` is 90000; allowed: 1 to 86400"),
+        ("ingestion.runs_at_once = 65", "`ingestion.runs_at_once` is 65; allowed: 1 to 64"),
+        ("ingestion.refresh_s = 0", "`ingestion.refresh_s` is 0; allowed: 1 to 3600"),
+        ("ingestion.allow = 1", "`allow`"),
         ("= nonsense", "oracled.toml"),
     ] {
         let error = refused(file, &[]);
@@ -159,4 +169,63 @@ fn a_profile_of_rules_is_a_list_of_known_ones_each_once() {
     assert!(error.contains("`rules.profile` is empty; allowed: at least one rule"), "{error}");
     let error = refused("", &[("ORACLED_RULES__PROFILE", "RULE-PREC-001,RULE-PREC-001")]);
     assert!(error.contains("`RULE-PREC-001` twice"), "{error}");
+}
+
+#[test]
+fn ranges_that_are_pulled_from_are_a_list_of_networks() {
+    let ranges = |config: Config| config.ingestion.to_settings().allow_local;
+    let config = load("[ingestion]\nallow_local = ['10.0.0.0/8', 'fd00::/8']", &[], &Flags::default());
+    let listed = ranges(config.expect("it is allowed"));
+    let variables = [("ORACLED_INGESTION__ALLOW_LOCAL", "10.0.0.0/8, fd00::/8")];
+    assert_eq!(ranges(load("", &variables, &Flags::default()).expect("it is allowed")), listed);
+    assert_eq!(listed.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "fd00::/8"]);
+    assert!(ranges(Config::default()).is_empty());
+    for bad in ["['10.0.0.1']", "['10.0.0.0/33']", "['intranet']", "'true'", "['']"] {
+        let error = refused(&format!("ingestion.allow_local = {bad}"), &[]);
+        assert!(error.contains("is no range of addresses; allowed: 10.0.0.0/8, fd00::/8"), "{error}");
+    }
+}
+
+#[test]
+fn a_pipelines_credential_is_what_its_keys_say() {
+    let of = |keys: &str| load(&format!("[ingestion.credentials.wb-1]\n{keys}"), &[], &Flags::default());
+    for keys in [
+        "header = 'X-Key'\nkey_file = '/k'",
+        "header = 'X-Key'\nkey_env = 'K'",
+        "token_file = '/t'",
+        "token_env = 'T'",
+        "token_url = 'https://a/t'\nclient_id = 'me'\nclient_secret_file = '/s'",
+        "token_url = 'https://a/t'\nclient_id = 'me'\nclient_secret_env = 'S'\nscope = 'read'",
+        "certificate_file = '/c'\nkey_file = '/k'",
+    ] {
+        let config = of(keys).expect("it is one");
+        assert_eq!(config.ingestion.credentials.len(), 1);
+        // what is printed can be read again
+        let printed = serde_json::to_value(&config).expect("it is plain data");
+        assert_eq!(serde_json::from_value::<Config>(printed).expect("it is a configuration"), config);
+    }
+    for keys in [
+        "header = 'X-Key'",
+        "header = 'X-Key'\nkey_file = '/k'\nkey_env = 'K'",
+        "header = 'X-Key'\nkey_file = '/k'\ntoken_env = 'T'",
+        "key_file = '/k'",
+        "token_file = '/t'\ntoken_env = 'T'",
+        "token_url = 'https://a/t'\nclient_id = 'me'",
+        "token_url = 'https://a/t'\nclient_secret_env = 'S'",
+        "token_env = 'T'\nscope = 'read'",
+        "certificate_file = '/c'",
+        "certificate_file = '/c'\nkey_file = '/k'\nheader = 'X-Key'",
+        "",
+    ] {
+        let error = of(keys).expect_err("it is none");
+        assert!(error.contains("ingestion.credentials.wb-1"), "{error}");
+        assert!(
+            error.contains("allowed: `header` with one of `key_file` and `key_env`; "),
+            "{keys}: {error}"
+        );
+    }
+    let error = of("password = 's3cret'").expect_err("it is no key");
+    assert!(error.contains("`password`") && !error.contains("s3cret"), "{error}");
+    let error = refused("[ingestion.credentials.WB]\ntoken_env = 'T'", &[]);
+    assert!(error.contains("`WB` is not an id"), "{error}");
 }

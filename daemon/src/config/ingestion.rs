@@ -1,0 +1,250 @@
+//! Ingestion: within which bounds sources are pulled, and what pipelines prove with who they are.
+
+use super::{ConfigError, within};
+use actors::ingestion::pull::PullSettings;
+use domain::ground::id::PipelineId;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Ranges of one's own network that may be pulled from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Words", into = "Vec<String>")]
+pub struct Ranges(Vec<IpNet>);
+
+/// A list of ranges, or, since a variable is one text, ranges with commas between them.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Words {
+    List(Vec<String>),
+    Text(String),
+}
+
+impl TryFrom<Words> for Ranges {
+    type Error = String;
+
+    fn try_from(words: Words) -> Result<Self, String> {
+        let words = match words {
+            Words::List(words) => words,
+            Words::Text(text) if text.trim().is_empty() => Vec::new(),
+            Words::Text(text) => text.split(',').map(|word| word.trim().to_owned()).collect(),
+        };
+        let range = |word: &String| {
+            let not_one = |_| {
+                format!("`{word}` is no range of addresses; allowed: 10.0.0.0/8, fd00::/8, 127.0.0.1/32, …")
+            };
+            word.parse().map_err(not_one)
+        };
+        words.iter().map(range).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl From<Ranges> for Vec<String> {
+    fn from(Ranges(ranges): Ranges) -> Self {
+        ranges.iter().map(ToString::to_string).collect()
+    }
+}
+
+/// Where a secret comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretFrom {
+    /// A file that holds it.
+    File(PathBuf),
+    /// The variable of this name.
+    Variable(String),
+}
+
+/// What a pipeline proves with who it is; the secrets themselves are elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Keys", into = "Keys")]
+pub enum Credential {
+    /// A key.
+    ApiKey {
+        /// The header in which it stands alone.
+        header: String,
+        /// The key.
+        key: SecretFrom,
+    },
+    /// A bearer's token.
+    Token(SecretFrom),
+    /// What a bearer's token is asked for with.
+    Client {
+        /// Where it is asked for.
+        token_url: String,
+        /// Who asks.
+        client_id: String,
+        /// Its secret.
+        client_secret: SecretFrom,
+        /// For what.
+        scope: Option<String>,
+    },
+    /// A certificate.
+    Certificate {
+        /// The file that holds it, in PEM, and those between it and its authority behind it.
+        certificate_file: PathBuf,
+        /// The file that holds its key, in PEM.
+        key_file: PathBuf,
+    },
+}
+
+/// A credential as it is written. Which keys are there says what it is.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    header: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_env: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_env: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_secret_file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_secret_env: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    certificate_file: Option<PathBuf>,
+}
+
+impl TryFrom<Keys> for Credential {
+    type Error = &'static str;
+
+    fn try_from(mut keys: Keys) -> Result<Self, &'static str> {
+        const ALLOWED: &str = "a credential has other keys; allowed: `header` with one of `key_file` and `key_env`; one of \
+                               `token_file` and `token_env`; `token_url`, `client_id` with one of `client_secret_file` and \
+                               `client_secret_env`, and perhaps `scope`; `certificate_file` and `key_file`";
+        let credential = if let Some(header) = keys.header.take() {
+            one_of(&mut keys.key_file, &mut keys.key_env).map(|key| Self::ApiKey { header, key })
+        } else if let Some(certificate_file) = keys.certificate_file.take() {
+            keys.key_file.take().map(|key_file| Self::Certificate { certificate_file, key_file })
+        } else if let Some((token_url, client_id)) = keys.token_url.take().zip(keys.client_id.take()) {
+            let secret = one_of(&mut keys.client_secret_file, &mut keys.client_secret_env);
+            let scope = keys.scope.take();
+            secret.map(|client_secret| Self::Client { token_url, client_id, client_secret, scope })
+        } else {
+            one_of(&mut keys.token_file, &mut keys.token_env).map(Self::Token)
+        };
+        // what is left over would be ignored
+        credential.filter(|_| keys.is_empty()).ok_or(ALLOWED)
+    }
+}
+
+impl Keys {
+    fn is_empty(&self) -> bool {
+        let Self { header, key_env, token_env, token_url, client_id, client_secret_env, scope, .. } = self;
+        let words = [header, key_env, token_env, token_url, client_id, client_secret_env, scope];
+        let files = [&self.key_file, &self.token_file, &self.client_secret_file, &self.certificate_file];
+        words.into_iter().all(Option::is_none) && files.into_iter().all(Option::is_none)
+    }
+}
+
+/// The one that is given of the two.
+fn one_of(file: &mut Option<PathBuf>, variable: &mut Option<String>) -> Option<SecretFrom> {
+    match (file.take(), variable.take()) {
+        (Some(file), None) => Some(SecretFrom::File(file)),
+        (None, Some(variable)) => Some(SecretFrom::Variable(variable)),
+        _ => None,
+    }
+}
+
+impl From<Credential> for Keys {
+    fn from(credential: Credential) -> Self {
+        let parts = |secret| match secret {
+            SecretFrom::File(file) => (Some(file), None),
+            SecretFrom::Variable(variable) => (None, Some(variable)),
+        };
+        match credential {
+            Credential::ApiKey { header, key } => {
+                let (key_file, key_env) = parts(key);
+                Self { header: Some(header), key_file, key_env, ..Self::default() }
+            }
+            Credential::Token(token) => {
+                let (token_file, token_env) = parts(token);
+                Self { token_file, token_env, ..Self::default() }
+            }
+            Credential::Client { token_url, client_id, client_secret, scope } => {
+                let (client_secret_file, client_secret_env) = parts(client_secret);
+                let (token_url, client_id) = (Some(token_url), Some(client_id));
+                Self { token_url, client_id, client_secret_file, client_secret_env, scope, ..Self::default() }
+            }
+            Credential::Certificate { certificate_file, key_file } => {
+                let (certificate_file, key_file) = (Some(certificate_file), Some(key_file));
+                Self { certificate_file, key_file, ..Self::default() }
+            }
+        }
+    }
+}
+
+/// The table `ingestion`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ingestion {
+    /// What of one's own network is pulled from, beside public addresses.
+    #[serde(default)]
+    pub allow_local: Ranges,
+    /// The longest payload, in bytes.
+    pub max_payload_bytes: u64,
+    /// How long a connection to a source may take to be made, in seconds.
+    pub connect_s: u64,
+    /// How long a source may send nothing, in seconds.
+    pub idle_s: u64,
+    /// How long a pull may take as a whole, in seconds.
+    pub pull_s: u64,
+    /// How many runs there are at once.
+    pub runs_at_once: usize,
+    /// How long a query waits for fresh data, where its source's policy says so, in seconds.
+    pub refresh_s: u64,
+    /// What pipelines prove with who they are.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub credentials: BTreeMap<PipelineId, Credential>,
+}
+
+impl Default for Ingestion {
+    fn default() -> Self {
+        Self {
+            allow_local: Ranges::default(),
+            max_payload_bytes: 16 << 30,
+            connect_s: 10,
+            idle_s: 60,
+            pull_s: 3600,
+            runs_at_once: 2,
+            refresh_s: 10,
+            credentials: BTreeMap::new(),
+        }
+    }
+}
+
+impl Ingestion {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        within("ingestion.max_payload_bytes", self.max_payload_bytes, 1..=1 << 40)?;
+        within("ingestion.connect_s", self.connect_s, 1..=300)?;
+        within("ingestion.idle_s", self.idle_s, 1..=3600)?;
+        within("ingestion.pull_s", self.pull_s, 1..=86_400)?;
+        within("ingestion.runs_at_once", self.runs_at_once, 1..=64)?;
+        within("ingestion.refresh_s", self.refresh_s, 1..=3600)
+    }
+
+    /// Within which bounds is pulled.
+    #[must_use]
+    pub fn to_settings(&self) -> PullSettings {
+        let Self { allow_local: Ranges(ranges), max_payload_bytes, connect_s, idle_s, pull_s, .. } = self;
+        PullSettings {
+            allow_local: ranges.clone(),
+            max_payload_bytes: *max_payload_bytes,
+            connect: Duration::from_secs(*connect_s),
+            idle: Duration::from_secs(*idle_s),
+            whole: Duration::from_secs(*pull_s),
+        }
+    }
+}

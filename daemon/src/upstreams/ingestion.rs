@@ -1,0 +1,97 @@
+//! What pipelines prove with who they are, as the configuration has it.
+
+use crate::config::{ConfigError, Credential as Configured, Ingestion, SecretFrom};
+use crate::secret::{of_file, of_variable};
+use actors::ingestion::pull::Credential;
+use domain::ground::id::PipelineId;
+use secrecy::{ExposeSecret, SecretString};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+/// The credential of each pipeline for which `config` has one.
+///
+/// # Errors
+/// Where a secret is not there, or cannot be used.
+pub(super) fn credentials(config: &Ingestion) -> Result<BTreeMap<PipelineId, Credential>, ConfigError> {
+    let read = |(id, configured): (&PipelineId, &Configured)| Ok((id.clone(), credential(id, configured)?));
+    config.credentials.iter().map(read).collect()
+}
+
+fn credential(id: &PipelineId, configured: &Configured) -> Result<Credential, ConfigError> {
+    let key = match configured {
+        Configured::ApiKey { header, key } => Credential::api_key(header, secret(id, key)?),
+        Configured::Token(token) => Credential::token(secret(id, token)?),
+        Configured::Client { token_url, client_id, client_secret, scope } => {
+            let client_secret = secret(id, client_secret)?;
+            Ok(Credential::client(token_url.clone(), client_id.clone(), client_secret, scope.clone()))
+        }
+        Configured::Certificate { certificate_file, key_file } => {
+            let certificate = of_file(certificate_file)?;
+            Credential::certificate(certificate.expose_secret(), &of_file(key_file)?)
+        }
+    };
+    key.map_err(|error| unusable(id, error))
+}
+
+/// The secret, wherever it is.
+fn secret(id: &PipelineId, from: &SecretFrom) -> Result<SecretString, ConfigError> {
+    match from {
+        SecretFrom::File(file) => of_file(file),
+        SecretFrom::Variable(name) => of_variable(name)?
+            .ok_or_else(|| unusable(id, format_args!("the variable {name} is not set, or empty"))),
+    }
+}
+
+fn unusable(id: &PipelineId, why: impl Display) -> ConfigError {
+    ConfigError::NotUnderstood(format!("`ingestion.credentials.{id}`: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(configured: Configured) -> String {
+        let id: PipelineId = "wb".parse().expect("an id");
+        let config = Ingestion { credentials: [(id, configured)].into(), ..Ingestion::default() };
+        credentials(&config).expect_err("it cannot be used").to_string()
+    }
+
+    fn file(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("secret");
+        std::fs::write(&path, text).expect("it is written");
+        (dir, path)
+    }
+
+    #[test]
+    fn secrets_are_read_and_what_cannot_be_used_is_named_and_not_shown() {
+        let (_kept, path) = file("s3cret\n");
+        let key = SecretFrom::File(path.clone());
+        let good = Configured::ApiKey { header: "X-Key".into(), key: key.clone() };
+        let config =
+            Ingestion { credentials: [("wb".parse().expect("an id"), good)].into(), ..Ingestion::default() };
+        let read = credentials(&config).expect("they can be used");
+        assert!(read.len() == 1 && !format!("{read:?}").contains("s3cret"), "{read:?}");
+
+        let error = refused(Configured::ApiKey { header: "X Key".into(), key });
+        assert!(
+            error.contains("`ingestion.credentials.wb`: `X Key` is not a header's name; allowed: "),
+            "{error}"
+        );
+        let (_kept, two) = file("s3cret\nand more");
+        let error = refused(Configured::Token(SecretFrom::File(two)));
+        assert!(error.contains("a key is made of visible ASCII") && !error.contains("s3cret"), "{error}");
+        let error = refused(Configured::Token(SecretFrom::File("/no/such".into())));
+        assert!(error.contains("the secret in /no/such: "), "{error}");
+        let error = refused(Configured::Token(SecretFrom::Variable("NO_SUCH_VARIABLE".into())));
+        assert!(
+            error.contains("`ingestion.credentials.wb`: the variable NO_SUCH_VARIABLE is not set"),
+            "{error}"
+        );
+        let error = refused(Configured::Certificate { certificate_file: path.clone(), key_file: path });
+        assert!(
+            error.contains("the certificate and its key cannot be used: ") && !error.contains("s3cret"),
+            "{error}"
+        );
+    }
+}
