@@ -307,11 +307,10 @@ impl Puller {
         }
     }
 
-    /// A client for one request to `url`: no connection is used twice.
+    /// A client for one request to `url`, with a connection of its own.
     fn client(&self, url: &Url, identity: Option<&Identity>) -> Result<Client, PullError> {
         let mut builder = client(url.scheme() == "https")
             .connect_timeout(self.settings.connect)
-            .pool_max_idle_per_host(0)
             .dns_resolver(Arc::new(self.reach.clone()));
         if let Some(identity) = identity {
             builder = builder.identity(identity.clone());

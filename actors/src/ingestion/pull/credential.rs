@@ -219,4 +219,24 @@ mod tests {
         assert_eq!(encoded("a:b c=+é"), "a%3Ab+c%3D%2B%C3%A9");
         assert_eq!(encoded("=="), "%3D%3D");
     }
+    #[test]
+    fn a_certificate_and_its_key_are_read_and_belong_together() {
+        let certificate = include_str!("tests/client.crt");
+        let key = |text: &str| SecretString::from(text);
+        let good = Credential::certificate(certificate, &key(include_str!("tests/client.key")));
+        let good = good.expect("they belong together");
+        assert!(good.is_for(Authentication::Mtls) && good.identity().is_some());
+        let shown = format!("{good:?}");
+        assert!(!shown.contains("MIGH") && shown.len() < 100, "{shown}");
+        for (certificate, other) in [
+            (certificate, include_str!("tests/other.key")),
+            (certificate, "no key"),
+            ("no certificate", include_str!("tests/client.key")),
+        ] {
+            let error =
+                Credential::certificate(certificate, &key(other)).expect_err("they do not").to_string();
+            assert!(error.contains("; allowed: both in PEM, and belonging together"), "{error}");
+            assert!(!error.contains("MIGH") && error.len() < 300, "{error}");
+        }
+    }
 }
