@@ -5,15 +5,22 @@
 
 pub mod actors;
 pub mod divergence;
+pub mod document;
 pub mod drain;
+pub mod freshness;
 pub mod health;
+pub mod ingest;
 #[cfg(debug_assertions)]
 pub mod inject_panic;
 pub mod log;
 pub mod log_level;
+pub mod ontology;
 pub mod outbox;
+pub mod pipeline;
 pub mod purge;
 pub mod reload;
+pub mod run;
+pub mod source;
 pub mod status;
 
 use crate::api::oracles;
@@ -21,8 +28,11 @@ use crate::problem::Problem;
 use crate::service::Service;
 use ::actors::logger::CommitError;
 use axum::Router;
+use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
 use axum::routing::{delete, get, post};
 use domain::{Event, Peer};
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// Every path of the administrators' socket.
@@ -40,7 +50,20 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/outbox", get(outbox::get))
         .route("/v1/outbox/{mail_id}", post(outbox::post).delete(outbox::delete))
         .route("/v1/drain", post(drain::post))
-        .route("/v1/reload", post(reload::post));
+        .route("/v1/reload", post(reload::post))
+        .route("/v1/ontologies", get(ontology::list))
+        .route("/v1/ontologies/{ontology_id}/{version}", get(ontology::get).put(ontology::put))
+        .route("/v1/sources", get(source::list))
+        .route("/v1/sources/{oracle_id}", get(source::get).put(source::put))
+        .route("/v1/sources/{oracle_id}/review", post(source::review))
+        .route("/v1/sources/{oracle_id}/freshness", get(freshness::get).put(freshness::put))
+        .route("/v1/sources/{oracle_id}/invalidate", post(source::invalidate))
+        .route("/v1/pipelines", get(pipeline::list))
+        .route("/v1/pipelines/{pipeline_id}", get(pipeline::get).put(pipeline::put))
+        .route("/v1/pipelines/{pipeline_id}/runs", post(ingest::post))
+        .route("/v1/runs", get(run::list))
+        .route("/v1/runs/{run_id}", get(run::get))
+        .route("/v1/runs/{run_id}/cancel", post(run::cancel));
     #[cfg(debug_assertions)]
     let router = router.route("/v1/inject-panic/{actor}", post(inject_panic::post));
     router
@@ -55,6 +78,15 @@ async fn act<T: Send + 'static>(
     action: impl Future<Output = Result<T, Problem>> + Send + 'static,
 ) -> Result<T, Problem> {
     tokio::spawn(action).await.unwrap_or_else(|error| Err(Problem::Internal(error.to_string())))
+}
+
+/// What a path names.
+fn named<T: TryFrom<String, Error: Display>>(
+    path: Result<Path<String>, PathRejection>,
+) -> Result<T, Problem> {
+    // escapes that are no UTF-8
+    let Path(name) = path.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    T::try_from(name).map_err(|error| Problem::InvalidRequest(error.to_string()))
 }
 
 /// Commits the entry of a control message that changes something.

@@ -236,7 +236,9 @@ fn the_readme_names_every_configuration_key_every_event_and_every_problem_code()
     for event in domain::Event::KINDS {
         assert!(readme.contains(&format!("`{event}`")), "the README does not name the event {event}");
     }
-    let problems = read(&root().join("daemon/src/problem.rs"));
+    let problems =
+        ["problem.rs", "problem/ground.rs"].map(|file| read(&root().join("daemon/src").join(file)));
+    let problems = problems.concat();
     let codes = problems.split("(StatusCode::").skip(1).filter_map(|rest| rest.split('"').nth(1));
     let codes: Vec<_> = codes.collect();
     assert!(codes.len() > 15, "{codes:?}");

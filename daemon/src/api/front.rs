@@ -39,6 +39,7 @@ pub(crate) fn new_request_id() -> String {
 pub struct Front {
     router: Router,
     shared: Arc<Shared>,
+    is_unhurried: fn(&Request<Incoming>) -> bool,
 }
 
 #[derive(Debug)]
@@ -53,7 +54,14 @@ impl Front {
     #[must_use]
     pub fn new(router: Router, limits: &Limits) -> Self {
         let Limits { headers, header_bytes, request_s, .. } = *limits;
-        Self { router, shared: Arc::new(Shared { headers, header_bytes, request_s }) }
+        let shared = Arc::new(Shared { headers, header_bytes, request_s });
+        Self { router, shared, is_unhurried: |_| false }
+    }
+
+    /// The same, which leaves it to the handlers of some requests how long they may take.
+    #[must_use]
+    pub fn unhurried(self, is_unhurried: fn(&Request<Incoming>) -> bool) -> Self {
+        Self { is_unhurried, ..self }
     }
 
     /// Answers one request.
@@ -63,7 +71,8 @@ impl Front {
             Err(problem) => problem.into_response(),
             Ok(()) => {
                 request.extensions_mut().insert(peer);
-                self.shared.bounded(self.router.call(request.map(Body::new))).await
+                let max_s = (!(self.is_unhurried)(&request)).then_some(self.shared.request_s);
+                bounded(max_s, self.router.call(request.map(Body::new))).await
             }
         };
         response.headers_mut().insert(REQUEST_ID, id);
@@ -72,18 +81,6 @@ impl Front {
 }
 
 impl Shared {
-    async fn bounded<E>(&self, handled: impl Future<Output = Result<Response, E>>) -> Response {
-        let max_s = self.request_s;
-        match timeout(Duration::from_secs(max_s), caught(handled)).await {
-            Ok(Ok(Ok(response))) => response,
-            // the router's error type has no values; a panic was told to the service's log by its hook
-            Ok(Ok(Err(_)) | Err(Panicked)) => {
-                Problem::Internal("the handler panicked".into()).into_response()
-            }
-            Err(_) => Problem::RequestTimeout { max_s }.into_response(),
-        }
-    }
-
     /// The caller's own id, where it has a usable one; else a new one.
     fn id_for(headers: &HeaderMap) -> HeaderValue {
         let usable = |id: &&HeaderValue| {
@@ -101,6 +98,17 @@ impl Shared {
         }
         let (max_headers, max_bytes) = (self.headers, self.header_bytes);
         Err(Problem::HeadersTooLarge { headers: headers.len(), bytes, max_headers, max_bytes })
+    }
+}
+
+/// Has a request handled, within its time where it is given one.
+async fn bounded<E>(max_s: Option<u64>, handled: impl Future<Output = Result<Response, E>>) -> Response {
+    let time = max_s.map_or(Duration::MAX, Duration::from_secs);
+    match timeout(time, caught(handled)).await {
+        Ok(Ok(Ok(response))) => response,
+        // the router's error type has no values; a panic was told to the service's log by its hook
+        Ok(Ok(Err(_)) | Err(Panicked)) => Problem::Internal("the handler panicked".into()).into_response(),
+        Err(_) => Problem::RequestTimeout { max_s: time.as_secs() }.into_response(),
     }
 }
 

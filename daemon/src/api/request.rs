@@ -21,6 +21,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
@@ -62,10 +63,24 @@ impl FromRequest<Arc<Service>> for JsonBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, service: &Arc<Service>) -> Result<Self, Problem> {
+        Self::within(request, service, service.config.limits.body_bytes).await
+    }
+}
+
+impl JsonBody {
+    /// The body of `request`, of at most so many bytes.
+    ///
+    /// # Errors
+    /// Where it is longer, is declared to be something else than JSON, or does not arrive.
+    pub(crate) async fn within(
+        request: Request,
+        service: &Service,
+        max_bytes: usize,
+    ) -> Result<Self, Problem> {
         let media_type = check_media_type(request.headers());
         let mut body = request.into_body();
         let read = match media_type {
-            Ok(()) => Self::read(&mut body, service).await,
+            Ok(()) => Self::read(&mut body, service, max_bytes).await,
             Err(problem) => Err(problem),
         };
         if read.is_err() {
@@ -73,11 +88,8 @@ impl FromRequest<Arc<Service>> for JsonBody {
         }
         read
     }
-}
 
-impl JsonBody {
-    async fn read(body: &mut Body, service: &Service) -> Result<Self, Problem> {
-        let max_bytes = service.config.limits.body_bytes;
+    async fn read(body: &mut Body, service: &Service, max_bytes: usize) -> Result<Self, Problem> {
         // what is announced too large need not be sent first
         if body.size_hint().lower() > max_bytes as u64 {
             return Err(Problem::BodyTooLarge { max_bytes });
@@ -100,6 +112,11 @@ impl JsonBody {
         Ok(Self { text, _held: held })
     }
 
+    /// It, as it came.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
     /// How long it is, in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
@@ -120,12 +137,6 @@ impl JsonBody {
 /// # Errors
 /// `InvalidJson` where it is not JSON, `InvalidRequest` where it is not a `T`.
 pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    // a name that is not known may be as long as the body
-    let told = |error: &serde_json::Error| {
-        let text = error.to_string();
-        let end = text.char_indices().nth(TOLD_MAX_CHARS).map(|(end, _)| end);
-        end.and_then(|end| text.get(..end)).map_or_else(|| text.clone(), |start| format!("{start}…"))
-    };
     let not_taken = |error: serde_json::Error| match error.classify() {
         Category::Data => Problem::InvalidRequest(told(&error)),
         Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(told(&error)),
@@ -138,9 +149,16 @@ pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(text).map_err(not_taken)
 }
 
+/// What is told of an error: a name that is not known may be as long as the body.
+pub(crate) fn told(error: &impl Display) -> String {
+    let text = error.to_string();
+    let end = text.char_indices().nth(TOLD_MAX_CHARS).map(|(end, _)| end);
+    end.and_then(|end| text.get(..end)).map_or_else(|| text.clone(), |start| format!("{start}…"))
+}
+
 /// Takes what still comes of a body that is refused, for a moment: many clients read no answer before they have sent
 /// all, and take a connection that is closed on them for an outage.
-async fn discard(body: &mut Body) {
+pub(crate) async fn discard(body: &mut Body) {
     let mut bytes = 0;
     while let Ok(Some(Ok(frame))) = timeout(DISCARD_PAUSE, body.frame()).await {
         bytes += frame.data_ref().map_or(0, Bytes::len);

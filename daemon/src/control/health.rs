@@ -1,6 +1,6 @@
 //! `POST /v1/health/oracles/{oracle_id}`: opens or closes an oracle's circuit, or probes it now.
 
-use super::act;
+use super::{act, named};
 use crate::api::request::JsonBody;
 use crate::problem::Problem;
 use crate::service::Service;
@@ -66,10 +66,7 @@ pub async fn post(
     oracle_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<Steered>, Problem> {
-    // escapes that are no UTF-8
-    let Path(oracle_id) = oracle_id.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
-    let oracle_id =
-        OracleId::try_from(oracle_id).map_err(|error| Problem::InvalidRequest(error.to_string()))?;
+    let oracle_id: OracleId = named(oracle_id)?;
     let Order { action } = body.parse()?;
     act(async move {
         // a probe takes its time, and changes nothing that another order could cross

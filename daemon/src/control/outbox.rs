@@ -1,6 +1,6 @@
 //! `/v1/outbox`: the mails that are to be sent, and dead letters.
 
-use super::act;
+use super::{act, named};
 use crate::api::request::JsonBody;
 use crate::problem::Problem;
 use crate::service::Service;
@@ -106,11 +106,4 @@ pub async fn delete(
     let mail_id = named(mail_id)?;
     let notifier = service.system.notifier.clone();
     act(async move { Ok(Json(notifier.ask(DropMail { mail_id, peer }).await??)) }).await
-}
-
-/// The mail that a path names.
-fn named(mail_id: Result<Path<String>, PathRejection>) -> Result<MailId, Problem> {
-    // escapes that are no UTF-8
-    let Path(mail_id) = mail_id.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
-    MailId::try_from(mail_id).map_err(|error| Problem::InvalidRequest(error.to_string()))
 }

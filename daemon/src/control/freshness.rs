@@ -1,0 +1,77 @@
+//! `/v1/sources/{oracle_id}/freshness`: how old what a source says may be, and how old it is.
+
+use super::document::{Document, Registered, check_named};
+use super::{act, named, source};
+use crate::problem::Problem;
+use crate::service::Service;
+use actors::registry::{RegistryError, SetFreshness, policy_of};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use domain::Peer;
+use domain::ground::freshness::{Freshness, FreshnessPolicy};
+use domain::ground::id::SourceId;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// How fresh a source is.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Standing {
+    /// The policy in force.
+    pub policy: FreshnessPolicy,
+    /// Whether it is the one that every source has, since none was set.
+    pub is_default: bool,
+    /// When what the source has said was declared stale, and no run has followed.
+    pub invalidated_at: Option<Timestamp>,
+    /// The version that is the newest by its release; null before the first.
+    pub current_version: Option<String>,
+    /// When it was released: what all ages count from.
+    pub released_at: Option<Timestamp>,
+    /// What that makes of each axis now; null before the first version.
+    pub now: Option<Freshness>,
+}
+
+/// How fresh a source is by the policy in force.
+///
+/// # Errors
+/// `SourceUnknown`.
+pub async fn get(
+    State(service): State<Arc<Service>>,
+    oracle_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Standing>, Problem> {
+    let state = source::known(&service, &named(oracle_id)?)?;
+    let registration = &state.entry.registration;
+    let reference = &registration.ontology;
+    let ontology = service.system.store.ontology(reference)?;
+    let unknown = || RegistryError::OntologyUnknown(reference.clone());
+    let policy = policy_of(&state, &ontology.ok_or_else(unknown)?.0);
+    let axes: Vec<_> = registration.axes_provided.iter().map(String::as_str).collect();
+    let (invalidated_at, now) = (state.invalidated_at, service.system.clock.now());
+    let newest = state.entry.version_history.last();
+    Ok(Json(Standing {
+        now: newest.map(|newest| policy.evaluate(&axes, newest.released_at, invalidated_at, now)),
+        current_version: newest.map(|newest| newest.version.clone()),
+        released_at: newest.map(|newest| newest.released_at),
+        is_default: state.policy.is_none(),
+        invalidated_at,
+        policy,
+    }))
+}
+
+/// Gives a source a policy.
+///
+/// # Errors
+/// `InvalidDocument`, `SourceUnknown`; where the entry cannot be committed, and then nothing changes.
+pub async fn put(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    oracle_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<Registered<FreshnessPolicy>>, Problem> {
+    let oracle_id: SourceId = named(oracle_id)?;
+    let policy: FreshnessPolicy = document.read()?;
+    check_named("oracle_id", &oracle_id, &policy.oracle_id)?;
+    act(async move { Ok(Json(service.system.registry.ask(SetFreshness { policy, peer }).await??.into())) })
+        .await
+}

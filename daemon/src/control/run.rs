@@ -1,0 +1,128 @@
+//! `/v1/runs`: what was ingested, what is, and what came of it.
+
+use super::act;
+use crate::problem::Problem;
+use crate::problem::ground::GroundProblem;
+use crate::service::Service;
+use actors::ingestion::{Cancel, RunProgress, Running};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::{Extension, Json};
+use domain::Peer;
+use domain::digest::is_digit;
+use domain::ground::id::SourceId;
+use domain::ground::run::Run;
+use hyper::StatusCode;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::sync::Arc;
+use store::Store;
+
+/// The most runs in one answer.
+pub const LIMIT_MAX: usize = 1000;
+/// So many without being asked.
+const LIMIT_DEFAULT: usize = 100;
+/// A run may be named by so many of its first digits, and more, where that is unique.
+const DIGITS_MIN: usize = 8;
+
+/// Which runs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// Only those of this source.
+    oracle_id: Option<SourceId>,
+    /// How many at the most.
+    limit: Option<usize>,
+}
+
+/// A run, and how far it is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Seen {
+    /// The run.
+    pub run: Run,
+    /// How far it is, while it goes on.
+    pub progress: Option<RunProgress>,
+}
+
+/// The runs asked for, the latest first.
+///
+/// # Errors
+/// `InvalidRequest` where the question is not understood; `SourceUnknown`.
+pub async fn list(
+    State(service): State<Arc<Service>>,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Json<Vec<Seen>>, Problem> {
+    let Query(Asked { oracle_id, limit }) =
+        asked.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    let limit = limit.unwrap_or(LIMIT_DEFAULT);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        return Err(Problem::InvalidRequest(format!("`limit` is {limit}; allowed: 1 to {LIMIT_MAX}")));
+    }
+    if let Some(oracle_id) = &oracle_id {
+        super::source::known(&service, oracle_id)?;
+    }
+    // asked first: a run that ends meanwhile is then shown with its end, and none as going on that does not
+    let running = service.system.ingestion.ask(Running).await?;
+    let mut runs = service.system.store.runs()?;
+    runs.retain(|run| oracle_id.as_ref().is_none_or(|oracle_id| run.oracle_id == *oracle_id));
+    runs.sort_by_key(|run| Reverse(run.started_at));
+    runs.truncate(limit);
+    Ok(Json(runs.into_iter().map(|run| seen(run, &running)).collect()))
+}
+
+/// A run.
+///
+/// # Errors
+/// `RunUnknown`; `InvalidRequest` where the path names none, or several.
+pub async fn get(
+    State(service): State<Arc<Service>>,
+    run_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Seen>, Problem> {
+    let running = service.system.ingestion.ask(Running).await?;
+    let run = known(&service.system.store, run_id)?;
+    Ok(Json(seen(run, &running)))
+}
+
+/// Has a run end: 202, and nothing of it becomes visible unless it is about to.
+///
+/// # Errors
+/// `RunUnknown`, `RunNotRunning`; `InvalidRequest` where the path names none, or several.
+pub async fn cancel(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    run_id: Result<Path<String>, PathRejection>,
+) -> Result<(StatusCode, Json<Seen>), Problem> {
+    act(async move {
+        let run = known(&service.system.store, run_id)?;
+        let running = service.system.ingestion.ask(Running).await?;
+        service.system.ingestion.ask(Cancel { run_id: run.run_id.clone(), peer }).await??;
+        Ok((StatusCode::ACCEPTED, Json(seen(run, &running))))
+    })
+    .await
+}
+
+/// The run that a path names by its id, or by the first digits of it.
+pub(super) fn known(store: &Store, run_id: Result<Path<String>, PathRejection>) -> Result<Run, Problem> {
+    let Path(digits) = run_id.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    if digits.len() < DIGITS_MIN || !digits.bytes().all(is_digit) {
+        let told = format!(
+            "a run is named by its id, or by {DIGITS_MIN} or more of its first digits: lower-case hexadecimal ones"
+        );
+        return Err(Problem::InvalidRequest(told));
+    }
+    let unknown = || Problem::from(GroundProblem::RunUnknown(digits.clone()));
+    let ids = store.runs_with_prefix(&digits)?;
+    if ids.len() > 1 {
+        let told = format!("there are several runs whose ids begin with {digits}; name more digits");
+        return Err(Problem::InvalidRequest(told));
+    }
+    let run_id = ids.first().and_then(|run_id| run_id.parse().ok()).ok_or_else(unknown)?;
+    Ok(store.run(&run_id)?.ok_or_else(unknown)?.0)
+}
+
+fn seen(run: Run, running: &[RunProgress]) -> Seen {
+    let progress = running.iter().find(|progress| progress.run_id == run.run_id);
+    // one that was looked at before its end was committed goes on no more
+    let progress = progress.filter(|_| run.ended_at.is_none()).cloned();
+    Seen { run, progress }
+}

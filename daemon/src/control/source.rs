@@ -1,0 +1,134 @@
+//! `/v1/sources`: who may be asked, and how far to trust them.
+
+use super::document::{Document, Registered, check_named};
+use super::{act, named};
+use crate::moment::Moment;
+use crate::problem::Problem;
+use crate::problem::ground::GroundProblem;
+use crate::service::Service;
+use actors::registry::{Invalidate, RegisterSource, Review, ReviewSource};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use domain::Peer;
+use domain::event::ground::InvalidationCause;
+use domain::ground::id::SourceId;
+use domain::ground::source::{Registration, SourceRegistryEntry};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use store::ground::state::SourceState;
+
+/// The longest reason for an invalidation, in bytes: it stands in the log.
+const REASON_MAX_BYTES: usize = 1024;
+
+/// What is to become of a source.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// It answers from now on; a deprecation is taken back.
+    Approve {},
+    /// It answers until then, which lies at least 90 days ahead.
+    Deprecate(Moment),
+}
+
+/// Why what a source has said is to count as stale.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reason {
+    /// In words, for the log.
+    pub reason: String,
+}
+
+/// Every source without its versions, in the order of their ids.
+///
+/// # Errors
+/// Where the store cannot be read.
+pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<SourceRegistryEntry>>, Problem> {
+    let sources = service.system.store.sources()?;
+    Ok(Json(sources.iter().map(|state| state.entry.without_history()).collect()))
+}
+
+/// A source.
+///
+/// # Errors
+/// `SourceUnknown`.
+pub async fn get(
+    State(service): State<Arc<Service>>,
+    oracle_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<SourceRegistryEntry>, Problem> {
+    Ok(Json(known(&service, &named(oracle_id)?)?.entry))
+}
+
+/// Registers a source, or describes one otherwise.
+///
+/// # Errors
+/// `InvalidDocument`, `OntologyUnknown`; `DocumentFixed` where its records depend on what would change; where the entry
+/// cannot be committed, and then nothing changes.
+pub async fn put(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    oracle_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<Registered<SourceRegistryEntry>>, Problem> {
+    let oracle_id: SourceId = named(oracle_id)?;
+    let registration: Box<Registration> = document.read()?;
+    check_named("oracle_id", &oracle_id, &registration.oracle_id)?;
+    act(async move {
+        let registered = service.system.registry.ask(RegisterSource { registration, peer }).await??;
+        Ok(Json(registered.into()))
+    })
+    .await
+}
+
+/// Lets a source answer, or tells when it will cease to.
+///
+/// # Errors
+/// `SourceUnknown`, `ReviewRefused`, `InvalidRequest`; where the entry cannot be committed, and then nothing changes.
+pub async fn review(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    oracle_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<SourceRegistryEntry>, Problem> {
+    let oracle_id = named(oracle_id)?;
+    let review = match document.read()? {
+        Order::Approve {} => Review::Approve,
+        Order::Deprecate(Moment(date)) => Review::Deprecate(date),
+    };
+    act(async move {
+        Ok(Json(service.system.registry.ask(ReviewSource { oracle_id, review, peer }).await??))
+    })
+    .await
+}
+
+/// Declares all that a source has said stale, until a run follows. Answers the source.
+///
+/// # Errors
+/// `SourceUnknown`, `InvalidRequest`; where the entry cannot be committed, and then nothing changes.
+pub async fn invalidate(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    oracle_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<SourceRegistryEntry>, Problem> {
+    let oracle_id: SourceId = named(oracle_id)?;
+    let Reason { reason: detail } = document.read()?;
+    if detail.trim().is_empty() || detail.len() > REASON_MAX_BYTES {
+        let told = format!("`reason` has {} bytes; allowed: 1 to {REASON_MAX_BYTES}", detail.len());
+        return Err(Problem::InvalidRequest(told));
+    }
+    act(async move {
+        let trigger = InvalidationCause::Manual;
+        let invalidate = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer };
+        service.system.registry.ask(invalidate).await??;
+        Ok(Json(known(&service, &oracle_id)?.entry))
+    })
+    .await
+}
+
+/// A source as the store has it.
+pub(super) fn known(service: &Service, oracle_id: &SourceId) -> Result<SourceState, Problem> {
+    let known = service.system.store.source(oracle_id)?;
+    let unknown = || GroundProblem::SourceUnknown(format!("no source {oracle_id} is registered"));
+    Ok(known.ok_or_else(unknown)?.0)
+}

@@ -1,0 +1,356 @@
+//! How administrators register sources, hand their payloads in, and see what became of them.
+
+use bytes::Bytes;
+use harness::wire::{Wire, head};
+use harness::{World, at, document, eventually, get, log, post, problem};
+use hyper::Method;
+use oracled::client::{Answer, Client};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+const SOURCE: &str = "/v1/sources/world-bank-population";
+const PIPELINE: &str = "/v1/pipelines/world-bank-population";
+const HEADER: &str = "Country Name,Country Code,Year,Value\n";
+/// Enough to be looked at while they are read.
+const MANY: usize = 60_000;
+
+/// One of the documents that come with the project.
+fn example(name: &str) -> Value {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth").join(name);
+    serde_json::from_slice(&fs::read(path).expect("it is there")).expect("it is JSON")
+}
+
+async fn put(control: &mut Client, path: &str, body: &Value) -> Answer {
+    control.call(Method::PUT, path, Some(Bytes::from(body.to_string()))).await.expect("it answers")
+}
+
+/// Registers what a payload of the World Bank needs.
+async fn register(control: &mut Client) {
+    for (path, document) in [
+        ("/v1/ontologies/population/1", "ontologies/population.json"),
+        (SOURCE, "sources/world-bank-population.json"),
+        (PIPELINE, "pipelines/world-bank-population.json"),
+    ] {
+        let answer = put(control, path, &example(document)).await;
+        assert_eq!((answer.status.as_u16(), at(&answer, "/unchanged")), (200, json!(false)), "{path}");
+    }
+}
+
+/// A payload with so many records that are taken.
+fn payload(records: usize) -> String {
+    let mut text = HEADER.to_owned();
+    for number in 0..records {
+        let code = [number / 26 / 26 % 26, number / 26 % 26, number % 26];
+        let code = code.map(|letter| char::from(b'A' + u8::try_from(letter).expect("there are 26")));
+        let (code, year) = (String::from_iter(code), 1900 + number / 17_576);
+        writeln!(text, "Land {code},{code},{year},{}", 1000 + number).expect("it is text");
+    }
+    text
+}
+
+async fn ingest(control: &mut Client, version: &str, payload: impl Into<Bytes>) -> Answer {
+    let path = format!("{PIPELINE}/runs?version={version}&released_at={version}-07-01");
+    control.call(Method::POST, &path, Some(payload.into())).await.expect("it answers")
+}
+
+/// The run that an answer has begun.
+fn begun(answer: &Answer) -> String {
+    assert_eq!(answer.status, 202, "{}", document(answer));
+    assert_eq!(at(answer, "/unchanged"), false);
+    at(answer, "/run/run_id").as_str().expect("it has an id").to_owned()
+}
+
+/// The run, once it has ended.
+async fn ended(control: &mut Client, run_id: &str) -> Value {
+    let (path, mut run) = (format!("/v1/runs/{run_id}"), Value::Null);
+    eventually("the run ends", async || {
+        let seen = get(control, &path).await;
+        run = at(&seen, "/run");
+        let goes_on = at(&seen, "/run/state") == "running";
+        assert!(goes_on || at(&seen, "/progress").is_null(), "what has ended goes on no more");
+        !goes_on
+    })
+    .await;
+    run
+}
+
+/// The payloads in the archive, finished or not.
+fn archived(world: &World) -> usize {
+    fs::read_dir(world.state().join("ground/raw")).expect("there is an archive").count()
+}
+
+#[tokio::test]
+async fn a_source_is_registered_ingested_approved_and_looked_at() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    let again = put(control, SOURCE, &example("sources/world-bank-population.json")).await;
+    assert_eq!(at(&again, "/unchanged"), true);
+
+    let rows =
+        "Aruba,ABW,2020,106585\nAruba,ABW,2021,no number\nNowhere,nowhere,2020,1\nAruba,ABW,2022,107000\n";
+    let run_id = begun(&ingest(control, "2023", [HEADER, rows].concat()).await);
+    let run = ended(control, &run_id).await;
+    assert_eq!(run["state"], "completed", "{run}");
+    assert_eq!((&run["counts"]["read"], &run["counts"]["records"]), (&json!(4), &json!(2)), "{run}");
+    assert_eq!(run["counts"]["rejected"], 2, "{run}");
+    assert_eq!(run["requested_by"], nix::unistd::geteuid().as_raw().to_string());
+
+    let same = ingest(control, "2023", [HEADER, rows].concat()).await;
+    assert_eq!((same.status.as_u16(), at(&same, "/unchanged")), (200, json!(true)));
+    assert_eq!(at(&same, "/run/run_id"), run_id.as_str());
+
+    let source = document(&get(control, SOURCE).await);
+    assert_eq!((&source["current_version"], &source["review_status"]), (&json!("2023"), &json!("pending")));
+    let approved = post(control, &format!("{SOURCE}/review"), &json!({"approve": {}})).await;
+    assert_eq!(at(&approved, "/review_status"), "approved");
+    let again = post(control, &format!("{SOURCE}/review"), &json!({"approve": {}})).await;
+    problem(&again, 409, "review_refused");
+    let soon = post(control, &format!("{SOURCE}/review"), &json!({"deprecate": "2026-11-21"})).await;
+    problem(&soon, 400, "invalid_request");
+    let deprecated = post(control, &format!("{SOURCE}/review"), &json!({"deprecate": "2999-01-01"})).await;
+    assert_eq!(at(&deprecated, "/deprecation_date"), "2999-01-01T00:00:00Z");
+
+    let listed = document(&get(control, "/v1/runs?oracle_id=world-bank-population&limit=1").await);
+    assert_eq!(listed[0]["run"]["run_id"], run_id.as_str());
+    let short = document(&get(control, &format!("/v1/runs/{}", &run_id[..8])).await);
+    assert_eq!(short["run"], run);
+    assert_eq!(
+        at(&get(control, "/v1/ontologies").await, "/0"),
+        json!({"ontology_id": "population", "version": "1", "axes": 4})
+    );
+    assert_eq!(at(&get(control, "/v1/sources").await, "/0/version_history"), json!([]));
+    assert_eq!(at(&get(control, "/v1/pipelines").await, "/0/pipeline_id"), "world-bank-population");
+    let pipeline = document(&get(control, PIPELINE).await);
+    assert_eq!(pipeline["registered"]["pipeline_sha256"], run["pipeline_sha256"]);
+    assert_eq!(pipeline["definition"]["pipeline"]["oracle_id"], "world-bank-population");
+
+    let kinds = [("ontology_registered", 1), ("source_changed", 3), ("pipeline_registered", 1)];
+    for (kind, count) in kinds.into_iter().chain([("ingestion_started", 1), ("ingestion_ended", 1)]) {
+        assert_eq!(log(control, &format!("event={kind}")).await.len(), count, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_and_what_cannot_change_is_said() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let source = example("sources/world-bank-population.json");
+    let pipeline = example("pipelines/world-bank-population.json");
+    problem(&put(control, SOURCE, &source).await, 404, "ontology_unknown");
+    problem(&put(control, PIPELINE, &pipeline).await, 404, "source_unknown");
+    problem(&ingest(control, "2023", HEADER).await, 404, "pipeline_unknown");
+    problem(
+        &post(control, &format!("{SOURCE}/review"), &json!({"approve": {}})).await,
+        404,
+        "source_unknown",
+    );
+    problem(
+        &post(control, &format!("{SOURCE}/invalidate"), &json!({"reason": "x"})).await,
+        404,
+        "source_unknown",
+    );
+    for (path, code) in [
+        ("/v1/ontologies/population/1", "ontology_unknown"),
+        (SOURCE, "source_unknown"),
+        ("/v1/sources/world-bank-population/freshness", "source_unknown"),
+        ("/v1/runs?oracle_id=world-bank-population", "source_unknown"),
+        (PIPELINE, "pipeline_unknown"),
+        ("/v1/runs/0123456789", "run_unknown"),
+    ] {
+        problem(&get(control, path).await, 404, code);
+    }
+    problem(&post(control, "/v1/runs/0123456789/cancel", &json!({})).await, 404, "run_unknown");
+    for path in
+        ["/v1/runs/0123456", "/v1/runs/0123456G", "/v1/runs?limit=0", "/v1/runs?oracle=x", "/v1/sources/X"]
+    {
+        problem(&get(control, path).await, 400, "invalid_request");
+    }
+
+    register(control).await;
+    let mut ontology = example("ontologies/population.json");
+    ontology["axes"][0]["description"] = json!("another");
+    problem(&put(control, "/v1/ontologies/population/1", &ontology).await, 409, "document_fixed");
+    let mut other = source.clone();
+    other["oracle_id"] = json!("other");
+    assert_eq!(put(control, "/v1/sources/other", &other).await.status, 200);
+    let mut moved = pipeline.clone();
+    moved["pipeline"]["oracle_id"] = json!("other");
+    problem(&put(control, PIPELINE, &moved).await, 409, "document_fixed");
+    let not_yet = post(control, &format!("{SOURCE}/review"), &json!({"deprecate": "2999-01-01"})).await;
+    problem(&not_yet, 409, "review_refused");
+    for question in ["", "?version=1", "?version=1&released_at=soon", "?version=%20&released_at=2020-01-01"] {
+        let answer =
+            control.call(Method::POST, &format!("{PIPELINE}/runs{question}"), Some(HEADER.into())).await;
+        problem(&answer.expect("it answers"), 400, "invalid_request");
+    }
+    assert_eq!(archived(&world), 0, "what is refused leaves nothing");
+}
+
+#[tokio::test]
+async fn documents_are_read_strictly_and_what_is_wrong_is_told_with_its_place() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    let mut source = example("sources/world-bank-population.json");
+    source["tier"] = json!("primary");
+    let mut pipeline = example("pipelines/world-bank-population.json");
+    pipeline["normalization"]["axis_mappings"][2]["requierd"] = json!(true);
+    let mut axis = example("pipelines/world-bank-population.json");
+    axis["normalization"]["axis_mappings"][3]["target_axis"] = json!("people");
+    let mut named = example("sources/world-bank-population.json");
+    named["oracle_id"] = json!("other");
+    for (path, document, told) in [
+        (SOURCE, source.to_string(), "unknown field `tier`"),
+        (PIPELINE, pipeline.to_string(), "normalization.axis_mappings[2].requierd: unknown field"),
+        (PIPELINE, axis.to_string(), "`people`"),
+        (SOURCE, named.to_string(), "`oracle_id` is other, and the path says world-bank-population"),
+        (SOURCE, "[]".into(), "a document is an object"),
+        (
+            PIPELINE,
+            r#"{"tables": {"a": {}, "a": {}}}"#.into(),
+            "tables: the name `a` stands twice in one object",
+        ),
+    ] {
+        let answer = control.call(Method::PUT, path, Some(document.into())).await.expect("it answers");
+        let detail = problem(&answer, 400, "invalid_document")["detail"].to_string();
+        assert!(detail.contains(told), "{detail}");
+    }
+    let policy = json!({"oracle_id": "world-bank-population", "axis_freshness": {}, "default_max_age_seconds": 0,
+        "default_stale_behavior": "fail_closed", "invalidation_triggers": []});
+    let path = format!("{SOURCE}/freshness");
+    problem(&put(control, &path, &policy).await, 400, "invalid_document");
+    let answer = control.call(Method::PUT, SOURCE, Some("{".into())).await.expect("it answers");
+    problem(&answer, 400, "invalid_json");
+    let long = format!("{{\"oracle_name\": \"{}\"}}", "x".repeat(4 * 1024 * 1024));
+    let answer = control.call(Method::PUT, SOURCE, Some(long.into())).await.expect("it answers");
+    problem(&answer, 413, "body_too_large");
+    assert_eq!(log(control, "event=source_changed").await.len(), 1);
+    assert_eq!(log(control, "event=pipeline_registered").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_policy_is_set_and_an_invalidation_holds_until_the_next_version() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    let path = format!("{SOURCE}/freshness");
+    let before = document(&get(control, &path).await);
+    assert_eq!((&before["is_default"], &before["now"]), (&json!(true), &json!(null)), "{before}");
+    let run_id = begun(&ingest(control, "2025", payload(1)).await);
+    assert_eq!(ended(control, &run_id).await["state"], "completed");
+
+    let mut policy = before["policy"].clone();
+    policy["default_max_age_seconds"] = json!(3_155_760_000_u64);
+    policy["default_stale_behavior"] = json!("fail_closed");
+    assert_eq!(at(&put(control, &path, &policy).await, "/unchanged"), false);
+    assert_eq!(at(&put(control, &path, &policy).await, "/unchanged"), true);
+    let fresh = document(&get(control, &path).await);
+    assert_eq!((&fresh["is_default"], &fresh["policy"]), (&json!(false), &policy));
+    assert_eq!((&fresh["current_version"], &fresh["now"]["answer"]), (&json!("2025"), &json!("serve")));
+    assert_eq!(fresh["now"]["axes"].as_array().map(Vec::len), Some(4), "{fresh}");
+
+    let no_reason = post(control, &format!("{SOURCE}/invalidate"), &json!({"reason": " "})).await;
+    problem(&no_reason, 400, "invalid_request");
+    let reason = json!({"reason": "the census was revised"});
+    assert_eq!(post(control, &format!("{SOURCE}/invalidate"), &reason).await.status, 200);
+    assert_eq!(log(control, "event=source_invalidated").await[0]["detail"], reason["reason"]);
+    assert_eq!(at(&get(control, &path).await, "/now/answer"), "fail_closed");
+    let run_id = begun(&ingest(control, "2026", payload(2)).await);
+    assert_eq!(ended(control, &run_id).await["state"], "completed");
+    assert_eq!(at(&get(control, &path).await, "/invalidated_at"), json!(null));
+}
+
+#[tokio::test]
+async fn a_source_has_one_run_at_a_time_and_it_can_be_cancelled() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    let run_id = begun(&ingest(control, "2023", payload(MANY)).await);
+    let path = format!("/v1/runs/{run_id}");
+    eventually("it reads", async || at(&get(control, &path).await, "/progress/read") != json!(0)).await;
+    let busy = ingest(control, "2024", payload(1)).await;
+    let detail = problem(&busy, 409, "run_busy")["detail"].to_string();
+    assert!(detail.contains(&run_id), "{detail}");
+    assert_eq!(busy.headers["retry-after"], "5");
+    assert_eq!(archived(&world), 1, "what is refused leaves nothing");
+
+    let cancelled = post(control, &format!("{path}/cancel"), &json!({})).await;
+    assert_eq!((cancelled.status.as_u16(), at(&cancelled, "/run/run_id")), (202, json!(run_id)));
+    let run = ended(control, &run_id).await;
+    assert_eq!((&run["state"], &run["counts"]["records"]), (&json!("cancelled"), &json!(0)), "{run}");
+    problem(&post(control, &format!("{path}/cancel"), &json!({})).await, 409, "run_not_running");
+    assert_eq!(at(&get(control, SOURCE).await, "/current_version"), "");
+    assert_eq!(log(control, "event=ingestion_ended").await[0]["peer"]["pid"], std::process::id());
+}
+
+#[tokio::test]
+async fn a_run_that_a_kill_cuts_short_goes_on_after_the_start() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    let run_id = begun(&ingest(control, "2023", payload(MANY)).await);
+    let path = format!("/v1/runs/{run_id}");
+    eventually("it reads", async || at(&get(control, &path).await, "/progress/read") != json!(0)).await;
+    daemon.kill();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let run = ended(control, &run_id).await;
+    assert_eq!((&run["state"], &run["counts"]["records"]), (&json!("completed"), &json!(MANY)), "{run}");
+    let same = ingest(control, "2023", payload(MANY)).await;
+    assert_eq!((same.status.as_u16(), at(&same, "/unchanged")), (200, json!(true)));
+}
+
+#[tokio::test]
+async fn an_upload_that_breaks_off_or_stands_still_leaves_nothing() {
+    let world = World::with_config("[limits]\nidle_s = 1");
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    let path = format!("{PIPELINE}/runs?version=2023&released_at=2023-07-01");
+    let length = [("content-length", "1000000")];
+    let mut wire = Wire::connect(&world.control_socket()).await;
+    wire.send(head("POST", &path, &length) + &payload(1000)).await.expect("it listens");
+    eventually("it is being archived", async || archived(&world) == 1).await;
+    drop(wire);
+    eventually("nothing is left of it", async || archived(&world) == 0).await;
+
+    let mut wire = Wire::connect(&world.control_socket()).await;
+    wire.send(head("POST", &path, &length) + HEADER).await.expect("it listens");
+    let answer = wire.answer().await.expect("it answers");
+    problem(&answer, 400, "body_broken");
+    eventually("nothing is left of it", async || archived(&world) == 0).await;
+
+    let too_long = (16_u64 * 1024 * 1024 * 1024 + 1).to_string();
+    let mut wire = Wire::connect(&world.control_socket()).await;
+    wire.send(head("POST", &path, &[("content-length", &too_long)])).await.expect("it listens");
+    problem(&wire.answer().await.expect("it answers"), 413, "body_too_large");
+    assert_eq!(document(&get(&mut daemon.control().await, "/v1/runs").await), json!([]));
+}
+
+#[tokio::test]
+async fn an_upload_may_take_longer_than_other_requests() {
+    let world = World::with_config("[limits]\nrequest_s = 2\n[model]\ndeadline_ms = 500");
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    let path = format!("{PIPELINE}/runs?version=2023&released_at=2023-07-01");
+    let text = payload(2);
+    let length = text.len().to_string();
+    let mut wire = Wire::connect(&world.control_socket()).await;
+    wire.send(head("POST", &path, &[("content-length", &length)])).await.expect("it listens");
+    for piece in text.as_bytes().chunks(text.len() / 3 + 1) {
+        tokio::time::sleep(std::time::Duration::from_millis(900)).await;
+        wire.send(piece).await.expect("it listens");
+    }
+    let run_id = begun(&wire.answer().await.expect("it answers"));
+    assert_eq!(ended(control, &run_id).await["counts"]["records"], 2);
+}
