@@ -5,15 +5,18 @@ use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::ext::on_informational;
+use hyper::header::{CONTENT_TYPE, EXPECT, HOST};
 use hyper::http::request::Builder;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 /// How long the beginning of an answer is waited for; longer than a request may take by default.
@@ -21,6 +24,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The longest answer that is read, or line of one that is read line by line, in bytes.
 const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// Whom a request is for; over a Unix socket that says nothing.
+const HOST_NAME: &str = "oracled";
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -44,8 +50,11 @@ pub enum ClientError {
     Unreadable(String),
 }
 
+/// A body that is sent as it comes. What ends with an error is broken off, and counts for nothing.
+pub type Pieces = Channel<Bytes, io::Error>;
+
 /// What is sent: whole, or as it comes.
-type Body = Either<Full<Bytes>, Channel<Bytes>>;
+type Body = Either<Full<Bytes>, Pieces>;
 
 /// One connection.
 #[derive(Debug)]
@@ -111,18 +120,36 @@ impl Client {
     ///
     /// # Errors
     /// Where the connection breaks before the answer begins.
-    pub async fn exchange(
-        &mut self,
-        path: &str,
-        lines: Channel<Bytes>,
-    ) -> Result<Response<Incoming>, ClientError> {
+    pub async fn exchange(&mut self, path: &str, lines: Pieces) -> Result<Response<Incoming>, ClientError> {
         let request = Request::post(path).header(CONTENT_TYPE, "application/x-ndjson");
         self.send(request, Either::Right(lines)).await
     }
 
+    /// Posts `payload`, and hands back the answer. The daemon tells when it wants the payload, and then so does `wanted`: what
+    /// is refused need not be sent first. How long that takes is for the caller to bound.
+    ///
+    /// # Errors
+    /// Where the connection breaks before the answer begins.
+    pub async fn upload(
+        &mut self,
+        path: &str,
+        payload: Pieces,
+        wanted: Arc<Notify>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let request = Request::post(path)
+            .header(HOST, HOST_NAME)
+            .header(CONTENT_TYPE, "application/octet-stream")
+            .header(EXPECT, "100-continue")
+            .body(Either::Right(payload));
+        let mut request = request.map_err(|error| ClientError::Unreadable(error.to_string()))?;
+        on_informational(&mut request, move |_| wanted.notify_one());
+        self.sender.ready().await?;
+        Ok(self.sender.send_request(request).await?)
+    }
+
     async fn send(&mut self, request: Builder, body: Body) -> Result<Response<Incoming>, ClientError> {
         self.sender.ready().await?;
-        let request = request.header(HOST, "oracled").body(body);
+        let request = request.header(HOST, HOST_NAME).body(body);
         let request = request.map_err(|error| ClientError::Unreadable(error.to_string()))?;
         let answered = timeout(PATIENCE, self.sender.send_request(request)).await;
         Ok(answered.map_err(|_| ClientError::Silent(PATIENCE))??)

@@ -4,19 +4,25 @@ pub mod actors;
 pub mod calibrate;
 pub mod crosscheck;
 pub mod divergence;
+mod document;
 pub mod drain;
+pub mod freshness;
 pub mod get;
 pub mod health;
+pub mod ingest;
 pub(crate) mod lines;
 pub mod log;
 pub mod log_level;
 pub(crate) mod look;
+pub mod ontology;
 pub mod outbox;
 pub(crate) mod output;
+pub mod pipeline;
 pub mod purge;
 pub mod register;
 pub mod reload;
 pub mod rules;
+pub mod source;
 pub mod status;
 pub mod submit;
 pub(crate) mod xml;
@@ -28,6 +34,7 @@ use calibrate::{Calibrate, CalibrateError};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use domain::Sha256Hex;
 use hyper::body::Incoming;
 use hyper::{Method, Response};
 use rules::RulesError;
@@ -39,13 +46,15 @@ use std::process::ExitCode;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; for crosscheck: the verdict is approved; for rules check: the text comes to PASS;
-     for rules eval: all cases went as wanted
+     for rules eval: all cases went as wanted; for ingest run: the records are visible
   1  refused: the verdict is not approved, the session is not known, the request is not allowed,
-     the probe failed, the text does not come to PASS, a case did not go as wanted
+     the probe failed, the text does not come to PASS, a case did not go as wanted, a run came
+     to nothing
   2  the command line is not understood
   3  the daemon does not answer
   4  the daemon answers that it cannot for now
-  5  a file cannot be read or written, or is not what it must be, if only in some lines";
+  5  a file cannot be read or written, or is not what it must be, if only in some lines
+  130  interrupted; a run goes on";
 
 /// Steers oracled, and asks it.
 #[derive(Debug, Parser)]
@@ -101,6 +110,11 @@ enum Verb {
     LogLevel(log_level::LogLevel),
     Calibrate(Calibrate),
     Rules(rules::Rules),
+    Ontology(ontology::Ontology),
+    Source(source::Source),
+    Freshness(freshness::Freshness),
+    Pipeline(pipeline::Pipeline),
+    Ingest(ingest::Ingest),
     /// Prints completions for a shell
     Completions {
         /// Which shell
@@ -134,6 +148,25 @@ pub enum CtlError {
     /// A probe failed. How was printed.
     #[error("the probe failed")]
     ProbeFailed,
+    /// A run came to nothing. Why was printed.
+    #[error("the run came to nothing")]
+    CameToNothing,
+    /// Nobody waits for a run any more.
+    #[error(
+        "run {0} goes on; `oraclectl ingest show {0}` tells how far it is, `oraclectl ingest cancel {0}` ends it"
+    )]
+    Detached(Sha256Hex),
+    /// The command line does not say what there is several of.
+    #[error("{0}")]
+    Ambiguous(String),
+    /// A document does not say what it is.
+    #[error("{file} is no such document: {cause}")]
+    Document {
+        /// Which one.
+        file: String,
+        /// What is wrong.
+        cause: String,
+    },
     /// A file cannot be read.
     #[error("cannot read {file}: {cause}")]
     Read {
@@ -156,12 +189,14 @@ pub enum CtlError {
 impl CtlError {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::NotApproved | Self::ProbeFailed => 1,
+            Self::NotApproved | Self::ProbeFailed | Self::CameToNothing => 1,
+            Self::Ambiguous(_) => 2,
+            Self::Detached(_) => 130,
             Self::Problem { status, .. } if *status < 500 => 1,
             Self::Client(_) => 3,
             Self::Rules(error) => error.exit_code(),
             Self::Problem { .. } => 4,
-            Self::Read { .. } | Self::Calibrate(_) | Self::Output(_) => 5,
+            Self::Read { .. } | Self::Document { .. } | Self::Calibrate(_) | Self::Output(_) => 5,
         }
     }
 
@@ -191,6 +226,7 @@ pub fn main() -> ExitCode {
                 error,
                 CtlError::NotApproved
                     | CtlError::ProbeFailed
+                    | CtlError::CameToNothing
                     | CtlError::Rules(RulesError::NotAsWanted | RulesError::NoPass)
             );
             if !was_printed {
@@ -219,6 +255,11 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::LogLevel(verb) => ask(verb.run(options, out)),
         Verb::Calibrate(verb) => Ok(verb.run(out, options.json)?),
         Verb::Rules(verb) => ask(verb.run(options, out)),
+        Verb::Ontology(verb) => ask(verb.run(options, out)),
+        Verb::Source(verb) => ask(verb.run(options, out)),
+        Verb::Freshness(verb) => ask(verb.run(options, out)),
+        Verb::Pipeline(verb) => ask(verb.run(options, out)),
+        Verb::Ingest(verb) => ask(verb.run(options, out)),
         Verb::Completions { shell } => {
             // clap_complete panics where it cannot write
             let mut script = Vec::new();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use harness::wire::{Wire, head};
-use harness::{World, at, document, eventually, get, log, post, problem};
+use harness::{Daemon, World, at, document, eventually, get, log, post, problem};
 use hyper::Method;
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
@@ -336,6 +336,27 @@ async fn an_upload_that_breaks_off_or_stands_still_leaves_nothing() {
     assert_eq!(document(&get(&mut daemon.control().await, "/v1/runs").await), json!([]));
 }
 
+/// A daemon that holds a payload in memory would show it here.
+#[tokio::test]
+async fn a_payload_of_any_length_takes_little_memory() {
+    const MIB: u64 = 1024 * 1024;
+    let world = World::default();
+    let daemon = world.serve().await;
+    register(&mut daemon.control().await).await;
+    let path = world.path("payload");
+    fs::File::create(&path).and_then(|file| file.set_len(100 * MIB)).expect("there is room for nothing");
+    let before = daemon.most_resident_bytes().expect("the system tells");
+    let path = path.to_str().expect("it is text");
+    let line =
+        ["ingest", "run", "world-bank-population", path, "--version", "1", "--released-at", "2023-07-01"];
+    let output = world.ctl(&line);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said} {}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("104857600 bytes") && said.contains("longer than"), "{said}");
+    let after = daemon.most_resident_bytes().expect("the system tells");
+    assert!(after - before < 30 * MIB, "{} MiB before, {} MiB after", before / MIB, after / MIB);
+}
+
 #[tokio::test]
 async fn an_upload_may_take_longer_than_other_requests() {
     let world = World::with_config("[limits]\nrequest_s = 2\n[model]\ndeadline_ms = 500");
@@ -353,4 +374,113 @@ async fn an_upload_may_take_longer_than_other_requests() {
     }
     let run_id = begun(&wire.answer().await.expect("it answers"));
     assert_eq!(ended(control, &run_id).await["counts"]["records"], 2);
+}
+
+fn examples(name: &str) -> String {
+    format!("{}/../examples/ground-truth/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What `oraclectl` prints, where it ends with this exit code.
+fn printed(world: &World, line: &[&str], code: i32) -> String {
+    let output = world.ctl(line);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{line:?}: {said}");
+    assert_eq!(said.is_empty(), code == 0, "{line:?}: {said}");
+    String::from_utf8(output.stdout).expect("it is text") + &said
+}
+
+#[tokio::test]
+async fn the_command_line_goes_the_whole_way() {
+    let world = World::default();
+    let _daemon: Daemon<'_> = world.serve().await;
+    let unknown = printed(&world, &["source", "show", "world-bank-population"], 1);
+    assert!(unknown.contains("(source_unknown)"), "{unknown}");
+    for (verb, folder, file) in [
+        ("ontology", "ontologies", "population.json"),
+        ("source", "sources", "world-bank-population.json"),
+        ("pipeline", "pipelines", "world-bank-population.json"),
+    ] {
+        let file = examples(&format!("{folder}/{file}"));
+        assert!(printed(&world, &[verb, "register", &file], 0).contains("is registered"));
+        assert!(printed(&world, &[verb, "register", &file], 0).contains("was registered so already"));
+        let listed = printed(&world, &[verb, "list", "--json"], 0);
+        assert_eq!(serde_json::from_str::<Value>(&listed).unwrap().as_array().unwrap().len(), 1, "{listed}");
+    }
+    assert!(printed(&world, &["ontology", "show", "population"], 0).contains("{person}"));
+    assert!(printed(&world, &["ontology", "show", "nutrition"], 2).contains("no ontology nutrition"));
+    assert!(printed(&world, &["pipeline", "show", "world-bank-population"], 0).contains("axis_mappings"));
+
+    let file = world.path("payload.csv");
+    fs::write(&file, payload(20) + "Nowhere,nowhere,2020,1\n").unwrap();
+    let file = file.to_str().unwrap();
+    let run =
+        ["ingest", "run", "world-bank-population", file, "--version", "2023", "--released-at", "2023-07-01"];
+    let shown = printed(&world, &run, 0);
+    assert!(shown.contains("completed") && shown.contains("rejected      1: check 1"), "{shown}");
+    assert!(printed(&world, &run, 0).contains("nothing changes"));
+    let csv = printed(&world, &["ingest", "list", "world-bank-population", "--csv"], 0);
+    let [heading, row] = csv.lines().collect::<Vec<_>>()[..] else { panic!("{csv}") };
+    assert!(heading.starts_with("run_id,oracle_id,") && csv.contains("\r\n"), "{csv}");
+    let digits = &row[..8];
+    assert!(printed(&world, &["ingest", "show", digits], 0).contains("read          21"));
+    assert!(printed(&world, &["ingest", "cancel", digits], 1).contains("(run_not_running)"));
+    assert!(printed(&world, &["ingest", "list"], 0).contains(digits));
+
+    assert!(printed(&world, &["source", "approve", "world-bank-population"], 0).contains("is approved"));
+    let deprecate = ["source", "deprecate", "world-bank-population", "--on", "2999-01-01"];
+    assert!(printed(&world, &deprecate, 0).contains("until 2999-01-01T00:00:00Z"));
+    assert!(
+        printed(&world, &["source", "show", "world-bank-population"], 0).contains("2023-07-01T00:00:00Z")
+    );
+    let invalidate = ["source", "invalidate", "world-bank-population", "--reason", "revised"];
+    assert!(printed(&world, &invalidate, 0).contains("counts as stale"));
+    assert!(printed(&world, &["freshness", "world-bank-population"], 0).contains("stale"));
+    let standing = printed(&world, &["freshness", "world-bank-population", "--json"], 0);
+    let policy = serde_json::from_str::<Value>(&standing).unwrap()["policy"].to_string();
+    fs::write(world.path("policy.json"), policy).unwrap();
+    let policy = world.path("policy.json");
+    let set = printed(&world, &["freshness", "set", policy.to_str().unwrap()], 0);
+    assert!(set.contains("is registered"), "{set}");
+    assert!(printed(&world, &["source", "register", file], 5).contains("is no such document"));
+}
+
+#[tokio::test]
+async fn a_refused_payload_is_not_sent_and_an_interrupted_administrator_leaves_the_run_to_itself() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    let file = world.path("payload.csv");
+    fs::write(&file, payload(MANY)).unwrap();
+    let file = file.to_str().unwrap();
+    let run =
+        ["ingest", "run", "world-bank-population", file, "--version", "2023", "--released-at", "2023-07-01"];
+    let mut child = world.ctl_command(&run).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    eventually("it reads", async || {
+        at(&get(control, "/v1/runs").await, "/0/progress/read").as_u64().is_some_and(|read| read > 0)
+    })
+    .await;
+    // it must have looked at its run once, to be interrupted and not ended
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let other = world.path("other");
+    fs::File::create(&other).and_then(|file| file.set_len(200 * 1024 * 1024)).unwrap();
+    let other = [
+        "ingest",
+        "run",
+        "world-bank-population",
+        other.to_str().unwrap(),
+        "--version",
+        "1",
+        "--released-at",
+        "2020-01-01",
+    ];
+    assert!(printed(&world, &other, 1).contains("(run_busy)"));
+    let interrupt = format!("kill -INT {}", child.id());
+    assert!(std::process::Command::new("sh").args(["-c", &interrupt]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+    let run_id = at(&get(control, "/v1/runs").await, "/0/run/run_id").as_str().unwrap().to_owned();
+    assert!(said.contains(&format!("oraclectl ingest cancel {run_id}")), "{said}");
+    assert_eq!(ended(control, &run_id).await["state"], "completed");
 }

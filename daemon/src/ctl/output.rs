@@ -64,6 +64,20 @@ pub(super) fn table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) 
     table.to_string()
 }
 
+/// The same for programs that read tables, as RFC 4180 has it.
+pub(super) fn csv<const N: usize>(
+    out: &mut dyn Write,
+    heading: [&str; N],
+    rows: Vec<[String; N]>,
+) -> Result<(), CtlError> {
+    let mut csv = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
+    csv.write_record(heading).map_err(std::io::Error::from)?;
+    for row in rows {
+        csv.write_record(row.map(|cell| on_one_line(&cell))).map_err(std::io::Error::from)?;
+    }
+    Ok(csv.flush()?)
+}
+
 /// Names and values below each other.
 pub(super) fn pairs(pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);

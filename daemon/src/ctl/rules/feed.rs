@@ -2,6 +2,7 @@
 
 use super::super::lines::{Line, Lines};
 use super::case::{Case, LineFault};
+use crate::client::Pieces;
 use bytes::Bytes;
 use http_body_util::channel::{Channel, Sender};
 use std::io::{self, BufRead};
@@ -37,7 +38,7 @@ pub(super) struct Feed {
 /// What the daemon is sent.
 pub(super) struct Requests {
     /// The cases' requests, in the same order.
-    pub(super) body: Channel<Bytes>,
+    pub(super) body: Pieces,
     /// To be told when the daemon has begun to answer: until then it is sent the first case alone, since a refusal
     /// would be lost on a connection that breaks amid a write.
     pub(super) accepted: oneshot::Sender<()>,
@@ -62,7 +63,7 @@ impl Feed {
 async fn read(
     mut lines: Lines<impl BufRead>,
     items: mpsc::Sender<Item>,
-    mut requests: Sender<Bytes>,
+    mut requests: Sender<Bytes, io::Error>,
     is_accepted: oneshot::Receiver<()>,
 ) -> Option<()> {
     let mut is_accepted = Some(is_accepted);

@@ -1,0 +1,119 @@
+//! Runs, as people and as programs see them.
+
+use crate::control::run::Seen;
+use crate::ctl::CtlError;
+use crate::ctl::output::pairs;
+use actors::ingestion::{Phase, RunProgress};
+use domain::ground::rejection::Rule;
+use domain::ground::run::Run;
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// The columns for people.
+pub(super) const HEADING: [&str; 7] =
+    ["run", "source", "version", "state", "started at", "records", "rejected"];
+/// So many digits of a run's id are shown in a table.
+const DIGITS: usize = 12;
+
+/// The columns for programs.
+pub(super) const COLUMNS: [&str; 11] = [
+    "run_id",
+    "oracle_id",
+    "pipeline_id",
+    "version",
+    "released_at",
+    "state",
+    "started_at",
+    "ended_at",
+    "read",
+    "records",
+    "rejected",
+];
+
+/// A run for people.
+pub(super) fn short_row(Seen { run, progress }: &Seen) -> [String; 7] {
+    let state = progress.as_ref().map_or(run.state.as_str(), |progress| phase(progress.phase));
+    let rejected = progress.as_ref().map_or(run.counts.rejected, |progress| progress.rejected);
+    [
+        run.run_id.as_str().chars().take(DIGITS).collect(),
+        run.oracle_id.to_string(),
+        run.input.version.clone(),
+        state.to_owned(),
+        format!("{:.0}", run.started_at),
+        run.counts.records.to_string(),
+        rejected.to_string(),
+    ]
+}
+
+/// A run for programs.
+pub(super) fn row(Seen { run, .. }: &Seen) -> [String; 11] {
+    [
+        run.run_id.to_string(),
+        run.oracle_id.to_string(),
+        run.pipeline_id.to_string(),
+        run.input.version.clone(),
+        run.input.released_at.to_string(),
+        run.state.as_str().to_owned(),
+        run.started_at.to_string(),
+        run.ended_at.map(|at| at.to_string()).unwrap_or_default(),
+        run.counts.read.to_string(),
+        run.counts.records.to_string(),
+        run.counts.rejected.to_string(),
+    ]
+}
+
+/// What a run is doing, in a word.
+pub(super) const fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Waiting => "waiting",
+        Phase::Reading => "reading",
+        Phase::Merging => "merging",
+        Phase::Committing => "committing",
+    }
+}
+
+/// How far a run is, in words.
+fn how_far(progress: &RunProgress) -> String {
+    let RunProgress { bytes_read, bytes, read, rejected, merged, .. } = progress;
+    let doing = phase(progress.phase);
+    format!("{doing}: {bytes_read} of {bytes} bytes, {read} records, {rejected} rejected, {merged} merged")
+}
+
+/// A run with all that came of it.
+pub(super) fn show(out: &mut dyn Write, Seen { run, progress }: &Seen) -> Result<(), CtlError> {
+    let Run { run_id, oracle_id, pipeline_id, input, counts, .. } = run;
+    let mut shown = vec![
+        ("run", run_id.to_string()),
+        ("state", progress.as_ref().map_or_else(|| run.state.as_str().to_owned(), how_far)),
+        ("source", format!("{oracle_id}, version {} of {}", input.version, input.released_at)),
+        ("pipeline", pipeline_id.to_string()),
+        ("payload", format!("{} bytes, {}", run.raw_bytes, input.raw_sha256)),
+        ("asked for by", run.requested_by.clone()),
+        ("started", run.started_at.to_string()),
+    ];
+    shown.extend(run.source_url.clone().map(|url| ("pulled from", url)));
+    if let Some(ended_at) = run.ended_at {
+        shown.extend([
+            ("ended", ended_at.to_string()),
+            ("read", counts.read.to_string()),
+            ("records", counts.records.to_string()),
+            ("collapsed", counts.collapsed.to_string()),
+            ("rejected", with_parts(counts.rejected, by_rule(&counts.rejected_by_rule))),
+        ]);
+        let warnings: u64 = counts.warnings_by_rule.values().sum();
+        shown.push(("warnings", with_parts(warnings, by_rule(&counts.warnings_by_rule))));
+        let changes: u64 = counts.changes.values().sum();
+        let parts = counts.changes.iter().map(|(change, count)| format!("{change} {count}")).collect();
+        shown.push(("changes", with_parts(changes, parts)));
+    }
+    shown.extend(run.cause.clone().map(|cause| ("cause", cause)));
+    Ok(out.write_all(pairs(&shown).as_bytes())?)
+}
+
+fn by_rule(counts: &BTreeMap<Rule, u64>) -> Vec<String> {
+    counts.iter().map(|(rule, count)| format!("{} {count}", rule.as_str())).collect()
+}
+
+fn with_parts(total: u64, parts: Vec<String>) -> String {
+    if parts.is_empty() { total.to_string() } else { format!("{total}: {}", parts.join(", ")) }
+}

@@ -1,0 +1,128 @@
+//! `oraclectl ingest run`: a payload on its way to the daemon.
+
+use super::{follow, show};
+use crate::client::{Answer, Client, ClientError, PATIENCE};
+use crate::control::ingest::Ingested;
+use crate::control::run::Seen;
+use crate::ctl::output::json;
+use crate::ctl::{CtlError, Options, lines, problem, segment};
+use crate::moment::Moment;
+use bytes::Bytes;
+use domain::ground::id::PipelineId;
+use domain::ground::run::RunState;
+use http_body_util::channel::{Channel, Sender};
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
+
+/// A payload is read and sent in pieces of so many bytes.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Hands a payload in and shows its run until that has ended; Ctrl-C leaves the run to itself.
+#[derive(Debug, clap::Args)]
+pub(super) struct Run {
+    /// By which pipeline
+    #[arg(value_name = "PIPELINE")]
+    pipeline_id: PipelineId,
+    /// The payload; `-` reads standard input
+    file: PathBuf,
+    /// What the source calls this version
+    #[arg(long, value_name = "VERSION")]
+    version: String,
+    /// When the source released it: a day such as 2026-11-20, or a time
+    #[arg(long, value_name = "DATE")]
+    released_at: Moment,
+    /// Do not wait for the run's end
+    #[arg(long)]
+    detach: bool,
+}
+
+impl Run {
+    pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let ingested = self.upload(options).await?;
+        if ingested.unchanged || self.detach {
+            if options.json {
+                return json(out, &ingested);
+            }
+            let Ingested { unchanged, run } = ingested;
+            let how = if unchanged { "has brought these records before; nothing changes" } else { "goes on" };
+            return Ok(writeln!(out, "run {} {how}", run.run_id)?);
+        }
+        let seen: Seen = follow::to_its_end(options, &ingested.run.run_id).await?;
+        if options.json {
+            json(out, &seen)?;
+        } else {
+            show::show(out, &seen)?;
+        }
+        if seen.run.state == RunState::Completed { Ok(()) } else { Err(CtlError::CameToNothing) }
+    }
+
+    /// Sends the payload, and waits for what the daemon makes of it.
+    async fn upload(&self, options: &Options) -> Result<Ingested, CtlError> {
+        let unreadable = |cause| CtlError::Read { file: lines::name(&self.file), cause };
+        let (payload, bar) = lines::open(&self.file, "sent").map_err(unreadable)?;
+        let Self { pipeline_id, version, released_at: Moment(released_at), .. } = self;
+        let (version, released_at) = (segment(version), segment(&released_at.to_string()));
+        let path = format!("/v1/pipelines/{pipeline_id}/runs?version={version}&released_at={released_at}");
+        let mut client = Client::connect(&options.control_path()).await?;
+        let (pieces, body) = Channel::new(1);
+        let wanted = Arc::new(Notify::new());
+        let sent = send(payload, pieces, Arc::clone(&wanted)).map_err(unreadable)?;
+        let mut answering = pin!(client.upload(&path, body, wanted));
+        let response = tokio::select! {
+            response = &mut answering => response?,
+            sent = sent => {
+                sent.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(unreadable)?;
+                timeout(PATIENCE, answering).await.map_err(|_| ClientError::Silent(PATIENCE))??
+            }
+        };
+        bar.finish_and_clear();
+        let answer = Answer::whole(response).await?;
+        if answer.status.is_success() { Ok(answer.json()?) } else { Err(problem(&answer)) }
+    }
+}
+
+/// Begins to send, once that is wanted. A thread does, which nothing waits for: a read from a terminal or a pipe may never
+/// return.
+fn send(
+    payload: impl Read + Send + 'static,
+    pieces: Sender<Bytes, io::Error>,
+    wanted: Arc<Notify>,
+) -> io::Result<oneshot::Receiver<io::Result<()>>> {
+    let (done, sent) = oneshot::channel();
+    let runtime = Handle::current();
+    let send = move || {
+        let ended = runtime.block_on(async {
+            wanted.notified().await;
+            send_all(payload, pieces).await
+        });
+        // nobody wants to know any more where the daemon has answered already
+        drop(done.send(ended));
+    };
+    thread::Builder::new().name("payload".into()).spawn(send)?;
+    Ok(sent)
+}
+
+/// Sends to the end, or until nobody wants more. What cannot be read to its end is broken off.
+async fn send_all(mut payload: impl Read, mut pieces: Sender<Bytes, io::Error>) -> io::Result<()> {
+    loop {
+        let mut piece = Vec::with_capacity(PIECE_BYTES);
+        match payload.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {
+                if pieces.send_data(piece.into()).await.is_err() {
+                    return Ok(());
+                }
+            }
+            Err(error) => {
+                pieces.abort(io::Error::from(error.kind()));
+                return Err(error);
+            }
+        }
+    }
+}

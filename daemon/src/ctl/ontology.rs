@@ -1,0 +1,142 @@
+//! `oraclectl ontology`.
+
+use super::document::{Document, how};
+use super::output::{json, table};
+use super::{CtlError, Options, segment};
+use crate::control::document::Registered;
+use crate::control::ontology::Listed;
+use domain::ground::id::OntologyId;
+use domain::ground::ontology::{self, Axis, OntologyRef};
+use hyper::Method;
+use std::io::Write;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Ontologies: which axes there are, and what their values are.
+#[derive(Debug, clap::Args)]
+pub struct Ontology {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Registers a version of one, which then stays as it is
+    Register {
+        /// The document; `-` reads standard input
+        file: PathBuf,
+    },
+    /// Shows which there are
+    List,
+    /// Shows the axes of one
+    Show {
+        /// Which one; the version may be left out where there is one alone
+        #[arg(value_name = "ID[@VERSION]")]
+        ontology: Named,
+    },
+}
+
+/// An ontology as it is named on the command line.
+#[derive(Debug, Clone)]
+struct Named {
+    ontology_id: OntologyId,
+    version: Option<String>,
+}
+
+impl FromStr for Named {
+    type Err = domain::ground::id::BadId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (id, version) = text.split_once('@').map_or((text, None), |(id, version)| (id, Some(version)));
+        Ok(Self { ontology_id: id.parse()?, version: version.map(str::to_owned) })
+    }
+}
+
+impl Ontology {
+    pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        match &self.action {
+            Action::Register { file } => {
+                let document = Document::read(file)?;
+                let path = path(document.text_at("/ontology_id")?, document.text_at("/version")?);
+                let registered: Registered<ontology::Ontology> = document.put(options, &path).await?;
+                if options.json {
+                    return json(out, &registered);
+                }
+                let (reference, how) = (registered.document.reference(), how(registered.unchanged));
+                Ok(writeln!(out, "ontology {reference} {how}")?)
+            }
+            Action::List => {
+                let listed = listed(options).await?;
+                if options.json { json(out, &listed) } else { Ok(writeln!(out, "{}", page(listed))?) }
+            }
+            Action::Show { ontology } => {
+                let OntologyRef { ontology_id, version } = ontology.resolved(options).await?;
+                let path = path(ontology_id.as_str(), &version);
+                let shown: ontology::Ontology = options.on_control(Method::GET, &path, None).await?.json()?;
+                if options.json { json(out, &shown) } else { show(out, &shown) }
+            }
+        }
+    }
+}
+
+impl Named {
+    /// Which version it is.
+    async fn resolved(&self, options: &Options) -> Result<OntologyRef, CtlError> {
+        let Self { ontology_id, version } = self.clone();
+        if let Some(version) = version {
+            return Ok(OntologyRef { ontology_id, version });
+        }
+        let mut known: Vec<_> = listed(options).await?.into_iter().map(|listed| listed.ontology).collect();
+        known.retain(|known| known.ontology_id == ontology_id);
+        match (known.pop(), known.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (None, _) => Err(CtlError::Ambiguous(format!("no ontology {ontology_id} is registered"))),
+            (Some(last), false) => {
+                let known: Vec<_> = known.into_iter().chain([last]).map(|known| known.to_string()).collect();
+                Err(CtlError::Ambiguous(format!(
+                    "there are several versions; name one of {}",
+                    known.join(", ")
+                )))
+            }
+        }
+    }
+}
+
+fn path(ontology_id: &str, version: &str) -> String {
+    format!("/v1/ontologies/{}/{}", segment(ontology_id), segment(version))
+}
+
+async fn listed(options: &Options) -> Result<Vec<Listed>, CtlError> {
+    Ok(options.on_control(Method::GET, "/v1/ontologies", None).await?.json()?)
+}
+
+fn page(listed: Vec<Listed>) -> String {
+    if listed.is_empty() {
+        return "no ontologies: `oraclectl ontology register FILE`".into();
+    }
+    let row = |Listed { ontology, axes }: Listed| {
+        [ontology.ontology_id.to_string(), ontology.version, axes.to_string()]
+    };
+    table(["ontology", "version", "axes"], listed.into_iter().map(row).collect())
+}
+
+fn show(out: &mut dyn Write, ontology: &ontology::Ontology) -> Result<(), CtlError> {
+    let row = |axis: &Axis| {
+        let marks = [
+            (axis.identity, "identity"),
+            (axis.indexed, "indexed"),
+            (axis.state_sensitive, "state sensitive"),
+        ];
+        let marks: Vec<_> = marks.into_iter().filter(|(holds, _)| *holds).map(|(_, mark)| mark).collect();
+        [
+            axis.axis.clone(),
+            axis.kind.as_str().to_owned(),
+            axis.unit.clone().unwrap_or_default(),
+            marks.join(", "),
+            axis.description.clone(),
+        ]
+    };
+    let rows = ontology.axes.iter().map(row).collect();
+    writeln!(out, "{}\n", ontology.reference())?;
+    Ok(writeln!(out, "{}", table(["axis", "type", "unit", "marks", "description"], rows))?)
+}
