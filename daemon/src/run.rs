@@ -10,7 +10,6 @@ use crate::service::Service;
 use crate::telemetry::LogLevel;
 use crate::upstreams::Upstreams;
 use actors::fallback::Fallback;
-use actors::ingestion::pull::{PullSettings, Puller};
 use actors::ingestion::{IngestionConfig, slices};
 use actors::notifier::Rest;
 use actors::regen;
@@ -22,7 +21,6 @@ use domain::Event;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use sd_notify::NotifyState;
-use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -123,20 +121,10 @@ impl Daemon {
             mailing: upstreams.mailing,
             rules: config.rules.to_config(),
             ingestion: IngestionConfig {
-                runs_at_once: 2,
+                runs_at_once: config.ingestion.runs_at_once,
                 limits: slices::Limits::default(),
-                puller: Puller::new(
-                    PullSettings {
-                        allow_local: Vec::new(),
-                        max_payload_bytes: 16 << 30,
-                        connect: Duration::from_secs(10),
-                        idle: Duration::from_secs(30),
-                        whole: Duration::from_secs(3600),
-                    },
-                    BTreeMap::new(),
-                    Clock::system(),
-                ),
-                refresh_wait: Duration::from_secs(5),
+                puller: upstreams.puller,
+                refresh_wait: Duration::from_secs(config.ingestion.refresh_s),
             },
         });
         let service = Service::new(system, config, log_level);
