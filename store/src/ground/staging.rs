@@ -36,6 +36,8 @@ pub(super) const PLACE: u8 = b'p';
 /// A run's memory, in bytes: for its statements, and once more for the rest.
 const SORT_BYTES: usize = 64 << 20;
 const SMALL_SORT_BYTES: usize = 16 << 20;
+/// So many statements are walked in the time of one lookup.
+const WALKED_IN_A_LOOKUP: u64 = 10;
 /// After so many records it is asked whether to go on.
 const ASKED_EVERY: u64 = 4096;
 
@@ -155,8 +157,9 @@ impl Staging {
             Knowledge::new(&releases, None)
         };
         let kept = tiers::kept(&view.state.files, self.counts.read);
-        // what is in no file that is merged, and not in the run, is left alone where the run cannot change it
-        let walked = if changes_others(view, release) { 0 } else { kept };
+        let others_change = changes_others(view, release);
+        // what the run cannot change is left alone, where its own records are few enough to be looked up one by one
+        let walked = if others_change || self.is_walk_shorter(view, kept) { 0 } else { kept };
         let work_dir = self.files.work_dir();
         let statements = std::mem::replace(&mut self.statements, Sorter::new(&work_dir, 0));
         let mut fresh = Fresh::new(statements.finish()?, self.run, &work_dir);
@@ -191,7 +194,7 @@ impl Staging {
                     written += 1;
                 }
             }
-            if is_said || walked == 0 {
+            if is_said || others_change {
                 self.tell_changes(view, &record, &after, &mut ordinal)?;
             }
         }
@@ -203,6 +206,12 @@ impl Staging {
         let mut statements = view.state.files.get(..kept).unwrap_or_default().to_vec();
         statements.push(facts);
         Ok(Some(Staged { counts: self.counts, rows, statements, made }))
+    }
+
+    /// Whether going through the oldest `kept` files takes less than looking up each record of the run in them.
+    fn is_walk_shorter(&self, view: &SourceView, kept: usize) -> bool {
+        let statements: u64 = view.state.files.iter().take(kept).map(|file| file.statements).sum();
+        self.counts.read.saturating_mul(WALKED_IN_A_LOOKUP) > statements
     }
 
     /// Begins a file.
