@@ -8,6 +8,7 @@ pub mod archive;
 pub mod export;
 mod feed;
 pub mod files;
+mod filter;
 mod pages;
 pub mod prune;
 pub mod query;

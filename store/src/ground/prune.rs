@@ -3,7 +3,7 @@
 use super::files::Made;
 use super::sorted::SortedWriter;
 use super::statement::StoredStatement;
-use super::view::{INDEX, Record, SourceView, key_of};
+use super::view::{Record, STATEMENT, SourceView, key_of};
 use crate::engine::Store;
 use crate::error::StoreError;
 use domain::Sha256Hex;
@@ -110,7 +110,7 @@ impl SourceView {
         let begun = self.open.iter().zip(&self.state.files).map(|(file, named)| {
             let name = format!("{}.pruned", named.sha256);
             let mut out = self.files.writer(&name)?;
-            let head: &[u8] = &[super::view::STATEMENT];
+            let head: &[u8] = &[STATEMENT];
             for row in file.range(..head) {
                 let (key, value) = row?;
                 out.push(&key, &value)?;
@@ -132,7 +132,8 @@ impl SourceView {
                 pruned.files.push(old.clone());
                 continue;
             }
-            for row in file.with_prefix(&[INDEX]) {
+            let behind: &[u8] = &[STATEMENT + 1];
+            for row in file.range(behind..) {
                 let (key, value) = row?;
                 out.push(&key, &value)?;
             }

@@ -102,7 +102,7 @@ impl SourceView {
                     if page.is_full() {
                         return Ok(page.cut());
                     }
-                    match self.records(&key, Bound::Unbounded)?.next().transpose()? {
+                    match self.record_of_key(&key)? {
                         Some(record) => page.look_at(record)?,
                         // all of the run that bore this key were rejected
                         None => page.pass(key),
@@ -110,7 +110,8 @@ impl SourceView {
                 }
             }
             None => {
-                for record in self.records(&prefix, from)? {
+                let identity = query.identity_is_whole.then_some(prefix.as_slice());
+                for record in self.records_in(0..self.file_count(), identity, &prefix, from)? {
                     if page.is_full() {
                         return Ok(page.cut());
                     }

@@ -3,11 +3,12 @@
 //! Nothing of it is visible before a commit names its files, and what is not finished is removed at the next start.
 
 use super::files::{Files, Made};
+use super::filter::{FILTER, Filter};
 use super::records::Records;
 use super::sorted::{Merge, SortedFile, SortedWriter};
 use super::sorter::Sorter;
 use super::statement::StoredStatement;
-use super::view::{INDEX, Record, SourceView, key_of};
+use super::view::{INDEX, Record, SourceView, identity_in, key_of};
 use crate::error::StoreError;
 use domain::Sha256Hex;
 use domain::ground::rejection::{Reject, Rejection};
@@ -163,9 +164,11 @@ impl Staging {
         let work_dir = self.files.work_dir();
         let statements = std::mem::replace(&mut self.statements, Sorter::new(&work_dir, 0));
         let mut fresh = Fresh::new(statements.finish()?, self.run, &work_dir);
-        let mut old = view.records_in(walked..view.open.len(), &[], Bound::Unbounded)?.peekable();
+        let mut old = view.records_in(walked..view.open.len(), None, &[], Bound::Unbounded)?.peekable();
         let facts_name = format!("{}.facts", self.name);
         let mut facts = self.writer(&facts_name)?;
+        let merged = view.state.files.iter().skip(kept).map(|file| file.statements).sum::<u64>();
+        let mut filter = Filter::new(merged + self.counts.read);
         let (mut written, mut looked_at, mut ordinal) = (0, 0_u64, 0_u64);
         while let Some(key) = next_key(&mut old, &mut fresh)? {
             looked_at += 1;
@@ -188,6 +191,9 @@ impl Staging {
                 record.statements.push(statement);
                 record.places.push(usize::MAX);
             }
+            if record.places.iter().any(|place| *place >= kept) {
+                filter.add(identity_in(&record.key));
+            }
             for (statement, place) in record.statements.iter().zip(&record.places) {
                 if *place >= kept {
                     facts.push(&key_of(&record.key, statement.time.run), &statement.to_bytes())?;
@@ -200,6 +206,7 @@ impl Staging {
         }
         drop(old);
         self.write_index(&mut facts, view.open.get(kept..).unwrap_or_default())?;
+        facts.push(FILTER, filter.bytes())?;
         let mut made = Made::new(&self.files);
         let facts = self.files.keep(&facts_name, facts.finish()?, written, &mut made)?;
         let rows = self.write_rows(&mut made)?;

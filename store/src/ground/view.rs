@@ -1,6 +1,7 @@
 //! A source with its files open: what every reader of its records looks at.
 
 use super::files::Files;
+use super::filter::Filter;
 use super::records::{Indexed, Records};
 use super::sorted::SortedFile;
 use super::state::{Completed, SourceState};
@@ -34,6 +35,8 @@ pub struct SourceView {
     /// All that is known.
     pub known: Knowledge,
     pub(super) open: Vec<SortedFile>,
+    /// For each of them, which things it tells of.
+    filters: Vec<Filter>,
     pub(super) files: Files,
 }
 
@@ -88,8 +91,10 @@ impl SourceView {
         files: &Files,
     ) -> Result<Self, StoreError> {
         let known = Knowledge::new(&state.releases(), None);
-        let open = state.files.iter().map(|file| files.open_sorted(file)).collect::<Result<_, _>>()?;
-        Ok(Self { state, revision, ontology, known, open, files: files.clone() })
+        let open = state.files.iter().map(|file| files.open_sorted(file));
+        let open = open.collect::<Result<Vec<_>, _>>()?;
+        let filters = open.iter().map(Filter::of).collect::<Result<_, _>>()?;
+        Ok(Self { state, revision, ontology, known, open, filters, files: files.clone() })
     }
 
     /// What is known, or was at `known_at`.
@@ -109,13 +114,14 @@ impl SourceView {
     /// # Errors
     /// Where a file cannot be read.
     pub fn records(&self, prefix: &[u8], from: Bound<&[u8]>) -> Result<Records<'_>, StoreError> {
-        self.records_in(0..self.open.len(), prefix, from)
+        self.records_in(0..self.open.len(), None, prefix, from)
     }
 
-    /// As far as they are in some of the files.
+    /// As far as they are in some of the files, and of one thing, where its key is given.
     pub(super) fn records_in(
         &self,
         files: Range<usize>,
+        identity: Option<&[u8]>,
         prefix: &[u8],
         from: Bound<&[u8]>,
     ) -> Result<Records<'_>, StoreError> {
@@ -127,13 +133,25 @@ impl SourceView {
             Bound::Excluded(key) => Bound::Excluded(key_of(key, u32::MAX)),
         };
         let start = start.as_ref().map(Vec::as_slice);
-        let files = self.open.iter().enumerate().take(files.end).skip(files.start);
-        Records::new(self, files.map(|(place, file)| (place, file.with_prefix_from(&whole, start))))
+        let files = self.open.iter().zip(&self.filters).enumerate().take(files.end).skip(files.start);
+        let telling = files
+            .filter(|(_, (_, filter))| identity.is_none_or(|identity| filter.may_hold(identity)))
+            .map(|(place, (file, _))| (place, file.with_prefix_from(&whole, start)));
+        Records::new(self, telling)
+    }
+
+    /// The record with this key.
+    ///
+    /// # Errors
+    /// Where a file cannot be read.
+    pub fn record_of_key(&self, key: &[u8]) -> Result<Option<Record>, StoreError> {
+        self.records_in(0..self.open.len(), Some(identity_in(key)), key, Bound::Unbounded)?.next().transpose()
     }
 
     /// `record` with what the files before `walked` hold of it, in front.
     pub(super) fn before(&self, walked: usize, record: Record) -> Result<Record, StoreError> {
-        let mut earlier = self.records_in(0..walked, &record.key, Bound::Unbounded)?;
+        let identity = identity_in(&record.key);
+        let mut earlier = self.records_in(0..walked, Some(identity), &record.key, Bound::Unbounded)?;
         let Some(mut whole) = earlier.next().transpose()? else { return Ok(record) };
         whole.statements.extend(record.statements);
         whole.places.extend(record.places);
@@ -151,7 +169,7 @@ impl SourceView {
         known: &'v Knowledge,
         time: Timestamp,
     ) -> Result<impl Iterator<Item = Result<Found, StoreError>> + use<'v>, StoreError> {
-        let records = self.records(identity, Bound::Unbounded)?;
+        let records = self.records_in(0..self.open.len(), Some(identity), identity, Bound::Unbounded)?;
         Ok(records
             .filter_map(move |record| record.map(|record| Self::valid_at(record, known, time)).transpose()))
     }
@@ -299,7 +317,15 @@ pub(super) fn split_key(key: &[u8]) -> Option<(&[u8], u32)> {
 /// The id of a source record at the end of its key.
 pub(super) fn source_record_id_in(key: &[u8]) -> Option<String> {
     // no id holds a 0 byte: control characters are escaped in it
-    let id = key.strip_suffix(&[0, 0])?;
-    let begin = id.iter().rposition(|byte| *byte == 0).map_or(0, |at| at + 1);
-    String::from_utf8(id.get(begin..)?.to_vec()).ok()
+    let id = key.strip_suffix(&[0, 0])?.get(identity_in(key).len() + 1..)?;
+    String::from_utf8(id.to_vec()).ok()
+}
+
+/// The key of the thing that a record speaks of, at the beginning of the record's key: up to the last 0 byte that is none of
+/// the id. One of the id would stand before the highest byte, which is in no text.
+pub(super) fn identity_in(key: &[u8]) -> &[u8] {
+    let rest = key.strip_suffix(&[0, 0]).unwrap_or(key);
+    let ends = |at: &usize| rest.get(*at) == Some(&0) && rest.get(at + 1) != Some(&u8::MAX);
+    let end = (0..rest.len()).rev().find(ends).unwrap_or(rest.len());
+    rest.get(..end).unwrap_or_default()
 }
