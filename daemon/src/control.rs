@@ -18,6 +18,7 @@ pub mod ontology;
 pub mod outbox;
 pub mod pipeline;
 pub mod purge;
+pub mod rejects;
 pub mod reload;
 pub mod run;
 pub mod source;
@@ -63,7 +64,8 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/pipelines/{pipeline_id}/runs", post(ingest::post))
         .route("/v1/runs", get(run::list))
         .route("/v1/runs/{run_id}", get(run::get))
-        .route("/v1/runs/{run_id}/cancel", post(run::cancel));
+        .route("/v1/runs/{run_id}/cancel", post(run::cancel))
+        .route("/v1/runs/{run_id}/rejects", get(rejects::get));
     #[cfg(debug_assertions)]
     let router = router.route("/v1/inject-panic/{actor}", post(inject_panic::post));
     router

@@ -20,6 +20,7 @@ pub(crate) mod output;
 pub mod pipeline;
 pub mod purge;
 pub mod register;
+pub mod rejects;
 pub mod reload;
 pub mod rules;
 pub mod source;
@@ -115,6 +116,7 @@ enum Verb {
     Freshness(freshness::Freshness),
     Pipeline(pipeline::Pipeline),
     Ingest(ingest::Ingest),
+    Rejects(rejects::Rejects),
     /// Prints completions for a shell
     Completions {
         /// Which shell
@@ -260,6 +262,7 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::Freshness(verb) => ask(verb.run(options, out)),
         Verb::Pipeline(verb) => ask(verb.run(options, out)),
         Verb::Ingest(verb) => ask(verb.run(options, out)),
+        Verb::Rejects(verb) => ask(verb.run(options, out)),
         Verb::Completions { shell } => {
             // clap_complete panics where it cannot write
             let mut script = Vec::new();

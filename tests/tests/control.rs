@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 26] = [
+const PATHS: [(&str, &[&str]); 27] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
@@ -39,6 +39,7 @@ const PATHS: [(&str, &[&str]); 26] = [
     ("/v1/runs", &["GET"]),
     ("/v1/runs/0123456789abcdef", &["GET"]),
     ("/v1/runs/0123456789abcdef/cancel", &["POST"]),
+    ("/v1/runs/0123456789abcdef/rejects", &["GET"]),
 ];
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use harness::wire::{Wire, head};
-use harness::{Daemon, World, at, document, eventually, get, log, post, problem};
+use harness::{World, at, document, eventually, get, log, post, problem};
 use hyper::Method;
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
@@ -99,6 +99,25 @@ async fn a_source_is_registered_ingested_approved_and_looked_at() {
     assert_eq!(run["counts"]["rejected"], 2, "{run}");
     assert_eq!(run["requested_by"], nix::unistd::geteuid().as_raw().to_string());
 
+    let path = format!("/v1/runs/{run_id}/rejects");
+    let rejects = document(&get(control, &path).await);
+    assert_eq!(
+        (&rejects["rejects"][0]["position"], &rejects["rejects"][0]["place"]),
+        (&json!(1), &json!("population"))
+    );
+    assert_eq!(
+        (&rejects["rejects"][1]["rule"], &rejects["next"]),
+        (&json!("check"), &json!(null)),
+        "{rejects}"
+    );
+    let first = document(&get(control, &format!("{path}?limit=1")).await);
+    assert_eq!((&first["rejects"][0], &first["next"]), (&rejects["rejects"][0], &json!(1)));
+    let second = document(&get(control, &format!("{path}?limit=1&after=1")).await);
+    assert_eq!((&second["rejects"][0], &second["next"]), (&rejects["rejects"][1], &json!(null)));
+    for question in ["limit=0", "limit=1001", "after=-1", "rule=check"] {
+        problem(&get(control, &format!("{path}?{question}")).await, 400, "invalid_request");
+    }
+
     let same = ingest(control, "2023", [HEADER, rows].concat()).await;
     assert_eq!((same.status.as_u16(), at(&same, "/unchanged")), (200, json!(true)));
     assert_eq!(at(&same, "/run/run_id"), run_id.as_str());
@@ -161,6 +180,7 @@ async fn what_is_not_there_and_what_cannot_change_is_said() {
         ("/v1/runs?oracle_id=world-bank-population", "source_unknown"),
         (PIPELINE, "pipeline_unknown"),
         ("/v1/runs/0123456789", "run_unknown"),
+        ("/v1/runs/0123456789/rejects", "run_unknown"),
     ] {
         problem(&get(control, path).await, 404, code);
     }
@@ -310,6 +330,30 @@ async fn a_run_that_a_kill_cuts_short_goes_on_after_the_start() {
 }
 
 #[tokio::test]
+async fn a_payload_that_its_pipeline_does_not_keep_is_gone_after_its_run_whenever_it_comes() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    let mut pipeline = example("pipelines/world-bank-population.json");
+    pipeline["pipeline"]["audit"]["log_raw_input"] = json!(false);
+    assert_eq!(put(control, PIPELINE, &pipeline).await.status, 200);
+    let run_id = begun(&ingest(control, "2023", payload(3)).await);
+    assert_eq!(ended(control, &run_id).await["state"], "completed");
+    eventually("the payload is gone", async || archived(&world) == 0).await;
+    assert_eq!(ingest(control, "2023", payload(3)).await.status, 200);
+    assert_eq!(archived(&world), 0);
+
+    // another run of the same bytes needs them
+    assert_eq!(put(control, PIPELINE, &example("pipelines/world-bank-population.json")).await.status, 200);
+    let run_id = begun(&ingest(control, "2023", payload(3)).await);
+    assert_eq!(ended(control, &run_id).await["state"], "completed");
+    assert_eq!(put(control, PIPELINE, &pipeline).await.status, 200);
+    assert_eq!(ingest(control, "2023", payload(3)).await.status, 200);
+    assert_eq!(archived(&world), 1);
+}
+
+#[tokio::test]
 async fn an_upload_that_breaks_off_or_stands_still_leaves_nothing() {
     let world = World::with_config("[limits]\nidle_s = 1");
     let daemon = world.serve().await;
@@ -347,9 +391,7 @@ async fn a_payload_of_any_length_takes_little_memory() {
     fs::File::create(&path).and_then(|file| file.set_len(100 * MIB)).expect("there is room for nothing");
     let before = daemon.most_resident_bytes().expect("the system tells");
     let path = path.to_str().expect("it is text");
-    let line =
-        ["ingest", "run", "world-bank-population", path, "--version", "1", "--released-at", "2023-07-01"];
-    let output = world.ctl(&line);
+    let output = world.ctl(&run(path, "2023", &[]));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said} {}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("104857600 bytes") && said.contains("longer than"), "{said}");
@@ -376,10 +418,6 @@ async fn an_upload_may_take_longer_than_other_requests() {
     assert_eq!(ended(control, &run_id).await["counts"]["records"], 2);
 }
 
-fn examples(name: &str) -> String {
-    format!("{}/../examples/ground-truth/{name}", env!("CARGO_MANIFEST_DIR"))
-}
-
 /// What `oraclectl` prints, where it ends with this exit code.
 fn printed(world: &World, line: &[&str], code: i32) -> String {
     let output = world.ctl(line);
@@ -389,59 +427,119 @@ fn printed(world: &World, line: &[&str], code: i32) -> String {
     String::from_utf8(output.stdout).expect("it is text") + &said
 }
 
+/// The command line that hands a payload in.
+fn run<'l>(file: &'l str, version: &'l str, more: &[&'l str]) -> Vec<&'l str> {
+    let line = ["ingest", "run", "world-bank-population", file, "--version", version];
+    [&line[..], &["--released-at", "2023-07-01"], more].concat()
+}
+
+/// A file with this content, by its path.
+fn file(world: &World, name: &str, content: &str) -> String {
+    fs::write(world.path(name), content).expect("it is written");
+    world.path(name).to_str().expect("it is text").to_owned()
+}
+
 #[tokio::test]
-async fn the_command_line_goes_the_whole_way() {
+async fn the_command_line_registers_and_shows_documents() {
     let world = World::default();
-    let _daemon: Daemon<'_> = world.serve().await;
+    let _daemon = world.serve().await;
     let unknown = printed(&world, &["source", "show", "world-bank-population"], 1);
     assert!(unknown.contains("(source_unknown)"), "{unknown}");
-    for (verb, folder, file) in [
-        ("ontology", "ontologies", "population.json"),
-        ("source", "sources", "world-bank-population.json"),
-        ("pipeline", "pipelines", "world-bank-population.json"),
+    for (verb, document) in [
+        ("ontology", "ontologies/population.json"),
+        ("source", "sources/world-bank-population.json"),
+        ("pipeline", "pipelines/world-bank-population.json"),
     ] {
-        let file = examples(&format!("{folder}/{file}"));
-        assert!(printed(&world, &[verb, "register", &file], 0).contains("is registered"));
-        assert!(printed(&world, &[verb, "register", &file], 0).contains("was registered so already"));
+        let document = format!("{}/../examples/ground-truth/{document}", env!("CARGO_MANIFEST_DIR"));
+        assert!(printed(&world, &[verb, "register", &document], 0).contains("is registered"));
+        assert!(printed(&world, &[verb, "register", &document], 0).contains("was registered so already"));
         let listed = printed(&world, &[verb, "list", "--json"], 0);
         assert_eq!(serde_json::from_str::<Value>(&listed).unwrap().as_array().unwrap().len(), 1, "{listed}");
+        assert!(printed(&world, &[verb, "list"], 0).contains("population"));
     }
     assert!(printed(&world, &["ontology", "show", "population"], 0).contains("{person}"));
+    assert!(printed(&world, &["ontology", "show", "population@2"], 1).contains("(ontology_unknown)"));
     assert!(printed(&world, &["ontology", "show", "nutrition"], 2).contains("no ontology nutrition"));
     assert!(printed(&world, &["pipeline", "show", "world-bank-population"], 0).contains("axis_mappings"));
+    let no_json = file(&world, "no.json", "{\n\"a\": }");
+    assert!(
+        printed(&world, &["source", "register", &no_json], 5).contains("line 2, column 6: expected value")
+    );
+    let other = file(&world, "other.json", "{\"a\": 1}");
+    assert!(printed(&world, &["source", "register", &other], 5).contains("no text at /oracle_id"));
+}
 
-    let file = world.path("payload.csv");
-    fs::write(&file, payload(20) + "Nowhere,nowhere,2020,1\n").unwrap();
-    let file = file.to_str().unwrap();
-    let run =
-        ["ingest", "run", "world-bank-population", file, "--version", "2023", "--released-at", "2023-07-01"];
-    let shown = printed(&world, &run, 0);
-    assert!(shown.contains("completed") && shown.contains("rejected      1: check 1"), "{shown}");
-    assert!(printed(&world, &run, 0).contains("nothing changes"));
+#[tokio::test]
+async fn the_command_line_hands_a_payload_in_and_shows_what_came_of_it() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    register(&mut daemon.control().await).await;
+    let rejected = "Nowhere,nowhere,2020,1\nAruba,ABW,2021,\"no, number\"\n";
+    let file = file(&world, "payload.csv", &(payload(20) + rejected));
+    let shown = printed(&world, &run(&file, "2023", &[]), 0);
+    assert!(shown.contains("completed") && shown.contains("rejected      2: "), "{shown}");
+    assert!(printed(&world, &run(&file, "2023", &[]), 0).contains("nothing changes"));
     let csv = printed(&world, &["ingest", "list", "world-bank-population", "--csv"], 0);
     let [heading, row] = csv.lines().collect::<Vec<_>>()[..] else { panic!("{csv}") };
     assert!(heading.starts_with("run_id,oracle_id,") && csv.contains("\r\n"), "{csv}");
     let digits = &row[..8];
-    assert!(printed(&world, &["ingest", "show", digits], 0).contains("read          21"));
+    assert!(printed(&world, &["ingest", "show", digits], 0).contains("read          22"));
     assert!(printed(&world, &["ingest", "cancel", digits], 1).contains("(run_not_running)"));
     assert!(printed(&world, &["ingest", "list"], 0).contains(digits));
 
+    let rejects = printed(&world, &["rejects", digits], 0);
+    assert!(rejects.contains("check") && rejects.contains("population"), "{rejects}");
+    let csv = printed(&world, &["rejects", digits, "--rule", "check", "--csv"], 0);
+    assert_eq!(csv.lines().count(), 2, "{csv}");
+    let first = printed(&world, &["rejects", digits, "-n", "1", "--json"], 0);
+    let first: Value = serde_json::from_str(&first).unwrap();
+    assert_eq!((&first["rejects"][0]["position"], &first["more"]), (&json!(20), &json!(true)), "{first}");
+    assert!(printed(&world, &["rejects", digits, "--rule", "taste"], 2).contains("duplicate_key"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_to_its_end_is_no_payload_and_standard_input_can_be_one() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    // a folder can be opened, and not be read
+    let folder = world.path("");
+    assert!(printed(&world, &run(folder.to_str().unwrap(), "2", &[]), 5).contains("cannot read"));
+    eventually("nothing is left of it", async || archived(&world) == 0).await;
+    let file = file(&world, "payload.csv", &payload(3));
+    let piped =
+        world.ctl_command(&run("-", "2", &["--detach"])).stdin(fs::File::open(file).unwrap()).output();
+    let piped = piped.unwrap();
+    assert_eq!(piped.status.code(), Some(0), "{piped:?}");
+    assert!(String::from_utf8_lossy(&piped.stdout).contains("goes on"), "{piped:?}");
+    let run_id = at(&get(control, "/v1/runs").await, "/0/run/run_id").as_str().unwrap().to_owned();
+    assert_eq!(ended(control, &run_id).await["counts"]["records"], 3);
+}
+
+#[tokio::test]
+async fn the_command_line_reviews_a_source_and_tells_how_fresh_it_is() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    register(&mut daemon.control().await).await;
+    let payload = file(&world, "payload.csv", &payload(3));
+    assert!(printed(&world, &run(&payload, "2023", &[]), 0).contains("completed"));
     assert!(printed(&world, &["source", "approve", "world-bank-population"], 0).contains("is approved"));
     let deprecate = ["source", "deprecate", "world-bank-population", "--on", "2999-01-01"];
     assert!(printed(&world, &deprecate, 0).contains("until 2999-01-01T00:00:00Z"));
     assert!(
         printed(&world, &["source", "show", "world-bank-population"], 0).contains("2023-07-01T00:00:00Z")
     );
+    let tomorrow = ["source", "deprecate", "world-bank-population", "--on", "tomorrow"];
+    assert!(printed(&world, &tomorrow, 2).contains("2026-11-20"));
     let invalidate = ["source", "invalidate", "world-bank-population", "--reason", "revised"];
     assert!(printed(&world, &invalidate, 0).contains("counts as stale"));
     assert!(printed(&world, &["freshness", "world-bank-population"], 0).contains("stale"));
     let standing = printed(&world, &["freshness", "world-bank-population", "--json"], 0);
     let policy = serde_json::from_str::<Value>(&standing).unwrap()["policy"].to_string();
-    fs::write(world.path("policy.json"), policy).unwrap();
-    let policy = world.path("policy.json");
-    let set = printed(&world, &["freshness", "set", policy.to_str().unwrap()], 0);
+    let policy = file(&world, "policy.json", &policy);
+    let set = printed(&world, &["freshness", "set", &policy], 0);
     assert!(set.contains("is registered"), "{set}");
-    assert!(printed(&world, &["source", "register", file], 5).contains("is no such document"));
 }
 
 #[tokio::test]
@@ -450,12 +548,9 @@ async fn a_refused_payload_is_not_sent_and_an_interrupted_administrator_leaves_t
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
-    let file = world.path("payload.csv");
-    fs::write(&file, payload(MANY)).unwrap();
-    let file = file.to_str().unwrap();
-    let run =
-        ["ingest", "run", "world-bank-population", file, "--version", "2023", "--released-at", "2023-07-01"];
-    let mut child = world.ctl_command(&run).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let payload = file(&world, "payload.csv", &payload(MANY));
+    let mut child =
+        world.ctl_command(&run(&payload, "2023", &[])).stderr(std::process::Stdio::piped()).spawn().unwrap();
     eventually("it reads", async || {
         at(&get(control, "/v1/runs").await, "/0/progress/read").as_u64().is_some_and(|read| read > 0)
     })
@@ -464,16 +559,7 @@ async fn a_refused_payload_is_not_sent_and_an_interrupted_administrator_leaves_t
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     let other = world.path("other");
     fs::File::create(&other).and_then(|file| file.set_len(200 * 1024 * 1024)).unwrap();
-    let other = [
-        "ingest",
-        "run",
-        "world-bank-population",
-        other.to_str().unwrap(),
-        "--version",
-        "1",
-        "--released-at",
-        "2020-01-01",
-    ];
+    let other = run(other.to_str().unwrap(), "2024", &[]);
     assert!(printed(&world, &other, 1).contains("(run_busy)"));
     let interrupt = format!("kill -INT {}", child.id());
     assert!(std::process::Command::new("sh").args(["-c", &interrupt]).status().unwrap().success());

@@ -67,12 +67,13 @@ impl Ingest {
     }
 }
 
-fn path(run_id: &str) -> String {
+/// The path of a run.
+pub(super) fn path(run_id: &str) -> String {
     format!("/v1/runs/{}", segment(run_id))
 }
 
 /// A run as it is now.
-async fn seen(options: &Options, run_id: &str) -> Result<Seen, CtlError> {
+pub(super) async fn seen(options: &Options, run_id: &str) -> Result<Seen, CtlError> {
     Ok(options.on_control(Method::GET, &path(run_id), None).await?.json()?)
 }
 
