@@ -355,7 +355,7 @@ async fn a_payload_that_its_pipeline_does_not_keep_is_gone_after_its_run_wheneve
 
 #[tokio::test]
 async fn an_upload_that_breaks_off_or_stands_still_leaves_nothing() {
-    let world = World::with_config("[limits]\nidle_s = 1");
+    let world = World::with_config("[limits]\nidle_s = 1\n[ingestion]\nmax_payload_bytes = 1000000");
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
@@ -373,10 +373,14 @@ async fn an_upload_that_breaks_off_or_stands_still_leaves_nothing() {
     problem(&answer, 400, "body_broken");
     eventually("nothing is left of it", async || archived(&world) == 0).await;
 
-    let too_long = (16_u64 * 1024 * 1024 * 1024 + 1).to_string();
     let mut wire = Wire::connect(&world.control_socket()).await;
-    wire.send(head("POST", &path, &[("content-length", &too_long)])).await.expect("it listens");
+    wire.send(head("POST", &path, &[("content-length", "1000001")])).await.expect("it listens");
     problem(&wire.answer().await.expect("it answers"), 413, "body_too_large");
+    let mut wire = Wire::connect(&world.control_socket()).await;
+    wire.send(head("POST", &path, &[("transfer-encoding", "chunked")])).await.expect("it listens");
+    wire.send(format!("f4241\r\n{}\r\n0\r\n\r\n", "x".repeat(1_000_001))).await.expect("it listens");
+    problem(&wire.answer().await.expect("it answers"), 413, "body_too_large");
+    eventually("nothing is left of it", async || archived(&world) == 0).await;
     assert_eq!(document(&get(&mut daemon.control().await, "/v1/runs").await), json!([]));
 }
 

@@ -7,12 +7,11 @@ use crate::api::request::discard;
 use crate::moment::Moment;
 use crate::problem::Problem;
 use crate::service::Service;
-use actors::ingestion::{Begin, Begun, IngestionError, Running};
+use actors::ingestion::{Archiving, Begin, Begun, IngestionError, Running};
 use axum::body::{Body, HttpBody};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
-use bytes::Bytes;
 use domain::Peer;
 use domain::ground::id::PipelineId;
 use domain::ground::ontology::is_version;
@@ -22,16 +21,10 @@ use hyper::{Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-use store::ground::archive::{ArchiveWriter, Archived};
+use store::ground::archive::Archived;
 use store::{Store, StoreError};
-use tokio::sync::{Mutex, mpsc};
-use tokio::task::spawn_blocking;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
-
-/// The longest payload that may be handed in: 16 GiB.
-pub const PAYLOAD_MAX_BYTES: usize = 16 << 30;
-/// So many pieces of a payload wait to be archived at the most; hyper's are of some 100 KiB.
-const PIECES_WAITING: usize = 4;
 
 /// Between the moment that a payload is in the archive and the moment that a run names it nobody may take it for one that
 /// nobody needs.
@@ -110,43 +103,28 @@ async fn checked(
 }
 
 /// Takes a payload in as it comes. Dropped before it is finished, it leaves nothing.
-async fn receive(service: &Service, body: &mut Body) -> Result<ArchiveWriter, Problem> {
-    const MAX_BYTES: u64 = PAYLOAD_MAX_BYTES as u64;
-    let too_large = || Problem::BodyTooLarge { max_bytes: PAYLOAD_MAX_BYTES };
+async fn receive(service: &Service, body: &mut Body) -> Result<Archiving, Problem> {
+    let max_bytes = usize::try_from(service.config.ingestion.max_payload_bytes).unwrap_or(usize::MAX);
     let idle_s = service.config.limits.idle_s;
     // what is announced too large need not be sent first
-    if body.size_hint().lower() > MAX_BYTES {
-        return Err(too_large());
+    if body.size_hint().lower() > max_bytes as u64 {
+        return Err(Problem::BodyTooLarge { max_bytes });
     }
-    let (pieces, coming) = mpsc::channel(PIECES_WAITING);
-    let store = service.system.store.clone();
-    let archived = spawn_blocking(move || archive(&store, coming));
-    let mut size_bytes = 0;
-    while let Some(frame) = timeout(Duration::from_secs(idle_s), body.frame())
-        .await
-        .map_err(|_| Problem::BodyBroken(format!("nothing has come for {idle_s} s")))?
-    {
+    let archiving = Archiving::begin(service.system.store.files().clone());
+    let mut left_bytes = max_bytes;
+    loop {
+        let frame = timeout(Duration::from_secs(idle_s), body.frame()).await;
+        let frame = frame.map_err(|_| Problem::BodyBroken(format!("nothing has come for {idle_s} s")))?;
+        let Some(frame) = frame else { return Ok(archiving) };
         let frame = frame.map_err(|error| Problem::BodyBroken(error.to_string()))?;
         let Ok(piece) = frame.into_data() else { continue };
-        size_bytes += piece.len() as u64;
-        if size_bytes > MAX_BYTES {
-            return Err(too_large());
-        }
-        if pieces.send(piece).await.is_err() {
-            break;
+        let left = left_bytes.checked_sub(piece.len());
+        left_bytes = left.ok_or(Problem::BodyTooLarge { max_bytes })?;
+        if archiving.push(piece).await.is_err() {
+            // the end tells what is wrong
+            return Ok(archiving);
         }
     }
-    drop(pieces);
-    Ok(archived.await.map_err(|error| Problem::Internal(error.to_string()))??)
-}
-
-/// Writes what comes into the archive, and hands it back without a name.
-fn archive(store: &Store, mut coming: mpsc::Receiver<Bytes>) -> Result<ArchiveWriter, StoreError> {
-    let mut writer = store.files().archive_writer()?;
-    while let Some(piece) = coming.blocking_recv() {
-        writer.push(&piece)?;
-    }
-    Ok(writer)
 }
 
 /// Gives a payload its name and begins a run over it.
@@ -154,12 +132,11 @@ async fn begin(
     service: Arc<Service>,
     pipeline_id: PipelineId,
     asked: Asked,
-    payload: ArchiveWriter,
+    payload: Archiving,
     peer: Peer,
 ) -> Result<(StatusCode, Json<Ingested>), Problem> {
     let _turn = ARCHIVING.lock().await;
-    let finished = spawn_blocking(move || payload.finish()).await;
-    let payload = finished.map_err(|error| Problem::Internal(error.to_string()))??;
+    let payload = payload.finish().await.map_err(IngestionError::from)?;
     let Asked { version, released_at: Moment(released_at) } = asked;
     let begin = Begin {
         pipeline_id,

@@ -75,11 +75,13 @@ impl Run {
         let sent = send(payload, pieces, Arc::clone(&wanted)).map_err(unreadable)?;
         let mut answering = pin!(client.upload(&path, body, wanted));
         let response = tokio::select! {
-            response = &mut answering => response?,
+            // a payload that cannot be read breaks the connection too
+            biased;
             sent = sent => {
                 sent.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(unreadable)?;
                 timeout(PATIENCE, answering).await.map_err(|_| ClientError::Silent(PATIENCE))??
             }
+            response = &mut answering => response?,
         };
         bar.finish_and_clear();
         let answer = Answer::whole(response).await?;
@@ -87,11 +89,11 @@ impl Run {
     }
 }
 
-/// Begins to send, once that is wanted. A thread does, which nothing waits for: a read from a terminal or a pipe may never
-/// return.
+/// Begins to send, once that is wanted; what cannot be read to its end is told, and broken off. A thread does, which nothing
+/// waits for: a read from a terminal or a pipe may never return.
 fn send(
     payload: impl Read + Send + 'static,
-    pieces: Sender<Bytes, io::Error>,
+    mut pieces: Sender<Bytes, io::Error>,
     wanted: Arc<Notify>,
 ) -> io::Result<oneshot::Receiver<io::Result<()>>> {
     let (done, sent) = oneshot::channel();
@@ -99,30 +101,28 @@ fn send(
     let send = move || {
         let ended = runtime.block_on(async {
             wanted.notified().await;
-            send_all(payload, pieces).await
+            send_all(payload, &mut pieces).await
         });
+        let broken_off = ended.as_ref().err().map(io::Error::kind);
         // nobody wants to know any more where the daemon has answered already
         drop(done.send(ended));
+        if let Some(kind) = broken_off {
+            pieces.abort(kind.into());
+        }
     };
     thread::Builder::new().name("payload".into()).spawn(send)?;
     Ok(sent)
 }
 
-/// Sends to the end, or until nobody wants more. What cannot be read to its end is broken off.
-async fn send_all(mut payload: impl Read, mut pieces: Sender<Bytes, io::Error>) -> io::Result<()> {
+/// Sends to the end, or until nobody wants more.
+async fn send_all(mut payload: impl Read, pieces: &mut Sender<Bytes, io::Error>) -> io::Result<()> {
     loop {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
-        match payload.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece) {
-            Ok(0) => return Ok(()),
-            Ok(_) => {
-                if pieces.send_data(piece.into()).await.is_err() {
-                    return Ok(());
-                }
-            }
-            Err(error) => {
-                pieces.abort(io::Error::from(error.kind()));
-                return Err(error);
-            }
+        if payload.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece)? == 0 {
+            return Ok(());
+        }
+        if pieces.send_data(piece.into()).await.is_err() {
+            return Ok(());
         }
     }
 }
