@@ -158,9 +158,9 @@ pub enum CtlError {
         "run {0} goes on; `oraclectl ingest show {0}` tells how far it is, `oraclectl ingest cancel {0}` ends it"
     )]
     Detached(Sha256Hex),
-    /// The command line does not say what there is several of.
+    /// What is named is not there, or there are several of it.
     #[error("{0}")]
-    Ambiguous(String),
+    NotOne(String),
     /// A document does not say what it is.
     #[error("{file} is no such document: {cause}")]
     Document {
@@ -191,8 +191,7 @@ pub enum CtlError {
 impl CtlError {
     fn exit_code(&self) -> u8 {
         match self {
-            Self::NotApproved | Self::ProbeFailed | Self::CameToNothing => 1,
-            Self::Ambiguous(_) => 2,
+            Self::NotApproved | Self::ProbeFailed | Self::CameToNothing | Self::NotOne(_) => 1,
             Self::Detached(_) => 130,
             Self::Problem { status, .. } if *status < 500 => 1,
             Self::Client(_) => 3,

@@ -462,8 +462,14 @@ async fn the_command_line_registers_and_shows_documents() {
         assert!(printed(&world, &[verb, "list"], 0).contains("population"));
     }
     assert!(printed(&world, &["ontology", "show", "population"], 0).contains("{person}"));
-    assert!(printed(&world, &["ontology", "show", "population@2"], 1).contains("(ontology_unknown)"));
-    assert!(printed(&world, &["ontology", "show", "nutrition"], 2).contains("no ontology nutrition"));
+    assert!(printed(&world, &["ontology", "show", "population@3"], 1).contains("(ontology_unknown)"));
+    assert!(printed(&world, &["ontology", "show", "nutrition"], 1).contains("no ontology nutrition"));
+    let mut second = example("ontologies/population.json");
+    second["version"] = json!("2");
+    let second = file(&world, "second.json", &second.to_string());
+    assert!(printed(&world, &["ontology", "register", &second], 0).contains("population@2 is registered"));
+    let several = printed(&world, &["ontology", "show", "population"], 1);
+    assert!(several.contains("population@1, population@2"), "{several}");
     assert!(printed(&world, &["pipeline", "show", "world-bank-population"], 0).contains("axis_mappings"));
     let no_json = file(&world, "no.json", "{\n\"a\": }");
     assert!(

@@ -90,13 +90,10 @@ impl Named {
         known.retain(|known| known.ontology_id == ontology_id);
         match (known.pop(), known.is_empty()) {
             (Some(only), true) => Ok(only),
-            (None, _) => Err(CtlError::Ambiguous(format!("no ontology {ontology_id} is registered"))),
+            (None, _) => Err(CtlError::NotOne(format!("no ontology {ontology_id} is registered"))),
             (Some(last), false) => {
                 let known: Vec<_> = known.into_iter().chain([last]).map(|known| known.to_string()).collect();
-                Err(CtlError::Ambiguous(format!(
-                    "there are several versions; name one of {}",
-                    known.join(", ")
-                )))
+                Err(CtlError::NotOne(format!("there are several versions; name one of {}", known.join(", "))))
             }
         }
     }
