@@ -225,7 +225,9 @@ async fn documents_are_read_strictly_and_what_is_wrong_is_told_with_its_place() 
     axis["normalization"]["axis_mappings"][3]["target_axis"] = json!("people");
     let mut named = example("sources/world-bank-population.json");
     named["oracle_id"] = json!("other");
+    let ontology = example("ontologies/population.json").to_string();
     for (path, document, told) in [
+        ("/v1/ontologies/population/2", ontology, "`version` is 1, and the path says 2"),
         (SOURCE, source.to_string(), "unknown field `tier`"),
         (PIPELINE, pipeline.to_string(), "normalization.axis_mappings[2].requierd: unknown field"),
         (PIPELINE, axis.to_string(), "`people`"),
@@ -285,6 +287,8 @@ async fn a_policy_is_set_and_an_invalidation_holds_until_the_next_version() {
     let run_id = begun(&ingest(control, "2026", payload(2)).await);
     assert_eq!(ended(control, &run_id).await["state"], "completed");
     assert_eq!(at(&get(control, &path).await, "/invalidated_at"), json!(null));
+    let runs = document(&get(control, "/v1/runs").await);
+    assert_eq!((&runs[0]["run"]["version"], &runs[1]["run"]["version"]), (&json!("2026"), &json!("2025")));
 }
 
 #[tokio::test]
@@ -401,6 +405,28 @@ async fn a_payload_of_any_length_takes_little_memory() {
     assert!(said.contains("104857600 bytes") && said.contains("longer than"), "{said}");
     let after = daemon.most_resident_bytes().expect("the system tells");
     assert!(after - before < 30 * MIB, "{} MiB before, {} MiB after", before / MIB, after / MIB);
+}
+
+#[tokio::test]
+async fn who_waits_to_be_told_so_sends_a_payload_only_where_it_is_wanted() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    register(&mut daemon.control().await).await;
+    let text = payload(2);
+    let length = text.len().to_string();
+    let headers = [("content-length", length.as_str()), ("expect", "100-continue")];
+    let asked = "version=2023&released_at=2023-07-01";
+    let mut wire = Wire::connect(&world.control_socket()).await;
+    wire.send(head("POST", &format!("/v1/pipelines/other/runs?{asked}"), &headers))
+        .await
+        .expect("it listens");
+    problem(&wire.answer().await.expect("it answers"), 404, "pipeline_unknown");
+
+    let mut wire = Wire::connect(&world.control_socket()).await;
+    wire.send(head("POST", &format!("{PIPELINE}/runs?{asked}"), &headers)).await.expect("it listens");
+    assert_eq!(wire.answer().await.expect("it answers").status, 100);
+    wire.send(text).await.expect("it listens");
+    begun(&wire.answer().await.expect("it answers"));
 }
 
 #[tokio::test]

@@ -17,7 +17,8 @@ use domain::ground::id::PipelineId;
 use domain::ground::ontology::is_version;
 use domain::ground::run::{Run, RunState};
 use http_body_util::BodyExt;
-use hyper::{Method, Request, StatusCode};
+use hyper::header::EXPECT;
+use hyper::{HeaderMap, Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,16 +67,21 @@ pub async fn post(
     Extension(peer): Extension<Peer>,
     pipeline_id: Result<Path<String>, PathRejection>,
     asked: Result<Query<Asked>, QueryRejection>,
+    headers: HeaderMap,
     mut body: Body,
 ) -> Result<(StatusCode, Json<Ingested>), Problem> {
-    let received = match checked(&service, pipeline_id, asked).await {
-        Ok((pipeline_id, asked)) => {
-            receive(&service, &mut body).await.map(|writer| (pipeline_id, asked, writer))
+    let (pipeline_id, asked) = match checked(&service, pipeline_id, asked).await {
+        Ok(checked) => checked,
+        Err(problem) => {
+            // who waits to be told to go on has sent nothing, and would be told so by the first look at what comes
+            if !headers.contains_key(EXPECT) {
+                discard(&mut body).await;
+            }
+            return Err(problem);
         }
-        Err(problem) => Err(problem),
     };
-    match received {
-        Ok((pipeline_id, asked, payload)) => act(begin(service, pipeline_id, asked, payload, peer)).await,
+    match receive(&service, &mut body).await {
+        Ok(payload) => act(begin(service, pipeline_id, asked, payload, peer)).await,
         Err(problem) => {
             discard(&mut body).await;
             Err(problem)
