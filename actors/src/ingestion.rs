@@ -11,11 +11,13 @@ mod pulling;
 mod reading;
 pub mod schedule;
 pub mod slices;
+mod upkeep;
 
 pub use archiving::{Archiving, NotArchived};
 pub use progress::{Phase, RunProgress};
 pub use pulling::PullOutcome;
 pub(crate) use pulling::check as check_retrieval;
+pub use upkeep::{PruneOutcome, VerifiedRun, VerifiedSource};
 
 use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
@@ -109,6 +111,28 @@ pub struct Pull {
 #[rtype(result = "Result<(), IngestionError>")]
 pub struct Refresh(pub SourceId);
 
+/// Takes the content of what had ceased to hold out of a source, and the payloads that nothing needs then. Provenance stays.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<PruneOutcome, IngestionError>")]
+pub struct Prune {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// What had ceased to hold before then; as long ago as its pipelines keep it where nothing is said.
+    pub before: Option<Timestamp>,
+    /// By order of whom.
+    pub peer: Peer,
+}
+
+/// Holds what is kept of a source against its digests.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<VerifiedSource, IngestionError>")]
+pub struct Verify {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// Only this run.
+    pub run_id: Option<Sha256Hex>,
+}
+
 /// Asks how far the runs are that go on.
 #[derive(Debug, Message)]
 #[rtype(result = "Vec<RunProgress>")]
@@ -125,6 +149,22 @@ pub enum IngestionError {
         /// Which.
         run_id: Sha256Hex,
     },
+    /// The source's files are written anew.
+    #[error("source {0} is being pruned; try again when that is done")]
+    Upkeep(SourceId),
+    /// What is to be pruned is to be kept.
+    #[error(
+        "what had ceased to hold before {before} is not pruned: the pipelines' `retention_days` keep what was there at {kept_until}"
+    )]
+    Retained {
+        /// Up to when was to be pruned.
+        before: Timestamp,
+        /// Up to when may be.
+        kept_until: Timestamp,
+    },
+    /// Something failed inside.
+    #[error("{0}")]
+    Inside(String),
     /// The pipeline's payload is handed in.
     #[error("pipeline {0} is not one that pulls: its payload is handed in")]
     NotPulled(PipelineId),
@@ -229,6 +269,22 @@ impl Handler<Pull> for Ingestion {
     fn handle(&mut self, message: Pull, _: &mut Context<Self>) -> Self::Result {
         let Pull { pipeline_id, requested_by, peer } = message;
         Box::pin(pulling::pull(Arc::clone(&self.shop), Wanted { pipeline_id, requested_by, peer }))
+    }
+}
+
+impl Handler<Prune> for Ingestion {
+    type Result = ResponseFuture<Result<PruneOutcome, IngestionError>>;
+
+    fn handle(&mut self, Prune { oracle_id, before, peer }: Prune, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(upkeep::prune(Arc::clone(&self.shop), oracle_id, before, peer))
+    }
+}
+
+impl Handler<Verify> for Ingestion {
+    type Result = ResponseFuture<Result<VerifiedSource, IngestionError>>;
+
+    fn handle(&mut self, Verify { oracle_id, run_id }: Verify, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(upkeep::verify(Arc::clone(&self.shop), oracle_id, run_id))
     }
 }
 

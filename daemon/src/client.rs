@@ -98,6 +98,23 @@ impl Client {
         Answer::whole(self.open(method, path, body).await?).await
     }
 
+    /// The same for what takes the time that it takes: the answer is waited for as long as the connection lasts.
+    ///
+    /// # Errors
+    /// Where the connection breaks before that.
+    pub async fn call_however_long(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Answer, ClientError> {
+        let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
+        let request = request.header(HOST, HOST_NAME).body(Either::Left(Full::new(body)));
+        let request = request.map_err(|error| ClientError::Unreadable(error.to_string()))?;
+        self.sender.ready().await?;
+        Answer::whole(self.sender.send_request(request).await?).await
+    }
+
     /// Sends a request and hands back the answer with its body still to come.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ pub mod reload;
 pub mod run;
 pub mod source;
 pub mod status;
+pub mod upkeep;
 
 use crate::api::oracles;
 use crate::problem::Problem;
@@ -33,6 +34,7 @@ use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use axum::routing::{delete, get, post};
 use domain::{Event, Peer};
+use hyper::Request;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -62,6 +64,10 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/pipelines", get(pipeline::list))
         .route("/v1/pipelines/{pipeline_id}", get(pipeline::get).put(pipeline::put))
         .route("/v1/pipelines/{pipeline_id}/runs", post(ingest::post))
+        .route("/v1/pipelines/{pipeline_id}/pull", post(upkeep::pull))
+        .route("/v1/sources/{oracle_id}/prune", post(upkeep::prune))
+        .route("/v1/sources/{oracle_id}/verify", post(upkeep::verify))
+        .route("/v1/sources/{oracle_id}/export", get(upkeep::export))
         .route("/v1/runs", get(run::list))
         .route("/v1/runs/{run_id}", get(run::get))
         .route("/v1/runs/{run_id}/cancel", post(run::cancel))
@@ -72,6 +78,11 @@ pub fn router(service: Arc<Service>) -> Router {
         .fallback(async || Problem::NotFound)
         .method_not_allowed_fallback(async || Problem::MethodNotAllowed)
         .with_state(service)
+}
+
+/// Whether a request takes the time that it takes: what it works on is as large as a disk allows.
+pub fn is_unhurried<B>(request: &Request<B>) -> bool {
+    ingest::is_upload(request) || upkeep::takes_its_time(request)
 }
 
 /// Does what a control message asks for, to its end, whatever becomes of the administrator who waits for it: the

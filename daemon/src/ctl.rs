@@ -18,7 +18,9 @@ pub mod ontology;
 pub mod outbox;
 pub(crate) mod output;
 pub mod pipeline;
+pub mod provenance;
 pub mod purge;
+pub mod query;
 pub mod register;
 pub mod rejects;
 pub mod reload;
@@ -117,6 +119,8 @@ enum Verb {
     Pipeline(pipeline::Pipeline),
     Ingest(ingest::Ingest),
     Rejects(rejects::Rejects),
+    Query(query::Query),
+    Provenance(provenance::Provenance),
     /// Prints completions for a shell
     Completions {
         /// Which shell
@@ -262,6 +266,8 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::Pipeline(verb) => ask(verb.run(options, out)),
         Verb::Ingest(verb) => ask(verb.run(options, out)),
         Verb::Rejects(verb) => ask(verb.run(options, out)),
+        Verb::Query(verb) => ask(verb.run(options, out)),
+        Verb::Provenance(verb) => ask(verb.run(options, out)),
         Verb::Completions { shell } => {
             // clap_complete panics where it cannot write
             let mut script = Vec::new();
@@ -308,6 +314,14 @@ impl Options {
 
     async fn on_routes(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Answer, CtlError> {
         call(&self.routes_path(), method, path, body).await
+    }
+
+    /// Has something done on the administrators' socket that takes the time that it takes.
+    async fn done_on_control(&self, path: &str, order: &impl serde::Serialize) -> Result<Answer, CtlError> {
+        let body = serde_json::to_vec(order).map_err(io::Error::from)?;
+        let mut client = Client::connect(&self.control_path()).await?;
+        let answer = client.call_however_long(Method::POST, path, body.into()).await?;
+        if answer.status.is_success() { Ok(answer) } else { Err(problem(&answer)) }
     }
 
     async fn on_control(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Answer, CtlError> {

@@ -257,7 +257,7 @@ fn start_servers(
     };
     let routes = Front::new(api::router(Arc::clone(service)), limits);
     let control = control::router(Arc::clone(service)).layer(Extension(Arc::clone(flags)));
-    let control = Front::new(control, limits).unhurried(control::ingest::is_upload);
+    let control = Front::new(control, limits).unhurried(control::is_unhurried);
     let Sockets { routes: routes_socket, control: control_socket, .. } = sockets;
     [
         tokio::spawn(listen::serve(

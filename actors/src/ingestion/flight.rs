@@ -22,12 +22,21 @@ use tokio::task::spawn_blocking;
 /// What somebody else changes meanwhile is read anew so many times.
 const ATTEMPTS: usize = 8;
 
-/// The runs that go on: one a source.
+/// The sources that are worked on, by one at a time.
 #[derive(Debug, Default)]
-pub(super) struct Flights(Mutex<HashMap<SourceId, Arc<Progress>>>);
+pub(super) struct Flights(Mutex<HashMap<SourceId, Holder>>);
+
+/// Who works on a source.
+#[derive(Debug, Clone)]
+pub(super) enum Holder {
+    /// A run.
+    Run(Arc<Progress>),
+    /// Somebody who writes its files anew.
+    Upkeep,
+}
 
 /// A source's place among them, given back when it is dropped.
-struct Claim {
+pub(super) struct Claim {
     flights: Arc<Flights>,
     oracle_id: SourceId,
 }
@@ -39,31 +48,49 @@ impl Drop for Claim {
 }
 
 impl Flights {
-    /// The source's place, unless a run of it goes on.
-    fn claim(self: &Arc<Self>, run: &Run) -> Result<(Claim, Arc<Progress>), IngestionError> {
+    /// The source's place, unless somebody has it.
+    pub(super) fn hold(
+        self: &Arc<Self>,
+        oracle_id: &SourceId,
+        holder: Holder,
+    ) -> Result<Claim, IngestionError> {
         let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(other) = flights.get(&run.oracle_id) {
-            let (oracle_id, run_id) = (run.oracle_id.clone(), other.run.run_id.clone());
-            return Err(IngestionError::Busy { oracle_id, run_id });
+        let oracle_id = oracle_id.clone();
+        match flights.get(&oracle_id) {
+            Some(Holder::Run(other)) => {
+                return Err(IngestionError::Busy { oracle_id, run_id: other.run.run_id.clone() });
+            }
+            Some(Holder::Upkeep) => return Err(IngestionError::Upkeep(oracle_id)),
+            None => {}
         }
+        flights.insert(oracle_id.clone(), holder);
+        Ok(Claim { flights: Arc::clone(self), oracle_id })
+    }
+
+    /// The place of a run's source, unless somebody has it.
+    fn claim(self: &Arc<Self>, run: &Run) -> Result<(Claim, Arc<Progress>), IngestionError> {
         let progress = Arc::new(Progress::new(run.clone()));
-        flights.insert(run.oracle_id.clone(), Arc::clone(&progress));
-        let claim = Claim { flights: Arc::clone(self), oracle_id: run.oracle_id.clone() };
+        let claim = self.hold(&run.oracle_id, Holder::Run(Arc::clone(&progress)))?;
         Ok((claim, progress))
     }
 
     /// Has a run end; says whether it goes on.
     pub(super) fn cancel(&self, run_id: &Sha256Hex, peer: Peer) -> bool {
-        let flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let flight = flights.values().find(|flight| flight.run.run_id == *run_id);
-        flight.inspect(|flight| flight.cancel(peer)).is_some()
+        let runs = self.runs();
+        let run = runs.iter().find(|run| run.run.run_id == *run_id);
+        run.inspect(|run| run.cancel(peer)).is_some()
     }
 
     pub(super) fn progress(&self) -> Vec<RunProgress> {
-        let flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut progress: Vec<_> = flights.values().map(|flight| flight.report()).collect();
+        let mut progress: Vec<_> = self.runs().iter().map(|run| run.report()).collect();
         progress.sort_by(|one, other| one.oracle_id.cmp(&other.oracle_id));
         progress
+    }
+
+    fn runs(&self) -> Vec<Arc<Progress>> {
+        let flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = |holder: &Holder| if let Holder::Run(run) = holder { Some(Arc::clone(run)) } else { None };
+        flights.values().filter_map(run).collect()
     }
 }
 

@@ -7,7 +7,9 @@ mod upload;
 use super::output::{csv, json, table};
 use super::{CtlError, Options, segment};
 use crate::control::run::Seen;
-use domain::ground::id::SourceId;
+use crate::control::upkeep::Pulled;
+use domain::ground::id::{PipelineId, SourceId};
+use domain::ground::run::RunState;
 use hyper::Method;
 use std::io::Write;
 
@@ -21,6 +23,14 @@ pub struct Ingest {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     Run(upload::Run),
+    /// Has the daemon pull a payload, and shows its run until that has ended
+    Pull {
+        /// By which pipeline
+        pipeline_id: PipelineId,
+        /// Only begin the run, and print it
+        #[arg(long)]
+        detach: bool,
+    },
     /// Shows the runs, the latest first
     List {
         /// Only those of this source
@@ -48,6 +58,7 @@ impl Ingest {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
             Action::Run(verb) => verb.run(options, out).await,
+            Action::Pull { pipeline_id, detach } => pull(options, out, pipeline_id, *detach).await,
             Action::List { oracle_id, limit, csv } => {
                 list(options, out, oracle_id.as_ref(), *limit, *csv).await
             }
@@ -65,6 +76,38 @@ impl Ingest {
             }
         }
     }
+}
+
+/// # Errors
+/// `CameToNothing` where the run did; why was printed.
+async fn pull(
+    options: &Options,
+    out: &mut dyn Write,
+    pipeline_id: &PipelineId,
+    detach: bool,
+) -> Result<(), CtlError> {
+    let path = format!("/v1/pipelines/{pipeline_id}/pull");
+    let pulled: Pulled = options.done_on_control(&path, &serde_json::json!({})).await?.json()?;
+    let Some(run) = pulled.run.clone().filter(|_| !detach && !pulled.unchanged) else {
+        if options.json {
+            return json(out, &pulled);
+        }
+        let told = match &pulled.run {
+            Some(run) if pulled.unchanged => {
+                format!("run {} has brought the same before: nothing changes", run.run_id)
+            }
+            Some(run) => format!("run {} goes on", run.run_id),
+            None => "the source has nothing that is not known".to_owned(),
+        };
+        return Ok(writeln!(out, "{told}")?);
+    };
+    let seen = follow::to_its_end(options, &run.run_id).await?;
+    if options.json {
+        json(out, &seen)?;
+    } else {
+        show::show(out, &seen)?;
+    }
+    if seen.run.state == RunState::Completed { Ok(()) } else { Err(CtlError::CameToNothing) }
 }
 
 /// The path of a run.

@@ -70,10 +70,18 @@ pub(super) fn csv<const N: usize>(
     heading: [&str; N],
     rows: Vec<[String; N]>,
 ) -> Result<(), CtlError> {
+    csv_of(out, heading.map(str::to_owned).to_vec(), rows.into_iter().map(Vec::from).collect())
+}
+
+/// The same for a table whose columns are not known beforehand.
+pub(super) fn csv_of(
+    out: &mut dyn Write,
+    heading: Vec<String>,
+    rows: Vec<Vec<String>>,
+) -> Result<(), CtlError> {
     let mut csv = csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(out);
-    csv.write_record(heading).map_err(std::io::Error::from)?;
-    for row in rows {
-        csv.write_record(row.map(|cell| on_one_line(&cell))).map_err(std::io::Error::from)?;
+    for row in [heading].into_iter().chain(rows) {
+        csv.write_record(row.iter().map(|cell| on_one_line(cell))).map_err(std::io::Error::from)?;
     }
     Ok(csv.flush()?)
 }

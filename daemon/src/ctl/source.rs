@@ -1,5 +1,7 @@
 //! `oraclectl source`.
 
+mod upkeep;
+
 use super::document::{Document, how};
 use super::output::{json, pairs, table};
 use super::{CtlError, Options, segment};
@@ -55,6 +57,24 @@ enum Action {
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
+    /// Holds what is kept of one against its digests: files, payloads, raw records
+    Verify {
+        /// Which one
+        oracle_id: SourceId,
+    },
+    /// Takes the content of what had ceased to hold out of one, and payloads that nothing needs then; provenance stays
+    Prune {
+        /// Which one
+        oracle_id: SourceId,
+        /// What had ceased to hold before then: a day or a time; as long ago as the pipelines keep it without this
+        #[arg(long, value_name = "DATE")]
+        before: Option<Moment>,
+    },
+    /// Prints every version of every record with its provenance, one line of JSON each
+    Export {
+        /// Which one
+        oracle_id: SourceId,
+    },
 }
 
 impl Source {
@@ -92,6 +112,9 @@ impl Source {
                 let entry = post(options, &path(oracle_id, "/invalidate"), &reason).await?;
                 say(options, out, &entry, "counts as stale until its next version is ingested")
             }
+            Action::Verify { oracle_id } => upkeep::verify(options, out, oracle_id).await,
+            Action::Prune { oracle_id, before } => upkeep::prune(options, out, oracle_id, *before).await,
+            Action::Export { oracle_id } => upkeep::export(options, out, oracle_id).await,
         }
     }
 }

@@ -122,7 +122,9 @@ impl From<IngestionError> for Problem {
                 Self::InvalidRequest(told)
             }
             IngestionError::Pull(_) => GroundProblem::PullFailed(told).into(),
-            IngestionError::Archiving(_) => Self::Internal(told),
+            IngestionError::Upkeep(_) => GroundProblem::RunBusy(told).into(),
+            IngestionError::Retained { .. } => Self::InvalidRequest(told),
+            IngestionError::Archiving(_) | IngestionError::Inside(_) => Self::Internal(told),
             IngestionError::Collision(_) => Self::Internal(told),
             IngestionError::Registry(error) => error.into(),
             IngestionError::Store(error) => error.into(),

@@ -1,0 +1,197 @@
+//! Upkeep: what was kept is held against its digests, and what is not needed any more is taken out when somebody asks.
+
+use super::flight::Holder;
+use super::{IngestionError, Shop};
+use crate::registry::{RegistryError, as_read};
+use domain::event::ground::PruneEntry;
+use domain::ground::id::SourceId;
+use domain::{Event, Peer, Sha256Hex};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use store::ground::state::SourceState;
+use store::ground::verify::Verified;
+use store::ground::view::SourceView;
+use store::{Record, RowKey, StoreError, Write};
+use tokio::task::spawn_blocking;
+
+/// What is changed by somebody else meanwhile is read anew so many times.
+const ATTEMPTS: usize = 8;
+
+/// What was taken out of a source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PruneOutcome {
+    /// What had ceased to hold before then.
+    pub before: Timestamp,
+    /// How many versions have lost their content; their provenance stays.
+    pub versions: u64,
+    /// The payloads that were removed.
+    pub payloads: Vec<Sha256Hex>,
+    /// How many bytes that has freed.
+    pub freed_bytes: u64,
+}
+
+/// A run held against its payload.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerifiedRun {
+    /// Which.
+    pub run_id: Sha256Hex,
+    /// Of which version of the source.
+    pub version: String,
+    /// How many raw records were held against their digests.
+    pub records: u64,
+    /// How many bytes of payload were read.
+    pub payload_bytes: u64,
+    /// Whether the payload is kept; where it is not, there is nothing to hold against.
+    pub has_payload: bool,
+    /// How much is wrong.
+    pub fault_count: u64,
+    /// What, the first of it.
+    pub faults: Vec<String>,
+}
+
+/// A source held against what was committed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerifiedSource {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// How many rows its files have.
+    pub rows: u64,
+    /// What is wrong with its files, if anything.
+    pub file_fault: Option<String>,
+    /// Its runs, in the order in which they became visible.
+    pub runs: Vec<VerifiedRun>,
+}
+
+/// Takes the content of what had ceased to hold out of a source, with the payloads that nothing needs then.
+pub(super) async fn prune(
+    shop: Arc<Shop>,
+    oracle_id: SourceId,
+    before: Option<Timestamp>,
+    peer: Peer,
+) -> Result<PruneOutcome, IngestionError> {
+    let kept_until = shop.kept_until(&oracle_id)?;
+    let before = before.unwrap_or(kept_until);
+    if before > kept_until {
+        return Err(IngestionError::Retained { before, kept_until });
+    }
+    let _claim = shop.flights.hold(&oracle_id, Holder::Upkeep)?;
+    let view = shop.view(&oracle_id)?;
+    let old = view.state.clone();
+    let pruned = spawn_blocking(move || view.prune(before, |_| true)).await;
+    let pruned = pruned.map_err(|error| IngestionError::Inside(error.to_string()))??;
+    let pruned = pruned.ok_or_else(|| IngestionError::Inside("pruning was given up".into()))?;
+    let (versions, unneeded) = (pruned.statements, pruned.unneeded.clone());
+    let mut outcome = PruneOutcome { before, versions, payloads: unneeded, freed_bytes: pruned.freed_bytes };
+    if outcome.versions == 0 && outcome.payloads.iter().all(|sha256| !shop.store.files().has_archived(sha256))
+    {
+        outcome.payloads.clear();
+        return Ok(outcome);
+    }
+    let files = pruned.named();
+    let timestamp = shop.clock.now();
+    let entry = PruneEntry {
+        oracle_id: oracle_id.clone(),
+        before,
+        versions,
+        payloads: outcome.payloads.clone(),
+        peer,
+        timestamp,
+    };
+    shop.commit_files(&oracle_id, Event::SourcePruned(entry), |source| SourceState {
+        files: files.clone(),
+        ..source
+    })
+    .await?;
+    shop.store.remove_replaced(&old)?;
+    for sha256 in &outcome.payloads {
+        outcome.freed_bytes += shop.store.remove_payload(&oracle_id, sha256)?;
+    }
+    Ok(outcome)
+}
+
+/// Holds a source's files, and its runs or one of them, against their digests.
+pub(super) async fn verify(
+    shop: Arc<Shop>,
+    oracle_id: SourceId,
+    run_id: Option<Sha256Hex>,
+) -> Result<VerifiedSource, IngestionError> {
+    let view = shop.view(&oracle_id)?;
+    let verified = spawn_blocking(move || verified(&view, run_id.as_ref())).await;
+    verified.map_err(|error| IngestionError::Inside(error.to_string()))?
+}
+
+fn verified(view: &SourceView, run_id: Option<&Sha256Hex>) -> Result<VerifiedSource, IngestionError> {
+    let (rows, file_fault) = match view.verify_files() {
+        Ok(rows) => (rows, None),
+        Err(error @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => (0, Some(error.to_string())),
+        Err(error) => return Err(error.into()),
+    };
+    let mut runs = Vec::new();
+    let wanted = |id: &Sha256Hex| run_id.is_none_or(|wanted| wanted == id);
+    for completed in view.state.completed.iter().filter(|completed| wanted(&completed.run_id)) {
+        let found = match view.verify_run(completed.release.run, |_| true) {
+            Ok(found) => found.unwrap_or_default(),
+            // the files that say where its records lie are what is damaged
+            Err(_) if file_fault.is_some() => Verified { no_payload: true, ..Verified::default() },
+            Err(error) => return Err(error.into()),
+        };
+        let Verified { records, payload_bytes, faults, fault_count, no_payload } = found;
+        let in_words = |fault: store::ground::verify::Fault| match fault.position {
+            Some(position) => format!("record {position}, at byte {}: {}", fault.offset, fault.what),
+            None => format!("the payload: {}", fault.what),
+        };
+        runs.push(VerifiedRun {
+            run_id: completed.run_id.clone(),
+            version: completed.release.version.clone(),
+            records,
+            payload_bytes,
+            has_payload: !no_payload,
+            fault_count,
+            faults: faults.into_iter().map(in_words).collect(),
+        });
+    }
+    Ok(VerifiedSource { oracle_id: view.state.entry.oracle_id().clone(), rows, file_fault, runs })
+}
+
+impl Shop {
+    fn view(&self, oracle_id: &SourceId) -> Result<Arc<SourceView>, IngestionError> {
+        let unknown = || RegistryError::SourceUnknown(oracle_id.clone());
+        Ok(self.store.view(oracle_id)?.ok_or_else(unknown)?)
+    }
+
+    /// Up to when a source's pipelines let go of what has ceased to hold: the longest retention of them counts.
+    fn kept_until(&self, oracle_id: &SourceId) -> Result<Timestamp, IngestionError> {
+        let mut days = 0;
+        for registered in self.store.pipelines()?.iter().filter(|known| known.oracle_id == *oracle_id) {
+            let definition = self.store.definition(&registered.pipeline_sha256)?;
+            days = days.max(definition.map_or(0, |definition| definition.pipeline.storage.retention_days));
+        }
+        let retention = SignedDuration::from_hours(i64::from(days) * 24);
+        Ok(self.clock.now().saturating_sub(retention).unwrap_or(Timestamp::MIN))
+    }
+
+    /// Commits what `change` makes of the source as it is, with its entry.
+    async fn commit_files(
+        &self,
+        oracle_id: &SourceId,
+        event: Event,
+        change: impl Fn(SourceState) -> SourceState,
+    ) -> Result<(), IngestionError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let (source, revision) = self.desk().source(oracle_id)?;
+            let record = Record {
+                expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
+                events: vec![event.clone()],
+                writes: vec![Write::PutSource(Arc::new(change(source)))],
+            };
+            match self.log.commit(record).await {
+                Ok(_) => return Ok(()),
+                Err(crate::logger::CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

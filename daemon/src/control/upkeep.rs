@@ -1,0 +1,188 @@
+//! What is done with what is kept of a source: pulled anew, held against its digests, pruned, exported.
+//!
+//! Each takes the time that it takes, and goes on to its end whatever becomes of the administrator who waits for it.
+
+use super::document::Document;
+use super::{act, named};
+use crate::moment::Moment;
+use crate::problem::Problem;
+use crate::problem::ground::GroundProblem;
+use crate::service::Service;
+use actors::ingestion::{Prune, PruneOutcome, Pull, PullOutcome, VerifiedSource, Verify};
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use bytes::Bytes;
+use domain::ground::id::SourceId;
+use domain::ground::run::Run;
+use domain::{Peer, Sha256Hex};
+use http_body_util::channel::Channel;
+use hyper::header::CONTENT_TYPE;
+use hyper::{Method, Request};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
+use std::sync::Arc;
+use tokio::runtime::Handle;
+
+/// An export is handed on in pieces of so many bytes.
+const PIECE_BYTES: usize = 64 * 1024;
+/// So many pieces may wait to be read.
+const PIECES_WAITING: usize = 4;
+
+/// What came of a pull.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Pulled {
+    /// Whether the source has nothing that is not known.
+    pub unchanged: bool,
+    /// The run that reads what came, if anything did.
+    pub run: Option<Run>,
+    /// When the source was asked, where it had nothing new.
+    pub retrieved_at: Option<Timestamp>,
+}
+
+/// Up to when is pruned.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PruneOrder {
+    /// What had ceased to hold before then; as long ago as the pipelines keep it where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Moment>,
+}
+
+/// What is verified.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VerifyOrder {
+    /// Only this run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<Sha256Hex>,
+}
+
+/// Whether a request is one of these.
+pub fn takes_its_time<B>(request: &Request<B>) -> bool {
+    let (path, method) = (request.uri().path(), request.method());
+    let ends = |endings: &[&str]| endings.iter().any(|ending| path.ends_with(ending));
+    (method == Method::POST && ends(&["/pull", "/prune", "/verify"]))
+        || (method == Method::GET && ends(&["/export"]))
+}
+
+/// Pulls a pipeline's payload and begins its run. Answers once it has come.
+///
+/// # Errors
+/// `PipelineUnknown`, `InvalidRequest` where it does not pull, `PullFailed`, `RunBusy`.
+pub async fn pull(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    pipeline_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Pulled>, Problem> {
+    let pipeline_id = named(pipeline_id)?;
+    act(async move {
+        let requested_by = peer.uid.to_string();
+        let pull = Pull { pipeline_id, requested_by, peer: Some(peer) };
+        Ok(Json(match service.system.ingestion.ask(pull).await?? {
+            PullOutcome::NothingNew { retrieved_at } => {
+                Pulled { unchanged: true, run: None, retrieved_at: Some(retrieved_at) }
+            }
+            PullOutcome::Begun(begun) => {
+                let unchanged = matches!(begun, actors::ingestion::Begun::Unchanged(_));
+                let (actors::ingestion::Begun::Started(run) | actors::ingestion::Begun::Unchanged(run)) =
+                    begun;
+                Pulled { unchanged, run: Some(*run), retrieved_at: None }
+            }
+        }))
+    })
+    .await
+}
+
+/// Takes the content of what had ceased to hold out of a source.
+///
+/// # Errors
+/// `SourceUnknown`, `InvalidRequest` where it is to be kept, `RunBusy`; where the entry cannot be committed, and then
+/// nothing changes.
+pub async fn prune(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    oracle_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<PruneOutcome>, Problem> {
+    let oracle_id = named(oracle_id)?;
+    let PruneOrder { before } = document.read()?;
+    let before = before.map(|Moment(before)| before);
+    act(async move { Ok(Json(service.system.ingestion.ask(Prune { oracle_id, before, peer }).await??)) })
+        .await
+}
+
+/// Holds a source's files, payloads and raw records against their digests.
+///
+/// # Errors
+/// `SourceUnknown`, `RunUnknown`; where they cannot be read. What is wrong with them is the answer.
+pub async fn verify(
+    State(service): State<Arc<Service>>,
+    oracle_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<VerifiedSource>, Problem> {
+    let oracle_id = named(oracle_id)?;
+    let VerifyOrder { run_id } = document.read()?;
+    let unknown = run_id.clone();
+    let verified =
+        act(async move { Ok(service.system.ingestion.ask(Verify { oracle_id, run_id }).await??) }).await?;
+    match unknown.filter(|_| verified.runs.is_empty()) {
+        Some(run_id) => Err(GroundProblem::RunUnknown(run_id.to_string()).into()),
+        None => Ok(Json(verified)),
+    }
+}
+
+/// Every version of every record of a source with its provenance, one line of JSON each.
+///
+/// # Errors
+/// `SourceUnknown`. Where a record cannot be read the answer breaks off.
+pub async fn export(
+    State(service): State<Arc<Service>>,
+    oracle_id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Problem> {
+    let oracle_id: SourceId = named(oracle_id)?;
+    let unknown = || GroundProblem::SourceUnknown(format!("no source {oracle_id} is registered"));
+    let view = service.system.store.view(&oracle_id)?.ok_or_else(unknown)?;
+    let (sender, body) = Channel::<Bytes, io::Error>::new(PIECES_WAITING);
+    let runtime = Handle::current();
+    tokio::task::spawn_blocking(move || {
+        let mut out = Pieces { sender: Some(sender), piece: Vec::new(), runtime };
+        let exported = view.export(&mut out).map_err(|error| error.to_string());
+        let exported = exported.and_then(|_| out.flush().map_err(|error| error.to_string()));
+        if let (Err(error), Some(sender)) = (exported, out.sender.take()) {
+            tracing::warn!(error, "an export has broken off");
+            sender.abort(io::Error::other("the export has broken off"));
+        }
+    });
+    Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(body)).into_response())
+}
+
+/// What is written, handed on piece by piece from a thread that may wait.
+struct Pieces {
+    sender: Option<http_body_util::channel::Sender<Bytes, io::Error>>,
+    piece: Vec<u8>,
+    runtime: Handle,
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.piece.extend_from_slice(bytes);
+        if self.piece.len() >= PIECE_BYTES {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let piece = std::mem::take(&mut self.piece).into();
+        let sender = self.sender.as_mut().ok_or_else(|| io::Error::other("nobody reads any more"))?;
+        let sent = self.runtime.block_on(sender.send_data(piece));
+        sent.map_err(|_| io::Error::other("nobody reads any more"))
+    }
+}

@@ -1,0 +1,89 @@
+//! `oraclectl source verify`, `prune` and `export`.
+
+use super::path;
+use crate::client::Client;
+use crate::control::upkeep::{PruneOrder, VerifyOrder};
+use crate::ctl::output::{count, json, on_one_line};
+use crate::ctl::{CtlError, Options, answer_lines};
+use crate::moment::Moment;
+use actors::ingestion::{PruneOutcome, VerifiedRun, VerifiedSource};
+use domain::ground::id::SourceId;
+use hyper::Method;
+use std::io::Write;
+
+/// # Errors
+/// `CameToNothing` where something is wrong; it was printed.
+pub(super) async fn verify(
+    options: &Options,
+    out: &mut dyn Write,
+    oracle_id: &SourceId,
+) -> Result<(), CtlError> {
+    let order = VerifyOrder::default();
+    let verified: VerifiedSource =
+        options.done_on_control(&path(oracle_id, "/verify"), &order).await?.json()?;
+    if options.json {
+        json(out, &verified)?;
+    } else {
+        show(out, &verified)?;
+    }
+    let is_whole = verified.file_fault.is_none() && verified.runs.iter().all(|run| run.fault_count == 0);
+    if is_whole { Ok(()) } else { Err(CtlError::CameToNothing) }
+}
+
+fn show(out: &mut dyn Write, verified: &VerifiedSource) -> Result<(), CtlError> {
+    match &verified.file_fault {
+        None => writeln!(out, "{} rows in the files of {} are whole", verified.rows, verified.oracle_id)?,
+        Some(fault) => writeln!(out, "a file of {} is damaged: {}", verified.oracle_id, on_one_line(fault))?,
+    }
+    for VerifiedRun { version, records, payload_bytes, has_payload, fault_count, faults, .. } in
+        &verified.runs
+    {
+        let version = on_one_line(version);
+        if !has_payload {
+            writeln!(out, "{version}: its payload is not kept")?;
+            continue;
+        }
+        let wrong = match fault_count {
+            0 => "nothing is wrong".to_owned(),
+            number => count(*number, "fault", "faults"),
+        };
+        writeln!(out, "{version}: {records} raw records in {payload_bytes} bytes, {wrong}")?;
+        for fault in faults {
+            writeln!(out, "  {}", on_one_line(fault))?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn prune(
+    options: &Options,
+    out: &mut dyn Write,
+    oracle_id: &SourceId,
+    before: Option<Moment>,
+) -> Result<(), CtlError> {
+    let order = PruneOrder { before };
+    let pruned: PruneOutcome = options.done_on_control(&path(oracle_id, "/prune"), &order).await?.json()?;
+    if options.json {
+        return json(out, &pruned);
+    }
+    let PruneOutcome { before, versions, payloads, freed_bytes } = pruned;
+    let versions = count(versions, "version has", "versions have");
+    let payloads = count(payloads.len() as u64, "payload was", "payloads were");
+    Ok(writeln!(
+        out,
+        "{versions} lost what they said before {before}, {payloads} removed; {freed_bytes} bytes are free"
+    )?)
+}
+
+pub(super) async fn export(
+    options: &Options,
+    out: &mut dyn Write,
+    oracle_id: &SourceId,
+) -> Result<(), CtlError> {
+    let mut client = Client::connect(&options.control_path()).await?;
+    let mut lines = answer_lines(client.open(Method::GET, &path(oracle_id, "/export"), None).await?).await?;
+    while let Some(line) = lines.next_line().await? {
+        out.write_all(&line)?;
+    }
+    Ok(())
+}
