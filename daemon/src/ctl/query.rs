@@ -4,7 +4,7 @@ use super::look::Look;
 use super::output::{csv_of, json, on_one_line};
 use super::{CtlError, Options};
 use crate::moment::Moment;
-use comfy_table::{Cell, Color};
+use comfy_table::{Cell, Table};
 use domain::ground::id::SourceId;
 use domain::ground::query::{
     NormalizedRecord, Operator, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
@@ -43,6 +43,8 @@ pub struct Query {
     csv: bool,
 }
 
+/// A record with more values than this is shown by itself.
+const COLUMNS_MAX: usize = 8;
 /// The most records of one page.
 const PAGE_MAX: usize = 10_000;
 
@@ -163,34 +165,18 @@ fn value(record: &NormalizedRecord, path: &str) -> String {
     record.axes.get(path).map(ToString::to_string).unwrap_or_default()
 }
 
-/// Records for people: groups of values each in a row of its own, since a record may have many.
+/// Records for people, with where they come from and how old they are.
 fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look) -> Result<(), CtlError> {
     let response = &answer.response;
     let metadata = &response.query_metadata;
-    if response.records.is_empty() {
-        writeln!(out, "no records")?;
-    } else {
-        let unit = |path: &String| response.records.iter().find_map(|record| record.units.get(path));
-        let title = |path: &String| unit(path).map_or_else(|| path.clone(), |unit| format!("{path}\n{unit}"));
-        let titles: Vec<_> = paths.iter().map(title).chain(["valid from".into(), "until".into()]).collect();
-        let titles: Vec<_> = titles.iter().map(String::as_str).collect();
-        let text: Vec<_> = (0..titles.len()).collect();
-        let mut table = look.table(&titles, &text);
-        for record in &response.records {
-            let day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
-            let until = record.valid_until.map_or_else(|| "now".into(), day);
-            let values =
-                paths.iter().map(|path| match (record.axes.get(path), record.definitions.get(path)) {
-                    (Some(value), Some(definition)) => format!("{value}\n({definition})"),
-                    (Some(value), None) => value.to_string(),
-                    (None, _) => "-".to_owned(),
-                });
-            let cells = values
-                .chain([day(record.valid_from), until])
-                .map(|text| Cell::new(text.lines().map(on_one_line).collect::<Vec<_>>().join("\n")));
-            table.add_row(cells.collect::<Vec<_>>());
+    match response.records.as_slice() {
+        [] => writeln!(out, "no records")?,
+        records if paths.len() > COLUMNS_MAX => {
+            for record in records {
+                writeln!(out, "{}\n", down(record, look))?;
+            }
         }
-        writeln!(out, "{table}")?;
+        records => writeln!(out, "{}", across(records, paths, look))?,
     }
     let stale = metadata.freshness.policy.axes.iter().any(|axis| axis.stale);
     let days = metadata.freshness.staleness_seconds / 86_400;
@@ -220,10 +206,53 @@ fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look)
     Ok(())
 }
 
+/// A record in each row.
+fn across(records: &[NormalizedRecord], paths: &[String], look: Look) -> Table {
+    let unit = |path: &String| records.iter().find_map(|record| record.units.get(path));
+    let title = |path: &String| unit(path).map_or_else(|| path.clone(), |unit| format!("{path}\n{unit}"));
+    let titles: Vec<_> = paths.iter().map(title).chain(["valid from".into(), "until".into()]).collect();
+    let titles: Vec<_> = titles.iter().map(String::as_str).collect();
+    let text: Vec<_> = (0..titles.len()).collect();
+    let mut table = look.table(&titles, &text);
+    for record in records {
+        let values = paths.iter().map(|path| match (record.axes.get(path), record.definitions.get(path)) {
+            (Some(value), Some(definition)) => format!("{value}\n({definition})"),
+            (Some(value), None) => value.to_string(),
+            (None, _) => "-".to_owned(),
+        });
+        table.add_row(values.chain(valid(record)).map(|text| cell(&text)).collect::<Vec<_>>());
+    }
+    table
+}
+
+/// A value in each row, of a record that has too many for one.
+fn down(record: &NormalizedRecord, look: Look) -> Table {
+    let [from, until] = valid(record);
+    let title = format!("{}, valid from {from} until {until}", on_one_line(&record.source_record_id));
+    let mut table = look.table(&[&title, "value", "unit"], &[0, 2]);
+    for (path, value) in &record.axes {
+        let unit = record.units.get(path).map_or("", String::as_str);
+        let definition = record.definitions.get(path).map(|definition| format!(" ({definition})"));
+        let value = format!("{value}{}", definition.unwrap_or_default());
+        table.add_row([path.as_str(), &value, unit].map(cell));
+    }
+    table
+}
+
+/// From when until when a record is valid, by the day.
+fn valid(record: &NormalizedRecord) -> [String; 2] {
+    let day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
+    [day(record.valid_from), record.valid_until.map_or_else(|| "now".into(), day)]
+}
+
+/// A cell of lines that were written by others.
+fn cell(text: &str) -> Cell {
+    Cell::new(text.lines().map(on_one_line).collect::<Vec<_>>().join("\n"))
+}
+
 /// In red what is stale, in green what is not.
 fn painted(text: &str, stale: bool) -> String {
-    let color = if stale { Color::Red } else { Color::Green };
-    let code = if color == Color::Red { 31 } else { 32 };
+    let code = if stale { 31 } else { 32 };
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
