@@ -201,10 +201,9 @@ impl Answering {
     /// time in the past is as fresh as it was then.
     fn freshness(&self, oldest: Timestamp) -> Freshness {
         let policy: FreshnessPolicy = policy_of(&self.view.state, &self.view.ontology);
-        let at = self
-            .known_at
-            .map_or(self.point_in_time, |known_at| known_at.min(self.point_in_time))
-            .min(self.now);
+        // only what was asked for: that nothing was learnt since the last run makes nothing fresher
+        let known_at = self.asked.request.known_at.unwrap_or(self.now);
+        let at = self.now.min(self.point_in_time).min(known_at);
         let axes: Vec<_> = self.asked.request.axes_requested.iter().map(String::as_str).collect();
         let invalidated_at = self.view.state.invalidated_at.filter(|invalidated_at| *invalidated_at <= at);
         policy.evaluate(&axes, oldest, invalidated_at, at)

@@ -119,13 +119,18 @@ pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<
         hot_bytes: 1 << 20,
         mailing: outside.mailing.unwrap_or_else(nobody),
         rules: RulesConfig { settings: Settings::default(), compiled_bytes: 1 << 20 },
-        ingestion: IngestionConfig {
-            runs_at_once: 2,
-            limits: Limits::default(),
-            puller: local_puller(time),
-            refresh_wait: Duration::from_secs(5),
-        },
+        ingestion: ingestion(time),
     })
+}
+
+/// How sources are ingested.
+pub(crate) fn ingestion(time: &Hand) -> IngestionConfig {
+    IngestionConfig {
+        runs_at_once: 2,
+        limits: Limits::default(),
+        puller: local_puller(time),
+        refresh_wait: Duration::from_secs(5),
+    }
 }
 
 /// Whoever pulls from this machine.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use store::ground::archive::Archived;
 
 pub(crate) const PEER: Peer = Peer { uid: 7, gid: 7, pid: None };
-fn document<T: DeserializeOwned>(text: &str) -> T {
+pub(crate) fn document<T: DeserializeOwned>(text: &str) -> T {
     serde_json::from_str(text).expect("the gallery's documents are sound")
 }
 
