@@ -14,6 +14,7 @@ use domain::ground::record::Content;
 use domain::ground::run::record_id;
 use domain::ground::timeline::{End, Knowledge, Statement, Version};
 use jiff::Timestamp;
+use std::borrow::Cow;
 use std::ops::{Bound, Range};
 
 /// What begins the key of a statement.
@@ -97,10 +98,14 @@ impl SourceView {
         Ok(Self { state, revision, ontology, known, open, filters, files: files.clone() })
     }
 
-    /// What is known, or was at `known_at`.
+    /// What is known, or was at `known_at`. Where nothing has come since, that is at hand.
     #[must_use]
-    pub fn knowledge(&self, known_at: Option<Timestamp>) -> Knowledge {
-        known_at.map_or_else(|| self.known.clone(), |_| Knowledge::new(&self.state.releases(), known_at))
+    pub fn knowledge(&self, known_at: Option<Timestamp>) -> Cow<'_, Knowledge> {
+        let last = self.state.completed.last().map(|completed| completed.release.ingested_at);
+        if known_at.is_none_or(|known_at| last.is_none_or(|last| last <= known_at)) {
+            return Cow::Borrowed(&self.known);
+        }
+        Cow::Owned(Knowledge::new(&self.state.releases(), known_at))
     }
 
     /// How many files a lookup looks into.

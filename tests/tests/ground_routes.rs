@@ -1,0 +1,212 @@
+//! What routes ask of sources: records, their provenance, what changed, and signals.
+
+use bytes::Bytes;
+use harness::{World, at, document, eventually, get, log, post, problem};
+use hyper::Method;
+use oracled::client::Client;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+
+const HEADER: &str = "Country Name,Country Code,Year,Value\n";
+const SOURCE: &str = "world-bank-population";
+
+fn example(name: &str) -> Value {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth").join(name);
+    serde_json::from_slice(&fs::read(path).expect("it is there")).expect("it is JSON")
+}
+
+/// A source with two releases that answers.
+async fn two_releases(control: &mut Client) {
+    for (path, name) in [
+        ("/v1/ontologies/population/1".to_owned(), "ontologies/population.json".to_owned()),
+        (format!("/v1/sources/{SOURCE}"), format!("sources/{SOURCE}.json")),
+        (format!("/v1/pipelines/{SOURCE}"), format!("pipelines/{SOURCE}.json")),
+    ] {
+        let body = Bytes::from(example(&name).to_string());
+        let answer = control.call(Method::PUT, &path, Some(body)).await.expect("it answers");
+        assert_eq!(answer.status, 200, "{}", document(&answer));
+    }
+    for (version, rows) in [
+        ("2020-04-14", "Aruba,ABW,1960,54208\nSerbia,SRB,1990,7586000\n"),
+        ("2023-05-04", "Aruba,ABW,1960,54608\nAruba,ABW,1961,55434\n"),
+    ] {
+        let path = format!("/v1/pipelines/{SOURCE}/runs?version={version}&released_at={version}");
+        let payload = Bytes::from([HEADER, rows].concat());
+        let answer = control.call(Method::POST, &path, Some(payload)).await.expect("it answers");
+        let run_id = at(&answer, "/run/run_id").as_str().expect("it begins").to_owned();
+        eventually("the run ends", async || {
+            at(&get(control, &format!("/v1/runs/{run_id}")).await, "/run/state") == "completed"
+        })
+        .await;
+    }
+    let approved = post(control, &format!("/v1/sources/{SOURCE}/review"), &json!({"approve": {}})).await;
+    assert_eq!(approved.status, 200, "{}", document(&approved));
+}
+
+async fn query(routes: &mut Client, request: Value) -> Value {
+    let answer = post(routes, "/v1/query", &json!({"oracle_id": SOURCE, "request": request})).await;
+    assert_eq!(answer.status, 200, "{}", document(&answer));
+    document(&answer)
+}
+
+#[tokio::test]
+async fn a_value_leads_from_its_answer_to_the_bytes_of_its_source() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    two_releases(&mut daemon.control().await).await;
+    let routes = &mut daemon.routes().await;
+    let answer = query(
+        routes,
+        json!({
+            "axes_requested": ["population"],
+            "filters": [{"axis": "area", "operator": "eq", "value": "SRB"}],
+            "point_in_time": "2021-01-01T00:00:00Z",
+            "include_provenance": true,
+            "explain": true,
+        }),
+    )
+    .await;
+    let record = answer.pointer("/response/records/0").expect("there is one").clone();
+    assert_eq!(record["axes"], json!({"area": "SRB", "population": "7586000", "year": "1990"}));
+    assert_eq!(
+        (&record["units"]["population"], &record["definitions"]["population"]),
+        (&json!("{person}"), &json!("without Kosovo"))
+    );
+    assert_eq!(record["valid_until"], "2023-05-04T00:00:00Z");
+    assert_eq!(answer.pointer("/response/explain/access"), Some(&json!("identity_prefix")));
+    let chain = answer.pointer("/response/provenance/0").expect("it was asked for");
+    let id = record["record_id"].as_str().expect("it has an id");
+    assert_eq!(&document(&get(routes, &format!("/v1/records/{id}/provenance")).await), chain);
+    let now = document(&get(routes, &format!("/v1/records/{id}")).await);
+    assert_eq!((&now["standing"], &now["source_version"]), (&json!("withdrawn"), &json!("2020-04-14")));
+    let verified =
+        post(&mut daemon.control().await, &format!("/v1/sources/{SOURCE}/verify"), &json!({})).await;
+    let runs = at(&verified, "/runs");
+    assert!(at(&verified, "/file_fault").is_null(), "{runs}");
+    let faults: Vec<_> =
+        runs.as_array().expect("a list").iter().map(|run| (&run["records"], &run["fault_count"])).collect();
+    assert_eq!(faults, [(&json!(2), &json!(0)), (&json!(2), &json!(0))]);
+    problem(&get(routes, "/v1/records/0123456789abcdef-0").await, 404, "record_unknown");
+}
+
+#[tokio::test]
+async fn what_cannot_be_meant_is_an_error_and_not_an_empty_answer() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    two_releases(&mut daemon.control().await).await;
+    let routes = &mut daemon.routes().await;
+    let filter = |axis: &str, operator: &str, value: Value| json!({"axes_requested": ["population"], "filters": [{"axis": axis, "operator": operator, "value": value}]});
+    for request in [
+        json!({"axes_requested": []}),
+        json!({"axes_requested": ["height"]}),
+        json!({"axes_requested": ["population"], "max_results": 0}),
+        json!({"axes_requested": ["population"], "max_results": 10_001}),
+        json!({"axes_requested": ["population"], "cursor": "00"}),
+        filter("height", "eq", json!(1)),
+        filter("population", "gt", json!("many")),
+        filter("area", "gt", json!("A")),
+        filter("population", "contains", json!("1")),
+        filter("area", "regex", json!("(")),
+        filter("area", "regex", json!("(a{1000}){1000}")),
+        filter("area", "in", json!("ABW")),
+    ] {
+        let answer = post(routes, "/v1/query", &json!({"oracle_id": SOURCE, "request": request})).await;
+        problem(&answer, 400, "invalid_query");
+    }
+    let unknown = json!({"oracle_id": "no-such", "request": {"axes_requested": ["population"]}});
+    problem(&post(routes, "/v1/query", &unknown).await, 404, "source_unknown");
+    let misspelt = json!({"oracle_id": SOURCE, "request": {"axes": ["population"]}});
+    problem(&post(routes, "/v1/query", &misspelt).await, 400, "invalid_request");
+}
+
+#[tokio::test]
+async fn the_feed_and_a_signal_tell_whoever_keeps_copies() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    two_releases(control).await;
+    let routes = &mut daemon.routes().await;
+    let page = document(&get(routes, "/v1/changes?limit=3").await);
+    assert_eq!((page["changes"].as_array().map(Vec::len), &page["more"]), (Some(3), &json!(true)), "{page}");
+    let next = page["next"].as_str().expect("there is more");
+    let rest = document(&get(routes, &format!("/v1/changes?since={next}")).await);
+    let kinds: Vec<_> =
+        rest["changes"].as_array().expect("a list").iter().map(|change| &change["kind"]).collect();
+    assert_eq!(
+        (kinds, &rest["more"]),
+        (vec!["became_valid", "became_valid", "withdrawn"], &json!(false)),
+        "{rest}"
+    );
+    problem(&get(routes, "/v1/changes?since=yesterday").await, 400, "invalid_request");
+    problem(&get(routes, "/v1/changes?limit=0").await, 400, "invalid_request");
+
+    problem(&post(routes, "/v1/signals/bank/population", &json!({})).await, 404, "signal_unknown");
+    let policy = json!({
+        "oracle_id": SOURCE,
+        "axis_freshness": {},
+        "default_max_age_seconds": 1_000_000_000,
+        "default_stale_behavior": "fail_closed",
+        "invalidation_triggers": [
+            {"trigger_type": "upstream_signal", "config": {"webhook": "/v1/signals/bank/population"}},
+        ],
+    });
+    let path = format!("/v1/sources/{SOURCE}/freshness");
+    let set =
+        control.call(Method::PUT, &path, Some(Bytes::from(policy.to_string()))).await.expect("it answers");
+    assert_eq!(set.status, 200, "{}", document(&set));
+    let asked = json!({"oracle_id": SOURCE, "request": {"axes_requested": ["population"]}});
+    assert_eq!(post(routes, "/v1/query", &asked).await.status, 200);
+    let told = post(routes, "/v1/signals/bank/population", &json!({})).await;
+    assert_eq!(document(&told), json!({"invalidated": [SOURCE]}));
+    problem(&post(routes, "/v1/query", &asked).await, 503, "source_stale");
+    let entries = log(control, "event=source_invalidated").await;
+    assert_eq!(entries.len(), 1, "{entries:?}");
+}
+
+#[tokio::test]
+async fn an_export_is_every_version_and_pruning_leaves_provenance() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    two_releases(control).await;
+    let path = format!("/v1/sources/{SOURCE}/export");
+    let exported = get(control, &path).await;
+    let lines: Vec<Value> = exported
+        .body
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).expect("a line is JSON"))
+        .collect();
+    let ids: Vec<_> = lines
+        .iter()
+        .map(|line| line["provenance"]["source_record_id"].as_str().expect("it has one"))
+        .collect();
+    assert_eq!(ids, ["ABW/1960", "ABW/1960", "ABW/1961", "SRB/1990"]);
+    // the pipeline keeps what has ended for ten years
+    let prune = format!("/v1/sources/{SOURCE}/prune");
+    problem(&post(control, &prune, &json!({"before": "2025-01-01"})).await, 400, "invalid_request");
+    let mut shorter = example(&format!("pipelines/{SOURCE}.json"));
+    shorter["pipeline"]["storage"]["retention_days"] = json!(30);
+    let body = Bytes::from(shorter.to_string());
+    let put =
+        control.call(Method::PUT, &format!("/v1/pipelines/{SOURCE}"), Some(body)).await.expect("it answers");
+    assert_eq!(put.status, 200, "{}", document(&put));
+    let pruned = document(&post(control, &prune, &json!({"before": "2025-01-01"})).await);
+    assert_eq!(pruned["versions"], 2, "{pruned}");
+    let after = get(control, &path).await;
+    let lines: Vec<Value> = after
+        .body
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).expect("a line is JSON"))
+        .collect();
+    let said: Vec<_> = lines.iter().map(|line| line["record"].is_null()).collect();
+    assert_eq!(said, [true, false, false, true]);
+    let routes = &mut daemon.routes().await;
+    let then =
+        query(routes, json!({"axes_requested": ["population"], "point_in_time": "2021-01-01T00:00:00Z"}))
+            .await;
+    let warnings = then.pointer("/response/warnings").expect("it warns").to_string();
+    assert!(warnings.contains("2 versions"), "{then}");
+}
