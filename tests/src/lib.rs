@@ -1,6 +1,7 @@
 //! A daemon of one's own: a real process with its state, sockets and logs in a directory that goes with it.
 
 pub mod disk;
+pub mod ground;
 pub mod load;
 pub mod making;
 pub mod model;

@@ -1,15 +1,12 @@
 //! A disk that is full, and then is not: nothing is delivered meanwhile, nothing is lost, and nobody has to help.
 
+use harness::disk::{self, Bounded, Disk, Tmpfs};
 use harness::load::{Chronicle, Ledger, Load, Told, check_of, check_served, field, read_log};
-use harness::{Daemon, GOOD, World, disk, document, eventually, get, post, problem, submission};
+use harness::{Daemon, GOOD, World, document, eventually, get, post, problem, submission};
 use hyper::Method;
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -17,99 +14,6 @@ use tokio::sync::watch;
 const LITTLE_MEMORY: &str = "[storage]\nhot_bytes = 65536\ncache_bytes = 1048576\n";
 /// A full disk may still have what the daemon has set aside, for about so many verdicts of half a megabyte.
 const LAST_ONES: usize = 2000;
-
-/// A disk whose room can be taken away.
-trait Disk {
-    /// Where the state is, for whoever is not the daemon.
-    fn state(&self) -> PathBuf;
-    fn fill(&self, daemon: &Daemon<'_>);
-    fn empty(&self, daemon: &Daemon<'_>);
-}
-
-/// The disk that is there, on which no file may grow any more: its size is bound for the daemon alone.
-struct Bounded(PathBuf);
-
-impl Disk for Bounded {
-    fn state(&self) -> PathBuf {
-        self.0.clone()
-    }
-
-    fn fill(&self, daemon: &Daemon<'_>) {
-        disk::fill(daemon, &self.0);
-    }
-
-    fn empty(&self, daemon: &Daemon<'_>) {
-        disk::empty(daemon);
-    }
-}
-
-/// A tmpfs of its own, in a mount namespace that goes with the process that keeps it.
-struct Tmpfs {
-    keeper: Child,
-    state: PathBuf,
-}
-
-impl Tmpfs {
-    /// Mounts it where the state of `world` is to be; nothing where this machine does not let us.
-    fn mount(world: &World) -> Option<Self> {
-        fs::create_dir(world.state()).expect("it is made");
-        let script =
-            format!("mount -t tmpfs -o size=64m none '{}' && echo && exec cat", world.state().display());
-        let keeper = Command::new("unshare")
-            .args(["--mount", "sh", "-c", &script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut tmpfs = Self { keeper: keeper.ok()?, state: PathBuf::new() };
-        let mut line = [0];
-        std::io::Read::read_exact(tmpfs.keeper.stdout.as_mut()?, &mut line).ok()?;
-        let root = format!("/proc/{}/root", tmpfs.keeper.id());
-        let below = world.state().strip_prefix("/").expect("it is absolute").to_owned();
-        tmpfs.state = Path::new(&root).join(below);
-        Some(tmpfs)
-    }
-
-    /// Fills it up but for so many bytes.
-    fn put_ballast(&self, left: u64) {
-        let mut ballast = File::create(self.state.join("ballast")).expect("it is made");
-        for size in [1 << 20, 4096, 1] {
-            while ballast.write_all(&vec![0; size]).is_ok() {}
-        }
-        let full = ballast.metadata().expect("the system tells").len();
-        ballast.set_len(full - left).expect("it is cut");
-    }
-
-    fn remove_ballast(&self) {
-        fs::remove_file(self.state.join("ballast")).expect("it is removed");
-    }
-
-    /// What brings a command into its namespace.
-    fn wrapper(&self) -> Vec<String> {
-        vec!["nsenter".into(), format!("--mount=/proc/{}/ns/mnt", self.keeper.id()), "--".into()]
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        self.keeper.kill().expect("it is our child");
-        self.keeper.wait().expect("it is our child");
-    }
-}
-
-impl Disk for Tmpfs {
-    fn state(&self) -> PathBuf {
-        self.state.clone()
-    }
-
-    fn fill(&self, _: &Daemon<'_>) {
-        self.put_ballast(0);
-    }
-
-    fn empty(&self, _: &Daemon<'_>) {
-        self.remove_ballast();
-    }
-}
 
 async fn load_for(world: &World, name: &str, time: Duration, ledger: &mut Ledger) -> usize {
     let (routes, control) = (world.socket(), world.control_socket());

@@ -1,6 +1,7 @@
 //! How administrators register sources, hand their payloads in, and see what became of them.
 
 use bytes::Bytes;
+use harness::ground::{self, begun, ended, example, put};
 use harness::wire::{Wire, head};
 use harness::{World, at, document, eventually, get, log, post, problem};
 use hyper::Method;
@@ -8,23 +9,12 @@ use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
 
 const SOURCE: &str = "/v1/sources/world-bank-population";
 const PIPELINE: &str = "/v1/pipelines/world-bank-population";
 const HEADER: &str = "Country Name,Country Code,Year,Value\n";
 /// Enough to be looked at while they are read.
 const MANY: usize = 60_000;
-
-/// One of the documents that come with the project.
-fn example(name: &str) -> Value {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth").join(name);
-    serde_json::from_slice(&fs::read(path).expect("it is there")).expect("it is JSON")
-}
-
-async fn put(control: &mut Client, path: &str, body: &Value) -> Answer {
-    control.call(Method::PUT, path, Some(Bytes::from(body.to_string()))).await.expect("it answers")
-}
 
 /// Registers what a payload of the World Bank needs.
 async fn register(control: &mut Client) {
@@ -51,29 +41,7 @@ fn payload(records: usize) -> String {
 }
 
 async fn ingest(control: &mut Client, version: &str, payload: impl Into<Bytes>) -> Answer {
-    let path = format!("{PIPELINE}/runs?version={version}&released_at={version}-07-01");
-    control.call(Method::POST, &path, Some(payload.into())).await.expect("it answers")
-}
-
-/// The run that an answer has begun.
-fn begun(answer: &Answer) -> String {
-    assert_eq!(answer.status, 202, "{}", document(answer));
-    assert_eq!(at(answer, "/unchanged"), false);
-    at(answer, "/run/run_id").as_str().expect("it has an id").to_owned()
-}
-
-/// The run, once it has ended.
-async fn ended(control: &mut Client, run_id: &str) -> Value {
-    let (path, mut run) = (format!("/v1/runs/{run_id}"), Value::Null);
-    eventually("the run ends", async || {
-        let seen = get(control, &path).await;
-        run = at(&seen, "/run");
-        let goes_on = at(&seen, "/run/state") == "running";
-        assert!(goes_on || at(&seen, "/progress").is_null(), "what has ended goes on no more");
-        !goes_on
-    })
-    .await;
-    run
+    ground::ingest(control, "world-bank-population", version, &format!("{version}-07-01"), payload).await
 }
 
 /// The payloads in the archive, finished or not.
