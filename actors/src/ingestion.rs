@@ -13,7 +13,7 @@ pub mod schedule;
 pub mod slices;
 mod upkeep;
 
-pub use archiving::{Archiving, NotArchived};
+pub use archiving::{ARCHIVING, Archiving, NotArchived};
 pub use progress::{Phase, RunProgress};
 pub use pulling::PullOutcome;
 pub(crate) use pulling::check as check_retrieval;

@@ -5,11 +5,15 @@ use std::io;
 use store::StoreError;
 use store::ground::archive::Archived;
 use store::ground::files::Files;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
 
 /// So many pieces may wait to be written.
 const PIECES_WAITING: usize = 4;
+
+/// Between the moment that a payload is in the archive and the moment that a run names it nobody may take it for one that
+/// nobody needs: whoever finishes or removes one holds this meanwhile.
+pub static ARCHIVING: Mutex<()> = Mutex::const_new(());
 
 /// A payload on its way into the archive. Dropped before [`Archiving::finish`], it leaves nothing.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! A run on its way: begun by a commit, read on a thread of its own, ended by another commit.
 
+use super::archiving::ARCHIVING;
 use super::progress::{Phase, Progress, RunProgress};
 use super::reading::{Outcome, Reading};
 use super::{Begin, Begun, IngestionError, Shop};
@@ -300,7 +301,8 @@ impl Shop {
             self.store.remove_replaced(&before)?;
         }
         if !keeps_raw {
-            self.store.files().remove_archived(&run.input.raw_sha256)?;
+            let _turn = ARCHIVING.lock().await;
+            self.store.remove_unneeded_payload(&run.input.raw_sha256)?;
         }
         Ok(run)
     }

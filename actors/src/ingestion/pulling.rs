@@ -1,6 +1,6 @@
 //! Pulls: payloads that the daemon goes and gets, when it is asked to, by a schedule, or since an answer was stale.
 
-use super::archiving::{Archiving, NotArchived};
+use super::archiving::{ARCHIVING, Archiving, NotArchived};
 use super::flight::begin;
 use super::pull::{Answer, PullError, PullRequest, Pulled, Validators};
 use super::schedule::Schedule;
@@ -105,11 +105,14 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
         }
         Err(error) => return Err(error.into()),
     };
+    let _turn = ARCHIVING.lock().await;
     let payload = archiving.finish().await?;
+    let raw_sha256 = payload.sha256.clone();
     let Pulled { url, validators, retrieved_at, .. } = pulled;
     let last = shop.last_run(&ready.definition)?;
     if last.is_some_and(|(raw, pipeline)| raw == payload.sha256 && pipeline == ready.sha256) {
         shop.pulls.remember(&wanted.pipeline_id, &ready.sha256, validators);
+        shop.store.remove_unneeded_payload(&raw_sha256)?;
         return Ok(PullOutcome::NothingNew { retrieved_at });
     }
     let modified = validators.last_modified.as_deref().and_then(|text| rfc2822::parse(text).ok());
@@ -126,7 +129,12 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
         requested_by: wanted.requested_by.clone(),
         peer: wanted.peer,
     };
-    let begun = begin(Arc::clone(&shop), message).await?;
+    let begun = begin(Arc::clone(&shop), message).await;
+    // whether the entry of what could not be committed is durable is not certain; the next start looks
+    if !matches!(begun, Ok(Begun::Started(_)) | Err(IngestionError::Commit(_))) {
+        shop.store.remove_unneeded_payload(&raw_sha256)?;
+    }
+    let begun = begun?;
     let (Begun::Started(run) | Begun::Unchanged(run)) = &begun;
     tokio::spawn(shop.remember_once_visible((**run).clone(), validators));
     Ok(PullOutcome::Begun(begun))

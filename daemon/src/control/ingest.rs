@@ -7,7 +7,7 @@ use crate::api::request::discard;
 use crate::moment::Moment;
 use crate::problem::Problem;
 use crate::service::Service;
-use actors::ingestion::{Archiving, Begin, Begun, IngestionError, Running};
+use actors::ingestion::{ARCHIVING, Archiving, Begin, Begun, IngestionError, Running};
 use axum::body::{Body, HttpBody};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -15,21 +15,14 @@ use axum::{Extension, Json};
 use domain::Peer;
 use domain::ground::id::PipelineId;
 use domain::ground::ontology::is_version;
-use domain::ground::run::{Run, RunState};
+use domain::ground::run::Run;
 use http_body_util::BodyExt;
 use hyper::header::EXPECT;
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-use store::ground::archive::Archived;
-use store::{Store, StoreError};
-use tokio::sync::Mutex;
 use tokio::time::timeout;
-
-/// Between the moment that a payload is in the archive and the moment that a run names it nobody may take it for one that
-/// nobody needs.
-static ARCHIVING: Mutex<()> = Mutex::const_new(());
 
 /// What is said of a payload.
 #[derive(Debug, Clone, Deserialize)]
@@ -157,26 +150,14 @@ async fn begin(
     match begun {
         Ok(Begun::Started(run)) => Ok((StatusCode::ACCEPTED, Json(Ingested { unchanged: false, run: *run }))),
         Ok(Begun::Unchanged(run)) => {
-            remove_unneeded(&service.system.store, &payload)?;
+            service.system.store.remove_unneeded_payload(&payload.sha256)?;
             Ok((StatusCode::OK, Json(Ingested { unchanged: true, run: *run })))
         }
         // whether its entry is durable is not certain; the next start removes the payload where it is not
         Err(error @ IngestionError::Commit(_)) => Err(error.into()),
         Err(error) => {
-            remove_unneeded(&service.system.store, &payload)?;
+            service.system.store.remove_unneeded_payload(&payload.sha256)?;
             Err(error.into())
         }
     }
-}
-
-/// Removes a payload that no run needs.
-fn remove_unneeded(store: &Store, payload: &Archived) -> Result<(), StoreError> {
-    for run in store.runs()?.iter().filter(|run| run.input.raw_sha256 == payload.sha256) {
-        let definition = store.definition(&run.input.pipeline_sha256)?;
-        let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
-        if run.state != RunState::Completed || is_kept {
-            return Ok(());
-        }
-    }
-    store.files().remove_archived(&payload.sha256).map(|_| ())
 }

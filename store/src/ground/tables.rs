@@ -11,7 +11,7 @@ use domain::Sha256Hex;
 use domain::ground::id::{PipelineId, SourceId};
 use domain::ground::ontology::{Ontology, OntologyRef};
 use domain::ground::pipeline::{Definition, RegisteredPipeline};
-use domain::ground::run::{FileRef, Run};
+use domain::ground::run::{FileRef, Run, RunState};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -170,6 +170,22 @@ impl Store {
         let replaced: Vec<_> = before.files.iter().filter(|file| !now.files.contains(file)).collect();
         self.files().remove(replaced);
         Ok(())
+    }
+
+    /// Removes a payload unless a run needs it: one that may still read it, or one whose pipeline keeps what it has read.
+    /// Says how many bytes that frees.
+    ///
+    /// # Errors
+    /// Where the runs cannot be read, or the file cannot be removed.
+    pub fn remove_unneeded_payload(&self, sha256: &Sha256Hex) -> Result<u64, StoreError> {
+        for run in self.runs()?.iter().filter(|run| run.input.raw_sha256 == *sha256) {
+            let definition = self.definition(&run.input.pipeline_sha256)?;
+            let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
+            if run.state != RunState::Completed || is_kept {
+                return Ok(0);
+            }
+        }
+        self.files().remove_archived(sha256)
     }
 
     /// Removes files that nothing names: of runs that a kill has cut short.
