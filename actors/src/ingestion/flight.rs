@@ -16,12 +16,16 @@ use domain::{Event, Peer, Sha256Hex};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use store::ground::state::{Completed, SourceState};
 use store::{Record, RowKey, Write};
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 /// What somebody else changes meanwhile is read anew so many times.
 const ATTEMPTS: usize = 8;
+/// A run's end that the log does not take is tried again after so long.
+const END_PAUSE: Duration = Duration::from_secs(1);
 
 /// The sources that are worked on, by one at a time.
 #[derive(Debug, Default)]
@@ -275,7 +279,8 @@ impl Shop {
         (run.state, run.counts, run.rows) = (RunState::Completed, counts, Some(rows.clone()));
         let (now, mut before) = (self.clock.now(), None);
         let oracle_id = run.oracle_id.clone();
-        let ended = self.commit_change(&oracle_id, |source| {
+        let run_id = run.run_id.clone();
+        let ended = self.commit_end(&oracle_id, &run_id, |source| {
             run.ended_at = Some(behind(&source, now));
             run.number = source.next_number();
             let completed = run.release().map(|release| Completed {
@@ -310,7 +315,7 @@ impl Shop {
     /// Ends a run that comes to nothing.
     async fn close(&self, run: Run, peer: Option<Peer>) -> Result<Run, IngestionError> {
         let timestamp = run.ended_at.unwrap_or(run.started_at);
-        self.commit_change(&run.oracle_id.clone(), |source| {
+        self.commit_end(&run.oracle_id, &run.run_id, |source| {
             let entry = RunEntry { run: Box::new(run.clone()), peer, timestamp };
             let mut source = source.with_attempt(&run.run_id);
             if run.state == RunState::Failed && run.source_url.is_some() && self.heeds_versions(&source) {
@@ -330,6 +335,32 @@ impl Shop {
             |trigger: &InvalidationTrigger| matches!(trigger, InvalidationTrigger::VersionChange {});
         ontology
             .is_ok_and(|ontology| policy_of(source, &ontology).invalidation_triggers.iter().any(is_version))
+    }
+
+    /// Commits a run's end as [`Shop::commit_change`] does, as soon as the log takes it: a disk that was full would else
+    /// leave a run that seems to go on, and does not, until the next start.
+    async fn commit_end(
+        &self,
+        oracle_id: &SourceId,
+        run_id: &Sha256Hex,
+        mut change: impl FnMut(SourceState) -> (SourceState, Run, Event),
+    ) -> Result<(), IngestionError> {
+        loop {
+            match self.commit_change(oracle_id, &mut change).await {
+                Err(IngestionError::Commit(CommitError::Unavailable(cause))) => {
+                    tracing::warn!(%run_id, cause, "a run's end waits until the log takes it");
+                }
+                ended => return ended,
+            }
+            sleep(END_PAUSE).await;
+            if self.log.report().wait_for(|report| report.failure.is_none()).await.is_err() {
+                return Err(CommitError::Unavailable("the daemon is stopping".into()).into());
+            }
+            // what seemed to fail may be there
+            if self.store.run(run_id)?.is_none_or(|(run, _)| run.state != RunState::Running) {
+                return Ok(());
+            }
+        }
     }
 
     /// Commits what `change` makes of the source as it is, with the run and its entry.
