@@ -70,19 +70,22 @@ pub(super) fn check_named<N: Display + PartialEq>(
 }
 
 fn read_strictly<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    let Distinct = read(text)?;
+    let Distinct = read(text, |error| match error.inner().classify() {
+        Category::Data => GroundProblem::InvalidDocument(told(&error)).into(),
+        Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(told(error.inner())),
+    })?;
     // serde would take an array as the fields in their order, without their names
     if text.trim_ascii_start().starts_with(b"[") {
         return Err(GroundProblem::InvalidDocument("a document is an object, not an array".into()).into());
     }
-    read(text)
+    // it is JSON: whatever is wrong now is not what is wanted, also where serde calls that a fault of syntax
+    read(text, |error| GroundProblem::InvalidDocument(told(&error)).into())
 }
 
-fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    let not_taken = |error: serde_path_to_error::Error<serde_json::Error>| match error.inner().classify() {
-        Category::Data => GroundProblem::InvalidDocument(told(&error)).into(),
-        Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(told(error.inner())),
-    };
+fn read<T: DeserializeOwned>(
+    text: &[u8],
+    not_taken: impl FnOnce(serde_path_to_error::Error<serde_json::Error>) -> Problem,
+) -> Result<T, Problem> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut json).map_err(not_taken)?;
     json.end().map_err(|error| Problem::InvalidJson(told(&error)))?;
