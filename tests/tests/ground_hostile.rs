@@ -1,0 +1,613 @@
+//! Payloads, definitions and callers that mean no good: each is turned away with its cause, in bounded memory, and nothing
+//! stays behind.
+
+#![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
+
+use bytes::Bytes;
+use domain::ground::rejection::Rule;
+use harness::disk::{self, Bounded, Disk, Tmpfs};
+use harness::ground::{
+    answers, approve, begun, ended, example, files, ingest, ingest_pieces, named, put, register,
+    register_all, runs_path, stopped,
+};
+use harness::wire::{Wire, head};
+use harness::{Daemon, GOOD, World, at, document, eventually, get, post, problem, submission, whole_log};
+use oracled::client::Client;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+use store::Store;
+use tokio::net::TcpListener;
+
+const SOURCE: &str = "world-bank-population";
+const HEADER: &str = "Country Name,Country Code,Year,Value\n";
+const MIB: u64 = 1 << 20;
+/// However much is read, a daemon built for tests grows by no more than that: what a run sorts in memory, twice over for
+/// what it sorts beside its statements, and what reading takes.
+const GROWTH_MAX_BYTES: u64 = 224 * MIB;
+
+/// A source of things by number, read from lines of JSON.
+fn things(pipeline: &str) -> (Value, Value, Value) {
+    let axis = |axis: &str, kind: &str| json!({"axis": axis, "type": kind, "class": "measured", "description": axis});
+    let mut number = axis("number", "integer");
+    number["identity"] = json!(true);
+    let ontology = json!({"ontology_id": "things", "version": "1",
+        "axes": [number, axis("size", "number"), axis("name", "string")]});
+    let mut source = example(&format!("sources/{SOURCE}.json"));
+    source["oracle_id"] = json!(pipeline);
+    source["ontology"] = json!({"ontology_id": "things", "version": "1"});
+    source["axes_provided"] = json!(["number", "size", "name"]);
+    let mapping = |axis: &str, required: bool| json!({"source_field": axis, "target_axis": axis, "cardinality": "one_to_one", "required": required});
+    let mut definition = example(&format!("pipelines/{SOURCE}.json"));
+    definition["pipeline"]["pipeline_id"] = json!(pipeline);
+    definition["pipeline"]["oracle_id"] = json!(pipeline);
+    definition["pipeline"]["retrieval"]["format"] = json!("ndjson");
+    definition["pipeline"]["validation"] =
+        json!({"required_fields": ["number"], "reject_on_schema_fail": true});
+    definition["pipeline"]["transformation"]["output_schema_id"] = json!("things@1");
+    definition["normalization"] = json!({"normalizer_id": definition["normalization"]["normalizer_id"],
+        "source_schema_id": "things", "target_ontology_id": "things",
+        "axis_mappings": [mapping("number", true), mapping("size", false), mapping("name", false)],
+        "value_normalizers": [], "post_normalization_checks": []});
+    definition["tables"] = json!({});
+    (ontology, source, definition)
+}
+
+/// A daemon's world with both sources registered and approved.
+async fn prepared(daemon: &Daemon<'_>) -> Client {
+    let mut control = daemon.control().await;
+    register(&mut control, SOURCE).await;
+    let (ontology, source, definition) = things("things");
+    register_all(&mut control, &ontology, &source, &definition).await;
+    approve(&mut control, SOURCE).await;
+    approve(&mut control, "things").await;
+    control
+}
+
+/// Ingests `payload` as a version of `pipeline`, and hands back the run once it has ended.
+async fn run(control: &mut Client, pipeline: &str, version: &str, payload: impl Into<Bytes>) -> Value {
+    let run_id = begun(&ingest(control, pipeline, version, "2020-01-01", payload).await);
+    ended(control, &run_id).await
+}
+
+/// All rejects of a run, a thousand at a time.
+fn rejects(store: &Store, run: &Value) -> Vec<domain::ground::rejection::Reject> {
+    let run_id = run["run_id"].as_str().expect("it has an id").parse().expect("it is one");
+    let (run, _) = store.run(&run_id).expect("it is read").expect("it is known");
+    let mut all: Vec<domain::ground::rejection::Reject> = Vec::new();
+    loop {
+        let after = all.last().map(|last| last.position);
+        let page = store.rejects(&run, after, 1000).expect("they are read");
+        if page.is_empty() {
+            return all;
+        }
+        all.extend(page);
+    }
+}
+
+/// How the daemon's memory grows by `work`, at the most, in bytes.
+async fn growth<T>(daemon: &Daemon<'_>, work: impl Future<Output = T>) -> (T, u64) {
+    let before = daemon.resident_bytes().expect("the system tells");
+    let done = work.await;
+    let most = daemon.most_resident_bytes().expect("the system tells");
+    (done, most.saturating_sub(before))
+}
+
+/// Stops the daemon and sees that every file of ground truth is named.
+fn stops_clean(world: &World, daemon: Daemon<'_>) -> Store {
+    assert!(daemon.stop().success(), "{}", world.service_log());
+    let (_, store) = stopped(&world.state());
+    assert_eq!(files(&world.state()).into_keys().collect::<Vec<_>>(), named(&store));
+    store
+}
+
+async fn a_long_payload(size_bytes: u64, row_bytes: usize) {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut prepared(&daemon).await;
+    let filler = "x".repeat(row_bytes - 60);
+    let head = "{\"number\": 0, \"name\": \"begin\"}\n".to_owned();
+    let line = |number: u64| {
+        format!("{{\"number\": {number:12}, \"size\": {number:12}, \"filler\": \"{filler}\"}}\n")
+    };
+    let count = (size_bytes - head.len() as u64) / line(1).len() as u64;
+    let size = head.len() as u64 + count * line(1).len() as u64;
+    let pieces =
+        std::iter::once(head.into_bytes()).chain((1..=count).map(|number| line(number).into_bytes()));
+    let began = Instant::now();
+    let path = runs_path("things", "1", "2020-01-01");
+    let (run, growth) = growth(&daemon, async {
+        let run_id = begun(&ingest_pieces(&world, &path, size, pieces).await);
+        ended(control, &run_id).await
+    })
+    .await;
+    let counts = &run["counts"];
+    assert_eq!((&run["state"], &counts["records"]), (&json!("completed"), &json!(count + 1)), "{run}");
+    println!("{} MiB, {count} records: {:?}, grew by {} MiB", size / MIB, began.elapsed(), growth / MIB);
+    assert!(growth < GROWTH_MAX_BYTES, "{} MiB", growth / MIB);
+    stops_clean(&world, daemon);
+}
+
+#[tokio::test]
+async fn a_payload_of_64_mib_is_read_in_bounded_memory() {
+    a_long_payload(64 * MIB, 16 * 1024).await;
+}
+
+#[tokio::test]
+#[ignore = "a payload of 1 GiB takes minutes; `just torture`"]
+async fn a_payload_of_1_gib_is_read_in_bounded_memory() {
+    a_long_payload(1024 * MIB, 1024).await;
+}
+
+#[tokio::test]
+async fn records_that_are_none_are_rejected_one_by_one_with_their_causes() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut prepared(&daemon).await;
+    let nested =
+        |depth: usize| format!("{{\"number\": 1, \"name\": {}{}}}", "[".repeat(depth), "]".repeat(depth));
+    let digits = "7".repeat(400);
+    let lines: Vec<(Vec<u8>, Rule, &str)> = vec![
+        (nested(200).into(), Rule::Readable, "more than 64 levels deep"),
+        (nested(200_000).into(), Rule::Readable, "more than 64 levels deep"),
+        (b"{\"number\": 2, \"name\": \"\xff\xfe\"}".into(), Rule::Readable, "no UTF-8"),
+        (b"{\"number\": 2, \"name\": \"\\ud800\"}".into(), Rule::Readable, "surrogate"),
+        (b"{\"number\": 2, \"number\": 3}".into(), Rule::Readable, "stands twice"),
+        (format!("{{\"number\": 4, \"size\": {digits}}}").into(), Rule::AxisType, "at most"),
+        (format!("{{\"number\": 4, \"size\": 0.{digits}}}").into(), Rule::AxisType, "at most"),
+        (b"{\"number\": 4, \"size\": 1e400}".into(), Rule::AxisType, "10^400"),
+        (b"{\"number\": 4, \"size\": 1e99999999999999999999}".into(), Rule::AxisType, ""),
+        (b"{\"number\": NaN}".into(), Rule::Readable, "no JSON"),
+        (b"[]".into(), Rule::Readable, "an object"),
+        (b"{\"number\": 5".into(), Rule::Readable, "no JSON"),
+        (
+            format!("{{\"number\": 6, \"name\": \"{}\"}}", "n".repeat(600_000)).into(),
+            Rule::AxisType,
+            "at most",
+        ),
+    ];
+    let mut payload = b"{\"number\": 0, \"size\": 1}\n".to_vec();
+    for (line, ..) in &lines {
+        payload.extend_from_slice(line);
+        payload.push(b'\n');
+    }
+    let run = run(control, "things", "1", payload).await;
+    assert_eq!((&run["state"], &run["counts"]["records"]), (&json!("completed"), &json!(1)), "{run}");
+    let store = stops_clean(&world, daemon);
+    let rejects = rejects(&store, &run);
+    assert_eq!(rejects.len(), lines.len());
+    for (reject, (line, rule, told)) in rejects.iter().zip(&lines) {
+        let begin = String::from_utf8_lossy(&line[..line.len().min(60)]);
+        let rejection = &reject.rejection;
+        assert!(rejection.rule == *rule && rejection.reason.contains(told), "{begin}: {rejection:?}");
+        assert_eq!((reject.len as usize, reject.raw_hash.clone()), (line.len(), domain::Sha256Hex::of(line)));
+    }
+}
+
+#[tokio::test]
+async fn payloads_that_cannot_be_cut_fail_with_the_place_and_the_source_stays_as_it_was() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut prepared(&daemon).await;
+    let first = run(control, SOURCE, "0", format!("{HEADER}Aruba,ABW,1960,54608\n")).await;
+    assert_eq!(first["state"], "completed");
+    let columns = (0..1_000_000).map(|number| format!("c{number}")).collect::<Vec<_>>().join(",");
+    let many = (0..5000).map(|number| format!("c{number}")).collect::<Vec<_>>().join(",");
+    let long = format!("{HEADER}{},ABW,1960,1\n", "a".repeat(2 << 20));
+    let cases: [(&str, Vec<u8>, &str); 8] = [
+        (
+            SOURCE,
+            format!("{columns}\n1,2\n").into(),
+            "what begins at byte 0 of the payload is longer than 1048576 bytes",
+        ),
+        (SOURCE, format!("{many}\n1,2\n").into(), "it has 5000 columns, and there may be 4096"),
+        (SOURCE, b"Country \xffName,Country Code,Year,Value\nA,ABW,1960,1\n".into(), "no UTF-8"),
+        (SOURCE, long.into(), "what begins at byte 37 of the payload is longer than 1048576 bytes"),
+        (SOURCE, format!("{HEADER}\"Aruba,ABW,1960,1\n").into(), "is not closed"),
+        (SOURCE, Vec::new(), "there is none"),
+        (SOURCE, HEADER.into(), "the payload holds no records"),
+        (
+            "things",
+            format!("{{\"number\": 1, \"name\": \"{}\"}}\n", "n".repeat(2 << 20)).into(),
+            "longer than 1048576",
+        ),
+    ];
+    for (number, (pipeline, payload, told)) in cases.into_iter().enumerate() {
+        let run = run(control, pipeline, &format!("v{number}"), payload).await;
+        let cause = run["cause"].as_str().unwrap_or_default();
+        assert!(run["state"] == "failed" && cause.contains(told), "{run}");
+    }
+    // a row with a million fields is one bad record
+    let wide = format!("{HEADER}{}\nAruba,ABW,1961,55811\n", ",".repeat(999_999));
+    let taken = run(control, SOURCE, "wide", wide).await;
+    assert_eq!(
+        (&taken["state"], &taken["counts"]["rejected_by_rule"]),
+        (&json!("completed"), &json!({"readable": 1}))
+    );
+    let store = stops_clean(&world, daemon);
+    assert!(rejects(&store, &taken)[0].rejection.reason.contains("1000000 fields"));
+}
+
+#[tokio::test]
+async fn a_document_that_nests_too_deep_around_its_records_fails_with_its_place() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control, "iso-4217").await;
+    let lek = r#"[{"alpha_3": "ALL", "name": "Lek", "numeric": "008"}]"#;
+    for (number, depth) in [100, 1_000_000].into_iter().enumerate() {
+        let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+        for payload in [
+            format!("{{\"before\": {open}{close}, \"4217\": {lek}}}"),
+            format!("{{\"4217\": {lek}, \"behind\": {open}{close}}}"),
+        ] {
+            let version = format!("{number}-{}", payload.len() % 2);
+            let run = run(control, "iso-4217", &version, payload).await;
+            assert_eq!(run["state"], "failed", "{run}");
+            assert!(run["cause"].to_string().contains("no further level"), "{run}");
+        }
+        let answer = post(control, "/v1/sources/iso-4217/review", &json!({})).await;
+        problem(&answer, 400, "invalid_document");
+        let body = Bytes::from(format!("{{\"before\": {open}{close}}}"));
+        let answer =
+            control.call(hyper::Method::PUT, "/v1/sources/iso-4217", Some(body)).await.expect("it answers");
+        assert!((400..500).contains(&answer.status.as_u16()), "{answer:?}");
+    }
+    stops_clean(&world, daemon);
+}
+
+#[tokio::test]
+async fn a_schema_that_refers_elsewhere_is_refused_and_nothing_is_fetched() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut prepared(&daemon).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
+    let address = listener.local_addr().expect("the system tells");
+    let file = world.path("schema.json");
+    std::fs::write(&file, "{}").expect("it is written");
+    for schema in [
+        json!({"$ref": format!("http://{address}/schema.json")}),
+        json!({"$schema": format!("http://{address}/dialect"), "type": "object"}),
+        json!({"$id": format!("http://{address}/"), "$ref": "schema.json"}),
+        json!({"$id": format!("http://{address}/"), "properties": {"a": {"$dynamicRef": "other#x"}}}),
+        json!({"$ref": format!("file://{}", file.display())}),
+        json!({"properties": {"a": {"$ref": "#"}}}),
+        json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}),
+    ] {
+        let (_, _, mut definition) = things("things");
+        definition["schemas"] = json!({"mine": schema});
+        definition["pipeline"]["validation"]["schema_id"] = json!("mine");
+        let answer = put(control, "/v1/pipelines/things", &definition).await;
+        let told = problem(&answer, 400, "invalid_document")["detail"].to_string();
+        assert!(told.contains("schema"), "{schema}: {told}");
+    }
+    let seen = tokio::time::timeout(Duration::from_millis(200), listener.accept()).await;
+    assert!(seen.is_err(), "nobody has connected");
+    stops_clean(&world, daemon);
+}
+
+#[tokio::test]
+async fn patterns_that_would_take_for_ever_are_refused_or_matched_at_once() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut prepared(&daemon).await;
+    let with = |place: &str, pattern: &str| {
+        let (_, _, mut definition) = things("things");
+        if place == "schema" {
+            definition["schemas"] = json!({"mine": {"properties": {"name": {"pattern": pattern}}}});
+            definition["pipeline"]["validation"]["schema_id"] = json!("mine");
+        } else {
+            definition["normalization"]["post_normalization_checks"] = json!([{"check_type": "regex", "axis": "name", "constraint": pattern, "on_failure": "reject"}]);
+        }
+        definition
+    };
+    let routes = &mut daemon.routes().await;
+    let asked = |pattern: &str| {
+        let filter = json!({"axis": "name", "operator": "regex", "value": pattern});
+        json!({"oracle_id": "things", "request": {"axes_requested": ["name"], "filters": [filter]}})
+    };
+    let began = Instant::now();
+    for bomb in
+        ["((a{1000}){1000}){1000}", "(\\w{500}){500}", &"(".repeat(900), "(?=a)b", "(a)\\1", "[", "a{,"]
+    {
+        for place in ["schema", "check"] {
+            let answer = put(control, "/v1/pipelines/things", &with(place, bomb)).await;
+            if bomb != "a{," {
+                problem(&answer, 400, "invalid_document");
+            }
+        }
+        if bomb != "a{," {
+            problem(&post(routes, "/v1/query", &asked(bomb)).await, 400, "invalid_query");
+        }
+    }
+    let name = "a".repeat(60_000);
+    let payload = format!("{{\"number\": 1, \"name\": \"{name}!\"}}\n{{\"number\": 2, \"name\": \"b\"}}\n");
+    for (number, place) in ["schema", "check"].into_iter().enumerate() {
+        let slow = if place == "schema" { "^((a+)+)+$|^b$" } else { "((a+)+)+|b" };
+        assert_eq!(put(control, "/v1/pipelines/things", &with(place, slow)).await.status, 200);
+        let run = run(control, "things", &format!("v{number}"), payload.clone()).await;
+        assert_eq!((&run["counts"]["records"], &run["counts"]["rejected"]), (&json!(1), &json!(1)), "{run}");
+    }
+    let (_, _, plain) = things("things");
+    assert_eq!(put(control, "/v1/pipelines/things", &plain).await.status, 200);
+    let run = run(control, "things", "plain", payload).await;
+    assert_eq!(run["counts"]["records"], 2, "{run}");
+    let answer = post(routes, "/v1/query", &asked("^((a+)+)+$")).await;
+    assert_eq!((answer.status.as_u16(), at(&answer, "/response/records")), (200, json!([])));
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    stops_clean(&world, daemon);
+}
+
+async fn many_rejects(count: usize) {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut prepared(&daemon).await;
+    let first = "{\"number\": 0}\n".to_owned();
+    let line = |number: usize| format!("{{\"number\": \"no number {number:9}\"}}\n");
+    let size = (first.len() + count * line(0).len()) as u64;
+    let lines = std::iter::once(first).chain((0..count).map(line));
+    let path = runs_path("things", "1", "2020-01-01");
+    let (run, growth) = growth(&daemon, async {
+        let pieces = lines.map(String::into_bytes);
+        let run_id = begun(&ingest_pieces(&world, &path, size, pieces).await);
+        ended(control, &run_id).await
+    })
+    .await;
+    assert_eq!((&run["state"], &run["counts"]["rejected"]), (&json!("completed"), &json!(count)), "{run}");
+    println!("{count} rejects, grew by {} MiB", growth / MIB);
+    assert!(growth < GROWTH_MAX_BYTES, "{} MiB", growth / MIB);
+    let store = stops_clean(&world, daemon);
+    let rejects = rejects(&store, &run);
+    let positions = rejects.iter().map(|reject| reject.position);
+    assert!(positions.eq(1..=count as u64), "each is told, in its place");
+}
+
+#[tokio::test]
+async fn twenty_thousand_rejects_are_kept_in_bounded_memory_and_told_page_by_page() {
+    many_rejects(20_000).await;
+}
+
+#[tokio::test]
+#[ignore = "a million records take minutes; `just torture`"]
+async fn a_million_rejects_are_kept_in_bounded_memory_and_told_page_by_page() {
+    many_rejects(1_000_000).await;
+}
+
+async fn one_key(count: usize) {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut prepared(&daemon).await;
+    let mut same = String::new();
+    let mut differ = "{\"number\": 8}\n".to_owned();
+    for number in 0..count {
+        same.push_str("{\"number\": 7, \"size\": 1}\n");
+        writeln!(differ, "{{\"number\": 7, \"size\": {number}}}").expect("it is text");
+    }
+    let (run_of_same, growth_of_same) = growth(&daemon, run(control, "things", "same", same)).await;
+    let counts = &run_of_same["counts"];
+    assert_eq!((&counts["records"], &counts["collapsed"]), (&json!(1), &json!(count - 1)), "{run_of_same}");
+    let (run_of_others, growth) = growth(&daemon, run(control, "things", "differ", differ)).await;
+    let counts = &run_of_others["counts"];
+    assert_eq!(counts["rejected_by_rule"], json!({"duplicate_key": count}), "{run_of_others}");
+    assert_eq!(counts["records"], 1);
+    println!("{count} of one key: grew by {} and {} MiB", growth_of_same / MIB, growth / MIB);
+    assert!(growth_of_same < GROWTH_MAX_BYTES && growth < GROWTH_MAX_BYTES);
+    let store = stops_clean(&world, daemon);
+    assert_eq!(rejects(&store, &run_of_others).len(), count);
+}
+
+#[tokio::test]
+async fn twenty_thousand_records_of_one_key_collapse_or_are_rejected() {
+    one_key(20_000).await;
+}
+
+#[tokio::test]
+#[ignore = "takes half a minute; `just torture`"]
+async fn two_hundred_thousand_records_of_one_key_collapse_or_are_rejected() {
+    one_key(200_000).await;
+}
+
+#[tokio::test]
+async fn an_upload_that_lies_about_its_length_leaves_nothing_or_what_it_has_declared() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut prepared(&daemon).await;
+    let path = runs_path(SOURCE, "1", "2020-01-01");
+    let rows = format!("{HEADER}Aruba,ABW,1960,54608\nAruba,ABW,1961,55811\n");
+    let begin = rows.find("Aruba,ABW,1961").expect("it is there").to_string();
+    let chunked = ("transfer-encoding", "chunked");
+    for (headers, body) in [
+        (vec![("content-length", "10"), ("content-length", "12")], rows.clone()),
+        (vec![("content-length", "-1")], rows.clone()),
+        (vec![("content-length", "18446744073709551616")], rows.clone()),
+        (vec![chunked], "zz\r\nhello\r\n".to_owned()),
+        (vec![chunked], "ffffffffffffffffff\r\nhello\r\n".to_owned()),
+        (vec![chunked], "5\r\nhelloworld\r\n0\r\n\r\n".to_owned()),
+        (vec![("content-length", "10"), chunked], rows.clone()),
+    ] {
+        let mut wire = Wire::connect(&world.control_socket()).await;
+        if let Some(answer) = wire.ask(head("POST", &path, &headers) + &body).await {
+            assert!((400..500).contains(&answer.status.as_u16()), "{headers:?}: {answer:?}");
+        }
+    }
+    eventually("nothing is left of them", async || files(&world.state()).is_empty()).await;
+    assert_eq!(document(&get(control, "/v1/runs").await), json!([]));
+    // what comes behind the declared length is no part of it
+    let mut wire = Wire::connect(&world.control_socket()).await;
+    let answer = wire.ask(head("POST", &path, &[("content-length", &begin)]) + &rows).await;
+    let run = ended(control, &begun(&answer.expect("it answers"))).await;
+    assert_eq!((&run["counts"]["read"], &run["raw_bytes"].to_string()), (&json!(1), &begin), "{run}");
+    stops_clean(&world, daemon);
+}
+
+#[tokio::test]
+async fn of_many_runs_of_one_source_at_once_one_begins_and_the_others_leave_nothing() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut prepared(&daemon).await;
+    let mut rows = HEADER.to_owned();
+    for number in 0..5000 {
+        let letters =
+            [number / 676 % 26, number / 26 % 26, number % 26].map(|letter| char::from(b'A' + letter as u8));
+        writeln!(rows, "Land,{},1990,{number}", String::from_iter(letters)).expect("it is text");
+    }
+    // all of them hand in the same, or each something else
+    for is_same in [true, false] {
+        let calls = (0..8).map(|caller| {
+            let (socket, mut rows) = (world.control_socket(), rows.clone());
+            tokio::spawn(async move {
+                if !is_same {
+                    rows.push_str(&format!("Land,ZZZ,2000,{caller}\n"));
+                }
+                let mut control = Client::connect(&socket).await.expect("the socket is served");
+                ingest(&mut control, SOURCE, &format!("of-{is_same}"), "2020-01-01", rows).await
+            })
+        });
+        let mut begun_runs = Vec::new();
+        for call in calls.collect::<Vec<_>>() {
+            let answer = call.await.expect("it does not panic");
+            match answer.status.as_u16() {
+                202 => begun_runs.push(at(&answer, "/run/run_id").as_str().expect("an id").to_owned()),
+                409 => drop(problem(&answer, 409, "run_busy")),
+                200 => assert!(is_same, "{}", document(&answer)),
+                _ => panic!("{}", document(&answer)),
+            }
+        }
+        assert!(!begun_runs.is_empty());
+        for run_id in &begun_runs {
+            let run = ended(control, run_id).await;
+            assert_eq!(run["state"], "completed", "{run}");
+        }
+    }
+    stops_clean(&world, daemon);
+}
+
+#[tokio::test]
+async fn a_payload_that_another_source_keeps_stays_when_one_that_does_not_has_read_it() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut prepared(&daemon).await;
+    let (ontology, source, mut definition) = things("forgets");
+    definition["pipeline"]["audit"]["log_raw_input"] = json!(false);
+    register_all(control, &ontology, &source, &definition).await;
+    let payload = "{\"number\": 1, \"size\": 2}\n";
+    let alone = run(control, "forgets", "1", "{\"number\": 1}\n").await;
+    let kept = run(control, "things", "1", payload).await;
+    let forgotten = run(control, "forgets", "2", payload).await;
+    for run in [&alone, &kept, &forgotten] {
+        assert_eq!(run["state"], "completed", "{run}");
+    }
+    let raw: Vec<_> = files(&world.state()).into_keys().filter(|name| name.starts_with("raw/")).collect();
+    assert_eq!(raw, [format!("raw/{}.raw", kept["raw_sha256"].as_str().expect("it has one"))]);
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn requests_in_any_order_are_answered_and_none_is_in_the_way_of_the_right_one() {
+    let mut rng = fastrand::Rng::new();
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
+    let (ontology, source, definition) = things("things");
+    let query = json!({"oracle_id": "things", "request": {"axes_requested": ["size"]}});
+    for round in 0..40 {
+        let mut steps: Vec<usize> = (0..10).collect();
+        rng.shuffle(&mut steps);
+        for step in steps {
+            let answer = match step {
+                0 => put(control, "/v1/ontologies/things/1", &ontology).await,
+                1 => put(control, "/v1/sources/things", &source).await,
+                2 => put(control, "/v1/pipelines/things", &definition).await,
+                3 => {
+                    let payload = format!("{{\"number\": {round}}}\n");
+                    ingest(control, "things", &format!("v{round}"), "2020-01-01", payload).await
+                }
+                4 => post(control, "/v1/sources/things/review", &json!({"approve": {}})).await,
+                5 => post(control, "/v1/sources/things/invalidate", &json!({"reason": "why not"})).await,
+                6 => get(control, "/v1/sources/things/freshness").await,
+                7 => get(control, "/v1/runs?oracle_id=things").await,
+                8 => post(routes, "/v1/query", &query).await,
+                _ => post(control, "/v1/runs/0123456789abcdef/cancel", &json!({})).await,
+            };
+            // a source that has nothing to say may be stale
+            let status = answer.status.as_u16();
+            assert!(status < 500 || (step == 8 && status == 503), "step {step}: {}", document(&answer));
+        }
+    }
+    eventually("nothing goes on", async || {
+        !get(control, "/v1/runs").await.body.windows(9).any(|some| some == b"\"running\"")
+    })
+    .await;
+    let run = run(control, "things", "last", "{\"number\": 1, \"size\": 2}\n").await;
+    assert_eq!(run["state"], "completed", "{run}");
+    whole_log(control).await;
+    stops_clean(&world, daemon);
+}
+
+/// A run in whose middle the disk gets full; then there is room again.
+async fn a_disk_that_gets_full(world: &World, disk: &impl Disk) {
+    let daemon = world.serve().await;
+    let control = &mut prepared(&daemon).await;
+    let before = run(control, "things", "1", "{\"number\": 1, \"name\": \"first\"}\n").await;
+    assert_eq!(before["state"], "completed");
+    let held = files(&disk.state());
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut payload = String::new();
+    for number in 0..30_000 {
+        let name: String = (0..40).map(|_| rng.alphanumeric()).collect();
+        writeln!(payload, "{{\"number\": {number}, \"name\": \"{name}\"}}").expect("it is text");
+    }
+    let run_id = begun(&ingest(control, "things", "2", "2021-01-01", payload.clone()).await);
+    let path = format!("/v1/runs/{run_id}");
+    eventually("it reads", async || at(&get(control, &path).await, "/progress/read").as_u64() > Some(100))
+        .await;
+    disk.fill(&daemon);
+    let routes = &mut daemon.routes().await;
+    // the verdict side is as on any full disk: what there is is served
+    assert_eq!(get(routes, "/healthz").await.status, 200);
+    let known = answers(routes, "things", &json!({"axes_requested": ["name"]})).await;
+    assert_eq!(known.len(), 1);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    disk.empty(&daemon);
+    let failed = ended(control, &run_id).await;
+    assert_eq!(failed["state"], "failed", "{failed}");
+    let cause = failed["cause"].as_str().unwrap_or_default();
+    println!("{cause}");
+    assert!(["No space left", "File too large"].iter().any(|told| cause.contains(told)), "{failed}");
+    let verdict = post(routes, "/v1/verdicts/after", &submission(GOOD)).await;
+    assert_eq!(verdict.status, 201, "{}", document(&verdict));
+    let known = answers(routes, "things", &json!({"axes_requested": ["name"]})).await;
+    assert_eq!(known.len(), 1, "nothing of it is there");
+    let mut there = files(&disk.state());
+    there.retain(|name, _| !held.contains_key(name));
+    let raw = format!("raw/{}.raw", failed["raw_sha256"].as_str().expect("it has one"));
+    let rows = failed["rows"]["sha256"].as_str().map(|rows| format!("facts/{rows}.sorted"));
+    let wanted: Vec<_> = rows.into_iter().chain([raw]).collect();
+    assert_eq!(there.into_keys().collect::<Vec<_>>(), wanted, "the payload, its rejects, and nothing else");
+
+    let next = run(control, "things", "2", payload).await;
+    assert_eq!((&next["state"], &next["counts"]["records"]), (&json!("completed"), &json!(30_000)), "{next}");
+    whole_log(control).await;
+    assert!(daemon.stop().success(), "{}", world.service_log());
+}
+
+#[tokio::test]
+async fn a_run_on_a_disk_on_which_nothing_grows_fails_and_the_next_one_works() {
+    let mut world = World::default();
+    if !disk::can_be_filled(&mut world) {
+        println!("skipped: there is no prlimit");
+        return;
+    }
+    a_disk_that_gets_full(&world, &Bounded(world.state())).await;
+}
+
+#[tokio::test]
+async fn a_run_on_a_full_tmpfs_fails_and_the_next_one_works() {
+    let mut world = World::default();
+    let Some(disk) = Tmpfs::mount(&world) else {
+        println!("skipped: no tmpfs can be mounted here");
+        return;
+    };
+    world.wrapper = disk.wrapper();
+    a_disk_that_gets_full(&world, &disk).await;
+}
