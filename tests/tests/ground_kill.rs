@@ -1,0 +1,331 @@
+//! `kill -9` at random moments of runs, and bytes that flip: a run is wholly there or not at all, goes on by itself, and
+//! what is damaged is named and stands in the way of nothing else.
+
+#![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
+
+use harness::ground::{
+    answers, approve, begun, ended, export, files, ingest, named, register, runs_path, stopped, view,
+};
+use harness::{World, at, document, eventually, get, post, whole_log};
+use hyper::Method;
+use oracled::client::Client;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use store::Store;
+
+const SOURCE: &str = "world-bank-population";
+const OTHER: &str = "iso-4217";
+/// So many records has a release.
+const RECORDS: usize = 4000;
+/// A kill comes within so many milliseconds: a run takes about as long.
+const KILL_WITHIN_MS: u64 = 700;
+
+fn version(release: usize) -> String {
+    (1900 + release).to_string()
+}
+
+fn released_at(release: usize) -> String {
+    format!("{}-01-01", version(release))
+}
+
+/// A release: every tenth record says something else than in the one before, some come and some go.
+fn payload(release: usize) -> String {
+    let mut text = "Country Name,Country Code,Year,Value\n".to_owned();
+    for number in release * 40..release * 40 + RECORDS {
+        let letters = [number / 676 % 26, number / 26 % 26, number % 26];
+        let code: String = letters.iter().map(|letter| char::from(b'A' + *letter as u8)).collect();
+        let value = number + if number % 10 == release % 10 { release } else { 0 };
+        writeln!(text, "Land {code},{code},{},{value}", 1950 + number / 17_576).expect("it is text");
+    }
+    text
+}
+
+/// What the source says as of a release, by the ids of its records.
+async fn said(routes: &mut Client, release: usize) -> BTreeMap<String, String> {
+    let time = format!("{}T00:00:00Z", released_at(release));
+    let request = json!({"axes_requested": ["area_name", "population"], "point_in_time": time});
+    let all = answers(routes, SOURCE, &request).await;
+    let by_id = |record: &Value| (record["source_record_id"].to_string(), record["axes"].to_string());
+    all.iter().map(|(record, _)| by_id(record)).collect()
+}
+
+async fn prepared(world: &World) -> Client {
+    let control = Client::connect(&world.control_socket()).await;
+    let mut control = control.expect("the administrators' socket is served");
+    for source in [SOURCE, OTHER] {
+        register(&mut control, source).await;
+        approve(&mut control, source).await;
+    }
+    control
+}
+
+/// Ingests a release; hands back its run.
+async fn ingested(control: &mut Client, release: usize) -> Value {
+    let (version, released_at) = (version(release), released_at(release));
+    let begins = ingest(control, SOURCE, &version, &released_at, payload(release)).await;
+    ended(control, &begun(&begins)).await
+}
+
+/// What a daemon that nobody disturbs makes of so many releases: each run's counts, what it says after each, the export.
+struct Undisturbed {
+    counts: Vec<Value>,
+    said: Vec<BTreeMap<String, String>>,
+    export: Vec<u8>,
+}
+
+impl Undisturbed {
+    async fn of(releases: usize) -> Self {
+        let world = World::default();
+        let daemon = world.serve().await;
+        let control = &mut prepared(&world).await;
+        let routes = &mut daemon.routes().await;
+        let (mut counts, mut told) = (Vec::new(), Vec::new());
+        for release in 0..releases {
+            let run = ingested(control, release).await;
+            assert_eq!(run["state"], "completed", "{run}");
+            counts.push(run["counts"].clone());
+            told.push(said(routes, release).await);
+        }
+        assert!(daemon.stop().success());
+        let (_journal, store) = stopped(&world.state());
+        Self { counts, said: told, export: export(&store, SOURCE) }
+    }
+}
+
+/// The run of `version`, if the daemon knows one.
+async fn run_of(control: &mut Client, version: &str) -> Option<Value> {
+    let runs = document(&get(control, &format!("/v1/runs?oracle_id={SOURCE}&limit=1000")).await);
+    let runs = runs.as_array().cloned().unwrap_or_default();
+    runs.into_iter().map(|seen| seen["run"].clone()).find(|run| run["version"] == version)
+}
+
+/// That every file is named, and every name has its file.
+fn check_files(world: &World) -> Store {
+    let (_, store) = stopped(&world.state());
+    store.audit().expect("the store has all that it counts");
+    assert_eq!(files(&world.state()).into_keys().collect::<Vec<_>>(), named(&store));
+    store
+}
+
+/// Kills the daemon so many times while releases are ingested, one behind the other.
+async fn kill_during_runs(kills: usize) {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let world = World::default();
+    let daemon = world.serve().await;
+    prepared(&world).await;
+    assert!(daemon.stop().success());
+    let (mut release, mut done, mut unknown, mut cut) = (0, 0, 0, 0);
+    let mut before = BTreeMap::new();
+    while done < kills {
+        let daemon = world.serve().await;
+        let (socket, path) =
+            (world.control_socket(), runs_path(SOURCE, &version(release), &released_at(release)));
+        let text = payload(release);
+        let upload = tokio::spawn(async move {
+            let mut control = Client::connect(&socket).await.expect("the socket is served");
+            // the kill may come first, and a run that goes on already refuses it
+            drop(control.call(Method::POST, &path, Some(text.into())).await);
+        });
+        let after = Duration::from_millis(rng.u64(0..KILL_WITHIN_MS));
+        tokio::time::sleep(after).await;
+        daemon.kill();
+        done += 1;
+        upload.await.expect("it does not panic");
+        // a start that is cut short must not be in the way of the next
+        let early = world.spawn();
+        tokio::time::sleep(Duration::from_micros(rng.u64(0..200_000))).await;
+        early.kill();
+
+        let daemon = world.serve().await;
+        let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
+        let at_once = said(routes, release).await;
+        let known = run_of(control, &version(release)).await;
+        println!(
+            "kill {done} in release {release} after {after:?}: {}",
+            match &known {
+                Some(run) => run["state"].to_string(),
+                None => "unknown".to_owned(),
+            }
+        );
+        match known {
+            None => {
+                assert!(at_once == before, "nothing of it is there");
+                unknown += 1;
+            }
+            Some(run) => {
+                cut += usize::from(run["state"] == "running");
+                let run = ended(control, run["run_id"].as_str().expect("it has an id")).await;
+                assert_eq!(run["state"], "completed", "{run}");
+                let now = said(routes, release).await;
+                assert!(at_once == before || at_once == now, "it is wholly there or not at all");
+                before = now;
+                release += 1;
+            }
+        }
+        whole_log(control).await;
+        assert!(daemon.stop().success(), "{}", world.service_log());
+        check_files(&world);
+    }
+    println!(
+        "{done} kills: {unknown} runs had not begun, {cut} were cut short and went on; {release} releases"
+    );
+    compare(&world, release).await;
+}
+
+/// That so many releases have come to the same as in a daemon that nobody has disturbed.
+async fn compare(world: &World, releases: usize) {
+    let undisturbed = Undisturbed::of(releases).await;
+    let daemon = world.serve().await;
+    let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
+    for release in 0..releases {
+        let run = run_of(control, &version(release)).await.expect("it is known");
+        assert_eq!(run["counts"], undisturbed.counts[release], "release {release}");
+        assert!(said(routes, release).await == undisturbed.said[release], "release {release}");
+    }
+    let log = whole_log(control).await;
+    let count = |kind: &str| log.iter().filter(|entry| entry["event"] == kind).count();
+    assert_eq!((count("ingestion_started"), count("ingestion_ended")), (releases, releases));
+    assert!(daemon.stop().success());
+    assert!(export(&check_files(world), SOURCE) == undisturbed.export);
+}
+
+#[tokio::test]
+async fn runs_go_on_after_kills_and_end_as_if_there_had_been_none() {
+    kill_during_runs(3).await;
+}
+
+#[tokio::test]
+#[ignore = "60 kills take minutes; `just torture`"]
+async fn runs_go_on_after_sixty_kills_and_end_as_if_there_had_been_none() {
+    kill_during_runs(60).await;
+}
+
+/// A world in which two sources have said something, with the daemon stopped; the folder of its ground truth.
+async fn whole() -> (World, PathBuf) {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut prepared(&world).await;
+    for release in 0..2 {
+        assert_eq!(ingested(control, release).await["state"], "completed");
+    }
+    let lek = r#"{"4217": [{"alpha_3": "ALL", "name": "Lek", "numeric": "008"}]}"#;
+    let run_id = begun(&ingest(control, OTHER, "1", "2020-01-01", lek).await);
+    assert_eq!(ended(control, &run_id).await["state"], "completed");
+    assert!(daemon.stop().success());
+    let ground = world.state().join("ground");
+    (world, ground)
+}
+
+/// Turns a byte over; the same again turns it back.
+fn flip(path: &Path, place: u64) {
+    let file = OpenOptions::new().read(true).write(true).open(path).expect("it is there");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, place).expect("it is long enough");
+    file.write_all_at(&[byte[0] ^ 0x10], place).expect("it is written");
+}
+
+/// Some places in a file, among them its first and its last bytes.
+fn places(path: &Path, rng: &mut fastrand::Rng) -> Vec<u64> {
+    let len = fs::metadata(path).expect("it is there").len();
+    [0, len / 2, len - 40, len - 1].into_iter().chain((0..4).map(|_| rng.u64(0..len))).collect()
+}
+
+/// That the daemon serves what has nothing to do with the damage: another source, and verdicts.
+async fn others_go_on(world: &World, routes: &mut Client, control: &mut Client, round: u64) {
+    let filter = json!({"axis": "alpha_3", "operator": "eq", "value": "ALL"});
+    let lek = answers(routes, OTHER, &json!({"axes_requested": ["name"], "filters": [filter]})).await;
+    assert_eq!(lek[0].0["axes"]["name"], "Lek");
+    let verdict = harness::submission(harness::GOOD);
+    assert_eq!(post(routes, &format!("/v1/verdicts/s-{round}"), &verdict).await.status, 201);
+    let name = format!("Lek {round}");
+    let lek = json!({"4217": [{"alpha_3": "ALL", "name": "Lek", "numeric": "008"},
+        {"alpha_3": "AFN", "name": name, "numeric": "971"}]});
+    let version = format!("v{round}");
+    let run_id = begun(&ingest(control, OTHER, &version, "2021-01-01", lek.to_string()).await);
+    assert_eq!(ended(control, &run_id).await["state"], "completed", "{}", world.service_log());
+}
+
+#[tokio::test]
+async fn a_byte_that_flips_in_a_payload_is_found_and_named() {
+    let (world, ground) = whole().await;
+    let raw = {
+        let (_journal, store) = stopped(&world.state());
+        view(&store, SOURCE).state.completed[0].raw_sha256.clone()
+    };
+    let path = ground.join(format!("raw/{raw}.raw"));
+    let mut rng = fastrand::Rng::new();
+    for (round, place) in (1..).zip(places(&path, &mut rng)) {
+        flip(&path, place);
+        let daemon = world.serve().await;
+        let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
+        assert_eq!(said(routes, 1).await.len(), RECORDS, "what was read from it stays");
+        others_go_on(&world, routes, control, round).await;
+        assert!(daemon.stop().success());
+        let (journal, store) = stopped(&world.state());
+        let verified =
+            view(&store, SOURCE).verify_run(1, |_| true).expect("it is read").expect("it is there");
+        assert!(verified.fault_count > 0, "byte {place}");
+        assert!(verified.faults[0].what.contains(raw.as_str()), "byte {place}: {:?}", verified.faults[0]);
+        let whole = view(&store, SOURCE).verify_run(2, |_| true).expect("it is read").expect("it is there");
+        assert_eq!(whole.fault_count, 0);
+        drop((journal, store));
+        flip(&path, place);
+    }
+}
+
+#[tokio::test]
+async fn a_byte_that_flips_in_a_file_of_facts_is_found_and_named_and_stops_nobody_else() {
+    let (world, ground) = whole().await;
+    let fact = {
+        let (_journal, store) = stopped(&world.state());
+        view(&store, SOURCE).state.files[0].sha256.clone()
+    };
+    let path = ground.join(format!("facts/{fact}.sorted"));
+    let mut rng = fastrand::Rng::new();
+    let (mut hidden, mut next) = (0, 2);
+    for (round, place) in (1..).zip(places(&path, &mut rng)) {
+        flip(&path, place);
+        let daemon = world.serve().await;
+        let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
+        others_go_on(&world, routes, control, round).await;
+        let request = json!({"axes_requested": ["population"], "max_results": 10_000});
+        let answer = post(routes, "/v1/query", &json!({"oracle_id": SOURCE, "request": request})).await;
+        if answer.status == 200 {
+            // what is damaged does not concern this question
+            assert_eq!(at(&answer, "/response/records").as_array().map(Vec::len), Some(RECORDS));
+            hidden += 1;
+        } else {
+            assert_eq!(answer.status, 500, "{}", document(&answer));
+            let told = at(&answer, "/detail").to_string();
+            assert!(told.contains(fact.as_str()), "{told}");
+        }
+        let run = ingested(control, next).await;
+        if run["state"] == "failed" {
+            assert!(run["cause"].to_string().contains(fact.as_str()), "{run}");
+        } else {
+            next += 1;
+        }
+        eventually("it is ready", async || get(routes, "/readyz").await.status == 200).await;
+        assert!(daemon.stop().success());
+        flip(&path, place);
+        if !path.exists() {
+            break;
+        }
+        let (_journal, store) = stopped(&world.state());
+        view(&store, SOURCE).verify_files().expect("it is whole again");
+        flip(&path, place);
+        let opened = store.view(&SOURCE.parse().expect("it is an id"));
+        let found = opened.and_then(|view| view.expect("it is registered").verify_files());
+        let told = found.expect_err("verification finds it").to_string();
+        assert!(told.contains(fact.as_str()), "{told}");
+        flip(&path, place);
+    }
+    println!("{hidden} times the question did not concern what was damaged");
+}
