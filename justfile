@@ -13,7 +13,7 @@ test:
 
 # the heavy tests, one at a time: each wants the machine to itself
 torture:
-    cargo test -p oracled-tests -- --ignored --test-threads 1 --skip llmock --skip llmposter --skip aiosmtpd --skip a_real_model
+    cargo test -p oracled-tests -- --ignored --test-threads 1 --skip llmock --skip llmposter --skip aiosmtpd --skip a_real_model --skip real_data
 
 # the model client under a server that nobody here wrote, which grades it (needs Python and PyPI)
 llmock:
@@ -27,6 +27,11 @@ llmposter:
 real-model url name:
     ORACLED_TEST_MODEL_URL={{quote(url)}} ORACLED_TEST_MODEL_NAME={{quote(name)}} \
         cargo test -p oracled-tests --test real_model -- --ignored --nocapture
+
+# releases of real sources through the gallery's pipelines, with a table of what came of each; FOLDER holds them as README says
+real-data folder:
+    ORACLED_GROUND_DATA={{quote(folder)}} \
+        cargo test --release -p oracled-tests --test ground_data -- --ignored --nocapture --test-threads 1
 
 # the daemon in a throw-away directory, with a walk through its main path
 dev:

@@ -1,0 +1,335 @@
+//! Releases of real sources, read by the pipelines that come with the project: what each of them said, and when that was
+//! known.
+
+#![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
+
+use bytes::Bytes;
+use domain::Sha256Hex;
+use domain::ground::decimal::Decimal;
+use harness::ground::{
+    answers, approve, begun, ended, export, files, ingest, named, register, stopped, view,
+};
+use harness::{World, at, whole_log};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use store::Store;
+
+const WORLD_BANK: &str = "world-bank-population";
+/// In which the releases of one source are ingested.
+const ORDERS: [[usize; 4]; 3] = [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]];
+
+/// One release of a source.
+struct Release {
+    source: &'static str,
+    version: &'static str,
+    released_at: &'static str,
+    payload: Bytes,
+}
+
+const fn release(
+    source: &'static str,
+    version: &'static str,
+    released_at: &'static str,
+    payload: Bytes,
+) -> Release {
+    Release { source, version, released_at, payload }
+}
+
+/// Where the real data lies.
+fn folder() -> PathBuf {
+    env::var_os("ORACLED_GROUND_DATA").map(PathBuf::from).expect("ORACLED_GROUND_DATA names the folder")
+}
+
+/// The releases that lie in `folder`.
+fn releases_in(folder: &Path) -> Vec<Release> {
+    let places = [
+        ("iso-3166", "4.15.0", "2023-05-30", "iso-codes/4.15.0/iso_3166-1.json"),
+        ("iso-3166", "4.18.0", "2025-06-03", "iso-codes/4.18.0/iso_3166-1.json"),
+        ("iso-3166", "4.20.1", "2026-02-10", "iso-codes/4.20.1/iso_3166-1.json"),
+        ("iso-4217", "4.15.0", "2023-05-30", "iso-codes/4.15.0/iso_4217.json"),
+        ("iso-4217", "4.18.0", "2025-06-03", "iso-codes/4.18.0/iso_4217.json"),
+        ("iso-4217", "4.20.1", "2026-02-10", "iso-codes/4.20.1/iso_4217.json"),
+        ("un-wpp-population", "2019", "2019-06-17", "population/un-wpp2019.tsv"),
+        (WORLD_BANK, "2017", "2017-10-26", "population/worldbank-2017-10-26.csv"),
+        (WORLD_BANK, "2020", "2020-04-14", "population/worldbank-2020-04-14.csv"),
+        (WORLD_BANK, "2023", "2023-05-04", "population/worldbank-2023-05-04.csv"),
+        (WORLD_BANK, "2026", "2026-03-06", "population/worldbank-2026-03-06.csv"),
+        ("usda-sr", "older", "2011-10-01", "nutrition/usda-sr-older.ndjson"),
+        ("usda-sr", "newer", "2018-04-01", "nutrition/usda-sr.ndjson"),
+        ("cnf", "2015", "2015-08-01", "nutrition/cnf.ndjson"),
+    ];
+    let read = |path: &str| fs::read(folder.join(path)).expect(path);
+    places.map(|(source, version, at, path)| release(source, version, at, read(path).into())).into()
+}
+
+/// A few records of each kind: of four releases of the World Bank some are revised, some come and some go.
+fn excerpts() -> Vec<Release> {
+    let world_bank = |rows: &str| Bytes::from(format!("Country Name,Country Code,Year,Value\n{rows}"));
+    let country = |code: &str, short: &str, name: &str, number: &str| json!({"alpha_2": short, "alpha_3": code, "flag": "\u{1f1e6}\u{1f1fc}", "name": name, "numeric": number});
+    let countries = |list: &[Value]| Bytes::from(json!({"3166-1": list}).to_string());
+    let aruba = country("ABW", "AW", "Aruba", "533");
+    let turkey = |name: &str| country("TUR", "TR", name, "792");
+    let food = json!({"ndbNumber": 1001, "description": "Butter,  salted", "foodCategory": "Dairy and Egg Products",
+        "foodNutrients": [{"nutrient": {"name": "Water", "unitName": "G"}, "amount": 15.87},
+            {"nutrient": {"name": "Energy", "unitName": "KCAL"}, "amount": 717.0},
+            {"nutrient": {"name": "Calcium, Ca", "unitName": "MG"}, "amount": 24.0}]});
+    let canadian = json!({"food_code": 2, "food_description": "Cheese souffle",
+        "nutrients": {"Water": {"value": 67.17, "unit": "g"}, "Energy": {"value": 204.0, "unit": "kcal"}}});
+    vec![
+        release("iso-3166", "1", "2023-05-30", countries(&[aruba.clone(), turkey("Turkey")])),
+        release("iso-3166", "2", "2025-06-03", countries(&[turkey("Türkiye"), aruba])),
+        release(
+            "iso-4217",
+            "1",
+            "2023-05-30",
+            r#"{"4217": [{"alpha_3": "ALL", "name": "Lek", "numeric": "008"}]}"#.into(),
+        ),
+        release(
+            "un-wpp-population",
+            "2019",
+            "2019-06-17",
+            "country_code\tname\tyear\tpopulation_thousands\n4\tAfghanistan\t1950\t7752.117\n".into(),
+        ),
+        release(
+            WORLD_BANK,
+            "2017",
+            "2017-10-26",
+            world_bank(
+                "Arab World,ARB,1960,92490932\nAruba,ABW,1960,54208\nDividend,EAR,2002,2560644470.88287\n",
+            ),
+        ),
+        release(
+            WORLD_BANK,
+            "2020",
+            "2020-04-14",
+            world_bank(
+                "Arab World,ARB,1960,92197753\nAruba,ABW,1960,54211\n\"Korea, Rep.\",KOR,1960,25012374\n",
+            ),
+        ),
+        release(
+            WORLD_BANK,
+            "2023",
+            "2023-05-04",
+            world_bank("Aruba,ABW,1960,54608\nAruba,ABW,1961,no number\n\"Korea, Rep.\",KOR,1960,25012374\n"),
+        ),
+        release(
+            WORLD_BANK,
+            "2026",
+            "2026-03-06",
+            world_bank("Aruba,ABW,1960,54608\nArab World,ARB,1960,92197753\nSerbia,SRB,2020,6.899126E6\n"),
+        ),
+        release("usda-sr", "newer", "2018-04-01", (food.to_string() + "\n").into()),
+        release("cnf", "2015", "2015-08-01", (canadian.to_string() + "\n").into()),
+    ]
+}
+
+/// Area and year, name and population of each row that is one.
+type Rows = BTreeSet<[String; 4]>;
+
+/// The rows of a file of the World Bank, as they should be answered.
+fn rows_of(payload: &[u8]) -> Rows {
+    let mut rows = csv::Reader::from_reader(payload);
+    let row = |row: csv::StringRecord| {
+        let population: Decimal = row[3].parse().ok()?;
+        Some([row[1].to_owned(), row[2].to_owned(), row[0].to_owned(), population.to_string()])
+    };
+    rows.records().filter_map(|record| row(record.expect("it is CSV"))).collect()
+}
+
+/// The rows that the World Bank answers with.
+fn rows_in(answers: &[(Value, Value)]) -> Rows {
+    let text = |record: &Value, axis: &str| match &record["axes"][axis] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let axes = ["area", "year", "area_name", "population"];
+    let rows: Rows = answers.iter().map(|(record, _)| axes.map(|axis| text(record, axis))).collect();
+    assert_eq!(rows.len(), answers.len(), "none is told twice");
+    rows
+}
+
+/// That what was told is what is `wanted`.
+fn check_rows(told: &Rows, wanted: &Rows, what: &str) {
+    let shown =
+        |rows: &Rows, others: &Rows| format!("{:?}", rows.difference(others).take(5).collect::<Vec<_>>());
+    assert!(told == wanted, "{what}: too much {}, too little {}", shown(told, wanted), shown(wanted, told));
+}
+
+/// Ingests `release`; hands back its run, and what it took in seconds.
+async fn run(control: &mut oracled::client::Client, release: &Release) -> (Value, f64) {
+    let began = Instant::now();
+    let Release { source, version, released_at, payload } = release;
+    let run_id = begun(&ingest(control, source, version, released_at, payload.clone()).await);
+    let run = ended(control, &run_id).await;
+    assert_eq!(run["state"], "completed", "{run}");
+    (run, began.elapsed().as_secs_f64())
+}
+
+/// Every release of the World Bank is given back as of its date and as far as it was known, whatever the order in which
+/// they were ingested.
+async fn gives_back(releases: &[Release], order: [usize; 4]) {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control, WORLD_BANK).await;
+    approve(control, WORLD_BANK).await;
+    let mut known = Vec::new();
+    for (number, place) in order.into_iter().enumerate() {
+        let (run, _) = run(control, &releases[place]).await;
+        let rows = rows_of(&releases[place].payload);
+        assert_eq!(run["counts"]["records"], rows.len(), "{run}");
+        known.push((run["ended_at"].clone(), order[..=number].to_vec(), rows));
+    }
+    let asked = |time: &str, known_at: &Value, include_provenance: bool| {
+        json!({"axes_requested": ["area_name", "population"], "point_in_time": time, "known_at": known_at,
+            "include_provenance": include_provenance})
+    };
+    let mut told = Vec::new();
+    // what is idle for long is hung up on
+    let routes = &mut daemon.routes().await;
+    for time in releases.iter().map(|release| release.released_at).chain(["2000-01-01", "2021-11-20"]) {
+        let at = format!("{time}T00:00:00Z");
+        let all = answers(routes, WORLD_BANK, &asked(&at, &Value::Null, true)).await;
+        for (known_at, ingested, _) in &known {
+            let held = ingested.iter().filter(|place| releases[**place].released_at <= time).max();
+            let held = held.map(|place| rows_of(&releases[*place].payload)).unwrap_or_default();
+            let answer = answers(routes, WORLD_BANK, &asked(&at, known_at, false)).await;
+            check_rows(&rows_in(&answer), &held, &format!("{order:?}, as of {time}, known at {known_at}"));
+            if ingested.len() == order.len() {
+                check_rows(&rows_in(&all), &held, &format!("{order:?}, as of {time}"));
+            }
+        }
+        told.extend(all);
+    }
+    let control = &mut daemon.control().await;
+    let before = (whole_log(control).await, files(&world.state()));
+    for place in order {
+        let Release { source, version, released_at, payload } = &releases[place];
+        let again = ingest(control, source, version, released_at, payload.clone()).await;
+        assert_eq!((again.status.as_u16(), at(&again, "/unchanged")), (200, json!(true)));
+    }
+    assert_eq!((whole_log(control).await, files(&world.state())), before, "the same again changes nothing");
+    assert!(daemon.stop().success());
+    let (_journal, store) = stopped(&world.state());
+    for (record, provenance) in &told {
+        let raw = slice(&store, provenance);
+        let raw = [&b"Country Name,Country Code,Year,Value\n"[..], &raw].concat();
+        assert_eq!(rows_of(&raw), rows_in(&[(record.clone(), Value::Null)]), "{provenance}");
+    }
+    println!("order {order:?}: {} answers lead to their raw records", told.len());
+}
+
+/// The raw record to which provenance leads, held against its digest.
+fn slice(store: &Store, provenance: &Value) -> Vec<u8> {
+    let raw = &provenance["raw"];
+    let digest: Sha256Hex = raw["raw_sha256"].as_str().expect("it is text").parse().expect("it is one");
+    let archive = store.files().archive(&digest).expect("the payload is there");
+    let number = |name: &str| raw[name].as_u64().expect("it is a number");
+    let slice = archive.slice(number("offset"), number("len")).expect("it can be read");
+    assert_eq!(provenance["raw_hash"], Sha256Hex::of(&slice).as_str(), "{provenance}");
+    slice
+}
+
+/// A line of the table: a release, and what came of it.
+fn print_line(release: &Release, run: &Value, seconds: f64, bytes: u64) {
+    let counts = &run["counts"];
+    let (read, records) = (counts["read"].as_f64().unwrap_or_default(), &counts["records"]);
+    println!(
+        "{:22} {:7} {read:7} {records:7} {:6.2} s {:8.0}/s {:9} bytes in, {bytes:9} on disk; rejects {}",
+        release.source,
+        release.version,
+        seconds,
+        read / seconds,
+        release.payload.len(),
+        counts["rejected_by_rule"],
+    );
+}
+
+/// Ingests all of them in a daemon of its own; hands back the export of each source.
+async fn exports(releases: &[Release], print: bool) -> BTreeMap<&'static str, Vec<u8>> {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let sources: BTreeSet<_> = releases.iter().map(|release| release.source).collect();
+    for source in &sources {
+        register(control, source).await;
+    }
+    let mut bytes = 0;
+    for release in releases {
+        let (run, seconds) = run(control, release).await;
+        let now = files(&world.state()).values().sum::<u64>();
+        if print {
+            print_line(release, &run, seconds, now.saturating_sub(bytes));
+        }
+        bytes = now;
+    }
+    assert!(daemon.stop().success());
+    let (_journal, store) = stopped(&world.state());
+    let there: Vec<_> = files(&world.state()).into_keys().collect();
+    assert_eq!(there, named(&store), "every file is named, and every named one is there");
+    sources.into_iter().map(|source| (source, verified(&store, source))).collect()
+}
+
+/// The export of a source, every line of it held against its digests and the payload.
+fn verified(store: &Store, source: &str) -> Vec<u8> {
+    let exported = export(store, source);
+    for line in exported.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let value: Value = serde_json::from_slice(line).expect("each line is JSON");
+        slice(store, &value["provenance"]);
+        let text = str::from_utf8(line).expect("JSON is text");
+        let (_, record) = text.split_once(r#","record":"#).expect("it has a record");
+        let record = record.strip_suffix('}').expect("a line is an object");
+        assert_eq!(value["provenance"]["normalized_hash"], Sha256Hex::of(record.as_bytes()).as_str());
+    }
+    let view = view(store, source);
+    view.verify_files().expect("the files are what was committed");
+    for completed in &view.state.completed {
+        let verified =
+            view.verify_run(completed.release.run, |_| true).expect("it is read").expect("it is there");
+        assert_eq!((verified.fault_count, verified.no_payload), (0, false), "{:?}", verified.faults);
+    }
+    exported
+}
+
+async fn each_release_is_given_back(releases: Vec<Release>) {
+    let releases: Vec<_> = releases.into_iter().filter(|release| release.source == WORLD_BANK).collect();
+    for order in ORDERS {
+        gives_back(&releases, order).await;
+    }
+}
+
+async fn two_daemons_say_the_same(releases: &[Release]) {
+    let first = exports(releases, true).await;
+    let second = exports(releases, false).await;
+    for (source, exported) in &first {
+        assert!(!exported.is_empty(), "{source}");
+        assert!(second.get(source) == Some(exported), "{source}");
+        println!("{source}: {} bytes exported, {}", exported.len(), Sha256Hex::of(exported));
+    }
+}
+
+#[tokio::test]
+async fn each_release_is_given_back_as_of_its_date_in_any_order_of_ingestion() {
+    each_release_is_given_back(excerpts()).await;
+}
+
+#[tokio::test]
+#[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
+async fn each_release_in_real_data_is_given_back_as_of_its_date_in_any_order_of_ingestion() {
+    each_release_is_given_back(releases_in(&folder())).await;
+}
+
+#[tokio::test]
+async fn two_daemons_that_read_the_same_say_the_same_and_every_value_leads_to_its_raw_record() {
+    two_daemons_say_the_same(&excerpts()).await;
+}
+
+#[tokio::test]
+#[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
+async fn two_daemons_that_read_all_real_data_say_the_same_and_every_value_leads_to_its_raw_record() {
+    two_daemons_say_the_same(&releases_in(&folder())).await;
+}
