@@ -2,7 +2,7 @@
 
 use crate::api;
 use crate::api::front::Front;
-use crate::config::{Config, Flags, Limits, Provider};
+use crate::config::{Config, Flags, Limits, Provider, Storage};
 use crate::control;
 use crate::control::reload::reload;
 use crate::listen::{self, Bound, Bounds, Sockets};
@@ -96,7 +96,8 @@ impl Daemon {
         let signals = Signals::listen()?;
         let calls = config.model.calls_at_once;
         let files = raise_file_limit(config.limits.connections + config.limits.control_connections + calls);
-        let options = Options { dir: config.state_dir.clone(), cache_bytes: config.storage.cache_bytes };
+        let Storage { cache_bytes, facts_cache_bytes, .. } = config.storage;
+        let options = Options { dir: config.state_dir.clone(), cache_bytes, facts_cache_bytes };
         let clock = Clock::system();
         let upstreams = Upstreams::of(&config, &clock)?;
         let (journal, store) = Journal::open(options)?;

@@ -34,6 +34,8 @@ pub struct Options {
     pub dir: PathBuf,
     /// sled's page cache, in bytes.
     pub cache_bytes: u64,
+    /// How much is kept in memory of the files of the ground-truth layer, in bytes.
+    pub facts_cache_bytes: u64,
 }
 
 /// A handle for reading. Cheap to clone; reads run concurrently with each other and with the journal.

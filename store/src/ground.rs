@@ -2,7 +2,7 @@
 //! Ingestion Pipeline).
 //!
 //! A file here is whole on the disk before a commit of the journal names it, and what no row names is nobody's. Each
-//! carries checksums of all of its bytes, which are checked at every read.
+//! carries checksums of all of its bytes, which are checked whenever they are read from the disk.
 
 pub mod archive;
 pub mod export;

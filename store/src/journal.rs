@@ -62,13 +62,14 @@ impl Journal {
     /// # Errors
     /// Every [`StoreError`] but `Unavailable`: a store that cannot be trusted does not open.
     pub fn open(options: Options) -> Result<(Self, Store), StoreError> {
-        let dir = options.dir.clone();
+        let (dir, facts_cache_bytes) = (options.dir.clone(), options.facts_cache_bytes);
         fs::create_dir_all(&dir).map_err(|source| StoreError::Io { path: dir.clone(), source })?;
         tracing::debug!("the store is being opened");
         let engine = Arc::new(Engine::open(options)?);
         tracing::debug!("the database is open");
         let mark = Watermark::open(&dir)?;
-        let store = Store::new(Arc::clone(&engine), Files::open(&dir)?);
+        let files = Files::open(&dir, facts_cache_bytes)?;
+        let store = Store::new(Arc::clone(&engine), files);
         let counts = meta::open(&engine)?;
         let mark = match mark {
             Some(mark) => mark,

@@ -1,7 +1,7 @@
 //! Where the files of the ground-truth layer lie, and which of them are still named by anyone.
 
 use super::archive::{Archive, ArchiveWriter};
-use super::sorted::{SortedFile, SortedWriter, Summary};
+use super::sorted::{BlockCache, SortedFile, SortedWriter, Summary};
 use crate::disk::sync_dir;
 use crate::error::StoreError;
 use domain::Sha256Hex;
@@ -25,6 +25,8 @@ const WORK_DIR: &str = "work";
 #[derive(Debug, Clone)]
 pub struct Files {
     dir: PathBuf,
+    /// What is looked up most in sorted files.
+    pub(super) blocks: BlockCache,
 }
 
 /// Sorted files that were made and that nothing names yet: dropped, it removes them.
@@ -52,12 +54,13 @@ impl Drop for Made {
 }
 
 impl Files {
-    /// Those below the state directory `state_dir`. What an earlier process has not finished is removed.
+    /// Those below the state directory `state_dir`. What an earlier process has not finished is removed. Of sorted files
+    /// `cache_bytes` are kept in memory.
     ///
     /// # Errors
     /// `Io` where the folders cannot be made or emptied.
-    pub(crate) fn open(state_dir: &Path) -> Result<Self, StoreError> {
-        let files = Self { dir: state_dir.join(DIR) };
+    pub(crate) fn open(state_dir: &Path, cache_bytes: u64) -> Result<Self, StoreError> {
+        let files = Self { dir: state_dir.join(DIR), blocks: BlockCache::new(cache_bytes) };
         let work = files.work_dir();
         match fs::remove_dir_all(&work) {
             Ok(()) => {}

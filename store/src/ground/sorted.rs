@@ -19,6 +19,7 @@ pub use writer::SortedWriter;
 
 use super::sealed::{Format, Seal, Sealed};
 use crate::error::StoreError;
+use cache::Kept;
 use domain::{Sha256Hex, Sha256Stream};
 use index::Index;
 use std::ops::{Bound, RangeBounds};
@@ -48,8 +49,8 @@ pub struct Summary {
 #[derive(Debug, Clone)]
 pub struct SortedFile {
     inner: Arc<Inner>,
-    /// Where blocks are kept that are looked up, and under which number.
-    cache: Option<(BlockCache, u64)>,
+    /// Where blocks are kept that are looked up.
+    cache: Option<Kept>,
 }
 
 #[derive(Debug)]
@@ -73,11 +74,17 @@ impl SortedFile {
         Ok(Self { inner: Arc::new(Inner { file, index, rows: count }), cache: None })
     }
 
-    /// The same file, of which the blocks that hold what is looked up, or where a range begins, are kept in `cache`. What
-    /// comes from there was checked when it was read.
+    /// The same file, which has the digest `sha256`: blocks that hold what is looked up, or where a range begins, are kept in
+    /// `cache`. What comes from there was checked when it was read.
     #[must_use]
-    pub fn cached(self, cache: &BlockCache) -> Self {
-        Self { cache: Some((cache.clone(), cache.number())), ..self }
+    pub fn cached(self, cache: &BlockCache, sha256: &Sha256Hex) -> Self {
+        Self { cache: Some(cache.of(sha256)), ..self }
+    }
+
+    /// The same file, for whoever reads much, and once.
+    #[must_use]
+    pub fn uncached(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), cache: None }
     }
 
     /// How many rows there are.
@@ -176,11 +183,11 @@ impl SortedFile {
 
     /// Hands a block to `look`, by way of the cache if there is one.
     fn look_up<T>(&self, block: usize, look: impl FnOnce(&[u8]) -> T) -> Result<T, StoreError> {
-        let Some((cache, file)) = &self.cache else {
+        let Some(kept) = &self.cache else {
             let mut bytes = Vec::new();
             return self.read_block(block, &mut bytes).map(|()| look(&bytes));
         };
-        cache.block(*file, block, |bytes| self.read_block(block, bytes)).map(|bytes| look(&bytes))
+        kept.block(block, |bytes| self.read_block(block, bytes)).map(|bytes| look(&bytes))
     }
 
     /// Reads a block by its number and checks it; one that is not there is empty.

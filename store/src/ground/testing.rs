@@ -313,6 +313,6 @@ pub(super) fn query<'o>(ontology: &'o Ontology, filters: &[(&str, &str, serde_js
 }
 
 fn open(dir: &Path) -> (Journal, Store) {
-    let options = Options { dir: dir.to_owned(), cache_bytes: 8 << 20 };
+    let options = Options { dir: dir.to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20 };
     Journal::open(options).expect("the store opens")
 }

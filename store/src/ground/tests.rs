@@ -261,6 +261,39 @@ fn a_reader_reads_on_in_the_files_that_were_merged_away() {
 }
 
 #[test]
+fn what_is_looked_up_stays_in_memory_and_scans_and_runs_leave_that_alone() {
+    const YEARS: u32 = 2000;
+    let mut world = World::new();
+    world.ingest(&reading("1", 100, false, (0..YEARS).map(|year| said("ABW", year, 1)).collect()));
+    assert_eq!(world.holds(100, None).len(), YEARS as usize);
+    // so few that each is looked up in the file that there is
+    let mut few = reading("2", 200, false, (0..100).map(|step| said("ABW", step * 20, 2)).collect());
+    world.ingest(&few);
+    assert_eq!(world.view().file_count(), 2);
+    let kept = |world: &World| world.store().files().blocks.bytes();
+    assert!(kept(&world) <= 4096, "the block that the scan began with: {}", kept(&world));
+
+    let look_up = |world: &World| {
+        let view = world.view();
+        for year in (0..YEARS).step_by(7) {
+            let identity = said("ABW", year, 1).content().identity(&ontology()).unwrap().key();
+            let mut found = view.lookup(&identity, &view.known, at(150)).unwrap();
+            assert_eq!(found.next().unwrap().unwrap().statement.time.run, 1);
+        }
+    };
+    look_up(&world);
+    let before = kept(&world);
+    assert!(before > 50 * 4096, "{before}");
+    let registered = world.view().state.clone();
+    world.commit(vec![crate::Write::PutSource(Arc::new(registered))]);
+    look_up(&world);
+    assert_eq!(kept(&world), before, "the same files, opened again, are the same blocks");
+    few.version = "3".into();
+    world.ingest(&few);
+    assert_eq!(kept(&world), before, "a merge keeps none of what it reads");
+}
+
+#[test]
 fn sources_that_say_the_same_share_no_files() {
     let mut world = World::new();
     let empty = reading("1", 100, false, Vec::new());

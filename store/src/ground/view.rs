@@ -94,7 +94,10 @@ impl SourceView {
         let known = Knowledge::new(&state.releases(), None);
         let open = state.files.iter().map(|file| files.open_sorted(file));
         let open = open.collect::<Result<Vec<_>, _>>()?;
+        // before there is a cache: each is read once, and as long as hundreds of blocks
         let filters = open.iter().map(Filter::of).collect::<Result<_, _>>()?;
+        let cached = open.into_iter().zip(&state.files);
+        let open = cached.map(|(file, named)| file.cached(&files.blocks, &named.sha256)).collect();
         Ok(Self { state, revision, ontology, known, open, filters, files: files.clone() })
     }
 
@@ -138,11 +141,19 @@ impl SourceView {
             Bound::Excluded(key) => Bound::Excluded(key_of(key, u32::MAX)),
         };
         let start = start.as_ref().map(Vec::as_slice);
+        let telling = self.telling(files, identity);
+        Records::new(self, telling.map(|(place, file)| (place, file.with_prefix_from(&whole, start))))
+    }
+
+    /// Those of some files, with their places, that may tell of one thing, where its key is given.
+    fn telling(
+        &self,
+        files: Range<usize>,
+        identity: Option<&[u8]>,
+    ) -> impl Iterator<Item = (usize, &SortedFile)> {
         let files = self.open.iter().zip(&self.filters).enumerate().take(files.end).skip(files.start);
-        let telling = files
-            .filter(|(_, (_, filter))| identity.is_none_or(|identity| filter.may_hold(identity)))
-            .map(|(place, (file, _))| (place, file.with_prefix_from(&whole, start)));
-        Records::new(self, telling)
+        let tells = move |filter: &Filter| identity.is_none_or(|identity| filter.may_hold(identity));
+        files.filter(move |(_, (_, filter))| tells(filter)).map(|(place, (file, _))| (place, file))
     }
 
     /// The record with this key.
@@ -153,11 +164,13 @@ impl SourceView {
         self.records_in(0..self.open.len(), Some(identity_in(key)), key, Bound::Unbounded)?.next().transpose()
     }
 
-    /// `record` with what the files before `walked` hold of it, in front.
+    /// `record` with what the files before `walked` hold of it, in front. A run asks for many, and for each once: none of
+    /// that is kept in memory.
     pub(super) fn before(&self, walked: usize, record: Record) -> Result<Record, StoreError> {
-        let identity = identity_in(&record.key);
-        let mut earlier = self.records_in(0..walked, Some(identity), &record.key, Bound::Unbounded)?;
-        let Some(mut whole) = earlier.next().transpose()? else { return Ok(record) };
+        let whole = [&[STATEMENT], record.key.as_slice()].concat();
+        let telling = self.telling(0..walked, Some(identity_in(&record.key)));
+        let rows = telling.map(|(place, file)| (place, file.uncached().with_prefix(&whole)));
+        let Some(mut whole) = Records::new(self, rows)?.next().transpose()? else { return Ok(record) };
         whole.statements.extend(record.statements);
         whole.places.extend(record.places);
         Ok(whole)

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 fn options(dir: &Path) -> Options {
-    Options { dir: dir.to_owned(), cache_bytes: 8 * 1024 * 1024 }
+    Options { dir: dir.to_owned(), cache_bytes: 8 * 1024 * 1024, facts_cache_bytes: 1 << 20 }
 }
 
 fn open(dir: &Path) -> (Journal, Store) {

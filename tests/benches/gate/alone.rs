@@ -18,6 +18,8 @@ use tokio::time::sleep;
 const GROUP_MAX: usize = 512;
 /// sled's page cache, as the daemon has it by default.
 pub(crate) const CACHE_BYTES: u64 = 16 * 1024 * 1024;
+/// What is kept in memory of the ground-truth layer's files, as the daemon has it by default.
+pub(crate) const FACTS_CACHE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// A record on its way to the committing thread, and the way back.
 type Sent = (Record, oneshot::Sender<()>);
@@ -30,7 +32,8 @@ pub(crate) struct Alone {
 impl Alone {
     /// Opens one in `dir`.
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
-        let options = Options { dir: dir.to_owned(), cache_bytes: CACHE_BYTES };
+        let options =
+            Options { dir: dir.to_owned(), cache_bytes: CACHE_BYTES, facts_cache_bytes: FACTS_CACHE_BYTES };
         let (journal, _) = Journal::open(options).map_err(io::Error::other)?;
         Ok(Self { journal })
     }

@@ -2,7 +2,7 @@
 //! full one.
 
 use crate::Effort;
-use crate::alone::CACHE_BYTES;
+use crate::alone::{CACHE_BYTES, FACTS_CACHE_BYTES};
 use crate::load::body_of;
 use crate::records::record;
 use crate::submit::fill_from;
@@ -108,7 +108,8 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
 
 /// Fills a store through the journal.
 fn prepare(dir: &Path, verdicts: usize) -> io::Result<()> {
-    let options = Options { dir: dir.to_owned(), cache_bytes: CACHE_BYTES };
+    let options =
+        Options { dir: dir.to_owned(), cache_bytes: CACHE_BYTES, facts_cache_bytes: FACTS_CACHE_BYTES };
     let (mut journal, _) = Journal::open(options).map_err(io::Error::other)?;
     for from in (0..verdicts).step_by(GROUP) {
         let group: Vec<Record> = (from..verdicts.min(from + GROUP)).map(record).collect();

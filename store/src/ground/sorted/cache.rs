@@ -1,35 +1,41 @@
 //! Blocks in memory: reading one from the system's own memory costs a few times what it takes to search it.
 
 use crate::error::StoreError;
+use domain::Sha256Hex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a block costs in memory beside its bytes.
 const ENTRY_BYTES: u64 = 128;
 /// The size by which the number of blocks that fit is guessed.
 const TYPICAL_BYTES: u64 = 4096;
 
+/// A file, by the beginning of its digest, and a block in it.
+type Place = (u128, usize);
+
 /// The blocks of any number of files that are read most, checked, within a bound of bytes. A copy is the same cache.
+///
+/// A file is known by its digest: opened again, it finds its blocks. Those of one that was removed make room for others.
 #[derive(Debug, Clone)]
 pub struct BlockCache {
-    inner: Arc<Inner>,
-}
-
-#[derive(Debug)]
-struct Inner {
-    blocks: Cache<(u64, usize), Arc<[u8]>, ByBytes>,
-    files: AtomicU64,
+    blocks: Arc<Cache<Place, Arc<[u8]>, ByBytes>>,
 }
 
 #[derive(Debug, Clone)]
 struct ByBytes;
 
-impl Weighter<(u64, usize), Arc<[u8]>> for ByBytes {
-    fn weight(&self, _: &(u64, usize), block: &Arc<[u8]>) -> u64 {
+impl Weighter<Place, Arc<[u8]>> for ByBytes {
+    fn weight(&self, _: &Place, block: &Arc<[u8]>) -> u64 {
         block.len() as u64 + ENTRY_BYTES
     }
+}
+
+/// Where the blocks of one file are kept.
+#[derive(Debug, Clone)]
+pub(super) struct Kept {
+    cache: BlockCache,
+    file: u128,
 }
 
 impl BlockCache {
@@ -37,34 +43,36 @@ impl BlockCache {
     #[must_use]
     pub fn new(max_bytes: u64) -> Self {
         let blocks = usize::try_from(max_bytes / TYPICAL_BYTES).unwrap_or(usize::MAX);
-        let blocks = Cache::with_weighter(blocks, max_bytes, ByBytes);
-        Self { inner: Arc::new(Inner { blocks, files: AtomicU64::new(0) }) }
+        Self { blocks: Arc::new(Cache::with_weighter(blocks, max_bytes, ByBytes)) }
     }
 
-    /// A number for a file that no other has.
-    pub(super) fn number(&self) -> u64 {
-        self.inner.files.fetch_add(1, Ordering::Relaxed)
+    /// For the file of this digest.
+    pub(super) fn of(&self, sha256: &Sha256Hex) -> Kept {
+        let digits = sha256.as_str().get(..32).and_then(|digits| u128::from_str_radix(digits, 16).ok());
+        Kept { cache: self.clone(), file: digits.expect("a digest is 64 hexadecimal digits") }
     }
 
-    /// A block of the file with that number, from memory or by `read`.
+    #[cfg(test)]
+    pub(in crate::ground) fn bytes(&self) -> usize {
+        self.blocks.iter().map(|(_, block)| block.len()).sum()
+    }
+}
+
+impl Kept {
+    /// A block of the file, from memory or by `read`.
     pub(super) fn block(
         &self,
-        file: u64,
         block: usize,
         read: impl FnOnce(&mut Vec<u8>) -> Result<(), StoreError>,
     ) -> Result<Arc<[u8]>, StoreError> {
-        if let Some(found) = self.inner.blocks.get(&(file, block)) {
+        let (blocks, place) = (&self.cache.blocks, (self.file, block));
+        if let Some(found) = blocks.get(&place) {
             return Ok(found);
         }
         let mut bytes = Vec::new();
         read(&mut bytes)?;
         let bytes = Arc::from(bytes);
-        self.inner.blocks.insert((file, block), Arc::clone(&bytes));
+        blocks.insert(place, Arc::clone(&bytes));
         Ok(bytes)
-    }
-
-    #[cfg(test)]
-    pub(super) fn bytes(&self) -> usize {
-        self.inner.blocks.iter().map(|(_, block)| block.len()).sum()
     }
 }

@@ -199,10 +199,10 @@ fn a_damaged_block_does_not_hide_the_others_and_is_named_by_its_offset() {
 fn what_is_looked_up_again_comes_from_memory_within_its_bound() {
     const CACHE_BYTES: usize = 64 * 1024;
     let rows = plain(2000);
-    let (_dir, path, _) = written(&rows);
+    let (_dir, path, summary) = written(&rows);
     let cache = BlockCache::new(CACHE_BYTES as u64);
-    let open = || SortedFile::open(&path).expect("it opens").cached(&cache);
-    let (file, again) = (open(), open());
+    let open = |sha256| SortedFile::open(&path).expect("it opens").cached(&cache, sha256);
+    let (file, again, other) = (open(&summary.sha256), open(&summary.sha256), open(&Sha256Hex::of(b"other")));
     for (key, value) in &rows {
         assert_eq!(file.get(key).expect("it is read").as_ref(), Some(value));
         assert_eq!(all(file.with_prefix(key)), [(key.clone(), value.clone())]);
@@ -212,8 +212,11 @@ fn what_is_looked_up_again_comes_from_memory_within_its_bound() {
     let (key, value) = rows.first_key_value().expect("a row");
     file.get(key).expect("it is read");
     fs::write(&path, b"").expect("it is cut");
-    assert_eq!(file.get(key).expect("it is in memory").as_ref(), Some(value));
-    damage(again.get(key).expect_err("another file's blocks are not this one's"));
+    for file in [&file, &again] {
+        assert_eq!(file.get(key).expect("it is in memory").as_ref(), Some(value));
+    }
+    damage(other.get(key).expect_err("another file's blocks are not this one's"));
+    damage(file.uncached().get(key).expect_err("it is read past the memory"));
     damage(file.verify().expect_err("what is in memory does not count"));
 }
 
