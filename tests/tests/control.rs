@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 27] = [
+const PATHS: [(&str, &[&str]); 31] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
@@ -36,6 +36,10 @@ const PATHS: [(&str, &[&str]); 27] = [
     ("/v1/pipelines", &["GET"]),
     ("/v1/pipelines/pi-1", &["GET", "PUT"]),
     ("/v1/pipelines/pi-1/runs", &["POST"]),
+    ("/v1/pipelines/pi-1/pull", &["POST"]),
+    ("/v1/sources/or-1/prune", &["POST"]),
+    ("/v1/sources/or-1/verify", &["POST"]),
+    ("/v1/sources/or-1/export", &["GET"]),
     ("/v1/runs", &["GET"]),
     ("/v1/runs/0123456789abcdef", &["GET"]),
     ("/v1/runs/0123456789abcdef/cancel", &["POST"]),

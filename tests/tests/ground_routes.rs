@@ -135,7 +135,7 @@ async fn the_feed_and_a_signal_tell_whoever_keeps_copies() {
         rest["changes"].as_array().expect("a list").iter().map(|change| &change["kind"]).collect();
     assert_eq!(
         (kinds, &rest["more"]),
-        (vec!["became_valid", "became_valid", "withdrawn"], &json!(false)),
+        (["became_valid", "became_valid", "withdrawn"].map(Value::from).iter().collect(), &json!(false)),
         "{rest}"
     );
     problem(&get(routes, "/v1/changes?since=yesterday").await, 400, "invalid_request");

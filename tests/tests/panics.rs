@@ -6,8 +6,18 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-const ACTORS: [&str; 8] =
-    ["regen", "crosscheck", "cache", "rules", "rate_limiter", "notifier", "oracle_health", "logger"];
+const ACTORS: [&str; 10] = [
+    "regen",
+    "crosscheck",
+    "cache",
+    "rules",
+    "rate_limiter",
+    "notifier",
+    "oracle_health",
+    "ingestion",
+    "registry",
+    "logger",
+];
 /// It never gives up, and hardly pauses.
 const PATIENT: &str = "[supervision]\nmax_panics = 1000000\nwindow_s = 1\nmax_pause_ms = 1\n";
 
