@@ -5,6 +5,7 @@
 
 mod archiving;
 mod flight;
+mod flights;
 mod progress;
 pub mod pull;
 mod pulling;
@@ -28,7 +29,7 @@ use domain::Peer;
 use domain::Sha256Hex;
 use domain::ground::id::{PipelineId, SourceId};
 use domain::ground::run::Run;
-use flight::Flights;
+use flights::Flights;
 use jiff::Timestamp;
 use pull::{PullError, Puller};
 use pulling::{Pulls, Wanted};

@@ -1,7 +1,8 @@
 //! A run on its way: begun by a commit, read on a thread of its own, ended by another commit.
 
 use super::archiving::ARCHIVING;
-use super::progress::{Phase, Progress, RunProgress};
+use super::flights::Claim;
+use super::progress::{Phase, Progress};
 use super::reading::{Outcome, Reading};
 use super::{Begin, Begun, IngestionError, Shop};
 use crate::logger::CommitError;
@@ -14,8 +15,7 @@ use domain::ground::run::{Run, RunCounts, RunInput, RunState, split_record_id};
 use domain::ground::timeline::Release;
 use domain::{Event, Peer, Sha256Hex};
 use jiff::{SignedDuration, Timestamp};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use store::ground::state::{Completed, SourceState};
 use store::{Record, RowKey, Write};
@@ -26,78 +26,6 @@ use tokio::time::sleep;
 const ATTEMPTS: usize = 8;
 /// A run's end that the log does not take is tried again after so long.
 const END_PAUSE: Duration = Duration::from_secs(1);
-
-/// The sources that are worked on, by one at a time.
-#[derive(Debug, Default)]
-pub(super) struct Flights(Mutex<HashMap<SourceId, Holder>>);
-
-/// Who works on a source.
-#[derive(Debug, Clone)]
-pub(super) enum Holder {
-    /// A run.
-    Run(Arc<Progress>),
-    /// Somebody who writes its files anew.
-    Upkeep,
-}
-
-/// A source's place among them, given back when it is dropped.
-pub(super) struct Claim {
-    flights: Arc<Flights>,
-    oracle_id: SourceId,
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.flights.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.oracle_id);
-    }
-}
-
-impl Flights {
-    /// The source's place, unless somebody has it.
-    pub(super) fn hold(
-        self: &Arc<Self>,
-        oracle_id: &SourceId,
-        holder: Holder,
-    ) -> Result<Claim, IngestionError> {
-        let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let oracle_id = oracle_id.clone();
-        match flights.get(&oracle_id) {
-            Some(Holder::Run(other)) => {
-                return Err(IngestionError::Busy { oracle_id, run_id: other.run.run_id.clone() });
-            }
-            Some(Holder::Upkeep) => return Err(IngestionError::Upkeep(oracle_id)),
-            None => {}
-        }
-        flights.insert(oracle_id.clone(), holder);
-        Ok(Claim { flights: Arc::clone(self), oracle_id })
-    }
-
-    /// The place of a run's source, unless somebody has it.
-    fn claim(self: &Arc<Self>, run: &Run) -> Result<(Claim, Arc<Progress>), IngestionError> {
-        let progress = Arc::new(Progress::new(run.clone()));
-        let claim = self.hold(&run.oracle_id, Holder::Run(Arc::clone(&progress)))?;
-        Ok((claim, progress))
-    }
-
-    /// Has a run end; says whether it goes on.
-    pub(super) fn cancel(&self, run_id: &Sha256Hex, peer: Peer) -> bool {
-        let runs = self.runs();
-        let run = runs.iter().find(|run| run.run.run_id == *run_id);
-        run.inspect(|run| run.cancel(peer)).is_some()
-    }
-
-    pub(super) fn progress(&self) -> Vec<RunProgress> {
-        let mut progress: Vec<_> = self.runs().iter().map(|run| run.report()).collect();
-        progress.sort_by(|one, other| one.oracle_id.cmp(&other.oracle_id));
-        progress
-    }
-
-    fn runs(&self) -> Vec<Arc<Progress>> {
-        let flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let run = |holder: &Holder| if let Holder::Run(run) = holder { Some(Arc::clone(run)) } else { None };
-        flights.values().filter_map(run).collect()
-    }
-}
 
 /// Begins a run, unless it has been.
 pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, IngestionError> {

@@ -1,6 +1,6 @@
 //! Upkeep: what was kept is held against its digests, and what is not needed any more is taken out when somebody asks.
 
-use super::flight::Holder;
+use super::flights::Holder;
 use super::{IngestionError, Shop};
 use crate::registry::{RegistryError, as_read};
 use domain::event::ground::PruneEntry;
