@@ -4,7 +4,7 @@
 use crate::SERVE_BARE;
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
-use axum::routing::get;
+use axum::routing::{get, post};
 use bytes::Bytes;
 use std::env;
 use std::fs;
@@ -19,10 +19,11 @@ use tokio::runtime;
 /// Serves the bytes in the file `body` at `socket`, until killed.
 pub(crate) fn serve(socket: &Path, body: &Path) -> io::Result<()> {
     let body = Bytes::from(fs::read(body)?);
-    let router = Router::new().route(
-        "/v1/verdicts/{session_id}",
-        get(async move || ([(CONTENT_TYPE, "application/json")], body.clone())),
-    );
+    let answer = move || ([(CONTENT_TYPE, "application/json")], body.clone());
+    let told = answer.clone();
+    let router = Router::new()
+        .route("/v1/verdicts/{session_id}", get(async move || answer()))
+        .route("/v1/query", post(async move |_: Bytes| told()));
     runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let listener = UnixListener::bind(socket)?;
         axum::serve(listener, router).await

@@ -1,13 +1,14 @@
 //! The gate, measured: one table from one sitting, each figure beside its floor from the same run.
 //!
-//! `cargo bench -p oracled-tests` takes two minutes, `… -- --quick` half a minute, and `… -- read submit` measures
-//! only what is named (of crosscheck, rules, read, submit, regen and start). What is compared is
+//! `cargo bench -p oracled-tests` takes four minutes, `… -- --quick` one, and `… -- read submit` measures
+//! only what is named (of crosscheck, rules, read, submit, regen, start and ground). What is compared is
 //! measured in turns (A B A B …) and the median of the rounds is shown, so that a machine that is busy for a
 //! moment does not favour one side.
 
 mod alone;
 mod bare;
 mod crosscheck;
+mod ground;
 mod load;
 mod machine;
 mod model;
@@ -48,6 +49,10 @@ struct Effort {
     starts: usize,
     /// Verdicts in the store that it is started on.
     stored: usize,
+    /// Facts that are ingested.
+    facts: usize,
+    /// Of them so many are looked up in one round.
+    lookups: usize,
 }
 
 impl Effort {
@@ -58,6 +63,8 @@ impl Effort {
         made: 40,
         starts: 7,
         stored: 100_000,
+        facts: 1_000_000,
+        lookups: 100_000,
     };
     const QUICK: Self = Self {
         rounds: 3,
@@ -66,6 +73,8 @@ impl Effort {
         made: 20,
         starts: 3,
         stored: 100_000,
+        facts: 100_000,
+        lookups: 20_000,
     };
 }
 
@@ -88,13 +97,14 @@ fn main() -> io::Result<()> {
     let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
     let wanted = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);
     let mut table = Table::default();
-    let parts: [(&str, Measure); 6] = [
+    let parts: [(&str, Measure); 7] = [
         ("crosscheck", crosscheck::measure),
         ("rules", rules::measure),
         ("read", read::measure),
         ("submit", submit::measure),
         ("regen", regen::measure),
         ("start", start::measure),
+        ("ground", ground::measure),
     ];
     for (part, measure) in parts {
         if wanted(part) {

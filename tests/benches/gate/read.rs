@@ -60,20 +60,25 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
 }
 
 /// One of the two servers, and what was measured of it.
-struct Side {
+pub(crate) struct Side {
     socket: PathBuf,
     pid: u32,
-    rounds: Vec<Round>,
+    pub(crate) rounds: Vec<Round>,
     /// Nanoseconds on a processor for one request, of each round.
-    cpu: Vec<f64>,
+    pub(crate) cpu: Vec<f64>,
 }
 
 impl Side {
-    fn new(socket: PathBuf, pid: u32) -> Self {
+    pub(crate) fn new(socket: PathBuf, pid: u32) -> Self {
         Self { socket, pid, rounds: Vec::new(), cpu: Vec::new() }
     }
 
-    fn round(&mut self, connections: usize, effort: Effort, requests: &[Vec<u8>]) -> io::Result<()> {
+    pub(crate) fn round(
+        &mut self,
+        connections: usize,
+        effort: Effort,
+        requests: &[Vec<u8>],
+    ) -> io::Result<()> {
         let mut load = Load::connect(&self.socket, connections)?;
         let mut turn = requests.iter().cycle();
         let mut next = |request: &mut Vec<u8>| {
@@ -87,7 +92,7 @@ impl Side {
         Ok(())
     }
 
-    fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         median(self.rounds.iter().map(|round| round.rate))
     }
 }

@@ -1,0 +1,268 @@
+//! Ground truth: a payload ingested by the daemon, and what it says asked for through the library and over the socket,
+//! beside SQLite with the same facts, and a bare axum handler that answers the same bytes. Each answer is held against the
+//! one of SQLite before any is timed.
+
+mod beside;
+mod facts;
+mod library;
+mod socket;
+
+use crate::Effort;
+use crate::load::nanoseconds;
+use crate::table::{Row, Table, at_most, histogram, median, per_second};
+use beside::{Beside, Prepared};
+use bytes::Bytes;
+use facts::{Fact, Release, releases};
+use fastrand::Rng;
+use harness::{Daemon, World, at, document, get, post};
+use hdrhistogram::Histogram;
+use hyper::Method;
+use library::Library;
+use serde_json::Value;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tokio::runtime;
+
+pub(crate) const SOURCE: &str = "world-bank-population";
+/// The documents that come with the project.
+const DOCUMENTS: [(&str, &str); 3] = [
+    ("/v1/ontologies/population/1", "ontologies/population.json"),
+    ("/v1/sources/world-bank-population", "sources/world-bank-population.json"),
+    ("/v1/pipelines/world-bank-population", "pipelines/world-bank-population.json"),
+];
+/// What a lookup may take, of SQLite's.
+const AIM: f64 = 0.5;
+/// The most records of an answer.
+const MOST: u32 = 10_000;
+/// The releases behind which as many facts are looked at as of a time.
+const RELEASES: usize = 4;
+/// A range holds one in so many facts.
+const RANGE: usize = 500;
+/// Between two looks at a run.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// What is asked.
+#[derive(Debug)]
+pub(crate) enum Question<'f> {
+    /// About one area and year.
+    Lookup { area: &'f str, year: u16 },
+    /// About an area by its name, which is indexed.
+    Named(&'f str),
+    /// Where so many people live or more, which is not.
+    FromOn(i64),
+}
+
+/// What is told: of both sides the same values are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    area: String,
+    year: u16,
+    name: String,
+    population: i64,
+    valid_from: i64,
+    valid_until: Option<i64>,
+    run: u32,
+    position: i64,
+    raw_hash: [u8; 32],
+}
+
+/// Measures one release of many facts, and several of fewer.
+pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
+    for count in [1, RELEASES] {
+        let releases = releases(count, effort.facts / count);
+        let world = World::default();
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let daemon = runtime.block_on(world.serve());
+        let ingested = runtime.block_on(ingest(&daemon, &releases))?;
+        let (beside, inserted) = Beside::fill(&world.path("facts.sqlite"), &releases)?;
+        table.group(format!(
+            "ground truth, {} facts in {count} releases; ratio: time of oracled over time beside it",
+            effort.facts
+        ));
+        table.row(Row {
+            what: "ingest, from the archive to the commit".into(),
+            measured: per_second(effort.facts as f64 / ingested.as_secs_f64()),
+            beside: "SQLite, parsed rows, one transaction".into(),
+            beside_measured: per_second(effort.facts as f64 / inserted.as_secs_f64()),
+            verdict: format!("{:.2}", ingested.as_secs_f64() / inserted.as_secs_f64()),
+            ..Row::default()
+        });
+        if count == 1 {
+            socket::measure(effort, &world, daemon.pid(), &releases, table)?;
+        }
+        if !daemon.stop().success() {
+            return Err(io::Error::other("the daemon did not stop in good order"));
+        }
+        let sides = &mut Sides { library: Library::open(&world.state())?, beside: beside.prepared()? };
+        lookups(effort, sides, &releases, table)?;
+        filtered(effort, sides, &releases, table)?;
+    }
+    Ok(())
+}
+
+/// Registers what is needed and has every release ingested; hands back how long the runs took, from when their payloads
+/// were in the archive.
+async fn ingest(daemon: &Daemon<'_>, releases: &[Release]) -> io::Result<Duration> {
+    let control = &mut daemon.control().await;
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth");
+    for (path, name) in DOCUMENTS {
+        let body = Bytes::from(fs::read(examples.join(name))?);
+        let answer = control.call(Method::PUT, path, Some(body)).await.map_err(io::Error::other)?;
+        assert_eq!(answer.status, 200, "{}", document(&answer));
+    }
+    let review = serde_json::json!({"approve": {}});
+    let mut took = Duration::ZERO;
+    for release in releases {
+        let (version, payload) = (&release.version, Bytes::from(release.payload()));
+        let path = format!("/v1/pipelines/{SOURCE}/runs?version={version}&released_at={version}-07-01");
+        let answer = control.call(Method::POST, &path, Some(payload)).await.map_err(io::Error::other)?;
+        let began = Instant::now();
+        assert_eq!(answer.status, 202, "{}", document(&answer));
+        let path = format!("/v1/runs/{}", at(&answer, "/run/run_id").as_str().unwrap_or_default());
+        let run = loop {
+            let run = at(&get(control, &path).await, "/run");
+            if run.get("state") != Some(&Value::from("running")) {
+                break run;
+            }
+            tokio::time::sleep(PAUSE).await;
+        };
+        took += began.elapsed();
+        assert_eq!(run.pointer("/counts/records"), Some(&Value::from(release.facts.len())), "{run}");
+    }
+    let approved = post(control, &format!("/v1/sources/{SOURCE}/review"), &review).await;
+    assert_eq!(approved.status, 200, "{}", document(&approved));
+    Ok(took)
+}
+
+/// The two that are asked the same.
+struct Sides<'b> {
+    library: Library,
+    beside: Prepared<'b>,
+}
+
+impl Sides<'_> {
+    /// Asks both, and holds their answers against each other; hands back how many facts are told.
+    fn compared(&mut self, question: &Question<'_>, at: i64) -> io::Result<usize> {
+        let told = self.library.ask(question, at)?;
+        assert_eq!(told, self.beside.ask(question, at)?, "{question:?} as of {at}");
+        Ok(told.len())
+    }
+}
+
+/// Random facts of a release, the same in each run.
+fn some(release: &Release, count: usize) -> Vec<&Fact> {
+    let mut random = Rng::with_seed(19);
+    (0..count).filter_map(|_| random.choice(&release.facts)).collect()
+}
+
+fn question(fact: &Fact) -> Question<'_> {
+    Question::Lookup { area: &fact.area, year: fact.year }
+}
+
+/// The time as of which `releases` are asked: a moment after the last but one, or the only one.
+fn as_of(releases: &[Release]) -> io::Result<(i64, &Release)> {
+    let release = releases.get(releases.len().saturating_sub(2));
+    let release = release.ok_or_else(|| io::Error::other("there are no releases"))?;
+    Ok((release.released_s + 1, release))
+}
+
+/// Looks facts up one by one.
+fn lookups(effort: Effort, sides: &mut Sides<'_>, releases: &[Release], table: &mut Table) -> io::Result<()> {
+    let (at, release) = as_of(releases)?;
+    let asked = some(release, effort.lookups);
+    for fact in &asked {
+        assert_eq!(sides.compared(&question(fact), at)?, 1, "{fact:?}");
+    }
+    let [mut ours, mut each, mut together] = [histogram(), histogram(), histogram()];
+    for _ in 0..effort.rounds {
+        time(&asked, &mut ours, |question| sides.library.ask(question, at))?;
+        time(&asked, &mut each, |question| sides.beside.ask(question, at))?;
+        sides.beside.begin()?;
+        time(&asked, &mut together, |question| sides.beside.ask(question, at))?;
+        sides.beside.end()?;
+    }
+    let p50 = |histogram: &Histogram<u64>| histogram.value_at_quantile(0.5) as f64;
+    for (what, beside, latencies, has_aim) in [
+        ("lookup by identity", "SQLite, prepared", &each, true),
+        ("", "SQLite, all in one transaction", &together, false),
+    ] {
+        let ratio = p50(&ours) / p50(latencies);
+        let aim = if has_aim { at_most(ratio, AIM, &format!(": {AIM}")) } else { String::new() };
+        table.row(Row {
+            what: what.into(),
+            latencies: if has_aim { in_us(&ours) } else { String::new() },
+            beside: beside.into(),
+            beside_latencies: in_us(latencies),
+            verdict: format!("{ratio:.2}{aim}"),
+            ..Row::default()
+        });
+    }
+    Ok(())
+}
+
+/// Latencies of a few microseconds.
+fn in_us(histogram: &Histogram<u64>) -> String {
+    let [p50, p99] = [0.5, 0.99].map(|quantile| histogram.value_at_quantile(quantile) as f64 / 1e3);
+    format!("{p50:.2} / {p99:.2} µs")
+}
+
+/// Asks about each of `facts`, and takes the time of each.
+fn time(
+    facts: &[&Fact],
+    latencies: &mut Histogram<u64>,
+    mut ask: impl FnMut(&Question<'_>) -> io::Result<Vec<Told>>,
+) -> io::Result<()> {
+    for fact in facts {
+        let question = question(fact);
+        let began = Instant::now();
+        let told = ask(&question)?;
+        latencies.saturating_record(nanoseconds(began.elapsed()));
+        assert_eq!(told.len(), 1, "{question:?}");
+    }
+    Ok(())
+}
+
+/// Asks what an index answers, and what none does.
+fn filtered(
+    effort: Effort,
+    sides: &mut Sides<'_>,
+    releases: &[Release],
+    table: &mut Table,
+) -> io::Result<()> {
+    let (at, release) = as_of(releases)?;
+    let mut populations: Vec<i64> = release.facts.iter().map(|fact| fact.population).collect();
+    populations.sort_unstable();
+    let from_on = populations.iter().nth_back(populations.len() / RANGE).copied().unwrap_or_default();
+    let named = some(release, 1).first().map_or("", |fact| fact.name.as_str());
+    for (what, question) in
+        [("indexed equality", Question::Named(named)), ("range without an index", Question::FromOn(from_on))]
+    {
+        let count = sides.compared(&question, at)?;
+        let mut rounds: [Vec<f64>; 2] = Default::default();
+        let [ours, beside] = &mut rounds;
+        for _ in 0..effort.rounds {
+            let began = Instant::now();
+            drop(sides.library.ask(&question, at)?);
+            ours.push(began.elapsed().as_secs_f64() * 1e6);
+            let began = Instant::now();
+            drop(sides.beside.ask(&question, at)?);
+            beside.push(began.elapsed().as_secs_f64() * 1e6);
+        }
+        let [ours, beside] = rounds.map(median);
+        table.row(Row {
+            what: format!("{what}, {count} of {}", release.facts.len()),
+            measured: shown(ours),
+            beside: "SQLite".into(),
+            beside_measured: shown(beside),
+            verdict: format!("{:.2}", ours / beside),
+            ..Row::default()
+        });
+    }
+    Ok(())
+}
+
+fn shown(us: f64) -> String {
+    if us < 1e3 { format!("{us:.0} µs") } else { format!("{:.1} ms", us / 1e3) }
+}

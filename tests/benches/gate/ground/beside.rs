@@ -1,0 +1,157 @@
+//! The peer: the same facts in SQLite, with the indexes that the questions need.
+
+use super::facts::{Fact, Release};
+use super::{MOST, Question, Told};
+use crate::alone::FACTS_CACHE_BYTES;
+use rusqlite::{Connection, Params, Row, Statement};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A version is a row: since when and until when it holds stands in it, and where it comes from.
+const TABLE: &str = "CREATE TABLE facts (area TEXT, year INTEGER, valid_from INTEGER, valid_until INTEGER, \
+    area_name TEXT, population INTEGER, run INTEGER, position INTEGER, raw_hash BLOB, \
+    PRIMARY KEY (area, year, valid_from)) WITHOUT ROWID";
+const INSERT: &str = "INSERT INTO facts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+const INDEX: &str = "CREATE INDEX by_name ON facts (area_name)";
+const COLUMNS: &str =
+    "SELECT area, year, area_name, population, valid_from, valid_until, run, position, raw_hash FROM facts";
+const LOOKUP: &str =
+    "WHERE area = ?1 AND year = ?2 AND valid_from <= ?3 AND (valid_until IS NULL OR valid_until > ?3)";
+const NAMED: &str = "WHERE area_name = ?1 AND valid_from <= ?2 AND (valid_until IS NULL OR valid_until > ?2) \
+    ORDER BY area, year LIMIT ?3";
+const FROM_ON: &str = "WHERE population >= ?1 AND valid_from <= ?2 \
+    AND (valid_until IS NULL OR valid_until > ?2) ORDER BY area, year LIMIT ?3";
+
+/// The facts in SQLite.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    connection: Connection,
+}
+
+/// A row before it is inserted.
+struct Version<'f> {
+    fact: &'f Fact,
+    valid_from: i64,
+    valid_until: Option<i64>,
+    run: u32,
+    position: i64,
+    raw_hash: [u8; 32],
+}
+
+impl Beside {
+    /// Makes the database at `path` of what `releases` say, and tells how long the one transaction took.
+    pub(crate) fn fill(path: &Path, releases: &[Release]) -> io::Result<(Self, Duration)> {
+        let versions = versions(releases);
+        let mut connection = Connection::open(path).map_err(io::Error::other)?;
+        // as much memory as ours
+        let cache_kib = i64::try_from(FACTS_CACHE_BYTES / 1024).expect("it is small");
+        connection.pragma_update(None, "cache_size", -cache_kib).map_err(io::Error::other)?;
+        let began = Instant::now();
+        insert(&mut connection, &versions).map_err(io::Error::other)?;
+        Ok((Self { connection }, began.elapsed()))
+    }
+
+    /// The questions, prepared.
+    pub(crate) fn prepared(&self) -> io::Result<Prepared<'_>> {
+        let prepare = |which| self.connection.prepare(&format!("{COLUMNS} {which}"));
+        let prepare = |which| prepare(which).map_err(io::Error::other);
+        let [lookup, named, from_on] = [prepare(LOOKUP)?, prepare(NAMED)?, prepare(FROM_ON)?];
+        Ok(Prepared { connection: &self.connection, lookup, named, from_on })
+    }
+}
+
+/// The questions, prepared.
+pub(crate) struct Prepared<'c> {
+    connection: &'c Connection,
+    lookup: Statement<'c>,
+    named: Statement<'c>,
+    from_on: Statement<'c>,
+}
+
+impl Prepared<'_> {
+    /// Has what follows read in one transaction, instead of one each.
+    pub(crate) fn begin(&self) -> io::Result<()> {
+        self.connection.execute_batch("BEGIN").map_err(io::Error::other)
+    }
+
+    /// Ends that.
+    pub(crate) fn end(&self) -> io::Result<()> {
+        self.connection.execute_batch("COMMIT").map_err(io::Error::other)
+    }
+
+    /// What answers `question`, in the order of areas and years.
+    pub(crate) fn ask(&mut self, question: &Question<'_>, at: i64) -> io::Result<Vec<Told>> {
+        let answered = match question {
+            Question::Lookup { area, year } => select(&mut self.lookup, (area, year, at)),
+            Question::Named(name) => select(&mut self.named, (name, at, MOST)),
+            Question::FromOn(population) => select(&mut self.from_on, (population, at, MOST)),
+        };
+        answered.map_err(io::Error::other)
+    }
+}
+
+fn select(statement: &mut Statement<'_>, asked: impl Params) -> rusqlite::Result<Vec<Told>> {
+    statement.query_map(asked, told)?.collect()
+}
+
+fn told(row: &Row<'_>) -> rusqlite::Result<Told> {
+    Ok(Told {
+        area: row.get(0)?,
+        year: row.get(1)?,
+        name: row.get(2)?,
+        population: row.get(3)?,
+        valid_from: row.get(4)?,
+        valid_until: row.get(5)?,
+        run: row.get(6)?,
+        position: row.get(7)?,
+        raw_hash: row.get(8)?,
+    })
+}
+
+/// What is said anew by each release; what it says as the one before did is one version with that.
+fn versions(releases: &[Release]) -> Vec<Version<'_>> {
+    let mut versions: Vec<Version<'_>> = Vec::new();
+    let mut open = BTreeMap::<i64, usize>::new();
+    for (run, release) in (1..).zip(releases) {
+        for (position, fact) in (0..).zip(&release.facts) {
+            let before = open.get(&position).and_then(|place| versions.get_mut(*place));
+            if let Some(before) = before {
+                if before.fact == fact {
+                    continue;
+                }
+                before.valid_until = Some(release.released_s);
+            }
+            open.insert(position, versions.len());
+            let (valid_from, raw_hash) = (release.released_s, fact.raw_hash());
+            versions.push(Version { fact, valid_from, valid_until: None, run, position, raw_hash });
+        }
+    }
+    versions
+}
+
+fn insert(connection: &mut Connection, versions: &[Version<'_>]) -> rusqlite::Result<()> {
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(TABLE)?;
+    let mut statement = transaction.prepare(INSERT)?;
+    for version in versions {
+        let Version { fact, valid_from, valid_until, run, position, raw_hash } = version;
+        let Fact { area, year, name, population } = fact;
+        statement.execute((
+            area,
+            year,
+            valid_from,
+            valid_until,
+            name,
+            population,
+            run,
+            position,
+            raw_hash,
+        ))?;
+    }
+    drop(statement);
+    // cheaper than an index that grows with the rows
+    transaction.execute_batch(INDEX)?;
+    transaction.commit()
+}

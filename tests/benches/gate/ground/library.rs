@@ -1,0 +1,91 @@
+//! Our side: the store as the daemon has left it, asked without a daemon around it.
+
+use super::{MOST, Question, SOURCE, Told};
+use crate::alone::{CACHE_BYTES, FACTS_CACHE_BYTES};
+use domain::ground::query::{Query, QueryRequest};
+use domain::ground::record::{Content, Identity};
+use domain::ground::value::{Typed, Value};
+use jiff::Timestamp;
+use serde_json::json;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use store::ground::query::RECORDS_SCANNED_MAX;
+use store::ground::view::{Found, SourceView};
+use store::{Journal, Options, Store, StoreError};
+
+/// The store.
+pub(crate) struct Library {
+    store: Store,
+    /// It is open as long as this is.
+    _journal: Journal,
+}
+
+impl Library {
+    /// Opens the store in `dir`, which no daemon has open.
+    pub(crate) fn open(dir: &Path) -> io::Result<Self> {
+        let (cache_bytes, facts_cache_bytes) = (CACHE_BYTES, FACTS_CACHE_BYTES);
+        let options = Options { dir: dir.to_owned(), cache_bytes, facts_cache_bytes };
+        let (journal, store) = Journal::open(options).map_err(io::Error::other)?;
+        Ok(Self { store, _journal: journal })
+    }
+
+    fn view(&self) -> Result<Arc<SourceView>, StoreError> {
+        let view = self.store.view(&SOURCE.parse().expect("it is an id"))?;
+        Ok(view.expect("the source is registered"))
+    }
+
+    /// What answers `question`, in the order of areas and years.
+    pub(crate) fn ask(&self, question: &Question<'_>, at: i64) -> io::Result<Vec<Told>> {
+        self.answer(question, at).map_err(io::Error::other)
+    }
+
+    fn answer(&self, question: &Question<'_>, at: i64) -> Result<Vec<Told>, StoreError> {
+        let (view, at) = (self.view()?, Timestamp::from_second(at).expect("it is a time"));
+        let filter = match question {
+            Question::Lookup { area, year } => return lookup(&view, area, *year, at),
+            Question::Named(name) => json!({"axis": "area_name", "operator": "eq", "value": name}),
+            Question::FromOn(population) => {
+                json!({"axis": "population", "operator": "gte", "value": population})
+            }
+        };
+        let request = json!({"axes_requested": ["population"], "filters": [filter], "max_results": MOST});
+        let request: QueryRequest = serde_json::from_value(request).expect("it is a request");
+        let query = Query::new(&request, &view.ontology, &view.state.entry.registration.axes_provided);
+        let query = query.expect("it can be meant");
+        let answered = view.query(&query, at, None, None, RECORDS_SCANNED_MAX)?;
+        Ok(answered.found.into_iter().map(|hit| told(&hit.found, hit.content)).collect())
+    }
+}
+
+/// A lookup as the routes make it: by the key of what is asked about.
+fn lookup(view: &SourceView, area: &str, year: u16, at: Timestamp) -> Result<Vec<Told>, StoreError> {
+    let identity = Identity::new(vec![Typed::Text(area.to_owned()), Typed::Number(i64::from(year).into())]);
+    let mut all = Vec::new();
+    for found in view.lookup(&identity.key(), &view.known, at)? {
+        let found = found?;
+        if let Some(content) = view.content(&found.statement)? {
+            all.push(told(&found, content));
+        }
+    }
+    Ok(all)
+}
+
+fn told(found: &Found, mut content: Content) -> Told {
+    let mut text = |axis: &str| match content.axes.remove(axis) {
+        Some(Value::Text(text)) => text,
+        _ => String::new(),
+    };
+    let Found { statement, version, .. } = found;
+    Told {
+        area: text("area"),
+        year: text("year").parse().unwrap_or_default(),
+        name: text("area_name"),
+        population: text("population").parse().unwrap_or_default(),
+        valid_from: version.valid_from.as_second(),
+        valid_until: version.valid_until.map(Timestamp::as_second),
+        run: statement.time.run,
+        position: i64::try_from(statement.position).unwrap_or_default(),
+        raw_hash: statement.raw_hash,
+    }
+}

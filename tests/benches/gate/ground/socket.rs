@@ -1,0 +1,82 @@
+//! Lookups over the socket, beside a bare axum handler that answers the same bytes.
+
+use super::facts::Release;
+use super::{SOURCE, as_of, some};
+use crate::bare::Bare;
+use crate::load::post;
+use crate::read::{Side, all_latencies};
+use crate::table::{Row, Table, cpu_each, median, per_second};
+use crate::{CONNECTIONS, Effort};
+use harness::World;
+use jiff::Timestamp;
+use oracled::client::Client;
+use serde_json::{Value, json};
+use std::io;
+use tokio::runtime;
+
+const PATH: &str = "/v1/query";
+/// So many facts are looked up in turn.
+const ASKED: usize = 4096;
+
+/// Measures every number of connections.
+pub(crate) fn measure(
+    effort: Effort,
+    world: &World,
+    pid: u32,
+    releases: &[Release],
+    table: &mut Table,
+) -> io::Result<()> {
+    let (at, release) = as_of(releases)?;
+    let asked = some(release, ASKED);
+    let at = Timestamp::from_second(at).map_err(io::Error::other)?;
+    let question = |area: &str, year: u16| {
+        json!({"oracle_id": SOURCE, "request": {
+            "axes_requested": ["population"],
+            "filters": [
+                {"axis": "area", "operator": "eq", "value": area},
+                {"axis": "year", "operator": "eq", "value": year},
+            ],
+            "point_in_time": at,
+        }})
+    };
+    let bodies: Vec<Value> = asked.iter().map(|fact| question(&fact.area, fact.year)).collect();
+    let mut answer = Vec::new();
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut routes = Client::connect(&world.socket()).await.expect("the daemon listens");
+        for (fact, body) in asked.iter().zip(&bodies) {
+            let told = harness::post(&mut routes, PATH, body).await;
+            let place = "/response/records/0/axes/population";
+            assert_eq!(harness::at(&told, place), fact.population.to_string(), "{fact:?}");
+            answer = told.body.to_vec();
+        }
+    });
+    let requests = bodies.iter().map(|body| {
+        let mut request = Vec::new();
+        post(&mut request, PATH, &body.to_string()).map(|()| request)
+    });
+    let requests = requests.collect::<io::Result<Vec<_>>>()?;
+    let bare_socket = world.path("bare.sock");
+    let bare = Bare::start(&bare_socket, &world.path("body"), &answer)?;
+    for connections in CONNECTIONS {
+        let mut sides = [Side::new(world.socket(), pid), Side::new(bare_socket.clone(), bare.pid())];
+        for _ in 0..effort.rounds {
+            for side in &mut sides {
+                side.round(connections, effort, &requests)?;
+            }
+        }
+        let [ours, beside] = &sides;
+        table.row(Row {
+            what: format!("lookup over the socket, {} bytes, {connections:2} connections", answer.len()),
+            measured: per_second(ours.rate()),
+            cpu: cpu_each(median(ours.cpu.iter().copied())),
+            latencies: all_latencies(&ours.rounds),
+            beside: "bare axum handler".into(),
+            beside_measured: per_second(beside.rate()),
+            beside_cpu: cpu_each(median(beside.cpu.iter().copied())),
+            beside_latencies: all_latencies(&beside.rounds),
+            verdict: format!("{:.2}", beside.rate() / ours.rate()),
+        });
+    }
+    Ok(())
+}
