@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Registers the gallery's sources with a running daemon, ingests their releases, and asks a few questions.
+# The sockets are oraclectl's, or ORACLED_SOCKET and ORACLED_CONTROL_SOCKET; oraclectl is the one on the path, or ORACLECTL. It
+# can be run again: then nothing changes, and the answers are the same.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+oraclectl() { "${ORACLECTL:-oraclectl}" "$@"; }
+title() { printf '\n== %s\n' "$*"; }
+
+# A source with its pipeline, which bears the same name. It is approved unless it is already.
+register() {
+    oraclectl source register "sources/$1.json"
+    local shown
+    shown="$(oraclectl source show "$1")"
+    if [[ $shown =~ status\ +pending ]]; then oraclectl source approve "$1"; fi
+    oraclectl pipeline register "pipelines/$1.json"
+}
+
+# One release: the source, its version, the day on which it came out, the payload
+ingest() { oraclectl ingest run "$1" "data/$1/$4" --version "$2" --released-at "$3"; }
+
+# The first column of the first row of a table for programs
+first() { sed -n 2p | cut -d, -f1; }
+
+title 'the documents'
+for ontology in ontologies/*.json; do oraclectl ontology register "$ontology"; done
+for source in sources/*.json; do register "$(basename "$source" .json)"; done
+
+title 'the releases, not in their order'
+for day in 2020-04-14 2017-10-26 2026-03-06 2023-05-04; do
+    ingest world-bank-population "$day" "$day" "$day.csv"
+done
+ingest un-wpp-population 2019 2019-06-17 2019-and-three-faults.tsv
+ingest iso-3166 4.15.0 2023-05-31 4.15.0.json
+ingest iso-3166 4.20.1 2026-02-01 4.20.1.json
+ingest iso-4217 4.15.0 2023-05-31 4.15.0.json
+ingest iso-4217 4.20.1 2026-02-01 4.20.1.json
+ingest usda-sr older 2006-01-01 older.ndjson
+ingest usda-sr newer 2018-04-01 newer-and-three-faults.ndjson
+ingest cnf 2015 2015-01-01 cnf.ndjson
+
+title "Moldova's population in 2015: as it is known now, and as it was told in 2018"
+oraclectl query world-bank-population area=MDA year=2015 --axes population
+oraclectl query world-bank-population area=MDA year=2015 --axes population --at 2018-01-01
+
+title 'what the United Nations say of it, who count another territory under that name'
+oraclectl query un-wpp-population area=MDA year=2015 --axes population
+
+title 'which currencies there were in 2024, and are not any more'
+codes() { oraclectl query iso-4217 --axes name --at "$1" --csv | tail -n +2 | cut -d, -f2 | sort; }
+before="$(codes 2024-01-01)"
+after="$(codes 2026-06-01)"
+comm -23 <(echo "$before") <(echo "$after") | paste -sd' '
+
+title 'where the first value comes from, down to its bytes, and whether those are still what they were'
+record="$(oraclectl query world-bank-population area=MDA year=2015 --csv | first)"
+oraclectl provenance "$record"
+oraclectl source verify world-bank-population
+
+title 'sodium and vitamin D in 100 g of butter, by two sources with other units'
+nutrients=food_name,nutrients.sodium.amount,nutrients.vitamin_d.amount
+oraclectl query usda-sr food_scheme=ndb food_id=1001 --axes "$nutrients"
+oraclectl query cnf food_scheme=cnf food_id=118 --axes "$nutrients"
+
+title 'what changed with the newer release of the foods, and what of it was not taken, and why'
+newest="$(oraclectl ingest list usda-sr --csv | first)"
+oraclectl ingest show "$newest"
+oraclectl rejects "$newest"
+
+title 'how fresh all that is'
+oraclectl freshness world-bank-population
