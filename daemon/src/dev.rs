@@ -4,6 +4,7 @@
 
 mod delivery;
 mod gate;
+mod ground;
 mod mailbox;
 mod model;
 mod outside;

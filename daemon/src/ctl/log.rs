@@ -1,5 +1,7 @@
 //! `oraclectl log`.
 
+mod ground;
+
 use super::output::{harmless, on_one_line};
 use super::{CtlError, Options, answer_lines, segment};
 use crate::client::{Client, ClientError};
@@ -193,7 +195,7 @@ pub(crate) fn for_people(entry: &Value) -> String {
                 text("fallback_entries")
             )
         }
-        _ => text("version"),
+        name => ground::for_people(name, entry).unwrap_or_else(|| text("version")),
     };
     let (seq, at) = (text("seq"), in_one_width(text("timestamp")));
     let line = format!("{seq} {at} {} {} {what}", text("event"), text("session_id"));

@@ -7,8 +7,10 @@ use crate::control::divergence::Divergences;
 use crate::ctl::divergence::counted;
 use crate::ctl::log::for_people;
 use crate::ctl::output::on_one_line;
+use actors::queries::ChangesPage;
 use domain::health::HealthStatus;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// So much of a line is shown, in characters.
@@ -18,7 +20,7 @@ const MAIL_LINES: usize = 5;
 /// The headers that say something of a verdict.
 const HEADERS: [&str; 2] = ["x-cache", "retry-after"];
 /// What is shown of an answer, and where it stands.
-const FIELDS: [(&str, &str); 18] = [
+const FIELDS: [(&str, &str); 31] = [
     ("code", "/code"),
     ("detail", "/detail"),
     ("replayed", "/replayed"),
@@ -37,6 +39,19 @@ const FIELDS: [(&str, &str); 18] = [
     ("violation", "/evaluation/rules/0/violations/0/text"),
     ("violation", "/rules/0/violations/0/text"),
     ("opposites", "/rules/4/violations/0/message"),
+    ("status", "/document/review_status"),
+    ("status", "/review_status"),
+    ("run", "/run/run_id"),
+    ("population", "/response/records/0/axes/population"),
+    ("definition", "/response/records/0/definitions/population"),
+    ("since", "/response/records/0/valid_from"),
+    ("release", "/response/query_metadata/data_version"),
+    ("raw hash", "/raw_hash"),
+    ("in payload", "/raw/raw_sha256"),
+    ("from byte", "/raw/offset"),
+    ("rows", "/rows"),
+    ("records", "/runs/1/records"),
+    ("faults", "/runs/1/fault_count"),
 ];
 
 /// How a step ended.
@@ -93,6 +108,13 @@ impl<W: Write> Screen<W> {
             let last = last_error.as_ref().map(|error| format!(", the last: {error}")).unwrap_or_default();
             let status = format!("{}, {consecutive_failures} failures in a row{last}", status.as_str());
             self.field(oracle.oracle_id.as_str(), &status)?;
+        }
+        if let Ok(ChangesPage { changes, .. }) = answer.json() {
+            let kinds: BTreeSet<_> = changes.iter().map(|change| change.kind).collect();
+            for kind in kinds {
+                let count = changes.iter().filter(|change| change.kind == kind).count();
+                self.field(kind.as_str(), &count.to_string())?;
+            }
         }
         if let Ok(Divergences { table, .. }) = answer.json() {
             for line in counted(&table).lines() {

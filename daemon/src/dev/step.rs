@@ -8,7 +8,8 @@ use std::time::Duration;
 /// How the names of the events begin that tell of mail.
 pub(super) const MAIL_EVENTS: &str = "mail_";
 
-/// The sessions of one walk: `before`, the number of the last entry, keeps the walks over one store apart.
+/// The sessions of one walk, and what else it names: `before`, the number of the last entry, keeps the walks over one store
+/// apart.
 pub(super) fn session(before: u64, name: &str) -> String {
     format!("dev-{before}-{name}")
 }
@@ -111,6 +112,33 @@ impl Step {
     pub(super) fn evaluate(title: &str, body: &Value) -> Self {
         let path = "/v1/rules/evaluate".to_owned();
         Self { body: Some(body.to_string()), ..Self::new(title, Socket::Routes, Method::POST, path) }
+    }
+
+    /// Has an administrator register a document.
+    pub(super) fn put(title: &str, path: String, document: &Value) -> Self {
+        Self { body: Some(document.to_string()), ..Self::new(title, Socket::Control, Method::PUT, path) }
+    }
+
+    /// Has an administrator order something.
+    pub(super) fn order(title: &str, path: String, order: &Value) -> Self {
+        Self { body: Some(order.to_string()), ..Self::new(title, Socket::Control, Method::POST, path) }
+    }
+
+    /// Has an administrator hand in a payload.
+    pub(super) fn ingest(title: &str, path: &str, payload: &str) -> Self {
+        let step = Self::new(title, Socket::Control, Method::POST, path.to_owned());
+        Self { body: Some(payload.to_owned()), ..step }
+    }
+
+    /// Asks what a source says.
+    pub(super) fn query(title: &str, query: &Value) -> Self {
+        let path = "/v1/query".to_owned();
+        Self { body: Some(query.to_string()), ..Self::new(title, Socket::Routes, Method::POST, path) }
+    }
+
+    /// Reads what stands at `path` of the routes' socket.
+    pub(super) fn see(title: &str, path: String) -> Self {
+        Self::new(title, Socket::Routes, Method::GET, path)
     }
 
     /// Wants a verdict without handing one in.

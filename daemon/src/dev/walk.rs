@@ -4,7 +4,7 @@ use super::mailbox::Kept;
 use super::outside::{Model, Outside};
 use super::show::{Ended, Screen};
 use super::step::{MAIL_EVENTS, Outcome, Socket, Step, Turn, session};
-use super::{delivery, gate, rules};
+use super::{delivery, gate, ground, rules};
 use crate::client::{Answer, Client};
 use actors::Clock;
 use actors::clock::monotonic;
@@ -25,6 +25,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const HEALTH_EVENT: &str = "oracle_health_changed";
 /// What happens because of it in nobody's session.
 const RULES_EVENT: &str = "rules_evaluated";
+/// Where an entry says whose it is.
+const NAMED_BY: [&str; 3] = ["session_id", "ontology_id", "oracle_id"];
 /// The mail service's name among the oracles.
 const MAIL_ORACLE: &str = "mail";
 
@@ -44,6 +46,8 @@ impl<W: Write> Walk<'_, W> {
     pub(super) async fn walk(mut self) -> anyhow::Result<usize> {
         let mut steps = gate::steps(self.before);
         steps.extend(rules::steps(self.before));
+        steps.extend(ground::steps(self.before)?);
+        // what nobody can foresee comes last: it may go on behind its steps
         steps.extend(delivery::steps(self.outside, self.before, Clock::system().now()));
         let count = steps.len() + 1;
         let (mut failed, mut seen) = (0, self.before);
@@ -161,13 +165,14 @@ impl<W: Write> Walk<'_, W> {
 
     /// Those of them that are the walk's doing: the store may have a past, and a configured mail service fails or not.
     fn of_the_walk(&self, mut entries: Vec<Value>) -> Vec<Value> {
-        let sessions = session(self.before, "");
+        let names = session(self.before, "");
         let mail_is_foreseen = self.outside.mailbox.is_some();
         entries.retain(|entry| {
             let word = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
             let of_mail = word("event").starts_with(MAIL_EVENTS) || word("oracle_id") == MAIL_ORACLE;
             let of_no_session = [HEALTH_EVENT, RULES_EVENT].contains(&word("event"));
-            let is_ours = word("session_id").starts_with(&sessions) || of_no_session;
+            let is_named = NAMED_BY.iter().any(|field| word(field).starts_with(&names));
+            let is_ours = is_named || of_no_session;
             is_ours && (mail_is_foreseen || !of_mail)
         });
         entries

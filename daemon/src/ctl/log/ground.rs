@@ -1,0 +1,50 @@
+//! What happens in the ground-truth layer, at a glance.
+
+use super::{by, text_of};
+use serde_json::Value;
+
+/// What an entry of the event `name` says beside its number and time; nothing where it is none of these.
+pub(super) fn for_people(name: &str, entry: &Value) -> Option<String> {
+    let text = |name: &str| text_of(entry, name);
+    Some(match name {
+        "ontology_registered" => format!("{}@{} by {}", text("ontology_id"), text("version"), by(entry)),
+        "pipeline_registered" => format!("{} by {}", text("pipeline_id"), by(entry)),
+        "source_changed" => format!("{} {} by {}", text("oracle_id"), text("change"), by(entry)),
+        "freshness_policy_set" => format!("{} by {}", text("oracle_id"), by(entry)),
+        "source_invalidated" => {
+            format!("{} by {}: {}", text("oracle_id"), text("trigger"), text("detail"))
+        }
+        "ingestion_started" => format!("{} {}", text("oracle_id"), text("version")),
+        "ingestion_ended" => {
+            let count = |name: &str| entry.pointer(name).map_or_else(|| "?".into(), Value::to_string);
+            let (records, rejected) = (count("/counts/records"), count("/counts/rejected"));
+            let (oracle_id, version, state) = (text("oracle_id"), text("version"), text("state"));
+            let cause = text("cause");
+            format!("{oracle_id} {version} {state}: {records} records, {rejected} rejected {cause}")
+        }
+        "pull_failed" => {
+            format!("{} for {}: {}", text("pipeline_id"), text("requested_by"), text("cause"))
+        }
+        "source_pruned" => {
+            format!("{} before {}: {} versions", text("oracle_id"), text("before"), text("versions"))
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_run_is_told_with_what_came_of_it() {
+        let entry = json!({
+            "event": "ingestion_ended", "oracle_id": "cnf", "version": "2015", "state": "completed",
+            "counts": {"records": 16, "rejected": 2},
+        });
+        let told = for_people("ingestion_ended", &entry).expect("it is one of these");
+        assert_eq!(told.trim_end(), "cnf 2015 completed: 16 records, 2 rejected");
+        assert_eq!(for_people("service_started", &entry), None);
+    }
+}
