@@ -1,7 +1,7 @@
 //! The alerts and the dashboard that come with the daemon: what they speak of is what a daemon serves.
 
 use harness::model::ModelServer;
-use harness::{Daemon, GOOD, World, eventually, get, post, submission};
+use harness::{Daemon, GOOD, World, eventually, get, ground, post, submission};
 use hyper::Method;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,8 +91,22 @@ async fn metrics(daemon: &Daemon<'_>) -> String {
     String::from_utf8(answer.body.into()).expect("it is text")
 }
 
+/// Has a release of a source ingested, and asks for it.
+async fn tell_the_truth(daemon: &Daemon<'_>) {
+    let control = &mut daemon.control().await;
+    ground::register(control, "iso-4217").await;
+    ground::approve(control, "iso-4217").await;
+    let payload = ground::example("data/iso-4217/4.20.1.json").to_string();
+    let run = ground::begun(&ground::ingest(control, "iso-4217", "4.20.1", "2026-02-01", payload).await);
+    let run = ground::ended(control, &run).await;
+    assert_eq!(run.get("state").and_then(Value::as_str), Some("completed"));
+    let query = json!({"oracle_id": "iso-4217", "request": {"axes_requested": ["name"]}});
+    assert_eq!(post(&mut daemon.routes().await, "/v1/query", &query).await.status, 200);
+}
+
 /// Has the daemon do something of everything, and so often regenerate what differs that it must tell.
 async fn keep_busy(daemon: &Daemon<'_>) {
+    tell_the_truth(daemon).await;
     let routes = &mut daemon.routes().await;
     post(routes, "/v1/verdicts/handed-in", &submission(GOOD)).await;
     let text = json!({"candidate_output": "Ice melts", "facts": []});

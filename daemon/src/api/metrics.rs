@@ -7,13 +7,16 @@ use actors::oracle_health::Statuses;
 use actors::regen::AskVariance;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use domain::ground::source::VersionRecord;
 use domain::health::{HealthStatus, Status};
 use hyper::header::CONTENT_TYPE;
+use jiff::Timestamp;
 use prometheus_client::encoding::text;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use store::ground::state::SourceState;
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const END: &str = "# EOF\n";
@@ -31,6 +34,10 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
     let variance = service.system.regen.ask(AskVariance).await.inspect_err(|error| {
         tracing::warn!(%error, "the metrics lack the watch over regenerations");
     });
+    let sources = service.system.store.sources().unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the sources");
+        Vec::new()
+    });
     let mut body = String::new();
     let written = text::encode(&mut body, &service.registry).and_then(|()| {
         let counted = body.strip_suffix(END).map_or(body.len(), str::len);
@@ -41,6 +48,7 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
             gauge(&mut body, "infrastructure_variance", help, u64::from(escalated))?;
         }
         oracle_gauges(&mut body, &oracles)?;
+        source_gauges(&mut body, &sources)?;
         body.write_str(END)
     });
     written.map_err(|error| Problem::Internal(error.to_string()))?;
@@ -128,6 +136,29 @@ fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
         family(body, name, help)?;
         for oracle in oracles {
             writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {}", oracle.oracle_id, read(oracle))?;
+        }
+    }
+    Ok(())
+}
+
+/// When each source was last ingested, and of when what it says is; nothing of one that never was.
+fn source_gauges(body: &mut String, sources: &[SourceState]) -> fmt::Result {
+    type Read = fn(&VersionRecord) -> Timestamp;
+    let families: [(&str, &str, Read); 2] = [
+        ("source_ingested_timestamp_seconds", "when the last run of a source became visible", |version| {
+            version.ingested_at
+        }),
+        (
+            "source_released_timestamp_seconds",
+            "when the newest version of a source was released",
+            |version| version.released_at,
+        ),
+    ];
+    for (name, help, read) in families {
+        write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
+        for SourceState { entry, .. } in sources {
+            let Some(latest) = entry.version_history.iter().map(read).max() else { continue };
+            writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {}", entry.oracle_id(), latest.as_second())?;
         }
     }
     Ok(())
