@@ -1,0 +1,59 @@
+//! The gallery of sources: what its README promises is to be seen.
+
+use harness::World;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs the gallery's script against the daemon of this world.
+async fn run(world: &World) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth/run.sh");
+    let mut command = Command::new(script);
+    command.env("ORACLECTL", harness::program("oraclectl"));
+    command.env("ORACLED_SOCKET", world.socket()).env("ORACLED_CONTROL_SOCKET", world.control_socket());
+    let ended = tokio::task::spawn_blocking(move || command.output()).await.expect("nobody panics");
+    let Output { status, stdout, stderr } = ended.expect("bash is there");
+    let said = String::from_utf8_lossy(&stdout).into_owned();
+    assert!(status.success(), "{said}\n{}", String::from_utf8_lossy(&stderr));
+    said
+}
+
+/// The answers to all questions but the last, without what tells ages.
+fn answers(said: &str) -> Vec<&str> {
+    let (_, answers) = said.split_once("\n== Moldova's population").expect("questions are asked");
+    let (answers, _) = answers.split_once("\n== how fresh").expect("there is a last one");
+    answers.lines().filter(|line| !line.contains(" days old") && !line.starts_with("warning: ")).collect()
+}
+
+#[tokio::test]
+async fn the_gallery_is_ingested_and_answers_and_the_second_time_nothing_changes() {
+    let world = World::default();
+    let _daemon = world.serve().await;
+    let said = run(&world).await;
+    let mut rest = said.as_str();
+    for told in [
+        "source world-bank-population is approved",
+        "rejected      3: enum_mapping 1, duplicate_key 2",
+        "changes       0\n",
+        "withdrawn 6\n",
+        "rejected      3: required_field 1, unit_conversion 1, check 1",
+        "2835978",
+        "(without Transnistria)",
+        "3554108",
+        "4070705",
+        "(with Transnistria)",
+        "ANG BGN CUC HRK SLL ZWL\n",
+        "raw hash         bfb92ef454bb78fcc816b29ea58939388ef24f9480e5821c4b9dd6e9a9765f11",
+        "2017-10-26: 35 raw records in 959 bytes, nothing is wrong",
+        "0.643",
+        "0.0000006",
+        "superseded 15, withdrawn 1",
+        "unit_conversion  nutrients.vitamin_c.amount",
+        "-1 is below 0",
+    ] {
+        let at = rest.find(told).unwrap_or_else(|| panic!("{told} is not in\n{rest}"));
+        rest = &rest[at + told.len()..];
+    }
+    let again = run(&world).await;
+    assert_eq!(again.matches("has brought these records before; nothing changes").count(), 12);
+    assert_eq!(answers(&again), answers(&said));
+}
