@@ -246,3 +246,30 @@ fn the_readme_names_every_configuration_key_every_event_and_every_problem_code()
         assert!(readme.contains(&format!("`{code}`")), "the README does not name the code {code}");
     }
 }
+
+/// Whoever writes a document of ground truth finds every field of it explained, and every word that a program may tell.
+#[test]
+fn the_reference_of_ground_truth_names_every_field_of_its_documents() {
+    let reference = read(&root().join("docs/ground-truth.md"));
+    let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let explained: BTreeSet<_> = reference.split(|letter| !is_of_word(letter)).collect();
+    for file in
+        ["ontology", "source", "pipeline", "pipeline/tables", "freshness", "query/filter", "rejection"]
+    {
+        let source = read(&root().join(format!("domain/src/ground/{file}.rs")));
+        let mut named = BTreeSet::new();
+        // what stands in a document, and not what is computed of one
+        let documents =
+            source.split("#[derive(").filter(|part| part.contains("Deserialize)]\n#[serde(deny_unknown"));
+        for line in documents.flat_map(str::lines) {
+            let field = line.strip_prefix("    pub ").and_then(|rest| rest.split_once(": "));
+            // what is called otherwise in a document
+            named.extend(field.map(|(field, _)| field).filter(|field| *field != "kind"));
+        }
+        named.extend(source.split("=> \"").skip(1).filter_map(|rest| rest.split('"').next()));
+        assert!(!named.is_empty(), "{file} has fields or words");
+        for name in named {
+            assert!(explained.contains(name), "the reference does not name {name}, of {file}");
+        }
+    }
+}
