@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 use store::Store;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 const SOURCE: &str = "world-bank-population";
@@ -505,6 +506,54 @@ async fn a_payload_that_another_source_keeps_stays_when_one_that_does_not_has_re
     let is_raw = |name: &String| name.starts_with("raw/");
     eventually("what is kept is there, and nothing else", async || {
         files(&world.state()).into_keys().filter(is_raw).eq([kept.clone()])
+    })
+    .await;
+    assert!(daemon.stop().success());
+}
+
+/// Answers every request with `body`, as a source that has nothing newer does.
+async fn serve_for_ever(listener: TcpListener, body: &'static str) {
+    loop {
+        let (mut stream, _) = listener.accept().await.expect("the system lets us");
+        tokio::spawn(async move {
+            let mut request = [0; 4096];
+            let head =
+                format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            if stream.read(&mut request).await.is_ok() {
+                drop(stream.write_all((head + body).as_bytes()).await);
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_payload_that_was_pulled_in_vain_leaves_nothing() {
+    let world = World::with_config("[ingestion]\nallow_local = [\"127.0.0.0/8\"]");
+    let daemon = world.serve().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
+    let address = listener.local_addr().expect("the system tells");
+    tokio::spawn(serve_for_ever(listener, "{\"number\": 1, \"size\": 2}\n"));
+    let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
+    let (ontology, source, mut definition) = things("pulled");
+    definition["pipeline"]["retrieval"] =
+        json!({"method": "api_pull", "endpoint": format!("http://{address}/things"), "format": "ndjson"});
+    definition["pipeline"]["audit"]["log_raw_input"] = json!(false);
+    register_all(control, &ontology, &source, &definition).await;
+    approve(control, "pulled").await;
+    let mut policy = at(&get(control, "/v1/sources/pulled/freshness").await, "/policy");
+    policy["default_max_age_seconds"] = json!(1);
+    policy["default_stale_behavior"] = json!("block_until_fresh");
+    let set = put(control, "/v1/sources/pulled/freshness", &policy).await;
+    assert_eq!(set.status, 200, "{}", document(&set));
+    let query = json!({"oracle_id": "pulled", "request": {"axes_requested": ["size"]}});
+    let first = post(routes, "/v1/query", &query).await;
+    assert_eq!((first.status.as_u16(), at(&first, "/response/records/0/axes/size")), (200, json!("2")));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    // the source says the same as before: what it says is as old as it was
+    problem(&post(routes, "/v1/query", &query).await, 503, "source_stale");
+    assert_eq!(document(&get(control, "/v1/runs").await).as_array().map(Vec::len), Some(1));
+    eventually("no payload is left", async || {
+        files(&world.state()).keys().all(|name| !name.starts_with("raw/"))
     })
     .await;
     assert!(daemon.stop().success());
