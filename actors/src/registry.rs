@@ -113,8 +113,16 @@ impl Desk {
     /// what it has come to.
     pub(crate) async fn change<T>(
         &self,
-        decide: impl Fn(&Self) -> Result<Decided<T>, RegistryError>,
+        decide: impl FnMut(&Self) -> Result<Decided<T>, RegistryError>,
     ) -> Result<(T, bool), RegistryError> {
+        self.change_or(decide).await
+    }
+
+    /// The same for those who have errors of their own.
+    pub(crate) async fn change_or<T, E: From<CommitError>>(
+        &self,
+        mut decide: impl FnMut(&Self) -> Result<Decided<T>, E>,
+    ) -> Result<(T, bool), E> {
         let mut attempt = 0;
         loop {
             attempt += 1;

@@ -6,7 +6,7 @@ use super::progress::{Phase, Progress};
 use super::reading::{Outcome, Reading};
 use super::{Begin, Begun, IngestionError, Shop};
 use crate::logger::CommitError;
-use crate::registry::{Ready, as_read, policy_of};
+use crate::registry::{Decided, Ready, as_read, policy_of};
 use domain::event::ground::RunEntry;
 use domain::ground::freshness::InvalidationTrigger;
 use domain::ground::id::SourceId;
@@ -22,8 +22,6 @@ use store::{Record, RowKey, Write};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-/// What somebody else changes meanwhile is read anew so many times.
-const ATTEMPTS: usize = 8;
 /// A run's end that the log does not take is tried again after so long.
 const END_PAUSE: Duration = Duration::from_secs(1);
 
@@ -70,15 +68,10 @@ pub(super) async fn resume_all(shop: Arc<Shop>) {
     for run in runs.into_iter().filter(|run| run.state == RunState::Running) {
         tracing::info!(run_id = %run.run_id, oracle_id = %run.oracle_id, "a run that was cut short goes on");
         let Ok((claim, progress)) = shop.flights.claim(&run) else { continue };
+        shop.metrics.ingesting.started();
         match shop.ready_for(&run) {
-            Ok(ready) => {
-                shop.metrics.ingesting.started();
-                tokio::spawn(fly(Arc::clone(&shop), ready, claim, progress));
-            }
-            Err(error) => {
-                shop.metrics.ingesting.started();
-                shop.end(&progress, failed(error.to_string())).await;
-            }
+            Ok(ready) => drop(tokio::spawn(fly(Arc::clone(&shop), ready, claim, progress))),
+            Err(error) => shop.end(&progress, failed(error.to_string())).await,
         }
     }
 }
@@ -297,21 +290,17 @@ impl Shop {
         oracle_id: &SourceId,
         mut change: impl FnMut(SourceState) -> (SourceState, Run, Event),
     ) -> Result<(), IngestionError> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let (source, revision) = self.desk().source(oracle_id)?;
+        let desk = self.desk();
+        let changed = desk.change_or(|desk| {
+            let (source, revision) = desk.source(oracle_id)?;
             let (source, run, event) = change(source);
             let record = Record {
                 expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
                 events: vec![event],
                 writes: vec![Write::PutSource(Arc::new(source)), Write::PutRun(Arc::new(run))],
             };
-            match self.log.commit(record).await {
-                Ok(_) => return Ok(()),
-                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+            Ok(Decided::Change((), record))
+        });
+        changed.await.map(|_| ())
     }
 }

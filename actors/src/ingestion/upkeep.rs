@@ -2,7 +2,7 @@
 
 use super::flights::Holder;
 use super::{IngestionError, Shop};
-use crate::registry::{RegistryError, as_read};
+use crate::registry::{Decided, RegistryError, as_read};
 use domain::event::ground::PruneEntry;
 use domain::ground::id::SourceId;
 use domain::{Event, Peer, Sha256Hex};
@@ -14,9 +14,6 @@ use store::ground::verify::Verified;
 use store::ground::view::SourceView;
 use store::{Record, RowKey, StoreError, Write};
 use tokio::task::spawn_blocking;
-
-/// What is changed by somebody else meanwhile is read anew so many times.
-const ATTEMPTS: usize = 8;
 
 /// What was taken out of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,20 +175,16 @@ impl Shop {
         event: Event,
         change: impl Fn(SourceState) -> SourceState,
     ) -> Result<(), IngestionError> {
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let (source, revision) = self.desk().source(oracle_id)?;
+        let desk = self.desk();
+        let changed = desk.change_or(|desk| {
+            let (source, revision) = desk.source(oracle_id)?;
             let record = Record {
                 expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
                 events: vec![event.clone()],
                 writes: vec![Write::PutSource(Arc::new(change(source)))],
             };
-            match self.log.commit(record).await {
-                Ok(_) => return Ok(()),
-                Err(crate::logger::CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+            Ok(Decided::Change((), record))
+        });
+        changed.await.map(|_| ())
     }
 }

@@ -13,7 +13,7 @@ impl Store {
     /// # Errors
     /// Where the store cannot be read.
     pub fn completed_since(&self, seq: u64) -> Result<Vec<(u64, Run)>, StoreError> {
-        let mut names = self.read(|db, durable_seq| {
+        let names = self.read(|db, durable_seq| {
             let keys = vec![Table::Runs as u8]..vec![Table::Runs as u8 + 1];
             let mut names = Vec::new();
             for head in rows::heads(db, self.dir(), keys) {
@@ -24,7 +24,7 @@ impl Store {
             Ok(names)
         })?;
         let mut runs = Vec::new();
-        for name in names.drain(..) {
+        for name in names {
             let run_id = name.parse::<Sha256Hex>().ok();
             let run = run_id.map(|run_id| self.run(&run_id)).transpose()?.flatten();
             runs.extend(
