@@ -27,6 +27,20 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// A verdict of the quick tier that passes.
 pub const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
+/// The actors that are supervised, in the order in which they are reported.
+pub const ACTORS: [&str; 10] = [
+    "regen",
+    "crosscheck",
+    "cache",
+    "rules",
+    "rate_limiter",
+    "notifier",
+    "oracle_health",
+    "ingestion",
+    "registry",
+    "logger",
+];
+
 /// The built program of that name.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {

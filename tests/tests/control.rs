@@ -1,7 +1,9 @@
 //! The administrators' socket, from outside.
 
 use harness::wire::{Wire, head, post as whole_post};
-use harness::{GOOD, PATIENCE, World, document, eventually, get, log, post, problem, submission, whole_log};
+use harness::{
+    ACTORS, GOOD, PATIENCE, World, document, eventually, get, log, post, problem, submission, whole_log,
+};
 use hyper::Method;
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
@@ -115,21 +117,7 @@ async fn actors_report_what_they_did() {
     })
     .await;
     let names: Vec<_> = reports.as_array().unwrap().iter().map(|report| &report["name"]).collect();
-    assert_eq!(
-        names,
-        [
-            "regen",
-            "crosscheck",
-            "cache",
-            "rules",
-            "rate_limiter",
-            "notifier",
-            "oracle_health",
-            "ingestion",
-            "registry",
-            "logger"
-        ]
-    );
+    assert_eq!(names, ACTORS);
     for report in reports.as_array().unwrap() {
         assert!(report["handled"].as_u64().unwrap() > 0, "{report}");
         assert_eq!((&report["restarts"], &report["last_panic"]), (&json!(0), &json!(null)), "{report}");

@@ -1,23 +1,11 @@
 //! Panics in every actor under load: the daemon answers throughout, and loses nothing that it acknowledged.
 
 use harness::load::{Ledger, Load, check_served, field, tell};
-use harness::{World, get};
+use harness::{ACTORS, World, get};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-const ACTORS: [&str; 10] = [
-    "regen",
-    "crosscheck",
-    "cache",
-    "rules",
-    "rate_limiter",
-    "notifier",
-    "oracle_health",
-    "ingestion",
-    "registry",
-    "logger",
-];
 /// It never gives up, and hardly pauses.
 const PATIENT: &str = "[supervision]\nmax_panics = 1000000\nwindow_s = 1\nmax_pause_ms = 1\n";
 
