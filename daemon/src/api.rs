@@ -45,7 +45,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/readyz", get(health::ready))
         .route("/metrics", get(metrics::get))
         .route("/openapi.json", get(openapi::get))
-        .fallback(async || Problem::NotFound)
+        .fallback(signals::elsewhere)
         .method_not_allowed_fallback(async || Problem::MethodNotAllowed)
         .with_state(service)
 }

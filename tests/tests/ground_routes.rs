@@ -142,6 +142,7 @@ async fn the_feed_and_a_signal_tell_whoever_keeps_copies() {
     problem(&get(routes, "/v1/changes?limit=0").await, 400, "invalid_request");
 
     problem(&post(routes, "/v1/signals/bank/population", &json!({})).await, 404, "signal_unknown");
+    problem(&post(routes, "/api/bank/invalidate", &json!({})).await, 404, "not_found");
     let policy = json!({
         "oracle_id": SOURCE,
         "axis_freshness": {},
@@ -149,6 +150,7 @@ async fn the_feed_and_a_signal_tell_whoever_keeps_copies() {
         "default_stale_behavior": "fail_closed",
         "invalidation_triggers": [
             {"trigger_type": "upstream_signal", "config": {"webhook": "/v1/signals/bank/population"}},
+            {"trigger_type": "upstream_signal", "config": {"webhook": "/api/bank/invalidate"}},
         ],
     });
     let path = format!("/v1/sources/{SOURCE}/freshness");
@@ -162,6 +164,10 @@ async fn the_feed_and_a_signal_tell_whoever_keeps_copies() {
     problem(&post(routes, "/v1/query", &asked).await, 503, "source_stale");
     let entries = log(control, "event=source_invalidated").await;
     assert_eq!(entries.len(), 1, "{entries:?}");
+    problem(&get(routes, "/api/bank/invalidate").await, 405, "method_not_allowed");
+    let told = post(routes, "/api/bank/invalidate", &json!({})).await;
+    assert_eq!(document(&told), json!({"invalidated": [SOURCE]}));
+    assert_eq!(log(control, "event=source_invalidated").await.len(), 2);
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! `POST /v1/signals/{…}`: a source tells that what it has said is not to be relied on any more.
+//! `POST /v1/signals/{…}`, or any other path that a freshness policy names: a source tells that what it has said is not to
+//! be relied on any more.
 
 use crate::problem::{GroundProblem, Problem, ProblemDocument};
 use crate::service::Service;
@@ -9,7 +10,7 @@ use domain::Peer;
 use domain::event::ground::InvalidationCause;
 use domain::ground::freshness::InvalidationTrigger;
 use domain::ground::id::SourceId;
-use hyper::Uri;
+use hyper::{Method, Uri};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -40,25 +41,59 @@ pub async fn post(
     Extension(peer): Extension<Peer>,
     uri: Uri,
 ) -> Result<Json<Invalidated>, Problem> {
-    let path = uri.path().to_owned();
+    let named = named_by(&service, uri.path())?;
+    if named.is_empty() {
+        let told = format!("no source's freshness policy names {} as an `upstream_signal`", uri.path());
+        return Err(GroundProblem::SignalUnknown(told).into());
+    }
+    invalidate(&service, named, uri.path(), peer).await
+}
+
+/// What comes in at a path that is nobody else's: a signal, where a policy has a webhook there.
+///
+/// # Errors
+/// `not_found` where it has not; where the entry cannot be committed, and then nothing changes.
+pub async fn elsewhere(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    method: Method,
+    uri: Uri,
+) -> Result<Json<Invalidated>, Problem> {
+    let named = named_by(&service, uri.path())?;
+    match method {
+        _ if named.is_empty() => Err(Problem::NotFound),
+        Method::POST => invalidate(&service, named, uri.path(), peer).await,
+        _ => Err(Problem::MethodNotAllowed),
+    }
+}
+
+/// The sources whose policies have a webhook at `path`.
+fn named_by(service: &Service, path: &str) -> Result<Vec<SourceId>, Problem> {
+    let store = &service.system.store;
     let mut named = Vec::new();
-    for state in service.system.store.sources()? {
+    for state in store.sources()? {
         let oracle_id = state.entry.oracle_id().clone();
-        let Some(view) = service.system.store.view(&oracle_id)? else { continue };
+        let Some(view) = store.view(&oracle_id)? else { continue };
         let policy = policy_of(&view.state, &view.ontology);
-        let names_it = |trigger: &InvalidationTrigger| matches!(trigger, InvalidationTrigger::UpstreamSignal { webhook } if *webhook == path);
+        let names_it = |trigger: &InvalidationTrigger| matches!(trigger, InvalidationTrigger::UpstreamSignal { webhook } if webhook == path);
         if policy.invalidation_triggers.iter().any(names_it) {
             named.push(oracle_id);
         }
     }
-    if named.is_empty() {
-        let told = format!("no source's freshness policy names {path} as an `upstream_signal`");
-        return Err(GroundProblem::SignalUnknown(told).into());
-    }
+    Ok(named)
+}
+
+async fn invalidate(
+    service: &Arc<Service>,
+    named: Vec<SourceId>,
+    path: &str,
+    peer: Peer,
+) -> Result<Json<Invalidated>, Problem> {
     let registry = service.system.registry.clone();
+    let detail = format!("signal at {path}");
     let invalidated = service.work(async move {
         for oracle_id in &named {
-            let (trigger, detail) = (InvalidationCause::UpstreamSignal, format!("signal at {path}"));
+            let (trigger, detail) = (InvalidationCause::UpstreamSignal, detail.clone());
             registry.ask(Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer }).await??;
         }
         Ok(named)

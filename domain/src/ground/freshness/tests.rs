@@ -150,8 +150,12 @@ fn what_cannot_work_is_refused_by_its_name() {
     let other =
         refused(&|policy| drop(policy.axis_freshness.insert("inr_value".into(), other.clone())), &axes);
     assert_eq!(other, BadPolicy::OtherAxis { key: "inr_value".into(), axis: "inr".into() });
-    for webhook in ["", "x", "/a b", "/é", &format!("/{}", "x".repeat(WEBHOOK_MAX_BYTES))] {
-        let trigger = InvalidationTrigger::UpstreamSignal { webhook: webhook.into() };
+    let long = format!("/v1/signals/{}", "x".repeat(WEBHOOK_MAX_BYTES));
+    let served = ["/healthz", "/v1/query", "/v1/signals", "/cache/abc"];
+    for webhook in
+        ["", "x", "/", "/a b/c", "/é/a", "//a", "/a/", "/v1/signals/", "/a/b?c", &long].iter().chain(&served)
+    {
+        let trigger = InvalidationTrigger::UpstreamSignal { webhook: (*webhook).into() };
         let refused = refused(&|policy| policy.invalidation_triggers.push(trigger.clone()), &axes);
         assert_eq!(refused, BadPolicy::BadWebhook { index: 1 }, "{webhook}");
     }

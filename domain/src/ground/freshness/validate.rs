@@ -6,6 +6,10 @@ use super::{AxisBound, FreshnessPolicy, InvalidationTrigger, MAX_AGE_S};
 pub const MAX_TRIGGERS: usize = 16;
 /// The longest path of a webhook, in bytes.
 pub const WEBHOOK_MAX_BYTES: usize = 256;
+/// Paths that are there for webhooks begin so.
+const FOR_WEBHOOKS: &str = "/v1/signals/";
+/// Other paths of more than one part that the service has itself begin so; it has each path of one part for itself, too.
+const SERVED: [&str; 2] = ["/v1/", "/cache/"];
 
 /// Why a freshness policy is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,10 +51,11 @@ pub enum BadPolicy {
         /// How old it may be, in seconds.
         limit_s: u64,
     },
-    /// A webhook is no path.
+    /// A webhook is no path that a source may have for itself.
     #[error(
-        "`invalidation_triggers.{index}.config.webhook` is no path: it begins with `/` and has up to {WEBHOOK_MAX_BYTES} \
-         printable ASCII characters without blanks"
+        "`invalidation_triggers.{index}.config.webhook` is no path for a webhook: it begins with `{FOR_WEBHOOKS}`, or has two \
+         parts or more (`/ehr/invalidate`) and begins neither with `/v1/` nor with `/cache/`, which the service has itself; \
+         up to {WEBHOOK_MAX_BYTES} printable ASCII characters without blanks, `?` and `#`"
     )]
     BadWebhook {
         /// Which trigger, from 0.
@@ -69,7 +74,7 @@ impl FreshnessPolicy {
     ///
     /// # Errors
     /// The first that speaks against it: an axis that the source does not provide, an age of 0 or beyond [`MAX_AGE_S`], a
-    /// `state_sensitive` axis that may become older than its ontology allows, a webhook that is no path.
+    /// `state_sensitive` axis that may become older than its ontology allows, a webhook whose path is none, or is the service's own.
     pub fn validate(&self, axes: &[AxisBound<'_>]) -> Result<(), BadPolicy> {
         check_age("default_max_age_seconds", self.default_max_age_seconds)?;
         for (key, requirement) in &self.axis_freshness {
@@ -101,7 +106,7 @@ impl FreshnessPolicy {
                 InvalidationTrigger::TimeBased { ttl_seconds } => {
                     check_age(&format!("invalidation_triggers.{index}.config.ttl_seconds"), *ttl_seconds)?;
                 }
-                InvalidationTrigger::UpstreamSignal { webhook } if !is_path(webhook) => {
+                InvalidationTrigger::UpstreamSignal { webhook } if !is_for_webhooks(webhook) => {
                     return Err(BadPolicy::BadWebhook { index });
                 }
                 _ => {}
@@ -118,8 +123,13 @@ fn check_age(field: &str, seconds: u64) -> Result<(), BadPolicy> {
     Err(BadPolicy::BadAge { field: field.to_owned(), seconds })
 }
 
-fn is_path(text: &str) -> bool {
-    text.starts_with('/')
-        && text.len() <= WEBHOOK_MAX_BYTES
-        && text.bytes().all(|byte| byte.is_ascii_graphic())
+fn is_for_webhooks(path: &str) -> bool {
+    let is_path = path.len() <= WEBHOOK_MAX_BYTES
+        && path.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#'));
+    let parts: Vec<_> = path.split('/').collect();
+    let is_served = SERVED.iter().any(|begin| path.starts_with(begin)) && !path.starts_with(FOR_WEBHOOKS);
+    // before the first `/` there is nothing
+    is_path
+        && !is_served
+        && matches!(parts.as_slice(), ["", first, .., last] if !first.is_empty() && !last.is_empty())
 }
