@@ -30,6 +30,38 @@ pub fn example(name: &str) -> Value {
     serde_json::from_slice(&fs::read(path).expect("it is there")).expect("it is JSON")
 }
 
+/// An ontology, a source and a pipeline of that name: things by number, read from lines of JSON.
+///
+/// # Panics
+/// Where the documents that come with the project have none to begin with.
+#[must_use]
+#[allow(clippy::indexing_slicing, reason = "what is not there fails the test")]
+pub fn things(pipeline: &str) -> (Value, Value, Value) {
+    let axis = |axis: &str, kind: &str| json!({"axis": axis, "type": kind, "class": "measured", "description": axis});
+    let mut number = axis("number", "integer");
+    number["identity"] = json!(true);
+    let ontology = json!({"ontology_id": "things", "version": "1",
+        "axes": [number, axis("size", "number"), axis("name", "string")]});
+    let mut source = example("sources/world-bank-population.json");
+    source["oracle_id"] = json!(pipeline);
+    source["ontology"] = json!({"ontology_id": "things", "version": "1"});
+    source["axes_provided"] = json!(["number", "size", "name"]);
+    let mapping = |axis: &str, required: bool| json!({"source_field": axis, "target_axis": axis, "cardinality": "one_to_one", "required": required});
+    let mut definition = example("pipelines/world-bank-population.json");
+    definition["pipeline"]["pipeline_id"] = json!(pipeline);
+    definition["pipeline"]["oracle_id"] = json!(pipeline);
+    definition["pipeline"]["retrieval"]["format"] = json!("ndjson");
+    definition["pipeline"]["validation"] =
+        json!({"required_fields": ["number"], "reject_on_schema_fail": true});
+    definition["pipeline"]["transformation"]["output_schema_id"] = json!("things@1");
+    definition["normalization"] = json!({"normalizer_id": definition["normalization"]["normalizer_id"],
+        "source_schema_id": "things", "target_ontology_id": "things",
+        "axis_mappings": [mapping("number", true), mapping("size", false), mapping("name", false)],
+        "value_normalizers": [], "post_normalization_checks": []});
+    definition["tables"] = json!({});
+    (ontology, source, definition)
+}
+
 /// Replaces what is at `path`.
 pub async fn put(control: &mut Client, path: &str, body: &Value) -> Answer {
     control.call(Method::PUT, path, Some(Bytes::from(body.to_string()))).await.expect("it answers")

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use domain::ground::rejection::Rule;
 use harness::disk::{self, Bounded, Disk, Tmpfs};
 use harness::ground::{
-    answers, approve, begun, ended, example, files, ingest, ingest_pieces, named, put, register,
-    register_all, runs_path, stopped,
+    answers, approve, begun, ended, files, ingest, ingest_pieces, named, put, register, register_all,
+    runs_path, stopped, things,
 };
 use harness::wire::{Wire, head};
 use harness::{Daemon, GOOD, World, at, document, eventually, get, post, problem, submission, whole_log};
@@ -25,33 +25,6 @@ const HEADER: &str = "Country Name,Country Code,Year,Value\n";
 const MIB: u64 = 1 << 20;
 /// However much is read, a daemon built for tests grows by no more than that: what a run sorts in memory, and a little.
 const GROWTH_MAX_BYTES: u64 = 112 * MIB;
-
-/// A source of things by number, read from lines of JSON.
-fn things(pipeline: &str) -> (Value, Value, Value) {
-    let axis = |axis: &str, kind: &str| json!({"axis": axis, "type": kind, "class": "measured", "description": axis});
-    let mut number = axis("number", "integer");
-    number["identity"] = json!(true);
-    let ontology = json!({"ontology_id": "things", "version": "1",
-        "axes": [number, axis("size", "number"), axis("name", "string")]});
-    let mut source = example(&format!("sources/{SOURCE}.json"));
-    source["oracle_id"] = json!(pipeline);
-    source["ontology"] = json!({"ontology_id": "things", "version": "1"});
-    source["axes_provided"] = json!(["number", "size", "name"]);
-    let mapping = |axis: &str, required: bool| json!({"source_field": axis, "target_axis": axis, "cardinality": "one_to_one", "required": required});
-    let mut definition = example(&format!("pipelines/{SOURCE}.json"));
-    definition["pipeline"]["pipeline_id"] = json!(pipeline);
-    definition["pipeline"]["oracle_id"] = json!(pipeline);
-    definition["pipeline"]["retrieval"]["format"] = json!("ndjson");
-    definition["pipeline"]["validation"] =
-        json!({"required_fields": ["number"], "reject_on_schema_fail": true});
-    definition["pipeline"]["transformation"]["output_schema_id"] = json!("things@1");
-    definition["normalization"] = json!({"normalizer_id": definition["normalization"]["normalizer_id"],
-        "source_schema_id": "things", "target_ontology_id": "things",
-        "axis_mappings": [mapping("number", true), mapping("size", false), mapping("name", false)],
-        "value_normalizers": [], "post_normalization_checks": []});
-    definition["tables"] = json!({});
-    (ontology, source, definition)
-}
 
 /// A daemon's world with both sources registered and approved.
 async fn prepared(daemon: &Daemon<'_>) -> Client {

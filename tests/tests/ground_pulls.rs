@@ -1,0 +1,150 @@
+//! Pulls from sources behind TLS, with and without a certificate of one's own.
+
+use harness::ground::{approve, ended, register_all, things};
+use harness::{World, at, document, post, problem};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedKey, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
+use serde_json::json;
+use std::fs;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+
+const PAYLOAD: &str = "{\"number\": 1, \"size\": 2}\n";
+
+/// Whoever signs certificates.
+struct Authority {
+    params: CertificateParams,
+    key: KeyPair,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self { params, key: KeyPair::generate().expect("a key") }
+    }
+
+    fn pem(&self) -> String {
+        self.params.self_signed(&self.key).expect("it signs itself").pem()
+    }
+
+    fn roots(&self) -> RootCertStore {
+        let mut roots = RootCertStore::empty();
+        let own = self.params.self_signed(&self.key).expect("it signs itself");
+        roots.add(own.der().clone()).expect("it is a certificate");
+        roots
+    }
+
+    /// A certificate for `name`, and its key.
+    fn issue(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> CertifiedKey<KeyPair> {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.extended_key_usages = vec![usage];
+        let signing_key = KeyPair::generate().expect("a key");
+        let issuer = Issuer::from_params(&self.params, &self.key);
+        let cert = params.signed_by(&signing_key, &issuer).expect("it is signed");
+        CertifiedKey { cert, signing_key }
+    }
+
+    /// A source behind TLS with a certificate of this authority; of whoever asks it wants one of `clients`, if of anybody.
+    async fn serve(&self, clients: Option<&Self>) -> String {
+        let CertifiedKey { cert, signing_key } = self.issue("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
+        let provider = Arc::new(ring::default_provider());
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let config = config.with_safe_default_protocol_versions().expect("there are some");
+        let config = match clients {
+            None => config.with_no_client_auth(),
+            Some(clients) => {
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(clients.roots()), provider);
+                config.with_client_cert_verifier(verifier.build().expect("it has a root"))
+            }
+        };
+        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).expect("it is a key");
+        let config = config.with_single_cert(vec![cert.der().clone()], key).expect("they belong together");
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
+        let address = listener.local_addr().expect("the system tells");
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.expect("the system lets us");
+                let acceptor = acceptor.clone();
+                tokio::spawn(async move {
+                    let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                    let mut request = [0; 4096];
+                    let size = PAYLOAD.len();
+                    let answer = format!(
+                        "HTTP/1.1 200 OK\r\ncontent-length: {size}\r\nconnection: close\r\n\r\n{PAYLOAD}"
+                    );
+                    if stream.read(&mut request).await.is_ok() {
+                        drop(stream.write_all(answer.as_bytes()).await);
+                        drop(stream.shutdown().await);
+                    }
+                });
+            }
+        });
+        format!("https://{address}/things")
+    }
+}
+
+/// A world that trusts `authority`, and has `certified` to show for the pipeline `member`.
+fn world(authority: &Authority, certified: &CertifiedKey<KeyPair>) -> World {
+    let mut world = World::default();
+    let files = [
+        ("trusted.pem", authority.pem()),
+        ("member.pem", certified.cert.pem()),
+        ("member.key", certified.signing_key.serialize_pem()),
+    ];
+    let [trusted, certificate, key] = files.map(|(name, pem)| {
+        let path = world.path(name);
+        fs::write(&path, pem).expect("it is written");
+        path.to_str().expect("it is text").to_owned()
+    });
+    world.config = format!(
+        "[ingestion]\nallow_local = [\"127.0.0.0/8\"]\n[ingestion.credentials.member]\n\
+         certificate_file = \"{certificate}\"\nkey_file = \"{key}\"\n"
+    );
+    world.variables.push(("SSL_CERT_FILE".into(), trusted));
+    world
+}
+
+#[tokio::test]
+async fn behind_tls_a_source_is_pulled_if_it_is_who_it_says_and_with_the_certificate_it_asks_for() {
+    let (trusted, other) = (Authority::new(), Authority::new());
+    let certified = trusted.issue("oracled.test", ExtendedKeyUsagePurpose::ClientAuth);
+    let world = world(&trusted, &certified);
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let members_only = trusted.serve(Some(&trusted)).await;
+    for (pipeline, endpoint, authentication, refused) in [
+        ("open", trusted.serve(None).await, "none", None),
+        ("impostor", other.serve(None).await, "none", Some("invalid peer certificate")),
+        ("member", members_only.clone(), "mtls", None),
+        ("stranger", members_only, "none", Some("CertificateRequired")),
+    ] {
+        let (ontology, source, mut definition) = things(pipeline);
+        definition["pipeline"]["retrieval"] = json!({"method": "api_pull", "endpoint": endpoint, "format": "ndjson",
+            "authentication": authentication});
+        register_all(control, &ontology, &source, &definition).await;
+        approve(control, pipeline).await;
+        let pulled = post(control, &format!("/v1/pipelines/{pipeline}/pull"), &json!({})).await;
+        match refused {
+            None => {
+                assert_eq!(pulled.status, 200, "{pipeline}: {}", document(&pulled));
+                let run_id = at(&pulled, "/run/run_id").as_str().expect("a run began").to_owned();
+                assert_eq!(ended(control, &run_id).await["state"], "completed", "{pipeline}");
+            }
+            Some(cause) => {
+                let told = problem(&pulled, 502, "pull_failed").to_string();
+                assert!(told.contains(cause), "{pipeline}: {told}");
+            }
+        }
+    }
+    assert!(daemon.stop().success());
+}
