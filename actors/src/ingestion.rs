@@ -65,6 +65,8 @@ pub struct Begin {
     pub version: String,
     /// When the source released it.
     pub released_at: Timestamp,
+    /// Whether it may take the place of what was read as this version before, though it is another payload or release.
+    pub replace: bool,
     /// The payload.
     pub payload: Archived,
     /// Where it was pulled from.
@@ -84,7 +86,7 @@ pub enum Begun {
     Unchanged(Box<Run>),
 }
 
-/// Ends a run before it is done: nothing of it becomes visible.
+/// Ends a run before it is done: nothing of it becomes visible, and no start goes on with it.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), IngestionError>")]
 pub struct Cancel {
@@ -139,6 +141,11 @@ pub struct Verify {
 #[rtype(result = "Vec<RunProgress>")]
 pub struct Running;
 
+/// Has all runs end, so that the next start goes on with them, and whoever writes files anew; answers once they have.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Rest;
+
 /// Why a run has not begun, or is not cancelled.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestionError {
@@ -184,6 +191,30 @@ pub enum IngestionError {
     /// The version is none.
     #[error("`version` has 1 to 64 visible ASCII characters")]
     Version,
+    /// The release lies ahead.
+    #[error(
+        "`released_at` is {released_at}, and now it is {now}: what is here has been released, so it is no more than a day \
+         ahead of now; from when on records hold, `valid_time` of the pipeline says"
+    )]
+    Ahead {
+        /// When it is said to be released.
+        released_at: Timestamp,
+        /// What time it is.
+        now: Timestamp,
+    },
+    /// The version was read from something else.
+    #[error(
+        "version {version} was read from another payload, or as released at another time, by run {run_id} (released at \
+         {released_at}); a new release has a version of its own, and `replace` puts this one in the place of that one"
+    )]
+    VersionKnown {
+        /// Which.
+        version: String,
+        /// The run that has read it.
+        run_id: Sha256Hex,
+        /// When what it has read was released.
+        released_at: Timestamp,
+    },
     /// Two runs would have records of the same ids.
     #[error("run {0} begins with the digits of another one")]
     Collision(Sha256Hex),
@@ -306,10 +337,19 @@ impl Handler<Begin> for Ingestion {
 }
 
 impl Handler<Cancel> for Ingestion {
-    type Result = Result<(), IngestionError>;
+    type Result = ResponseFuture<Result<(), IngestionError>>;
 
     fn handle(&mut self, Cancel { run_id, peer }: Cancel, _: &mut Context<Self>) -> Self::Result {
-        if self.shop.flights.cancel(&run_id, peer) { Ok(()) } else { Err(IngestionError::NotRunning(run_id)) }
+        Box::pin(flight::cancel(Arc::clone(&self.shop), run_id, peer))
+    }
+}
+
+impl Handler<Rest> for Ingestion {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, Rest: Rest, _: &mut Context<Self>) -> Self::Result {
+        let shop = Arc::clone(&self.shop);
+        Box::pin(async move { shop.flights.stop().await })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::service::Service;
 use crate::telemetry::LogLevel;
 use crate::upstreams::Upstreams;
 use actors::fallback::Fallback;
-use actors::ingestion::{IngestionConfig, slices};
+use actors::ingestion::{self, IngestionConfig, slices};
 use actors::notifier::Rest;
 use actors::regen;
 use actors::system::Parts;
@@ -198,7 +198,8 @@ impl Daemon {
         service.stop();
         let finished = timeout(bound_s, async {
             let rest = service.system.notifier.ask(Rest);
-            let (rested, ()) = tokio::join!(rest, async {
+            let runs = service.system.ingestion.ask(ingestion::Rest);
+            let (rested, runs, ()) = tokio::join!(rest, runs, async {
                 drop(routes.await);
                 service.settled().await;
                 // what nobody waits for any more is paid for all the same
@@ -206,6 +207,9 @@ impl Daemon {
                     tracing::debug!(%error, "verdicts on their way are not waited for");
                 }
             });
+            if let Err(error) = runs {
+                tracing::debug!(%error, "runs are cut short");
+            }
             if let Err(error) = rested {
                 tracing::warn!(%error, "mails may be sent again by the next start");
             }

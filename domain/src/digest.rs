@@ -11,7 +11,7 @@ const DIGITS: usize = 64;
 const JSON_BYTES: usize = 1024;
 
 /// The SHA-256 of some bytes, written as 64 lower-case hexadecimal digits.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Sha256Hex(String);
 

@@ -88,7 +88,7 @@ impl Journal {
             meta::put_walked(&engine, 0)?;
             return Err(error);
         }
-        store.remove_unnamed_files()?;
+        store.remove_unnamed_files(counts)?;
         mirror.repair(&store, counts.entries);
         let tip = Tip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
         let (store_too, opened_at) = (store.clone(), counts.entries);

@@ -281,6 +281,66 @@ async fn a_source_has_one_run_at_a_time_and_it_can_be_cancelled() {
     problem(&post(control, &format!("{path}/cancel"), &json!({})).await, 409, "run_not_running");
     assert_eq!(at(&get(control, SOURCE).await, "/current_version"), "");
     assert_eq!(log(control, "event=ingestion_ended").await[0]["peer"]["pid"], std::process::id());
+    let next = ingest(control, "2024", payload(1)).await;
+    assert_eq!(ended(control, &begun(&next)).await["state"], "completed", "its place is free at once");
+}
+
+#[tokio::test]
+async fn a_run_that_was_cancelled_stays_so_whatever_comes_behind_the_answer() {
+    let world = World::with_config("[ingestion]\nruns_at_once = 1");
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    let (ontology, source, definition) = ground::things("things");
+    ground::register_all(control, &ontology, &source, &definition).await;
+    let goes_on = begun(&ingest(control, "2023", payload(MANY)).await);
+    let path = format!("/v1/runs/{goes_on}");
+    eventually("it reads", async || at(&get(control, &path).await, "/progress/read") != json!(0)).await;
+    // one that waits for the other's place
+    let waits = begun(&ground::ingest(control, "things", "1", "2020-01-01", "{\"number\": 1}\n").await);
+    for run_id in [&waits, &goes_on] {
+        let cancelled = post(control, &format!("/v1/runs/{run_id}/cancel"), &json!({})).await;
+        assert_eq!(cancelled.status, 202, "{}", document(&cancelled));
+    }
+    daemon.kill();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    for run_id in [&waits, &goes_on] {
+        assert_eq!(ended(control, run_id).await["state"], "cancelled");
+    }
+}
+
+#[tokio::test]
+async fn a_run_ends_whatever_becomes_of_its_source_meanwhile() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    let run_id = begun(&ingest(control, "2023", payload(MANY)).await);
+    let path = format!("/v1/runs/{run_id}");
+    eventually("it reads", async || at(&get(control, &path).await, "/progress/read") != json!(0)).await;
+    let mut source = example("sources/world-bank-population.json");
+    let provided = source["axes_provided"].as_array_mut().expect("a list");
+    provided.retain(|axis| axis != "area_name");
+    assert_eq!(put(control, SOURCE, &source).await.status, 200);
+    let run = ended(control, &run_id).await;
+    assert_eq!((&run["state"], &run["counts"]["records"]), (&json!("completed"), &json!(MANY)), "{run}");
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_told_to_stop_leaves_its_run_to_the_next_start() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    let run_id = begun(&ingest(control, "2023", payload(MANY)).await);
+    let path = format!("/v1/runs/{run_id}");
+    eventually("it reads", async || at(&get(control, &path).await, "/progress/read") != json!(0)).await;
+    assert!(daemon.stop().success());
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let run = ended(control, &run_id).await;
+    assert_eq!((&run["state"], &run["counts"]["records"]), (&json!("completed"), &json!(MANY)), "{run}");
 }
 
 #[tokio::test]
@@ -315,12 +375,17 @@ async fn a_payload_that_its_pipeline_does_not_keep_is_gone_after_its_run_wheneve
     eventually("the payload is gone", async || archived(&world) == 0).await;
     assert_eq!(ingest(control, "2023", payload(3)).await.status, 200);
     assert_eq!(archived(&world), 0);
+    let run_id = begun(&ingest(control, "2024", HEADER.to_owned()).await);
+    assert_eq!(ended(control, &run_id).await["state"], "failed");
+    eventually("the payload is gone", async || archived(&world) == 0).await;
 
     // another run of the same bytes needs them
     assert_eq!(put(control, PIPELINE, &example("pipelines/world-bank-population.json")).await.status, 200);
     let run_id = begun(&ingest(control, "2023", payload(3)).await);
     assert_eq!(ended(control, &run_id).await["state"], "completed");
     assert_eq!(put(control, PIPELINE, &pipeline).await.status, 200);
+    let run_id = begun(&ingest(control, "2023", payload(3)).await);
+    assert_eq!(ended(control, &run_id).await["state"], "completed", "it takes its place again");
     assert_eq!(ingest(control, "2023", payload(3)).await.status, 200);
     assert_eq!(archived(&world), 1);
 }

@@ -2,28 +2,38 @@
 
 use super::archiving::ARCHIVING;
 use super::flights::Claim;
-use super::progress::{Phase, Progress};
+use super::progress::{Ending, Phase, Progress};
 use super::reading::{Outcome, Reading};
 use super::{Begin, Begun, IngestionError, Shop};
 use crate::logger::CommitError;
-use crate::registry::{Decided, Ready, as_read, policy_of};
-use domain::event::ground::RunEntry;
+use crate::registry::{Decided, Desk, Ready, RegistryError, as_read, policy_of};
+use domain::event::ground::{InvalidationCause, InvalidationEntry, RunEntry};
 use domain::ground::freshness::InvalidationTrigger;
 use domain::ground::id::SourceId;
 use domain::ground::ontology::is_version;
-use domain::ground::run::{Run, RunCounts, RunInput, RunState, split_record_id};
+use domain::ground::run::{FileRef, Run, RunCounts, RunInput, RunState, split_record_id};
 use domain::ground::timeline::Release;
 use domain::{Event, Peer, Sha256Hex};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
+use store::ground::staging::Staged;
 use store::ground::state::{Completed, SourceState};
-use store::{Record, RowKey, Write};
+use store::{Record, RowKey, StoreError, Write};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 /// A run's end that the log does not take is tried again after so long.
 const END_PAUSE: Duration = Duration::from_secs(1);
+/// What a source is said to have released lies ahead of now by no more: a day may be over elsewhere.
+const AHEAD_MAX: SignedDuration = SignedDuration::from_hours(24);
+
+/// What a run changes: its source and itself, with the entries that tell of it.
+struct Changed {
+    source: SourceState,
+    run: Run,
+    events: Vec<Event>,
+}
 
 /// Begins a run, unless it has been.
 pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, IngestionError> {
@@ -32,25 +42,37 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
     }
     let ready = shop.desk().pipeline(&message.pipeline_id)?;
     let (source, _) = shop.desk().source(&ready.definition.pipeline.oracle_id)?;
-    let run = shop.planned(message.clone(), &ready, &source);
-    if let Some((known, _)) = shop.store.run(&run.run_id)?
-        && known.state == RunState::Completed
+    let (now, released_at) = (shop.clock.now(), message.released_at);
+    if released_at.duration_since(now) > AHEAD_MAX {
+        return Err(IngestionError::Ahead { released_at, now });
+    }
+    let (peer, replace) = (message.peer, message.replace);
+    let run = shop.planned(message, &ready, &source);
+    let counts = source.read_as(&run.input.version);
+    if counts.is_some_and(|counts| counts.run_id == run.run_id)
+        && let Some((known, _)) = shop.store.run(&run.run_id)?
     {
         return Ok(Begun::Unchanged(Box::new(known)));
+    }
+    if !replace {
+        check_version(&run, counts)?;
     }
     let record_id = run.record_id(0);
     let digits = split_record_id(&record_id).map_or("", |(digits, _)| digits);
     if shop.store.runs_with_prefix(digits)?.iter().any(|other| other != run.run_id.as_str()) {
         return Err(IngestionError::Collision(run.run_id));
     }
-    let (claim, progress) = shop.flights.claim(&run)?;
-    let peer = message.peer;
-    shop.commit_change(&run.oracle_id.clone(), |source| {
+    let (claim, progress) = shop.claim(&run).await?;
+    let desk = shop.desk();
+    let begun = desk.change_or(|desk| {
         let entry = RunEntry { run: Box::new(run.clone()), peer, timestamp: run.started_at };
-        let source = source.with_attempt(&run.run_id);
-        (source, run.clone(), Event::IngestionStarted(entry))
-    })
-    .await?;
+        changed(desk, &run.oracle_id, |source| Changed {
+            source: source.with_attempt(&run.run_id),
+            run: run.clone(),
+            events: vec![Event::IngestionStarted(entry)],
+        })
+    });
+    begun.await?;
     shop.metrics.ingesting.started();
     tokio::spawn(fly(shop, ready, claim, progress));
     Ok(Begun::Started(Box::new(run)))
@@ -76,20 +98,65 @@ pub(super) async fn resume_all(shop: Arc<Shop>) {
     }
 }
 
+/// Ends a run before it is done. Nothing of it becomes visible, and no start goes on with it.
+pub(super) async fn cancel(shop: Arc<Shop>, run_id: Sha256Hex, peer: Peer) -> Result<(), IngestionError> {
+    let Some(progress) = shop.flights.run(&run_id) else { return Err(IngestionError::NotRunning(run_id)) };
+    let mut run = progress.run.clone();
+    (run.state, run.ended_at) = (RunState::Cancelled, Some(shop.clock.now()));
+    run.cause = Some("an administrator has cancelled it".into());
+    let cancelled = shop.desk().change_or(|desk| shop.closed(desk, &run, Some(peer))).await?;
+    if !cancelled.1 {
+        return Err(IngestionError::NotRunning(run_id));
+    }
+    progress.end(Ending::Cancelled);
+    Ok(())
+}
+
+/// Whether a run reads what `counts` for its version was read from, where anything does.
+fn check_version(run: &Run, counts: Option<&Completed>) -> Result<(), IngestionError> {
+    let RunInput { version, raw_sha256, released_at, .. } = &run.input;
+    match counts {
+        Some(Completed { run_id, raw_sha256: raw, release, .. })
+            if (raw, &release.released_at) != (raw_sha256, released_at) =>
+        {
+            let (version, run_id) = (version.clone(), run_id.clone());
+            Err(IngestionError::VersionKnown { version, run_id, released_at: release.released_at })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What a source becomes by `change`, to be committed.
+fn changed(
+    desk: &Desk,
+    oracle_id: &SourceId,
+    change: impl FnOnce(SourceState) -> Changed,
+) -> Result<Decided<()>, IngestionError> {
+    let (source, revision) = desk.source(oracle_id)?;
+    let Changed { source, run, events } = change(source);
+    let record = Record {
+        expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
+        events,
+        writes: vec![Write::PutSource(Arc::new(source)), Write::PutRun(Arc::new(run))],
+    };
+    Ok(Decided::Change((), record))
+}
+
 /// Reads a run's payload and ends it, one way or another.
 async fn fly(shop: Arc<Shop>, ready: Ready, claim: Claim, progress: Arc<Progress>) {
-    // the semaphore is never closed
-    let place = shop.places.acquire().await;
-    let outcome = match shop.reading(ready, &progress) {
-        Ok(reading) => match spawn_blocking(move || reading.run()).await {
-            Ok(outcome) => outcome,
-            Err(error) => failed(error.to_string()),
-        },
-        Err(error) => failed(error.to_string()),
+    let outcome = tokio::select! {
+        _ = progress.until_ended() => Outcome::EndedEarly,
+        // the semaphore is never closed
+        place = shop.places.acquire() => {
+            let outcome = shop.read(ready, &progress).await;
+            drop(place);
+            outcome
+        }
     };
-    drop(place);
     shop.end(&progress, outcome).await;
+    // whoever has the next payload may hold what this waits for, and wait for the place
     drop(claim);
+    shop.let_go(&progress.run).await;
 }
 
 /// When a run becomes known: now, or just behind the run before it where the clock has not gone on since. What is known at
@@ -134,15 +201,43 @@ impl Shop {
     fn ready_for(&self, run: &Run) -> Result<Ready, IngestionError> {
         let desk = self.desk();
         let definition = self.store.definition(&run.input.pipeline_sha256)?;
-        let unknown = || crate::registry::RegistryError::PipelineUnknown(run.pipeline_id.clone());
+        let unknown = || RegistryError::PipelineUnknown(run.pipeline_id.clone());
         let (source, _) = desk.source(&run.oracle_id)?;
         Ok(desk.ready(definition.ok_or_else(unknown)?, &source.entry)?)
+    }
+
+    /// The place of a run's source. Whoever has ended, and is about to give it back, is waited for.
+    async fn claim(&self, run: &Run) -> Result<(Claim, Arc<Progress>), IngestionError> {
+        loop {
+            match self.flights.claim(run) {
+                Err(IngestionError::Busy { run_id, .. }) if !self.goes_on(&run_id)? => {
+                    self.flights.until_free(&run.oracle_id).await;
+                }
+                claimed => return claimed,
+            }
+        }
+    }
+
+    /// Whether a run has not ended.
+    pub(super) fn goes_on(&self, run_id: &Sha256Hex) -> Result<bool, StoreError> {
+        Ok(self.store.run(run_id)?.is_some_and(|(run, _)| run.state == RunState::Running))
+    }
+
+    /// Reads a run's payload on a thread of its own.
+    async fn read(&self, ready: Ready, progress: &Arc<Progress>) -> Outcome {
+        match self.reading(ready, progress) {
+            Ok(reading) => match spawn_blocking(move || reading.run()).await {
+                Ok(outcome) => outcome,
+                Err(error) => failed(error.to_string()),
+            },
+            Err(error) => failed(error.to_string()),
+        }
     }
 
     fn reading(&self, ready: Ready, progress: &Arc<Progress>) -> Result<Reading, IngestionError> {
         let run = &progress.run;
         let view = self.store.view(&run.oracle_id)?;
-        let unknown = || crate::registry::RegistryError::SourceUnknown(run.oracle_id.clone());
+        let unknown = || RegistryError::SourceUnknown(run.oracle_id.clone());
         let view = view.ok_or_else(unknown)?;
         let release = Release {
             run: view.state.next_number(),
@@ -151,9 +246,8 @@ impl Shop {
             ingested_at: behind(&view.state, self.clock.now()),
             snapshot: run.snapshot,
         };
-        let Ready { definition, normalizer, .. } = ready;
         let (files, progress) = (self.store.files().clone(), Arc::clone(progress));
-        Ok(Reading { files, view, definition, normalizer, release, progress, limits: self.limits })
+        Ok(Reading { files, view, ready, release, progress, limits: self.limits })
     }
 
     /// Ends a run with what has come of it.
@@ -162,22 +256,25 @@ impl Shop {
         let mut run = progress.run.clone();
         run.ended_at = Some(self.clock.now());
         let ended = match outcome {
-            Outcome::Staged(staged) => self.complete(run, *staged).await,
-            Outcome::Cancelled => {
-                run.state = RunState::Cancelled;
-                run.cause = Some("an administrator has cancelled it".into());
-                self.close(run, progress.cancelled_by()).await
-            }
+            Outcome::Staged { staged, ready } => match self.complete(run.clone(), *staged, &ready).await {
+                // of what the log does not take nobody knows whether it is there
+                Err(error) if !matches!(error, IngestionError::Commit(CommitError::Unavailable(_))) => {
+                    (run.state, run.cause) = (RunState::Failed, Some(error.to_string()));
+                    self.close(run).await
+                }
+                ended => ended,
+            },
+            Outcome::EndedEarly => self.ended(run),
             Outcome::Failed { cause, counts, rows } => {
                 (run.state, run.cause, run.counts, run.rows) = (RunState::Failed, Some(cause), counts, rows);
-                self.close(run, None).await
+                self.close(run).await
             }
         };
         match ended {
             Ok(run) => {
                 let Run { run_id, oracle_id, state, counts, cause, .. } = &run;
                 tracing::info!(%run_id, %oracle_id, state = state.as_str(), records = counts.records,
-                    rejected = counts.rejected, cause, "a run has ended");
+                    rejected = counts.rejected, cause, "a run has ended, or the next start goes on with it");
                 self.metrics.ingesting.ended(&run);
             }
             // it stands in the store as going on: the next start reads it again
@@ -187,66 +284,92 @@ impl Shop {
         }
     }
 
-    /// Makes a run visible.
-    async fn complete(
-        &self,
-        mut run: Run,
-        staged: store::ground::staging::Staged,
-    ) -> Result<Run, IngestionError> {
-        let ready = self.ready_for(&run)?;
-        let transformations = ready.normalizer.transformations(ready.definition.pipeline.audit).to_vec();
-        let keeps_raw = ready.definition.pipeline.audit.log_raw_input;
-        let (counts, rows, files) = staged.named();
-        (run.state, run.counts, run.rows) = (RunState::Completed, counts, Some(rows.clone()));
+    /// Makes a run visible, unless somebody has ended it.
+    async fn complete(&self, mut run: Run, staged: Staged, ready: &Ready) -> Result<Run, IngestionError> {
+        let transformations = ready.normalizer.transformations(ready.definition.pipeline.audit);
+        let Staged { counts, rows, statements, .. } = &staged;
+        (run.state, run.counts, run.rows) = (RunState::Completed, counts.clone(), Some(rows.clone()));
         let (now, mut before) = (self.clock.now(), None);
-        let oracle_id = run.oracle_id.clone();
         let run_id = run.run_id.clone();
-        let ended = self.commit_end(&oracle_id, &run_id, |source| {
-            run.ended_at = Some(behind(&source, now));
-            run.number = source.next_number();
-            let completed = run.release().map(|release| Completed {
-                run_id: run.run_id.clone(),
-                pipeline_id: run.pipeline_id.clone(),
-                raw_sha256: run.input.raw_sha256.clone(),
-                source_url: run.source_url.clone(),
-                transformations: transformations.clone(),
-                release,
-                rows: rows.clone(),
-            });
-            before = Some(source.clone());
-            let source = match completed {
-                Some(completed) => source.with_completed(&run, completed, files.clone()),
-                None => source,
-            };
-            let entry = RunEntry { run: Box::new(run.clone()), peer: None, timestamp: now };
-            (source, run.clone(), Event::IngestionEnded(entry))
+        let ended = self.commit_end(&run_id, |desk| {
+            changed(desk, &run.oracle_id.clone(), |source| {
+                run.ended_at = Some(behind(&source, now));
+                run.number = source.next_number();
+                before = Some(source.clone());
+                let source = match run.release() {
+                    Some(release) => {
+                        let completed = completed(&run, release, rows.clone());
+                        let transformations = transformations.to_vec();
+                        source.with_completed(&run, completed, transformations, statements.clone())
+                    }
+                    None => source,
+                };
+                let entry = RunEntry { run: Box::new(run.clone()), peer: None, timestamp: now };
+                Changed { source, run: run.clone(), events: vec![Event::IngestionEnded(entry)] }
+            })
         });
-        // where this fails nobody knows whether the files are named: what is not, the next start removes
-        ended.await?;
-        if let Some(before) = before {
-            self.store.remove_replaced(&before)?;
+        let is_ours = match ended.await {
+            Ok(is_ours) => is_ours,
+            Err(error) => {
+                // nobody knows whether the files are named: what is not, the next start removes
+                staged.named();
+                return Err(error);
+            }
+        };
+        if !is_ours {
+            return self.ended(run);
         }
-        if !keeps_raw {
-            let _turn = ARCHIVING.lock().await;
-            self.store.remove_unneeded_payload(&run.input.raw_sha256)?;
+        staged.named();
+        if let Some(before) = before
+            && let Err(error) = self.store.remove_replaced(&before)
+        {
+            tracing::warn!(%run_id, %error, "files that were replaced stay until the next start");
         }
         Ok(run)
     }
 
-    /// Ends a run that comes to nothing.
-    async fn close(&self, run: Run, peer: Option<Peer>) -> Result<Run, IngestionError> {
+    /// A run as somebody else has ended it, or left it to the next start.
+    fn ended(&self, run: Run) -> Result<Run, IngestionError> {
+        Ok(self.store.run(&run.run_id)?.map_or(run, |(ended, _)| ended))
+    }
+
+    /// Lets go of a run's payload, where it is not to be kept.
+    async fn let_go(&self, run: &Run) {
+        let _turn = ARCHIVING.lock().await;
+        if let Err(error) = self.store.remove_unneeded_payload(&run.input.raw_sha256) {
+            tracing::warn!(run_id = %run.run_id, %error, "a payload that nobody needs stays");
+        }
+    }
+
+    /// Ends a run that comes to nothing, unless somebody has.
+    async fn close(&self, run: Run) -> Result<Run, IngestionError> {
+        let is_ours = self.commit_end(&run.run_id, |desk| self.closed(desk, &run, None)).await?;
+        if is_ours { Ok(run) } else { self.ended(run) }
+    }
+
+    /// What closes a run that comes to nothing, unless it has ended.
+    fn closed(&self, desk: &Desk, run: &Run, peer: Option<Peer>) -> Result<Decided<()>, IngestionError> {
+        if !self.goes_on(&run.run_id)? {
+            return Ok(Decided::Already(()));
+        }
         let timestamp = run.ended_at.unwrap_or(run.started_at);
-        self.commit_end(&run.oracle_id, &run.run_id, |source| {
+        changed(desk, &run.oracle_id, |source| {
             let entry = RunEntry { run: Box::new(run.clone()), peer, timestamp };
+            let mut events = vec![Event::IngestionEnded(entry)];
             let mut source = source.with_attempt(&run.run_id);
             if run.state == RunState::Failed && run.source_url.is_some() && self.heeds_versions(&source) {
                 // the source says something else by now, and nobody knows what
                 source.invalidated_at = Some(timestamp);
+                events.push(Event::SourceInvalidated(InvalidationEntry {
+                    oracle_id: run.oracle_id.clone(),
+                    trigger: InvalidationCause::VersionChange,
+                    detail: format!("run {} of a newer version has failed", run.run_id),
+                    peer: None,
+                    timestamp,
+                }));
             }
-            (source, run.clone(), Event::IngestionEnded(entry))
+            Changed { source, run: run.clone(), events }
         })
-        .await?;
-        Ok(run)
     }
 
     /// Whether what a source has said is stale as soon as it has a newer version.
@@ -258,49 +381,49 @@ impl Shop {
             .is_ok_and(|ontology| policy_of(source, &ontology).invalidation_triggers.iter().any(is_version))
     }
 
-    /// Commits a run's end as [`Shop::commit_change`] does, as soon as the log takes it: a disk that was full would else
-    /// leave a run that seems to go on, and does not, until the next start.
+    /// Commits a run's end as soon as the log takes it: a disk that was full would else leave a run that seems to go on,
+    /// and does not, until the next start. Says whether the end is this one.
     async fn commit_end(
         &self,
-        oracle_id: &SourceId,
         run_id: &Sha256Hex,
-        mut change: impl FnMut(SourceState) -> (SourceState, Run, Event),
-    ) -> Result<(), IngestionError> {
+        mut end: impl FnMut(&Desk) -> Result<Decided<()>, IngestionError>,
+    ) -> Result<bool, IngestionError> {
+        let mut is_perhaps_there = false;
         loop {
-            match self.commit_change(oracle_id, &mut change).await {
+            let desk = self.desk();
+            let ended = desk.change_or(|desk| match self.goes_on(run_id)? {
+                true => end(desk),
+                false => Ok(Decided::Already(())),
+            });
+            match ended.await {
                 Err(IngestionError::Commit(CommitError::Unavailable(cause))) => {
                     tracing::warn!(%run_id, cause, "a run's end waits until the log takes it");
                 }
-                ended => return ended,
+                // what seemed to fail is there, unless it was cancelled meanwhile
+                Ok((_, false)) if is_perhaps_there => {
+                    let run = self.store.run(run_id)?;
+                    return Ok(run.is_some_and(|(run, _)| run.state != RunState::Cancelled));
+                }
+                ended => return Ok(ended?.1),
             }
+            is_perhaps_there = true;
             sleep(END_PAUSE).await;
             if self.log.report().wait_for(|report| report.failure.is_none()).await.is_err() {
                 return Err(CommitError::Unavailable("the daemon is stopping".into()).into());
             }
-            // what seemed to fail may be there
-            if self.store.run(run_id)?.is_none_or(|(run, _)| run.state != RunState::Running) {
-                return Ok(());
-            }
         }
     }
+}
 
-    /// Commits what `change` makes of the source as it is, with the run and its entry.
-    async fn commit_change(
-        &self,
-        oracle_id: &SourceId,
-        mut change: impl FnMut(SourceState) -> (SourceState, Run, Event),
-    ) -> Result<(), IngestionError> {
-        let desk = self.desk();
-        let changed = desk.change_or(|desk| {
-            let (source, revision) = desk.source(oracle_id)?;
-            let (source, run, event) = change(source);
-            let record = Record {
-                expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
-                events: vec![event],
-                writes: vec![Write::PutSource(Arc::new(source)), Write::PutRun(Arc::new(run))],
-            };
-            Ok(Decided::Change((), record))
-        });
-        changed.await.map(|_| ())
+/// A run as its source remembers it.
+fn completed(run: &Run, release: Release, rows: FileRef) -> Completed {
+    Completed {
+        run_id: run.run_id.clone(),
+        pipeline_id: run.pipeline_id.clone(),
+        pipeline_sha256: run.input.pipeline_sha256.clone(),
+        raw_sha256: run.input.raw_sha256.clone(),
+        source_url: run.source_url.clone(),
+        release,
+        rows,
     }
 }

@@ -1,16 +1,23 @@
 //! Who works on which source: one at a time.
 
 use super::IngestionError;
-use super::progress::{Progress, RunProgress};
+use super::progress::{Ending, Progress, RunProgress};
+use domain::Sha256Hex;
 use domain::ground::id::SourceId;
 use domain::ground::run::Run;
-use domain::{Peer, Sha256Hex};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 
 /// The sources that are worked on, by one at a time.
 #[derive(Debug, Default)]
-pub(super) struct Flights(Mutex<HashMap<SourceId, Holder>>);
+pub(super) struct Flights {
+    held: Mutex<HashMap<SourceId, Holder>>,
+    /// Told whenever a source's place is given back.
+    freed: Notify,
+    stopping: AtomicBool,
+}
 
 /// Who works on a source.
 #[derive(Debug, Clone)]
@@ -29,7 +36,8 @@ pub(super) struct Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.flights.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.oracle_id);
+        self.flights.held().remove(&self.oracle_id);
+        self.flights.freed.notify_waiters();
     }
 }
 
@@ -40,16 +48,16 @@ impl Flights {
         oracle_id: &SourceId,
         holder: Holder,
     ) -> Result<Claim, IngestionError> {
-        let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held();
         let oracle_id = oracle_id.clone();
-        match flights.get(&oracle_id) {
+        match held.get(&oracle_id) {
             Some(Holder::Run(other)) => {
                 return Err(IngestionError::Busy { oracle_id, run_id: other.run.run_id.clone() });
             }
             Some(Holder::Upkeep) => return Err(IngestionError::Upkeep(oracle_id)),
             None => {}
         }
-        flights.insert(oracle_id.clone(), holder);
+        held.insert(oracle_id.clone(), holder);
         Ok(Claim { flights: Arc::clone(self), oracle_id })
     }
 
@@ -57,14 +65,41 @@ impl Flights {
     pub(super) fn claim(self: &Arc<Self>, run: &Run) -> Result<(Claim, Arc<Progress>), IngestionError> {
         let progress = Arc::new(Progress::new(run.clone()));
         let claim = self.hold(&run.oracle_id, Holder::Run(Arc::clone(&progress)))?;
+        if self.is_stopping() {
+            progress.end(Ending::Stopping);
+        }
         Ok((claim, progress))
     }
 
-    /// Has a run end; says whether it goes on.
-    pub(super) fn cancel(&self, run_id: &Sha256Hex, peer: Peer) -> bool {
-        let runs = self.runs();
-        let run = runs.iter().find(|run| run.run.run_id == *run_id);
-        run.inspect(|run| run.cancel(peer)).is_some()
+    /// Waits until a source's place is free, however shortly.
+    pub(super) async fn until_free(&self, oracle_id: &SourceId) {
+        self.until(|held| !held.contains_key(oracle_id)).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(&HashMap<SourceId, Holder>) -> bool) {
+        loop {
+            let freed = self.freed.notified();
+            if is_so(&self.held()) {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    /// A run that goes on.
+    pub(super) fn run(&self, run_id: &Sha256Hex) -> Option<Arc<Progress>> {
+        self.runs().into_iter().find(|run| run.run.run_id == *run_id)
+    }
+
+    /// Has all runs end, so that the next start goes on with them, and whoever writes files anew; waits until they have.
+    pub(super) async fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.runs().iter().for_each(|run| run.end(Ending::Stopping));
+        self.until(HashMap::is_empty).await;
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
     }
 
     pub(super) fn progress(&self) -> Vec<RunProgress> {
@@ -74,8 +109,11 @@ impl Flights {
     }
 
     fn runs(&self) -> Vec<Arc<Progress>> {
-        let flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let run = |holder: &Holder| if let Holder::Run(run) = holder { Some(Arc::clone(run)) } else { None };
-        flights.values().filter_map(run).collect()
+        self.held().values().filter_map(run).collect()
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<SourceId, Holder>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

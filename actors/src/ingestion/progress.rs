@@ -1,12 +1,13 @@
 //! How far a run is, and whether it is to go on.
 
+use domain::Sha256Hex;
 use domain::ground::id::{PipelineId, SourceId};
 use domain::ground::run::Run;
-use domain::{Peer, Sha256Hex};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use tokio::sync::Notify;
 
 /// How far a run is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,33 +59,55 @@ pub(super) struct Progress {
     pub(super) merged: AtomicU64,
     pub(super) run: Run,
     state: Mutex<State>,
+    ended: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// Who has it ended, if anyone.
-    cancelled_by: Option<Peer>,
+    /// Why it is to end before it is done, if it is.
+    ending: Option<Ending>,
+}
+
+/// Why a run is to end before it is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It was cancelled, and stands so in the store.
+    Cancelled,
+    /// The daemon stops; the next start goes on with it.
+    Stopping,
 }
 
 impl Progress {
     pub(super) fn new(run: Run) -> Self {
-        let state = Mutex::new(State { phase: Phase::Waiting, cancelled_by: None });
-        let (bytes_read, read, rejected, merged) = Default::default();
-        Self { bytes_read, read, rejected, merged, run, state }
+        let state = Mutex::new(State { phase: Phase::Waiting, ending: None });
+        let (bytes_read, read, rejected, merged, ended) = Default::default();
+        Self { bytes_read, read, rejected, merged, run, state, ended }
     }
 
     pub(super) fn enter(&self, phase: Phase) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).phase = phase;
     }
 
-    pub(super) fn cancel(&self, peer: Peer) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).cancelled_by = Some(peer);
+    /// Has it end before it is done.
+    pub(super) fn end(&self, why: Ending) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).ending = Some(why);
+        self.ended.notify_one();
     }
 
-    /// Who has it ended, if anyone.
-    pub(super) fn cancelled_by(&self) -> Option<Peer> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).cancelled_by
+    /// Why it is to end before it is done, if it is.
+    pub(super) fn ending(&self) -> Option<Ending> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).ending
+    }
+
+    /// Waits until it is to end before it is done.
+    pub(super) async fn until_ended(&self) -> Ending {
+        loop {
+            if let Some(ending) = self.ending() {
+                return ending;
+            }
+            self.ended.notified().await;
+        }
     }
 
     pub(super) fn report(&self) -> RunProgress {

@@ -124,6 +124,7 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
         version: released_at
             .map_or_else(|| format!("sha256:{digits}"), |released_at| released_at.to_string()),
         released_at: released_at.unwrap_or(retrieved_at),
+        replace: true,
         payload,
         source_url: Some(url),
         requested_by: wanted.requested_by.clone(),

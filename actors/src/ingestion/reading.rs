@@ -2,9 +2,9 @@
 
 use super::progress::{Phase, Progress};
 use super::slices::{Limits, Slice, SliceError, slices};
-use domain::ground::normalize::{Normalized, Normalizer};
+use crate::registry::Ready;
+use domain::ground::normalize::Normalized;
 use domain::ground::ontology::Ontology;
-use domain::ground::pipeline::Definition;
 use domain::ground::rejection::{Reject, Rejection, Rule};
 use domain::ground::run::{FileRef, RunCounts};
 use domain::ground::timeline::{Release, Statement};
@@ -23,8 +23,7 @@ use store::ground::view::SourceView;
 pub(super) struct Reading {
     pub(super) files: Files,
     pub(super) view: Arc<SourceView>,
-    pub(super) definition: Arc<Definition>,
-    pub(super) normalizer: Arc<Normalizer>,
+    pub(super) ready: Ready,
     pub(super) release: Release,
     pub(super) progress: Arc<Progress>,
     pub(super) limits: Limits,
@@ -33,10 +32,10 @@ pub(super) struct Reading {
 /// What reading comes to.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// Files that the closing commit names.
-    Staged(Box<Staged>),
-    /// Somebody has ended it.
-    Cancelled,
+    /// Files that the closing commit names, and what they were made by.
+    Staged { staged: Box<Staged>, ready: Ready },
+    /// It was to end before it was done.
+    EndedEarly,
     /// Nothing, for this reason; its rejects are kept.
     Failed { cause: String, counts: RunCounts, rows: Option<FileRef> },
 }
@@ -58,24 +57,29 @@ impl Reading {
         let mut staging = Staging::new(&self.files, &run.run_id, self.release.run);
         match self.stage(&mut staging) {
             Ok(true) => {}
-            Ok(false) => return Outcome::Cancelled,
+            Ok(false) => return Outcome::EndedEarly,
             Err(error) => return failed(error.to_string(), staging),
         }
         if staging.counts().rejected == staging.counts().read {
             let cause = match staging.counts().read {
                 0 => "the payload holds no records".to_owned(),
-                read => format!("none of {read} records was taken; its rejects say why"),
+                read => none_was_taken(read),
             };
             return failed(cause, staging);
         }
         self.progress.enter(Phase::Merging);
         let proceed = |merged| {
             self.progress.merged.store(merged, Ordering::Relaxed);
-            self.progress.cancelled_by().is_none()
+            self.progress.ending().is_none()
         };
         match staging.finish(&self.view, &self.release, proceed) {
-            Ok(Some(staged)) => Outcome::Staged(Box::new(staged)),
-            Ok(None) => Outcome::Cancelled,
+            Ok(Some(staged)) if staged.counts.records == 0 => {
+                let cause = none_was_taken(staged.counts.read);
+                let (counts, rows) = staged.rejects_only();
+                Outcome::Failed { cause, counts, rows: Some(rows) }
+            }
+            Ok(Some(staged)) => Outcome::Staged { staged: Box::new(staged), ready: self.ready },
+            Ok(None) => Outcome::EndedEarly,
             Err(error) => {
                 Outcome::Failed { cause: error.to_string(), counts: RunCounts::default(), rows: None }
             }
@@ -86,9 +90,9 @@ impl Reading {
     fn stage(&self, staging: &mut Staging) -> Result<bool, Unread> {
         let archive = self.files.archive(&self.progress.run.input.raw_sha256)?;
         let payload = Counted { inner: archive.reader(), progress: &self.progress };
-        for slice in slices(&self.definition.pipeline.retrieval.format, payload, self.limits)? {
+        for slice in slices(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)? {
             let slice = slice?;
-            if slice.position % 256 == 0 && self.progress.cancelled_by().is_some() {
+            if slice.position % 256 == 0 && self.progress.ending().is_some() {
                 return Ok(false);
             }
             self.take(slice, staging)?;
@@ -103,7 +107,7 @@ impl Reading {
         let Slice { position, offset, bytes, record } = slice;
         let raw_hash = sha256(&bytes);
         let record = record.map_err(|bad| Rejection::new(Rule::Readable, None, bad.to_string()));
-        match record.and_then(|raw| self.normalizer.normalize(&raw)) {
+        match record.and_then(|raw| self.ready.normalizer.normalize(&raw)) {
             Ok(normalized) => {
                 let Normalized { content, identity, source_record_id, valid_from, valid_until, warnings } =
                     normalized;
@@ -112,7 +116,7 @@ impl Reading {
                 let time =
                     Statement { run: self.release.run, valid_from, valid_until, content: sha256(&json) };
                 let verified = warnings.is_empty();
-                let index = indexed(&content.axes, self.normalizer.ontology());
+                let index = indexed(&content.axes, self.ready.normalizer.ontology());
                 let statement =
                     StoredStatement { time, position, offset, len, raw_hash, verified, content: Some(json) };
                 let key = identity.record_key(&source_record_id);
@@ -138,6 +142,10 @@ fn indexed(
         Some((place, key))
     });
     entries.collect()
+}
+
+fn none_was_taken(read: u64) -> String {
+    format!("none of {read} records was taken; its rejects say why")
 }
 
 fn failed(cause: String, staging: Staging) -> Outcome {

@@ -1,9 +1,13 @@
 use super::*;
+use crate::queries::RecordStanding;
+use crate::registry::{Invalidate, Review, ReviewSource};
 use crate::system::System;
-use crate::testing::ground::{archived, asked, ended, ingested, population};
+use crate::testing::ground::{PEER, archived, asked, ended, ingested, population};
 use crate::testing::{Hand, Outside, World, logged, with_outside, with_world};
+use domain::event::ground::InvalidationCause;
 use domain::ground::run::RunState;
 use domain::ground::value::Value;
+use jiff::SignedDuration;
 use std::ops::Bound;
 use store::ground::view::{Found, SourceView};
 
@@ -87,6 +91,91 @@ fn a_payload_of_which_nothing_is_taken_changes_nothing_and_keeps_its_rejects() {
             assert!(run.cause.as_deref().is_some_and(|told| told.contains(cause)), "{run:?}");
         }
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
+    });
+}
+
+#[test]
+fn of_a_payload_whose_records_contradict_each_other_nothing_is_taken_and_nothing_withdrawn() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let twice = "Country Name,Country Code,Year,Value\nAruba,ABW,1960,1\nAruba,ABW,1960,2\n";
+        let run = ingested(&system, &pipeline_id, twice, "2021-01-01").await;
+        assert_eq!((run.state, run.counts.rejected), (RunState::Failed, 2), "{run:?}");
+        assert!(run.counts.changes.is_empty() && run.rows.is_some(), "{run:?}");
+        assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
+    });
+}
+
+#[test]
+fn a_version_is_not_read_from_something_else_by_mistake_and_there_is_a_way_back() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let first = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let begin = |payload: &str| asked(&pipeline_id, archived(&system, payload.as_bytes()), "2020-04-14");
+        let refused = system.ingestion.ask(begin(NEW)).await.expect("it answers");
+        assert!(
+            matches!(&refused, Err(IngestionError::VersionKnown { run_id, .. }) if *run_id == first.run_id),
+            "{refused:?}"
+        );
+        let elsewhen = Begin { released_at: "2020-04-15T00:00:00Z".parse().expect("a time"), ..begin(OLD) };
+        let refused = system.ingestion.ask(elsewhen).await.expect("it answers");
+        assert!(matches!(refused, Err(IngestionError::VersionKnown { .. })), "{refused:?}");
+        let begun = system.ingestion.ask(Begin { replace: true, ..begin(NEW) }).await.expect("it answers");
+        let second = ended(&system, begun.expect("it may")).await;
+        assert_eq!(second.state, RunState::Completed, "{second:?}");
+        assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54608", "ABW/1961=55434", "ZMB/1960=3119430"]);
+        // what was right is so again, under the ids that it had
+        let begun = system.ingestion.ask(Begin { replace: true, ..begin(OLD) }).await.expect("it answers");
+        let third = ended(&system, begun.expect("it may")).await;
+        assert_eq!((third.state, third.number, &third.run_id), (RunState::Completed, 3, &first.run_id));
+        let (oracle_id, review) = (third.oracle_id.clone(), Review::Approve);
+        let approved = system.registry.ask(ReviewSource { oracle_id, review, peer: PEER }).await;
+        approved.expect("it answers").expect("it may");
+        let record = system.queries.record(&third.record_id(0)).expect("it is there");
+        assert_eq!(record.standing, RecordStanding::Valid);
+        assert_eq!(
+            system.queries.record(&second.record_id(0)).expect("it is there").standing,
+            RecordStanding::Replaced
+        );
+        assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
+    });
+}
+
+#[test]
+fn what_is_said_to_be_released_after_tomorrow_is_refused() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let now = system.clock.now();
+        for (hours, is_refused) in [(23, false), (25, true)] {
+            let released_at = now + SignedDuration::from_hours(hours);
+            let begin = asked(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
+            let begun = system.ingestion.ask(Begin { released_at, ..begin }).await.expect("it answers");
+            assert_eq!(matches!(begun, Err(IngestionError::Ahead { .. })), is_refused, "{begun:?}");
+            if let Ok(begun) = begun {
+                ended(&system, begun).await;
+            }
+        }
+    });
+}
+
+#[test]
+fn only_a_newer_release_that_was_begun_since_ends_an_invalidation() {
+    with_outside(Hand::new(), Outside::default(), |World { system, time, .. }| async move {
+        let pipeline_id = population(&system).await;
+        ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
+        let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
+        time.turn(1);
+        let (trigger, detail) = (InvalidationCause::Manual, String::new());
+        let invalidate = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER };
+        system.registry.ask(invalidate).await.expect("it answers").expect("it is noted");
+        let invalidated_at =
+            || system.store.source(&oracle_id).expect("it is read").expect("it is there").0.invalidated_at;
+        time.turn(1);
+        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        assert!(invalidated_at().is_some());
+        ingested(&system, &pipeline_id, OLD, "2024-01-01").await;
+        assert_eq!(invalidated_at(), None);
     });
 }
 

@@ -122,7 +122,7 @@ impl Queries {
             run_ids.into_iter().next().and_then(|name| name.parse::<Sha256Hex>().ok()).ok_or_else(unknown)?;
         let (run, _) = self.store.run(&run_id)?.ok_or_else(unknown)?;
         let view = self.store.view(&run.oracle_id)?.ok_or_else(unknown)?;
-        let completed = view.state.completed.iter().find(|completed| completed.run_id == run_id);
+        let completed = view.state.completed.iter().rev().find(|completed| completed.run_id == run_id);
         let number = completed.map(|completed| completed.release.run).ok_or_else(unknown)?;
         let record = view.record(number, position)?.ok_or_else(unknown)?;
         let place = record

@@ -40,6 +40,7 @@ pub(crate) fn asked(pipeline_id: &PipelineId, payload: Archived, version: &str) 
         pipeline_id: pipeline_id.clone(),
         version: version.into(),
         released_at: format!("{version}T00:00:00Z").parse().expect("a time"),
+        replace: false,
         payload,
         source_url: None,
         requested_by: "7".into(),

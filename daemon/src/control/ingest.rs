@@ -15,7 +15,7 @@ use axum::{Extension, Json};
 use domain::Peer;
 use domain::ground::id::PipelineId;
 use domain::ground::ontology::is_version;
-use domain::ground::run::Run;
+use domain::ground::run::{Run, RunState};
 use http_body_util::BodyExt;
 use hyper::header::EXPECT;
 use hyper::{HeaderMap, Method, Request, StatusCode};
@@ -32,6 +32,9 @@ pub struct Asked {
     version: String,
     /// When the source released it.
     released_at: Moment,
+    /// Whether it may take the place of what was read as this version before.
+    #[serde(default)]
+    replace: bool,
 }
 
 /// What became of it.
@@ -95,10 +98,15 @@ async fn checked(
     }
     let oracle_id = pipeline::known(service, &pipeline_id)?.registered.oracle_id;
     let running = service.system.ingestion.ask(Running).await?;
-    match running.into_iter().find(|run| run.oracle_id == oracle_id) {
-        Some(run) => Err(IngestionError::Busy { oracle_id, run_id: run.run_id }.into()),
-        None => Ok((pipeline_id, asked)),
+    let Some(run) = running.into_iter().find(|run| run.oracle_id == oracle_id) else {
+        return Ok((pipeline_id, asked));
+    };
+    // one that has ended gives its source's place back in a moment
+    let found = service.system.store.run(&run.run_id)?;
+    if found.is_some_and(|(found, _)| found.state == RunState::Running) {
+        return Err(IngestionError::Busy { oracle_id, run_id: run.run_id }.into());
     }
+    Ok((pipeline_id, asked))
 }
 
 /// Takes a payload in as it comes. Dropped before it is finished, it leaves nothing.
@@ -136,11 +144,12 @@ async fn begin(
 ) -> Result<(StatusCode, Json<Ingested>), Problem> {
     let _turn = ARCHIVING.lock().await;
     let payload = payload.finish().await.map_err(IngestionError::from)?;
-    let Asked { version, released_at: Moment(released_at) } = asked;
+    let Asked { version, released_at: Moment(released_at), replace } = asked;
     let begin = Begin {
         pipeline_id,
         version,
         released_at,
+        replace,
         payload: payload.clone(),
         source_url: None,
         requested_by: peer.uid.to_string(),

@@ -37,6 +37,9 @@ pub enum GroundProblem {
     /// Another run of the source goes on.
     #[error("{0}")]
     RunBusy(String),
+    /// The version was read from something else.
+    #[error("{0}")]
+    VersionKnown(String),
     /// The run does not go on.
     #[error("{0}")]
     RunNotRunning(String),
@@ -71,6 +74,7 @@ impl GroundProblem {
             Self::DocumentFixed(_) => (StatusCode::CONFLICT, "document_fixed"),
             Self::ReviewRefused(_) => (StatusCode::CONFLICT, "review_refused"),
             Self::RunBusy(_) => (StatusCode::CONFLICT, "run_busy"),
+            Self::VersionKnown(_) => (StatusCode::CONFLICT, "version_known"),
             Self::RunNotRunning(_) => (StatusCode::CONFLICT, "run_not_running"),
             Self::PullFailed(_) => (StatusCode::BAD_GATEWAY, "pull_failed"),
             Self::RecordUnknown(_) => (StatusCode::NOT_FOUND, "record_unknown"),
@@ -117,6 +121,8 @@ impl From<IngestionError> for Problem {
         let told = error.to_string();
         match error {
             IngestionError::Busy { .. } => GroundProblem::RunBusy(told).into(),
+            IngestionError::VersionKnown { .. } => GroundProblem::VersionKnown(told).into(),
+            IngestionError::Ahead { .. } => Self::InvalidRequest(told),
             IngestionError::NotRunning(_) => GroundProblem::RunNotRunning(told).into(),
             IngestionError::Version | IngestionError::NotPulled(_) | IngestionError::NoPull(_) => {
                 Self::InvalidRequest(told)

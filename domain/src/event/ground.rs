@@ -79,8 +79,8 @@ pub struct InvalidationEntry {
     pub trigger: InvalidationCause,
     /// What was said of it.
     pub detail: String,
-    /// By whom.
-    pub peer: Peer,
+    /// By whom; null where a run of a newer version has failed.
+    pub peer: Option<Peer>,
     /// When.
     pub timestamp: Timestamp,
 }

@@ -41,6 +41,11 @@ impl Made {
         Self { files: files.clone(), refs: Vec::new() }
     }
 
+    /// Leaves one of them to the commit that names it.
+    pub(super) fn kept(&mut self, file: &FileRef) {
+        self.refs.retain(|made| made != file);
+    }
+
     /// Leaves them to the commit that names them.
     pub(super) fn named(&mut self) {
         self.refs.clear();

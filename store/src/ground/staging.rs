@@ -14,6 +14,7 @@ use domain::Sha256Hex;
 use domain::ground::rejection::{Reject, Rejection};
 use domain::ground::run::{FileRef, RunCounts};
 use domain::ground::timeline::{Knowledge, Release, Statement, changes};
+use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::ops::Bound;
 
@@ -299,11 +300,17 @@ impl Staging {
 }
 
 impl Staged {
-    /// The files that are made, for the commit that names them: from now on they stay.
+    /// Only the rejects, for a run of which nothing was taken in the end: its other files are removed.
     #[must_use]
-    pub fn named(mut self) -> (RunCounts, FileRef, Vec<FileRef>) {
+    pub fn rejects_only(mut self) -> (RunCounts, FileRef) {
+        self.made.kept(&self.rows);
+        let counts = RunCounts { changes: BTreeMap::new(), ..std::mem::take(&mut self.counts) };
+        (counts, self.rows.clone())
+    }
+
+    /// Leaves its files to the commit that names them: from now on they stay.
+    pub fn named(mut self) {
         self.made.named();
-        (std::mem::take(&mut self.counts), self.rows.clone(), std::mem::take(&mut self.statements))
     }
 }
 

@@ -8,6 +8,7 @@ use domain::ground::source::{SourceRegistryEntry, VersionRecord};
 use domain::ground::timeline::Release;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// So many runs that have come to nothing are remembered of a source.
 const ATTEMPTS_MAX: usize = 100;
@@ -23,6 +24,8 @@ pub struct SourceState {
     pub invalidated_at: Option<Timestamp>,
     /// The runs that are visible, in the order of their numbers, from 1.
     pub completed: Vec<Completed>,
+    /// What records go through by each definition that one of them has used, by its digest: as provenance tells of it.
+    pub transformations: BTreeMap<Sha256Hex, Vec<String>>,
     /// The sorted files that hold their statements, the oldest first.
     pub files: Vec<FileRef>,
     /// The runs that are not visible, the oldest first.
@@ -36,12 +39,12 @@ pub struct Completed {
     pub run_id: Sha256Hex,
     /// By which pipeline.
     pub pipeline_id: PipelineId,
+    /// By which definition of it.
+    pub pipeline_sha256: Sha256Hex,
     /// The payload's digest.
     pub raw_sha256: Sha256Hex,
     /// Where the payload was pulled from.
     pub source_url: Option<String>,
-    /// What its records went through, as provenance tells of it.
-    pub transformations: Vec<String>,
     /// The release that it has read.
     pub release: Release,
     /// The file that holds its rejects, its changes, and where each of its records is.
@@ -57,6 +60,7 @@ impl SourceState {
             policy: None,
             invalidated_at: None,
             completed: Vec::new(),
+            transformations: BTreeMap::new(),
             files: Vec::new(),
             attempts: Vec::new(),
         }
@@ -80,6 +84,12 @@ impl SourceState {
         self.completed.iter().map(|completed| completed.release.clone()).collect()
     }
 
+    /// The run that counts for a version: the latest that has read it.
+    #[must_use]
+    pub fn read_as(&self, version: &str) -> Option<&Completed> {
+        self.completed.iter().rev().find(|completed| completed.release.version == version)
+    }
+
     /// The same source with a run among those that are not visible.
     #[must_use]
     pub fn with_attempt(mut self, run_id: &Sha256Hex) -> Self {
@@ -90,9 +100,22 @@ impl SourceState {
         self
     }
 
-    /// The same source with a run that has become visible, and whose statements are in `files`.
+    /// The same source with a run that has become visible, whose records went through `transformations`, and whose
+    /// statements are in `files`.
+    ///
+    /// What was declared stale is so no longer, where the run began after that and its release is the newest.
     #[must_use]
-    pub fn with_completed(mut self, run: &Run, completed: Completed, files: Vec<FileRef>) -> Self {
+    pub fn with_completed(
+        mut self,
+        run: &Run,
+        completed: Completed,
+        transformations: Vec<String>,
+        files: Vec<FileRef>,
+    ) -> Self {
+        let is_newest =
+            self.completed.iter().all(|other| other.release.released_at <= completed.release.released_at);
+        self.invalidated_at = self.invalidated_at.filter(|at| !is_newest || run.started_at < *at);
+        self.transformations.insert(completed.pipeline_sha256.clone(), transformations);
         self.attempts.retain(|known| *known != completed.run_id);
         self.entry = self.entry.with_version(VersionRecord {
             version: run.input.version.clone(),
@@ -102,7 +125,6 @@ impl SourceState {
             checksum: completed.raw_sha256.clone(),
             changelog_url: None,
         });
-        self.invalidated_at = None;
         self.completed.push(completed);
         self.files = files;
         self

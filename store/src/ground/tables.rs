@@ -7,6 +7,7 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use crate::record::Write;
 use crate::rows::{self, Table, key};
+use crate::watermark::Counts;
 use domain::Sha256Hex;
 use domain::ground::id::{PipelineId, SourceId};
 use domain::ground::ontology::{Ontology, OntologyRef};
@@ -172,7 +173,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a payload unless a run needs it: one that may still read it, or one whose pipeline keeps what it has read.
+    /// Removes a payload unless a run needs it: one that goes on, or one whose pipeline keeps what it has read.
     /// Says how many bytes that frees.
     ///
     /// # Errors
@@ -181,22 +182,32 @@ impl Store {
         for run in self.runs()?.iter().filter(|run| run.input.raw_sha256 == *sha256) {
             let definition = self.definition(&run.input.pipeline_sha256)?;
             let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
-            if run.state != RunState::Completed || is_kept {
+            if run.state == RunState::Running || is_kept {
                 return Ok(0);
             }
         }
         self.files().remove_archived(sha256)
     }
 
-    /// Removes files that nothing names: of runs that a kill has cut short.
-    pub(crate) fn remove_unnamed_files(&self) -> Result<(), StoreError> {
+    /// Removes files that nothing names: of runs that a kill has cut short. Where rows are missing of the `promised` ones,
+    /// what they named is not told from that, and nothing is removed.
+    pub(crate) fn remove_unnamed_files(&self, promised: Counts) -> Result<(), StoreError> {
         let name = |file: &FileRef| file.sha256.as_str().to_owned();
+        let (sources, runs) = (self.sources()?, self.runs()?);
+        for (there, promised, what) in
+            [(sources.len(), promised.sources, "sources"), (runs.len(), promised.runs, "runs")]
+        {
+            if (there as u64) < promised {
+                let detail = format!("it should hold {promised} {what}, and {there} are there");
+                return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
+            }
+        }
         let mut named = HashSet::new();
-        for state in self.sources()? {
+        for state in sources {
             named.extend(state.files.iter().map(name));
             named.extend(state.completed.iter().map(|completed| name(&completed.rows)));
         }
-        for run in self.runs()? {
+        for run in runs {
             named.insert(run.input.raw_sha256.as_str().to_owned());
             named.extend(run.rows.as_ref().map(name));
         }

@@ -217,9 +217,11 @@ impl World {
     /// A run that becomes visible; the files that it replaces are removed.
     pub(super) fn ingest(&mut self, reading: &Reading) -> RunCounts {
         let release = self.release(reading);
-        let (counts, rows, files) = self.staged(reading).expect("it is staged").named();
+        let staged = self.staged(reading).expect("it is staged");
         let before = self.view();
-        self.complete(reading, release, &counts, rows, files);
+        let counts = staged.counts.clone();
+        self.complete(reading, release, &counts, staged.rows.clone(), staged.statements.clone());
+        staged.named();
         self.store().remove_replaced(&before.state).expect("the source is read");
         counts
     }
@@ -236,13 +238,14 @@ impl World {
         let completed = Completed {
             run_id: run.run_id.clone(),
             pipeline_id: run.pipeline_id.clone(),
+            pipeline_sha256: run.input.pipeline_sha256.clone(),
             raw_sha256: run.input.raw_sha256.clone(),
             source_url: None,
-            transformations: vec!["people-v1".into()],
             release,
             rows,
         };
-        let state = self.view().state.clone().with_completed(&run, completed, files);
+        let state =
+            self.view().state.clone().with_completed(&run, completed, vec!["people-v1".into()], files);
         self.commit(vec![Write::PutSource(Arc::new(state)), Write::PutRun(Arc::new(run))]);
     }
 

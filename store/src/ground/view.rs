@@ -263,8 +263,9 @@ impl SourceView {
         let run = statement.time.run;
         let completed =
             self.state.run(run).ok_or_else(|| self.corrupt(format!("a statement of run {run}")))?;
-        let Completed { run_id, pipeline_id, raw_sha256, source_url, transformations, release, .. } =
+        let Completed { run_id, pipeline_id, pipeline_sha256, raw_sha256, source_url, release, .. } =
             completed;
+        let transformations = self.state.transformations.get(pipeline_sha256);
         Ok(ProvenanceRecord {
             record_id: record_id(run_id, statement.position),
             oracle_id: self.state.entry.oracle_id().clone(),
@@ -276,7 +277,7 @@ impl SourceView {
             ingestion_run_id: run_id.clone(),
             raw_hash: Sha256Hex::from_bytes(&statement.raw_hash),
             normalized_hash: Some(Sha256Hex::from_bytes(&statement.time.content)),
-            transformations_applied: transformations.clone(),
+            transformations_applied: transformations.cloned().unwrap_or_default(),
             valid_from: version.valid_from,
             valid_until: version.valid_until,
             superseded_by: superseded_by.and_then(|(run, position)| self.record_id(run, position)),

@@ -37,6 +37,9 @@ pub(super) struct Run {
     /// When the source released it: a day such as 2026-11-20, or a time
     #[arg(long, value_name = "DATE")]
     released_at: Moment,
+    /// Put it in the place of what was read as this version before, though it is another payload or release
+    #[arg(long)]
+    replace: bool,
     /// Do not wait for the run's end
     #[arg(long)]
     detach: bool,
@@ -66,9 +69,11 @@ impl Run {
     async fn upload(&self, options: &Options) -> Result<Ingested, CtlError> {
         let unreadable = |cause| CtlError::Read { file: lines::name(&self.file), cause };
         let (payload, bar) = lines::open(&self.file, "sent").map_err(unreadable)?;
-        let Self { pipeline_id, version, released_at: Moment(released_at), .. } = self;
+        let Self { pipeline_id, version, released_at: Moment(released_at), replace, .. } = self;
         let (version, released_at) = (segment(version), segment(&released_at.to_string()));
-        let path = format!("/v1/pipelines/{pipeline_id}/runs?version={version}&released_at={released_at}");
+        let path = format!(
+            "/v1/pipelines/{pipeline_id}/runs?version={version}&released_at={released_at}&replace={replace}"
+        );
         let mut client = Client::connect(&options.control_path()).await?;
         let (pieces, body) = Channel::new(1);
         let wanted = Arc::new(Notify::new());

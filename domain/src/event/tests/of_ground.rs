@@ -78,7 +78,7 @@ pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<Event> {
             oracle_id: oracle_id.clone(),
             trigger: InvalidationCause::Manual,
             detail: String::new(),
-            peer,
+            peer: Some(peer),
             timestamp,
         }),
         Event::PipelineRegistered(PipelineEntry {
