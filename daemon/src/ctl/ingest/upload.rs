@@ -11,7 +11,7 @@ use bytes::Bytes;
 use domain::ground::id::PipelineId;
 use domain::ground::run::RunState;
 use http_body_util::channel::{Channel, Sender};
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Run {
         let mut client = Client::connect(&options.control_path()).await?;
         let (pieces, body) = Channel::new(1);
         let wanted = Arc::new(Notify::new());
-        let sent = send(payload, pieces, Arc::clone(&wanted)).map_err(unreadable)?;
+        let sent = send(payload, bar.length(), pieces, Arc::clone(&wanted)).map_err(unreadable)?;
         let mut answering = pin!(client.upload(&path, body, wanted));
         let response = tokio::select! {
             // a payload that cannot be read breaks the connection too
@@ -94,10 +94,11 @@ impl Run {
     }
 }
 
-/// Begins to send, once that is wanted; what cannot be read to its end is told, and broken off. A thread does, which nothing
-/// waits for: a read from a terminal or a pipe may never return.
+/// Begins to send, once that is wanted; what cannot be read to its end is told, and broken off, and so is a file that is cut
+/// before its `length_bytes`. A thread does, which nothing waits for: a read from a terminal or a pipe may never return.
 fn send(
     payload: impl Read + Send + 'static,
+    length_bytes: Option<u64>,
     mut pieces: Sender<Bytes, io::Error>,
     wanted: Arc<Notify>,
 ) -> io::Result<oneshot::Receiver<io::Result<()>>> {
@@ -106,7 +107,7 @@ fn send(
     let send = move || {
         let ended = runtime.block_on(async {
             wanted.notified().await;
-            send_all(payload, &mut pieces).await
+            send_all(payload, length_bytes, &mut pieces).await
         });
         let broken_off = ended.as_ref().err().map(io::Error::kind);
         // nobody wants to know any more where the daemon has answered already
@@ -120,14 +121,43 @@ fn send(
 }
 
 /// Sends to the end, or until nobody wants more.
-async fn send_all(mut payload: impl Read, pieces: &mut Sender<Bytes, io::Error>) -> io::Result<()> {
+async fn send_all(
+    mut payload: impl Read,
+    length_bytes: Option<u64>,
+    pieces: &mut Sender<Bytes, io::Error>,
+) -> io::Result<()> {
+    let mut sent_bytes = 0;
     loop {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
-        if payload.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece)? == 0 {
-            return Ok(());
+        let read_bytes = payload.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
+        if read_bytes == 0 {
+            return match length_bytes.filter(|length_bytes| sent_bytes < *length_bytes) {
+                Some(length) => {
+                    let told =
+                        format!("it had {length} bytes, and was cut to {sent_bytes} while it was read");
+                    Err(io::Error::new(ErrorKind::UnexpectedEof, told))
+                }
+                None => Ok(()),
+            };
         }
+        sent_bytes += read_bytes as u64;
         if pieces.send_data(piece.into()).await.is_err() {
             return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_is_cut_while_it_is_read_is_not_sent_as_if_it_were_whole() {
+        for (length_bytes, is_whole) in [(None, true), (Some(3), true), (Some(2), true), (Some(4), false)] {
+            let (mut pieces, body) = Channel::<Bytes, io::Error>::new(1);
+            let sent = send_all(&b"abc"[..], length_bytes, &mut pieces).await;
+            assert_eq!(sent.is_ok(), is_whole, "{length_bytes:?}: {sent:?}");
+            drop(body);
         }
     }
 }
