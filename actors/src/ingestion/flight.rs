@@ -336,7 +336,7 @@ impl Shop {
     /// Lets go of a run's payload, where it is not to be kept.
     async fn let_go(&self, run: &Run) {
         let _turn = ARCHIVING.lock().await;
-        if let Err(error) = self.store.remove_unneeded_payload(&run.input.raw_sha256) {
+        if let Err(error) = self.store.remove_unneeded_payload(&run.input.raw_sha256, None) {
             tracing::warn!(run_id = %run.run_id, %error, "a payload that nobody needs stays");
         }
     }

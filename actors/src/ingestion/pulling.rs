@@ -112,7 +112,7 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
     let last = shop.last_run(&ready.definition)?;
     if last.is_some_and(|(raw, pipeline)| raw == payload.sha256 && pipeline == ready.sha256) {
         shop.pulls.remember(&wanted.pipeline_id, &ready.sha256, validators);
-        shop.store.remove_unneeded_payload(&raw_sha256)?;
+        shop.store.remove_unneeded_payload(&raw_sha256, None)?;
         return Ok(PullOutcome::NothingNew { retrieved_at });
     }
     let modified = validators.last_modified.as_deref().and_then(|text| rfc2822::parse(text).ok());
@@ -133,7 +133,7 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
     let begun = begin(Arc::clone(&shop), message).await;
     // whether the entry of what could not be committed is durable is not certain; the next start looks
     if !matches!(begun, Ok(Begun::Started(_)) | Err(IngestionError::Commit(_))) {
-        shop.store.remove_unneeded_payload(&raw_sha256)?;
+        shop.store.remove_unneeded_payload(&raw_sha256, None)?;
     }
     let begun = begun?;
     let (Begun::Started(run) | Begun::Unchanged(run)) = &begun;

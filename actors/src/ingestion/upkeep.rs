@@ -1,5 +1,6 @@
 //! Upkeep: what was kept is held against its digests, and what is not needed any more is taken out when somebody asks.
 
+use super::archiving::ARCHIVING;
 use super::flights::Holder;
 use super::{IngestionError, Shop};
 use crate::registry::{Decided, RegistryError, as_read};
@@ -101,8 +102,9 @@ pub(super) async fn prune(
     })
     .await?;
     shop.store.remove_replaced(&old)?;
+    let _turn = ARCHIVING.lock().await;
     for sha256 in &outcome.payloads {
-        outcome.freed_bytes += shop.store.remove_payload(&oracle_id, sha256)?;
+        outcome.freed_bytes += shop.store.remove_unneeded_payload(sha256, Some(&oracle_id))?;
     }
     Ok(outcome)
 }

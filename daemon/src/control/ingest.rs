@@ -159,13 +159,13 @@ async fn begin(
     match begun {
         Ok(Begun::Started(run)) => Ok((StatusCode::ACCEPTED, Json(Ingested { unchanged: false, run: *run }))),
         Ok(Begun::Unchanged(run)) => {
-            service.system.store.remove_unneeded_payload(&payload.sha256)?;
+            service.system.store.remove_unneeded_payload(&payload.sha256, None)?;
             Ok((StatusCode::OK, Json(Ingested { unchanged: true, run: *run })))
         }
         // whether its entry is durable is not certain; the next start removes the payload where it is not
         Err(error @ IngestionError::Commit(_)) => Err(error.into()),
         Err(error) => {
-            service.system.store.remove_unneeded_payload(&payload.sha256)?;
+            service.system.store.remove_unneeded_payload(&payload.sha256, None)?;
             Err(error.into())
         }
     }

@@ -4,10 +4,8 @@ use super::files::Made;
 use super::sorted::SortedWriter;
 use super::statement::StoredStatement;
 use super::view::{Record, STATEMENT, SourceView, key_of};
-use crate::engine::Store;
 use crate::error::StoreError;
 use domain::Sha256Hex;
-use domain::ground::id::SourceId;
 use domain::ground::run::FileRef;
 use domain::ground::timeline::Statement;
 use jiff::Timestamp;
@@ -151,20 +149,6 @@ struct Rewriting {
     name: String,
     out: SortedWriter,
     pruned: u64,
-}
-
-impl Store {
-    /// Removes a payload that nothing of the source `oracle_id` needs, unless a run of another source has read it, too. Says
-    /// how many bytes that frees.
-    ///
-    /// # Errors
-    /// Where the runs cannot be read, or the file cannot be removed.
-    pub fn remove_payload(&self, oracle_id: &SourceId, sha256: &Sha256Hex) -> Result<u64, StoreError> {
-        let others = self.runs()?;
-        let is_shared =
-            others.iter().any(|run| run.input.raw_sha256 == *sha256 && run.oracle_id != *oracle_id);
-        if is_shared { Ok(0) } else { self.files().remove_archived(sha256) }
-    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use domain::ground::ontology::{Ontology, OntologyRef};
 use domain::ground::pipeline::{Definition, RegisteredPipeline};
 use domain::ground::run::{FileRef, Run, RunState};
 use std::collections::{HashMap, HashSet};
+use std::ops::{Range, RangeBounds};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// What is open of the ground-truth layer.
@@ -120,7 +121,12 @@ impl Store {
     pub fn runs_with_prefix(&self, digits: &str) -> Result<Vec<String>, StoreError> {
         let from = key(Table::Runs, &[digits.as_bytes()]);
         let to = key(Table::Runs, &[digits.as_bytes(), &[u8::MAX]]);
-        self.names(Table::Runs, from..to, 2)
+        self.names(Table::Runs, from..to, .., 2)
+    }
+
+    /// The ids of the runs whose rows have revisions among these.
+    pub(super) fn runs_of(&self, revisions: impl RangeBounds<u64>) -> Result<Vec<String>, StoreError> {
+        self.names(Table::Runs, all(Table::Runs), revisions, usize::MAX)
     }
 
     /// A source with its files open, as it is now.
@@ -173,13 +179,20 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a payload unless a run needs it: one that goes on, or one whose pipeline keeps what it has read.
-    /// Says how many bytes that frees.
+    /// Removes a payload unless a run needs it: one that goes on, or one whose pipeline keeps what it has read;
+    /// those of the source `pruned` need it no more. Says how many bytes that frees.
     ///
     /// # Errors
     /// Where the runs cannot be read, or the file cannot be removed.
-    pub fn remove_unneeded_payload(&self, sha256: &Sha256Hex) -> Result<u64, StoreError> {
-        for run in self.runs()?.iter().filter(|run| run.input.raw_sha256 == *sha256) {
+    pub fn remove_unneeded_payload(
+        &self,
+        sha256: &Sha256Hex,
+        pruned: Option<&SourceId>,
+    ) -> Result<u64, StoreError> {
+        let may_need = |run: &&Run| {
+            run.input.raw_sha256 == *sha256 && pruned.is_none_or(|pruned| run.oracle_id != *pruned)
+        };
+        for run in self.runs()?.iter().filter(may_need) {
             let definition = self.definition(&run.input.pipeline_sha256)?;
             let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
             if run.state == RunState::Running || is_kept {
@@ -216,27 +229,34 @@ impl Store {
 
     /// Every row of a small table, in the order of their names.
     fn read_all<T: serde::de::DeserializeOwned>(&self, table: Table) -> Result<Vec<T>, StoreError> {
-        let names = self.names(table, vec![table as u8]..vec![table as u8 + 1], usize::MAX)?;
+        let names = self.names(table, all(table), .., usize::MAX)?;
         let rows =
             names.into_iter().map(|name| self.read_row(table, &name).map(|row| row.map(|(value, _)| value)));
         rows.filter_map(Result::transpose).collect()
     }
 
-    /// The names of the first `most` rows among `keys`.
+    /// The names of the first `most` rows among `keys` that have one of these `revisions`.
     fn names(
         &self,
         table: Table,
-        keys: std::ops::Range<Vec<u8>>,
+        keys: Range<Vec<u8>>,
+        revisions: impl RangeBounds<u64>,
         most: usize,
     ) -> Result<Vec<String>, StoreError> {
         debug_assert!(keys.start.first() == Some(&(table as u8)), "the keys are of the table");
         self.read(|db, _| {
-            let heads = rows::heads(db, self.dir(), keys).take(most);
             let name = |head: Result<(sled::IVec, u64), StoreError>| {
-                let (key, _) = head?;
-                Ok(rows::name(&key).map(|name| String::from_utf8_lossy(name).into_owned()))
+                let (key, revision) = head?;
+                let name = rows::name(&key).filter(|_| revisions.contains(&revision));
+                Ok(name.map(|name| String::from_utf8_lossy(name).into_owned()))
             };
-            heads.filter_map(|head| name(head).transpose()).collect()
+            let heads = rows::heads(db, self.dir(), keys);
+            heads.filter_map(|head| name(head).transpose()).take(most).collect()
         })
     }
+}
+
+/// The keys of all rows of a table.
+fn all(table: Table) -> Range<Vec<u8>> {
+    vec![table as u8]..vec![table as u8 + 1]
 }

@@ -77,16 +77,16 @@ fn payloads_that_nothing_with_content_comes_from_are_told_and_go() {
     assert_eq!(statements, 8);
     assert_eq!(unneeded.len(), 3);
     for sha256 in &unneeded {
-        assert!(world.store().remove_payload(&oracle_id(), sha256).unwrap() > 0);
+        assert!(world.store().remove_unneeded_payload(sha256, Some(&oracle_id())).unwrap() > 0);
         assert!(!world.store().files().has_archived(sha256));
-        assert_eq!(world.store().remove_payload(&oracle_id(), sha256).unwrap(), 0);
+        assert_eq!(world.store().remove_unneeded_payload(sha256, Some(&oracle_id())).unwrap(), 0);
     }
     let shared = &unneeded[0];
     world.archive(&releases()[0]);
     world.archive(&releases()[1]);
     world.archive(&releases()[2]);
     let another = "another".parse().unwrap();
-    assert_eq!(world.store().remove_payload(&another, shared).unwrap(), 0);
+    assert_eq!(world.store().remove_unneeded_payload(shared, Some(&another)).unwrap(), 0);
     assert!(world.store().files().has_archived(shared), "it is of a run of another source");
 }
 
