@@ -10,6 +10,7 @@ mod progress;
 pub mod pull;
 mod pulling;
 mod reading;
+mod rebuild;
 pub mod schedule;
 pub mod slices;
 mod upkeep;
@@ -18,6 +19,7 @@ pub use archiving::{ARCHIVING, Archiving, NotArchived};
 pub use progress::{Phase, RunProgress};
 pub use pulling::PullOutcome;
 pub(crate) use pulling::check as check_retrieval;
+pub use rebuild::RebuildOutcome;
 pub use upkeep::{PruneOutcome, VerifiedRun, VerifiedSource};
 
 use crate::clock::Clock;
@@ -126,6 +128,16 @@ pub struct Prune {
     pub peer: Peer,
 }
 
+/// Makes the files of a source anew that are damaged or gone, out of its archived payloads. What it says stays the same.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<RebuildOutcome, IngestionError>")]
+pub struct Rebuild {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// By order of whom.
+    pub peer: Peer,
+}
+
 /// Holds what is kept of a source against its digests.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<VerifiedSource, IngestionError>")]
@@ -158,7 +170,7 @@ pub enum IngestionError {
         run_id: Sha256Hex,
     },
     /// The source's files are written anew.
-    #[error("source {0} is being pruned; try again when that is done")]
+    #[error("source {0} is being pruned or rebuilt; try again when that is done")]
     Upkeep(SourceId),
     /// What is to be pruned is to be kept.
     #[error(
@@ -169,6 +181,14 @@ pub enum IngestionError {
         before: Timestamp,
         /// Up to when may be.
         kept_until: Timestamp,
+    },
+    /// Its files cannot be made anew.
+    #[error("source {oracle_id} was not rebuilt, and nothing has changed: {why}")]
+    NotRebuilt {
+        /// Which.
+        oracle_id: SourceId,
+        /// Why.
+        why: String,
     },
     /// Something failed inside.
     #[error("{0}")]
@@ -309,6 +329,14 @@ impl Handler<Prune> for Ingestion {
 
     fn handle(&mut self, Prune { oracle_id, before, peer }: Prune, _: &mut Context<Self>) -> Self::Result {
         Box::pin(upkeep::prune(Arc::clone(&self.shop), oracle_id, before, peer))
+    }
+}
+
+impl Handler<Rebuild> for Ingestion {
+    type Result = ResponseFuture<Result<RebuildOutcome, IngestionError>>;
+
+    fn handle(&mut self, Rebuild { oracle_id, peer }: Rebuild, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(rebuild::rebuild(Arc::clone(&self.shop), oracle_id, peer))
     }
 }
 

@@ -18,7 +18,7 @@ use domain::ground::id::{PipelineId, SourceId};
 use domain::ground::normalize::{BadDefinition, Normalizer};
 use domain::ground::ontology::{BadOntology, Ontology, OntologyRef};
 use domain::ground::pipeline::Definition;
-use domain::ground::source::{BadSource, SourceRegistryEntry};
+use domain::ground::source::{BadSource, Registration, SourceRegistryEntry};
 use std::sync::Arc;
 use store::ground::state::SourceState;
 use store::{Expect, Record, Store, StoreError};
@@ -162,9 +162,29 @@ impl Desk {
         definition: Definition,
         source: &SourceRegistryEntry,
     ) -> Result<Ready, RegistryError> {
-        let registration = &source.registration;
-        let ontology = Arc::new(self.ontology(&registration.ontology)?);
-        let normalizer = Normalizer::new(&definition, ontology, &registration.axes_provided)?;
+        let Registration { ontology, axes_provided, .. } = &source.registration;
+        self.ready_with(definition, self.ontology(ontology)?, axes_provided)
+    }
+
+    /// A definition that was taken once, made ready for the version of the ontology that it was taken with: the source may be
+    /// of another one by now, or provide fewer axes.
+    pub(crate) fn ready_again(
+        &self,
+        definition: Definition,
+        ontology: &OntologyRef,
+    ) -> Result<Ready, RegistryError> {
+        let ontology = self.ontology(ontology)?;
+        let axes: Vec<_> = ontology.axes.iter().map(|axis| axis.axis.clone()).collect();
+        self.ready_with(definition, ontology, &axes)
+    }
+
+    fn ready_with(
+        &self,
+        definition: Definition,
+        ontology: Ontology,
+        axes_provided: &[String],
+    ) -> Result<Ready, RegistryError> {
+        let normalizer = Normalizer::new(&definition, Arc::new(ontology), axes_provided)?;
         let sha256 = definition.digest();
         Ok(Ready { definition: Arc::new(definition), sha256, normalizer: Arc::new(normalizer) })
     }

@@ -67,6 +67,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/pipelines/{pipeline_id}/pull", post(upkeep::pull))
         .route("/v1/sources/{oracle_id}/prune", post(upkeep::prune))
         .route("/v1/sources/{oracle_id}/verify", post(upkeep::verify))
+        .route("/v1/sources/{oracle_id}/rebuild", post(upkeep::rebuild))
         .route("/v1/sources/{oracle_id}/export", get(upkeep::export))
         .route("/v1/runs", get(run::list))
         .route("/v1/runs/{run_id}", get(run::get))

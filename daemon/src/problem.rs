@@ -317,7 +317,7 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, code) = self.status();
-        if let Self::Internal(_) = self {
+        if status == StatusCode::INTERNAL_SERVER_ERROR {
             tracing::error!(code, "{self}");
         }
         let mut response = (status, self.to_json()).into_response();

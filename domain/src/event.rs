@@ -22,8 +22,8 @@ use crate::oracle::OracleId;
 use crate::session::{Query, SessionId};
 use crate::verdict::{Label, Tier};
 use ground::{
-    FreshnessEntry, InvalidationEntry, OntologyEntry, PipelineEntry, PruneEntry, PullFailure, RunEntry,
-    SourceEntry,
+    FreshnessEntry, InvalidationEntry, OntologyEntry, PipelineEntry, PruneEntry, PullFailure, RebuildEntry,
+    RunEntry, SourceEntry,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -238,6 +238,8 @@ pub enum Event {
     IngestionEnded(RunEntry),
     /// Old content and raw payloads of a source were removed.
     SourcePruned(PruneEntry),
+    /// Damaged files of a source were made anew.
+    SourceRebuilt(RebuildEntry),
     /// The journal takes entries again after a time in which it could not.
     StorageRecovered {
         /// What had failed.
@@ -275,7 +277,7 @@ pub enum Severity {
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 29] = [
+    pub const KINDS: [&'static str; 30] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "rules_evaluated",
@@ -302,6 +304,7 @@ impl Event {
         "ingestion_started",
         "ingestion_ended",
         "source_pruned",
+        "source_rebuilt",
         "storage_recovered",
         "service_started",
         "service_stopped",
@@ -349,6 +352,7 @@ impl Event {
             Self::IngestionStarted(_) => "ingestion_started",
             Self::IngestionEnded(_) => "ingestion_ended",
             Self::SourcePruned(_) => "source_pruned",
+            Self::SourceRebuilt(_) => "source_rebuilt",
             Self::StorageRecovered { .. } => "storage_recovered",
             Self::ServiceStarted { .. } => "service_started",
             Self::ServiceStopped { .. } => "service_stopped",
@@ -385,6 +389,7 @@ impl Event {
             | Self::IngestionStarted(_)
             | Self::IngestionEnded(_)
             | Self::SourcePruned(_)
+            | Self::SourceRebuilt(_)
             | Self::StorageRecovered { .. }
             | Self::ServiceStarted { .. }
             | Self::ServiceStopped { .. } => None,
@@ -447,6 +452,7 @@ impl Event {
             | Self::IngestionStarted(RunEntry { timestamp, .. })
             | Self::IngestionEnded(RunEntry { timestamp, .. })
             | Self::SourcePruned(PruneEntry { timestamp, .. })
+            | Self::SourceRebuilt(RebuildEntry { timestamp, .. })
             | Self::StorageRecovered { timestamp, .. }
             | Self::ServiceStarted { timestamp, .. }
             | Self::ServiceStopped { timestamp } => *timestamp,

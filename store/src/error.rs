@@ -1,5 +1,7 @@
 //! Everything that can be wrong with the store, each with what to do about it.
 
+use domain::ground::id::SourceId;
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -42,6 +44,18 @@ pub enum StoreError {
         /// What is missing, with numbers.
         detail: String,
     },
+    /// A file of a source is not there, or not what was committed. The database is whole, and other sources answer.
+    #[error("source {oracle_id}: {kind} {path} {fault}; {}", .kind.advice(.oracle_id))]
+    SourceFile {
+        /// Whose.
+        oracle_id: SourceId,
+        /// What it holds.
+        kind: FileKind,
+        /// Where it is, or should be.
+        path: PathBuf,
+        /// What is wrong with it, behind its name.
+        fault: String,
+    },
     /// It was written by a later version.
     #[error(
         "the store in {dir} has schema version {found}, and this oracled knows versions up to {known}; run the \
@@ -79,6 +93,42 @@ pub enum StoreError {
         /// What failed.
         cause: String,
     },
+}
+
+/// What a file of a source holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// What its runs have said: statements, and each run's rejects and changes.
+    Facts,
+    /// The rejects of a run that has come to nothing.
+    Rejects,
+    /// What one of its runs has read.
+    Payload,
+}
+
+impl FileKind {
+    /// What to do about one that is damaged or gone.
+    fn advice(self, oracle_id: &SourceId) -> String {
+        match self {
+            Self::Facts => format!(
+                "`oraclectl source rebuild {oracle_id}` makes it anew out of the archived payloads; or restore it from \
+                 a backup while oracled is stopped"
+            ),
+            Self::Rejects | Self::Payload => {
+                "ingest the release again from its file, or restore this one from a backup".into()
+            }
+        }
+    }
+}
+
+impl fmt::Display for FileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Facts => "the file of facts",
+            Self::Rejects => "the file of rejects",
+            Self::Payload => "the archived payload",
+        })
+    }
 }
 
 impl StoreError {

@@ -26,7 +26,7 @@ mod verdicts;
 mod watermark;
 
 pub use engine::{Options, Store};
-pub use error::StoreError;
+pub use error::{FileKind, StoreError};
 pub use journal::Journal;
 pub use log::{LogLine, LogQuery};
 pub use panics::panic_becomes_an_error;

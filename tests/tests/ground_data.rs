@@ -227,7 +227,8 @@ async fn gives_back(releases: &[Release], order: [usize; 4]) {
 fn slice(store: &Store, provenance: &Value) -> Vec<u8> {
     let raw = &provenance["raw"];
     let digest: Sha256Hex = raw["raw_sha256"].as_str().expect("it is text").parse().expect("it is one");
-    let archive = store.files().archive(&digest).expect("the payload is there");
+    let oracle_id = provenance["oracle_id"].as_str().expect("it is text").parse().expect("it is an id");
+    let archive = store.files().archive(&oracle_id, &digest).expect("the payload is there");
     let number = |name: &str| raw[name].as_u64().expect("it is a number");
     let slice = archive.slice(number("offset"), number("len")).expect("it can be read");
     assert_eq!(provenance["raw_hash"], Sha256Hex::of(&slice).as_str(), "{provenance}");

@@ -198,12 +198,10 @@ impl Shop {
     }
 
     /// The pipeline as it was when the run began.
-    fn ready_for(&self, run: &Run) -> Result<Ready, IngestionError> {
-        let desk = self.desk();
+    pub(super) fn ready_for(&self, run: &Run) -> Result<Ready, IngestionError> {
         let definition = self.store.definition(&run.input.pipeline_sha256)?;
         let unknown = || RegistryError::PipelineUnknown(run.pipeline_id.clone());
-        let (source, _) = desk.source(&run.oracle_id)?;
-        Ok(desk.ready(definition.ok_or_else(unknown)?, &source.entry)?)
+        Ok(self.desk().ready_again(definition.ok_or_else(unknown)?, &run.input.ontology)?)
     }
 
     /// The place of a run's source. Whoever has ended, and is about to give it back, is waited for.

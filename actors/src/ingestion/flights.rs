@@ -24,7 +24,7 @@ pub(super) struct Flights {
 pub(super) enum Holder {
     /// A run.
     Run(Arc<Progress>),
-    /// Somebody who writes its files anew.
+    /// Somebody who looks through its files or writes them anew.
     Upkeep,
 }
 
@@ -32,6 +32,14 @@ pub(super) enum Holder {
 pub(super) struct Claim {
     flights: Arc<Flights>,
     oracle_id: SourceId,
+}
+
+impl Claim {
+    /// Says who works on the source from now on, on the same place.
+    pub(super) fn hand_to(&self, holder: Holder) {
+        let mut flights = self.flights.0.lock().unwrap_or_else(PoisonError::into_inner);
+        flights.insert(self.oracle_id.clone(), holder);
+    }
 }
 
 impl Drop for Claim {

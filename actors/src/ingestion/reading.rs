@@ -88,7 +88,8 @@ impl Reading {
 
     /// Reads every record; says whether it came to the end.
     fn stage(&self, staging: &mut Staging) -> Result<bool, Unread> {
-        let archive = self.files.archive(&self.progress.run.input.raw_sha256)?;
+        let run = &self.progress.run;
+        let archive = self.files.archive(&run.oracle_id, &run.input.raw_sha256)?;
         let payload = Counted { inner: archive.reader(), progress: &self.progress };
         for slice in slices(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)? {
             let slice = slice?;

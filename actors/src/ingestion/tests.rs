@@ -12,6 +12,7 @@ use std::ops::Bound;
 use store::ground::view::{Found, SourceView};
 
 mod pulls;
+mod rebuild;
 
 pub(crate) const OLD: &str = "Country Name,Country Code,Year,Value\n\
     Aruba,ABW,1960,54208\nAruba,ABW,1961,55434\nKosovo,XKX,1960,947000\n";

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use store::ground::state::SourceState;
 use store::ground::verify::Verified;
 use store::ground::view::SourceView;
-use store::{Record, RowKey, StoreError, Write};
+use store::{Record, RowKey, Store, StoreError, Write};
 use tokio::task::spawn_blocking;
 
 /// What was taken out of a source.
@@ -40,7 +40,7 @@ pub struct VerifiedRun {
     pub records: u64,
     /// How many bytes of payload were read.
     pub payload_bytes: u64,
-    /// Whether the payload is kept; where it is not, there is nothing to hold against.
+    /// Whether the payload is there, or should be; where neither is, it was let go, and there is nothing to hold against.
     pub has_payload: bool,
     /// How much is wrong.
     pub fault_count: u64,
@@ -115,17 +115,29 @@ pub(super) async fn verify(
     oracle_id: SourceId,
     run_id: Option<Sha256Hex>,
 ) -> Result<VerifiedSource, IngestionError> {
-    let view = shop.view(&oracle_id)?;
-    let verified = spawn_blocking(move || verified(&view, run_id.as_ref())).await;
+    let view = match shop.view(&oracle_id) {
+        // so damaged that it cannot even be opened
+        Err(IngestionError::Store(error @ StoreError::SourceFile { .. })) => {
+            let file_fault = Some(error.to_string());
+            return Ok(VerifiedSource { oracle_id, rows: 0, file_fault, runs: Vec::new() });
+        }
+        view => view?,
+    };
+    let verified = spawn_blocking(move || verified(&shop.store, &view, run_id.as_ref())).await;
     verified.map_err(|error| IngestionError::Inside(error.to_string()))?
 }
 
-fn verified(view: &SourceView, run_id: Option<&Sha256Hex>) -> Result<VerifiedSource, IngestionError> {
+fn verified(
+    store: &Store,
+    view: &SourceView,
+    run_id: Option<&Sha256Hex>,
+) -> Result<VerifiedSource, IngestionError> {
     let (rows, file_fault) = match view.verify_files() {
         Ok(rows) => (rows, None),
-        Err(error @ (StoreError::Corrupt { .. } | StoreError::Short { .. })) => (0, Some(error.to_string())),
+        Err(error @ StoreError::SourceFile { .. }) => (0, Some(error.to_string())),
         Err(error) => return Err(error.into()),
     };
+    let lost = store.lost_payloads(&view.state)?;
     let mut runs = Vec::new();
     let wanted = |id: &Sha256Hex| run_id.is_none_or(|wanted| wanted == id);
     for completed in view.state.completed.iter().filter(|completed| wanted(&completed.run_id)) {
@@ -135,19 +147,24 @@ fn verified(view: &SourceView, run_id: Option<&Sha256Hex>) -> Result<VerifiedSou
             Err(_) if file_fault.is_some() => Verified { no_payload: true, ..Verified::default() },
             Err(error) => return Err(error.into()),
         };
-        let Verified { records, payload_bytes, faults, fault_count, no_payload } = found;
+        let Verified { records, payload_bytes, faults, mut fault_count, no_payload } = found;
         let in_words = |fault: store::ground::verify::Fault| match fault.position {
             Some(position) => format!("record {position}, at byte {}: {}", fault.offset, fault.what),
             None => format!("the payload: {}", fault.what),
         };
+        let mut faults: Vec<_> = faults.into_iter().map(in_words).collect();
+        let lost = lost.iter().find(|lost| lost.run_id == completed.run_id);
+        fault_count += u64::from(lost.is_some());
+        let has_payload = !no_payload || lost.is_some();
+        faults.extend(lost.map(|lost| lost.why.clone()));
         runs.push(VerifiedRun {
             run_id: completed.run_id.clone(),
             version: completed.release.version.clone(),
             records,
             payload_bytes,
-            has_payload: !no_payload,
+            has_payload,
             fault_count,
-            faults: faults.into_iter().map(in_words).collect(),
+            faults,
         });
     }
     Ok(VerifiedSource { oracle_id: view.state.entry.oracle_id().clone(), rows, file_fault, runs })
@@ -171,7 +188,7 @@ impl Shop {
     }
 
     /// Commits what `change` makes of the source as it is, with its entry.
-    async fn commit_files(
+    pub(super) async fn commit_files(
         &self,
         oracle_id: &SourceId,
         event: Event,

@@ -1,4 +1,4 @@
-//! What is done with what is kept of a source: pulled anew, held against its digests, pruned, exported.
+//! What is done with what is kept of a source: pulled anew, held against its digests, pruned, made anew, exported.
 //!
 //! Each takes the time that it takes, and goes on to its end whatever becomes of the administrator who waits for it.
 
@@ -8,7 +8,9 @@ use crate::moment::Moment;
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
-use actors::ingestion::{Prune, PruneOutcome, Pull, PullOutcome, VerifiedSource, Verify};
+use actors::ingestion::{
+    Prune, PruneOutcome, Pull, PullOutcome, Rebuild, RebuildOutcome, VerifiedSource, Verify,
+};
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -65,7 +67,7 @@ pub struct VerifyOrder {
 pub fn takes_its_time<B>(request: &Request<B>) -> bool {
     let (path, method) = (request.uri().path(), request.method());
     let ends = |endings: &[&str]| endings.iter().any(|ending| path.ends_with(ending));
-    (method == Method::POST && ends(&["/pull", "/prune", "/verify"]))
+    (method == Method::POST && ends(&["/pull", "/prune", "/verify", "/rebuild"]))
         || (method == Method::GET && ends(&["/export"]))
 }
 
@@ -129,10 +131,23 @@ pub async fn verify(
     let unknown = run_id.clone();
     let verified =
         act(async move { Ok(service.system.ingestion.ask(Verify { oracle_id, run_id }).await??) }).await?;
-    match unknown.filter(|_| verified.runs.is_empty()) {
+    match unknown.filter(|_| verified.runs.is_empty() && verified.file_fault.is_none()) {
         Some(run_id) => Err(GroundProblem::RunUnknown(run_id.to_string()).into()),
         None => Ok(Json(verified)),
     }
+}
+
+/// Makes the files of a source anew that are damaged or gone, out of its archived payloads. What it says stays the same.
+///
+/// # Errors
+/// `SourceUnknown`, `RunBusy`; `NotRebuilt` where a payload is not whole, or comes to something else: nothing changes then.
+pub async fn rebuild(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    oracle_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<RebuildOutcome>, Problem> {
+    let oracle_id = named(oracle_id)?;
+    act(async move { Ok(Json(service.system.ingestion.ask(Rebuild { oracle_id, peer }).await??)) }).await
 }
 
 /// Every version of every record of a source with its provenance, one line of JSON each.

@@ -70,6 +70,11 @@ enum Action {
         #[arg(long, value_name = "DATE")]
         before: Option<Moment>,
     },
+    /// Makes files of one anew that are damaged or gone, out of its archived payloads; what it says stays the same
+    Rebuild {
+        /// Which one
+        oracle_id: SourceId,
+    },
     /// Prints every version of every record with its provenance, one line of JSON each
     Export {
         /// Which one
@@ -114,6 +119,7 @@ impl Source {
             }
             Action::Verify { oracle_id } => upkeep::verify(options, out, oracle_id).await,
             Action::Prune { oracle_id, before } => upkeep::prune(options, out, oracle_id, *before).await,
+            Action::Rebuild { oracle_id } => upkeep::rebuild(options, out, oracle_id).await,
             Action::Export { oracle_id } => upkeep::export(options, out, oracle_id).await,
         }
     }

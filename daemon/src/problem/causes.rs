@@ -1,6 +1,6 @@
 //! What each failure inside is to whoever asked.
 
-use super::Problem;
+use super::{GroundProblem, Problem};
 use actors::NoAnswer;
 use actors::cache::CacheError;
 use actors::crosscheck::GateError;
@@ -67,6 +67,7 @@ impl From<&StoreError> for Problem {
             StoreError::Unavailable { .. } | StoreError::Io { .. } => {
                 Self::StorageUnavailable(error.to_string())
             }
+            StoreError::SourceFile { .. } => GroundProblem::SourceDamaged(error.to_string()).into(),
             StoreError::Corrupt { .. }
             | StoreError::Short { .. }
             | StoreError::Newer { .. }

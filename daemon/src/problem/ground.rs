@@ -61,6 +61,12 @@ pub enum GroundProblem {
     /// What the source says is too old.
     #[error("{0}")]
     SourceStale(String),
+    /// A file of the source is damaged or gone.
+    #[error("{0}")]
+    SourceDamaged(String),
+    /// Damaged files cannot be made anew.
+    #[error("{0}")]
+    NotRebuilt(String),
 }
 
 impl GroundProblem {
@@ -82,6 +88,8 @@ impl GroundProblem {
             Self::InvalidQuery(_) => (StatusCode::BAD_REQUEST, "invalid_query"),
             Self::SourceSilent(_) => (StatusCode::CONFLICT, "source_silent"),
             Self::SourceStale(_) => (StatusCode::SERVICE_UNAVAILABLE, "source_stale"),
+            Self::SourceDamaged(_) => (StatusCode::INTERNAL_SERVER_ERROR, "source_damaged"),
+            Self::NotRebuilt(_) => (StatusCode::CONFLICT, "not_rebuilt"),
         }
     }
 
@@ -129,6 +137,7 @@ impl From<IngestionError> for Problem {
             }
             IngestionError::Pull(_) => GroundProblem::PullFailed(told).into(),
             IngestionError::Upkeep(_) => GroundProblem::RunBusy(told).into(),
+            IngestionError::NotRebuilt { .. } => GroundProblem::NotRebuilt(told).into(),
             IngestionError::Retained { .. } => Self::InvalidRequest(told),
             IngestionError::Archiving(_) | IngestionError::Inside(_) => Self::Internal(told),
             IngestionError::Collision(_) => Self::Internal(told),

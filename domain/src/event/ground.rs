@@ -157,3 +157,20 @@ pub struct PruneEntry {
     /// When.
     pub timestamp: Timestamp,
 }
+
+/// Damaged files of a source were made anew out of its payloads. What the source says is the same as before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RebuildEntry {
+    /// Of which source.
+    pub oracle_id: SourceId,
+    /// How many runs have read their payloads again.
+    pub runs: u64,
+    /// How often what had once been pruned was pruned again.
+    pub prunings: u64,
+    /// The files that were made anew, by their digests, which are what they were.
+    pub files: Vec<Sha256Hex>,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}

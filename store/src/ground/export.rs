@@ -44,7 +44,7 @@ impl SourceView {
             for found in Self::versions(&record, &self.known) {
                 let content = found.statement.content.as_deref().map(serde_json::from_slice).transpose();
                 let content: Option<&RawValue> =
-                    content.map_err(|error| self.corrupt(format!("a record's content: {error}")))?;
+                    content.map_err(|error| self.corrupt(&format!("a record's content: {error}")))?;
                 let line = Line { provenance: without_times(&self.provenance(&found)?), record: content };
                 serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
                 out.write_all(b"\n")?;

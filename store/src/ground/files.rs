@@ -1,16 +1,19 @@
 //! Where the files of the ground-truth layer lie, and which of them are still named by anyone.
 
 use super::archive::{Archive, ArchiveWriter};
+use super::sealed::Owner;
 use super::sorted::{BlockCache, SortedFile, SortedWriter, Summary};
 use crate::disk::sync_dir;
-use crate::error::StoreError;
+use crate::error::{FileKind, StoreError};
 use domain::Sha256Hex;
+use domain::ground::id::SourceId;
 use domain::ground::run::FileRef;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
 /// The folder below the state directory.
 const DIR: &str = "ground";
@@ -25,6 +28,8 @@ const WORK_DIR: &str = "work";
 #[derive(Debug, Clone)]
 pub struct Files {
     dir: PathBuf,
+    /// Where sorted files lie.
+    facts_dir: PathBuf,
     /// What is looked up most in sorted files.
     pub(super) blocks: BlockCache,
 }
@@ -65,15 +70,15 @@ impl Files {
     /// # Errors
     /// `Io` where the folders cannot be made or emptied.
     pub(crate) fn open(state_dir: &Path, cache_bytes: u64) -> Result<Self, StoreError> {
-        let files = Self { dir: state_dir.join(DIR), blocks: BlockCache::new(cache_bytes) };
+        let dir = state_dir.join(DIR);
+        let files = Self { facts_dir: dir.join(FACTS_DIR), dir, blocks: BlockCache::new(cache_bytes) };
         let work = files.work_dir();
         match fs::remove_dir_all(&work) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(source) => return Err(StoreError::Io { path: work, source }),
         }
-        for name in [FACTS_DIR, RAW_DIR, WORK_DIR] {
-            let path = files.dir.join(name);
+        for path in [files.facts_dir.clone(), files.dir.join(RAW_DIR), files.work_dir()] {
             fs::create_dir_all(&path).map_err(|source| StoreError::Io { path, source })?;
         }
         sync_dir(&files.dir)?;
@@ -88,7 +93,15 @@ impl Files {
     }
 
     fn facts_path(&self, sha256: &Sha256Hex) -> PathBuf {
-        self.dir.join(FACTS_DIR).join(format!("{sha256}.sorted"))
+        self.facts_dir.join(format!("{sha256}.sorted"))
+    }
+
+    /// The same, with sorted files in a folder of their own, which goes when it is dropped.
+    pub(super) fn apart(&self) -> Result<(Self, TempDir), StoreError> {
+        let work_dir = self.work_dir();
+        let dir = TempDir::with_prefix_in("rebuilt-", &work_dir);
+        let dir = dir.map_err(|source| StoreError::unwritten(&work_dir, source))?;
+        Ok((Self { facts_dir: dir.path().to_owned(), ..self.clone() }, dir))
     }
 
     /// Begins a payload in the archive.
@@ -99,12 +112,12 @@ impl Files {
         ArchiveWriter::create(&self.dir.join(RAW_DIR))
     }
 
-    /// A payload in the archive.
+    /// A payload in the archive, which a run of the source `oracle_id` reads, or has read.
     ///
     /// # Errors
-    /// `Corrupt` where it is damaged; `Io` where there is none of this digest.
-    pub fn archive(&self, sha256: &Sha256Hex) -> Result<Archive, StoreError> {
-        Archive::open(&self.dir.join(RAW_DIR), sha256)
+    /// `SourceFile` where it is damaged, or there is none of this digest.
+    pub fn archive(&self, oracle_id: &SourceId, sha256: &Sha256Hex) -> Result<Archive, StoreError> {
+        Archive::open(&self.dir.join(RAW_DIR), sha256, &Owner::new(oracle_id, FileKind::Payload))
     }
 
     /// Whether the payload of this digest is in the archive.
@@ -153,20 +166,45 @@ impl Files {
         if is_new {
             made.refs.push(file.clone());
         }
-        sync_dir(&self.dir.join(FACTS_DIR))?;
+        sync_dir(&self.facts_dir)?;
         Ok(file)
     }
 
     /// Opens a sorted file.
-    pub(super) fn open_sorted(&self, file: &FileRef) -> Result<SortedFile, StoreError> {
-        let path = self.facts_path(&file.sha256);
-        match SortedFile::open(&path) {
-            Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                let detail = format!("{} is missing", path.display());
-                Err(StoreError::Short { dir: self.dir.clone(), detail })
-            }
-            opened => opened,
+    pub(super) fn open_sorted(&self, file: &FileRef, owner: &Owner) -> Result<SortedFile, StoreError> {
+        SortedFile::open(&self.facts_path(&file.sha256), owner)
+    }
+
+    /// Reads all of a sorted file and holds it against what was committed.
+    ///
+    /// # Errors
+    /// `SourceFile` where it is not that.
+    pub(super) fn verify_sorted(&self, file: &FileRef, owner: &Owner) -> Result<(), StoreError> {
+        let Summary { rows, sha256, .. } = self.open_sorted(file, owner)?.verify()?;
+        if (&sha256, rows) == (&file.sha256, file.rows) {
+            return Ok(());
         }
+        let fault = format!("is another file: it has the digest {sha256}, and {rows} rows");
+        Err(owner.ill(&self.facts_path(&file.sha256), fault))
+    }
+
+    /// That the rows of a sorted file, one of those that lie here, are whole and say nothing.
+    pub(super) fn unreadable(&self, owner: &Owner, detail: &str) -> StoreError {
+        owner.ill(&self.facts_dir, format!("cannot be understood: {detail}"))
+    }
+
+    /// Gives sorted files that were made [`Files::apart`] their places here, durably.
+    pub(super) fn take<'f>(
+        &self,
+        made: &Self,
+        files: impl IntoIterator<Item = &'f FileRef>,
+    ) -> Result<(), StoreError> {
+        for file in files {
+            let path = self.facts_path(&file.sha256);
+            let moved = fs::rename(made.facts_path(&file.sha256), &path);
+            moved.map_err(|source| StoreError::unwritten(&path, source))?;
+        }
+        sync_dir(&self.facts_dir)
     }
 
     /// Removes sorted files that nobody names any more. Whoever has one open reads on.
@@ -183,8 +221,7 @@ impl Files {
 
     /// Removes the sorted files and payloads that are not among `named`.
     pub(crate) fn remove_unnamed(&self, named: &HashSet<String>) -> Result<(), StoreError> {
-        for name in [FACTS_DIR, RAW_DIR] {
-            let dir = self.dir.join(name);
+        for dir in [self.facts_dir.clone(), self.dir.join(RAW_DIR)] {
             let io = |source| StoreError::Io { path: dir.clone(), source };
             for entry in fs::read_dir(&dir).map_err(io)? {
                 let path = entry.map_err(io)?.path();

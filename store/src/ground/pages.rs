@@ -1,12 +1,13 @@
 //! What a run's own file holds, a page at a time: its rejects, its changes, and where its records are.
 
 use super::files::Files;
+use super::sealed::Owner;
 use super::staging::{CHANGE, ChangeEntry, PLACE, REJECT, row_key};
 use super::view::{Record, SourceView};
 use crate::engine::Store;
-use crate::error::StoreError;
+use crate::error::{FileKind, StoreError};
 use domain::ground::rejection::Reject;
-use domain::ground::run::{FileRef, Run};
+use domain::ground::run::{FileRef, Run, RunState};
 use std::ops::Bound;
 
 impl Store {
@@ -17,8 +18,10 @@ impl Store {
     /// Where the run's file cannot be read.
     pub fn rejects(&self, run: &Run, after: Option<u64>, limit: usize) -> Result<Vec<Reject>, StoreError> {
         let Some(rows) = &run.rows else { return Ok(Vec::new()) };
-        let rejects =
-            page(self.files(), rows, REJECT, after, limit, |json| serde_json::from_slice(json).ok())?;
+        let kind = if run.state == RunState::Completed { FileKind::Facts } else { FileKind::Rejects };
+        let own = (rows, &Owner::new(&run.oracle_id, kind));
+        let read = |json: &[u8]| serde_json::from_slice(json).ok();
+        let rejects = page(self.files(), own, REJECT, after, limit, read)?;
         Ok(rejects.into_iter().map(|(_, reject)| reject).collect())
     }
 }
@@ -36,7 +39,8 @@ impl SourceView {
         limit: usize,
     ) -> Result<Vec<(u64, ChangeEntry)>, StoreError> {
         let Some(completed) = self.state.run(run) else { return Ok(Vec::new()) };
-        page(&self.files, &completed.rows, CHANGE, after, limit, ChangeEntry::read)
+        let own = (&completed.rows, &self.state.owner(FileKind::Facts));
+        page(&self.files, own, CHANGE, after, limit, ChangeEntry::read)
     }
 
     /// The record that the run with this number has read at `position` of its payload, with all that is said of it; nothing
@@ -46,7 +50,7 @@ impl SourceView {
     /// Where a file cannot be read.
     pub fn record(&self, run: u32, position: u64) -> Result<Option<Record>, StoreError> {
         let Some(completed) = self.state.run(run) else { return Ok(None) };
-        let rows = self.files.open_sorted(&completed.rows)?;
+        let rows = self.files.open_sorted(&completed.rows, &self.state.owner(FileKind::Facts))?;
         let Some(key) = rows.get(&row_key(PLACE, position))? else { return Ok(None) };
         self.record_of_key(&key)
     }
@@ -55,23 +59,21 @@ impl SourceView {
 /// The first `limit` rows of one kind behind the number `after`, each with its number.
 fn page<T>(
     files: &Files,
-    rows: &FileRef,
+    (rows, owner): (&FileRef, &Owner),
     kind: u8,
     after: Option<u64>,
     limit: usize,
     read: impl Fn(&[u8]) -> Option<T>,
 ) -> Result<Vec<(u64, T)>, StoreError> {
-    let file = files.open_sorted(rows)?;
+    let file = files.open_sorted(rows, owner)?;
     let begin = row_key(kind, after.unwrap_or_default());
     let start =
         if after.is_some() { Bound::Excluded(begin.as_slice()) } else { Bound::Included(begin.as_slice()) };
     let page = file.with_prefix_from(&[kind], start).take(limit).map(|row| {
         let (key, value) = row?;
         let number = key.get(1..).and_then(|number| number.first_chunk()).map(|at| u64::from_be_bytes(*at));
-        number.zip(read(&value)).ok_or_else(|| {
-            let detail = format!("a row of the file {} cannot be read", rows.sha256);
-            StoreError::Corrupt { dir: files.work_dir(), detail }
-        })
+        let ill = || files.unreadable(owner, &format!("a row of {}", rows.sha256));
+        number.zip(read(&value)).ok_or_else(ill)
     });
     page.collect()
 }

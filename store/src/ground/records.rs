@@ -26,7 +26,7 @@ impl<'v> Records<'v> {
     }
 
     fn record(&mut self) -> Result<Option<Record>, StoreError> {
-        let ill = || self.view.corrupt("a statement cannot be read".into());
+        let ill = || self.view.corrupt("a statement cannot be read");
         // no record's key is the beginning of another's, so that the first row is of the first record
         let first = self.files.iter().filter_map(|(_, rows)| rows.current()).map(|(key, _)| key).min();
         let Some(first) = first else { return Ok(None) };

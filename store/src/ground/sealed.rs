@@ -9,9 +9,10 @@
 //! Numbers are big-endian. A bit that flips anywhere is thus found: in a piece by the index, in the index by the footer, in
 //! the footer by its own checksum or the magic, and a file that is cut does not end with a footer.
 
-use crate::error::StoreError;
+use crate::error::{FileKind, StoreError};
+use domain::ground::id::SourceId;
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -53,18 +54,48 @@ impl Format {
     }
 }
 
+/// Whose file one is, and what it holds, for whoever is told that it is damaged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// The source.
+    pub oracle_id: SourceId,
+    /// What it holds.
+    pub kind: FileKind,
+}
+
+impl Owner {
+    pub(super) fn new(oracle_id: &SourceId, kind: FileKind) -> Self {
+        Self { oracle_id: oracle_id.clone(), kind }
+    }
+
+    /// That there is something wrong with the file at `path`.
+    pub(super) fn ill(&self, path: &Path, fault: String) -> StoreError {
+        let Self { oracle_id, kind } = self.clone();
+        StoreError::SourceFile { oracle_id, kind, path: path.to_owned(), fault }
+    }
+
+    /// What a failed look at the file at `path` comes to.
+    pub(super) fn not_found(&self, path: &Path, source: io::Error) -> StoreError {
+        match source.kind() {
+            ErrorKind::NotFound => self.ill(path, "is missing".into()),
+            _ => StoreError::Io { path: path.to_owned(), source },
+        }
+    }
+}
+
 /// A file that is only read, piece by piece.
 #[derive(Debug)]
 pub(super) struct Sealed {
     file: File,
     path: PathBuf,
+    owner: Owner,
 }
 
 impl Sealed {
     /// Opens the file at `path`.
-    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
-        let file = File::open(path).map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
-        Ok(Self { file, path: path.to_owned() })
+    pub(super) fn open(path: &Path, owner: &Owner) -> Result<Self, StoreError> {
+        let file = File::open(path).map_err(|source| owner.not_found(path, source))?;
+        Ok(Self { file, path: path.to_owned(), owner: owner.clone() })
     }
 
     /// Reads and checks what stands behind the data.
@@ -114,12 +145,15 @@ impl Sealed {
 
     /// That what was found `at` so many bytes from the start is not what was written.
     pub(super) fn damaged(&self, at: u64, what: &str) -> StoreError {
-        let dir = self.path.parent().unwrap_or(Path::new("")).to_owned();
-        StoreError::Corrupt { dir, detail: format!("{}, byte {at}: {what}", self.path.display()) }
+        self.owner.ill(&self.path, format!("is damaged at byte {at}: {what}"))
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(super) const fn owner(&self) -> &Owner {
+        &self.owner
     }
 
     fn unread(&self, at: u64, source: io::Error) -> StoreError {

@@ -17,7 +17,7 @@ pub use merge::{Merge, MergedRow};
 pub use rows::Rows;
 pub use writer::SortedWriter;
 
-use super::sealed::{Format, Seal, Sealed};
+use super::sealed::{Format, Owner, Seal, Sealed};
 use crate::error::StoreError;
 use cache::Kept;
 use domain::{Sha256Hex, Sha256Stream};
@@ -61,13 +61,13 @@ struct Inner {
 }
 
 impl SortedFile {
-    /// Opens the file at `path`, and reads and checks its index.
+    /// Opens the file at `path`, which is `owner`'s, and reads and checks its index.
     ///
     /// # Errors
-    /// `Corrupt` where index or footer are damaged, or the file was cut; `Newer` where another version wrote it; `Io` where
-    /// it cannot be read.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let file = Sealed::open(path)?;
+    /// `SourceFile` where there is none, index or footer are damaged, or it was cut; `Newer` where another version wrote it;
+    /// `Io` where it cannot be read.
+    pub fn open(path: &Path, owner: &Owner) -> Result<Self, StoreError> {
+        let file = Sealed::open(path, owner)?;
         let Seal { count, index, index_at } = file.seal(&FORMAT)?;
         let index = Index::read(index, index_at)
             .ok_or_else(|| file.damaged(index_at, "its index does not fit its blocks"))?;
@@ -96,7 +96,7 @@ impl SortedFile {
     /// The value under `key`.
     ///
     /// # Errors
-    /// `Corrupt` where the block that would hold it is damaged, `Io` where it cannot be read.
+    /// `SourceFile` where the block that would hold it is damaged, `Io` where it cannot be read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(block) = self.block_of(key) else { return Ok(None) };
         let find = |bytes: &[u8]| block::find(bytes, key).map(|found| found.map(<[u8]>::to_vec));
@@ -137,9 +137,9 @@ impl SortedFile {
     /// file in the place of this one has another digest.
     ///
     /// # Errors
-    /// `Corrupt` that names the first damaged block by file and offset, `Io` where it cannot be read.
+    /// `SourceFile` that names the first damaged block by file and offset, `Io` where it cannot be read.
     pub fn verify(&self) -> Result<Summary, StoreError> {
-        let file = Self::open(self.inner.file.path())?;
+        let file = Self::open(self.inner.file.path(), self.inner.file.owner())?;
         let Inner { file: sealed, index, .. } = file.inner.as_ref();
         let mut sha256 = Sha256Stream::default();
         let (mut rows, mut size_bytes) = (0, 0);

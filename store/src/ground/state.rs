@@ -1,5 +1,7 @@
 //! What the database keeps of a source: its entry, what was ingested, and which files hold it.
 
+use super::sealed::Owner;
+use crate::error::FileKind;
 use domain::Sha256Hex;
 use domain::ground::freshness::FreshnessPolicy;
 use domain::ground::id::PipelineId;
@@ -64,6 +66,16 @@ impl SourceState {
             files: Vec::new(),
             attempts: Vec::new(),
         }
+    }
+
+    /// Its sorted files: those with its statements, and each run's own.
+    pub fn sorted_files(&self) -> impl Iterator<Item = &FileRef> {
+        self.files.iter().chain(self.completed.iter().map(|completed| &completed.rows))
+    }
+
+    /// The owner of its files of this kind.
+    pub(super) fn owner(&self, kind: FileKind) -> Owner {
+        Owner::new(self.entry.oracle_id(), kind)
     }
 
     /// The number of the next run.

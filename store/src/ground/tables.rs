@@ -153,11 +153,7 @@ impl Store {
         let mut found = self.source(oracle_id)?;
         loop {
             let Some((state, revision)) = found else { return Ok(None) };
-            let reference = &state.entry.registration.ontology;
-            let Some((ontology, _)) = self.ontology(reference)? else {
-                let detail = format!("source {oracle_id} is of the ontology {reference}, which is missing");
-                return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
-            };
+            let ontology = self.ontology_of(&state)?;
             let opened = SourceView::new(state, revision, ontology, self.files());
             let Err(error) = opened else { return opened.map(Some) };
             found = self.source(oracle_id)?.filter(|(_, now)| *now != revision);
@@ -165,6 +161,15 @@ impl Store {
                 return Err(error);
             }
         }
+    }
+
+    /// The ontology that a source is of.
+    pub(super) fn ontology_of(&self, state: &SourceState) -> Result<Ontology, StoreError> {
+        let reference = &state.entry.registration.ontology;
+        let found = self.ontology(reference)?.map(|(ontology, _)| ontology);
+        let oracle_id = state.entry.oracle_id();
+        let detail = || format!("source {oracle_id} is of the ontology {reference}, which is missing");
+        found.ok_or_else(|| StoreError::Short { dir: self.dir().to_owned(), detail: detail() })
     }
 
     /// Removes the files that `before` named and its source does not name any more: to be called once the commit that has
@@ -217,8 +222,7 @@ impl Store {
         }
         let mut named = HashSet::new();
         for state in sources {
-            named.extend(state.files.iter().map(name));
-            named.extend(state.completed.iter().map(|completed| name(&completed.rows)));
+            named.extend(state.sorted_files().map(name));
         }
         for run in runs {
             named.insert(run.input.raw_sha256.as_str().to_owned());

@@ -1,10 +1,12 @@
 //! A store with a source that runs are fed to, for tests.
 
+use super::files::Files;
 use super::staging::{Accepted, Staged, Staging};
 use super::state::{Completed, SourceState};
 use super::statement::StoredStatement;
 use super::view::SourceView;
 use crate::{Journal, Options, Record, Store, StoreError, Write};
+use domain::event::ground::PruneEntry;
 use domain::ground::id::SourceId;
 use domain::ground::ontology::Ontology;
 use domain::ground::query::{Query, QueryRequest};
@@ -13,10 +15,10 @@ use domain::ground::run::{FileRef, Run, RunCounts, RunInput, RunState};
 use domain::ground::source::{Registration, SourceRegistryEntry};
 use domain::ground::timeline::{Release, Statement};
 use domain::ground::value::Value;
-use domain::{Event, Sha256Hex, Sha256Stream};
+use domain::{Event, Peer, Sha256Hex, Sha256Stream};
 use jiff::Timestamp;
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use tempfile::TempDir;
 
@@ -150,7 +152,10 @@ impl World {
     }
 
     pub(super) fn commit(&mut self, writes: Vec<Write>) {
-        let event = Event::ServiceStarted { version: String::new(), timestamp: at(0) };
+        self.commit_event(Event::ServiceStarted { version: String::new(), timestamp: at(0) }, writes);
+    }
+
+    pub(super) fn commit_event(&mut self, event: Event, writes: Vec<Write>) {
         let record = Record { events: vec![event], writes, ..Record::default() };
         let (journal, _) = self.open.as_mut().expect("it is open");
         journal.commit(&[record]).expect("the disk takes it").remove(0).expect("nothing is stale");
@@ -183,8 +188,17 @@ impl World {
 
     /// A run up to where a commit would name its files.
     pub(super) fn staging(&self, reading: &Reading) -> Staging {
-        let number = self.view().state.next_number();
-        let mut staging = Staging::new(self.store().files(), &reading.input().run_id(), number);
+        let (run_id, number) = (reading.input().run_id(), self.view().state.next_number());
+        self.staging_in(self.store().files(), (&run_id, number), reading)
+    }
+
+    pub(super) fn staging_in(
+        &self,
+        files: &Files,
+        (run_id, number): (&Sha256Hex, u32),
+        reading: &Reading,
+    ) -> Staging {
+        let mut staging = Staging::new(files, run_id, number);
         let mut offset = 0;
         for (position, said) in (0..).zip(&reading.said) {
             let raw = said.raw();
@@ -226,6 +240,44 @@ impl World {
         counts
     }
 
+    /// Takes what had ended by `before` out of the source, as far as the files go; says how many statements have lost what
+    /// they say, and which payloads nothing needs any more.
+    pub(super) fn prune(&mut self, before: i64) -> (u64, Vec<Sha256Hex>) {
+        let pruned = self.view().prune(at(before), |_| true).expect("it is read").expect("nobody stops it");
+        let told = (pruned.statements, pruned.unneeded.clone());
+        let old = self.view();
+        let mut state = old.state.clone();
+        state.files = pruned.named();
+        let entry = PruneEntry {
+            oracle_id: oracle_id(),
+            before: at(before),
+            versions: told.0,
+            payloads: told.1.clone(),
+            peer: Peer { uid: 0, gid: 0, pid: None },
+            timestamp: at(0),
+        };
+        self.commit_event(Event::SourcePruned(entry), vec![Write::PutSource(Arc::new(state))]);
+        self.store().remove_replaced(&old.state).expect("the source is read");
+        told
+    }
+
+    /// All that the source says, as lines of JSON.
+    pub(super) fn export(&self) -> Vec<u8> {
+        let mut export = Vec::new();
+        self.view().export(&mut export).expect("memory takes it");
+        export
+    }
+
+    /// Where a sorted file lies.
+    pub(super) fn facts_path(&self, file: &FileRef) -> PathBuf {
+        self.dir.path().join("ground/facts").join(format!("{}.sorted", file.sha256))
+    }
+
+    /// Where a run's payload lies in the archive.
+    pub(super) fn payload_path(&self, reading: &Reading) -> PathBuf {
+        self.dir.path().join("ground/raw").join(format!("{}.raw", reading.input().raw_sha256))
+    }
+
     pub(super) fn complete(
         &mut self,
         reading: &Reading,
@@ -249,7 +301,13 @@ impl World {
         self.commit(vec![Write::PutSource(Arc::new(state)), Write::PutRun(Arc::new(run))]);
     }
 
-    fn run_of(&self, reading: &Reading, release: &Release, counts: &RunCounts, rows: &FileRef) -> Run {
+    pub(super) fn run_of(
+        &self,
+        reading: &Reading,
+        release: &Release,
+        counts: &RunCounts,
+        rows: &FileRef,
+    ) -> Run {
         Run {
             run_id: reading.input().run_id(),
             oracle_id: oracle_id(),

@@ -232,13 +232,17 @@ fn a_missing_or_flipped_file_is_told_by_its_name_and_stops_no_other_source() {
             view.records(&[], Bound::Unbounded)?.collect::<Result<Vec<_>, _>>()
         });
         let error = read.expect_err("a bit is wrong");
-        assert!(matches!(error, StoreError::Corrupt { .. }) && error.to_string().contains(&name), "{error}");
+        assert!(
+            matches!(error, StoreError::SourceFile { .. }) && error.to_string().contains(&name),
+            "{error}"
+        );
         fs::write(&path, &whole).unwrap();
     }
     fs::remove_file(&path).unwrap();
     world.reopen();
     let error = world.store().view(&oracle_id()).expect_err("its file is missing");
-    assert!(matches!(error, StoreError::Short { .. }) && error.to_string().contains(&name), "{error}");
+    assert!(matches!(error, StoreError::SourceFile { .. }), "{error}");
+    assert!(error.to_string().contains(&format!("{name}.sorted is missing; `oraclectl")), "{error}");
     assert!(world.store().view(&other).unwrap().is_some());
 }
 

@@ -4,7 +4,7 @@ use super::archive::ArchiveReader;
 use super::sorter::Sorter;
 use super::staging::REJECT;
 use super::view::SourceView;
-use crate::error::StoreError;
+use crate::error::{FileKind, StoreError};
 use domain::ground::rejection::Reject;
 use domain::{Sha256Hex, Sha256Stream};
 use std::io::{self, ErrorKind, Read};
@@ -60,18 +60,13 @@ impl SourceView {
     /// Reads all sorted files of the source and holds them against what was committed. Hands back how many rows they have.
     ///
     /// # Errors
-    /// `Corrupt` or `Short` that names the first file that is not what it was.
+    /// `SourceFile` that names the first file that is not what it was.
     pub fn verify_files(&self) -> Result<u64, StoreError> {
-        let own = self.state.completed.iter().map(|completed| &completed.rows);
+        let owner = self.state.owner(FileKind::Facts);
         let mut rows = 0;
-        for file in self.state.files.iter().chain(own) {
-            let found = self.files.open_sorted(file)?.verify()?;
-            if (&found.sha256, found.rows) != (&file.sha256, file.rows) {
-                let (is, has) = (found.sha256, found.rows);
-                let detail = format!("the file {} has the digest {is}, and {has} rows", file.sha256);
-                return Err(self.corrupt(detail));
-            }
-            rows += found.rows;
+        for file in self.state.sorted_files() {
+            self.files.verify_sorted(file, &owner)?;
+            rows += file.rows;
         }
         Ok(rows)
     }
@@ -93,7 +88,7 @@ impl SourceView {
             return Ok(Some(Verified { no_payload: true, ..verified }));
         }
         let places = self.raw_places(run)?.finish()?;
-        let mut payload = match self.files.archive(&completed.raw_sha256) {
+        let mut payload = match self.files.archive(self.state.entry.oracle_id(), &completed.raw_sha256) {
             Ok(archive) => Payload::new(archive.reader()),
             Err(error) => {
                 verified.fault(Fault { run, position: None, offset: 0, what: error.to_string() });
@@ -103,8 +98,7 @@ impl SourceView {
         for place in places {
             let (key, value) = place?;
             let read = RawPlace::read(&key, &value);
-            let place =
-                read.ok_or_else(|| self.corrupt("the place of a raw record cannot be read".into()))?;
+            let place = read.ok_or_else(|| self.corrupt("the place of a raw record cannot be read"))?;
             let fault = |what| Fault { run, position: Some(place.position), offset: place.offset, what };
             match payload.digest(place.offset, place.len) {
                 Ok(digest) if digest.as_str() == place.raw_hash => {}
@@ -150,11 +144,12 @@ impl SourceView {
                 push(said.offset, said.position, said.len, &Sha256Hex::from_bytes(&said.raw_hash))?;
             }
         }
+        let owner = self.state.owner(FileKind::Facts);
         if let Some(completed) = self.state.run(run) {
-            for row in self.files.open_sorted(&completed.rows)?.with_prefix(&[REJECT]) {
+            for row in self.files.open_sorted(&completed.rows, &owner)?.with_prefix(&[REJECT]) {
                 let (_, json) = row?;
                 let reject: Reject = serde_json::from_slice(&json)
-                    .map_err(|error| self.corrupt(format!("a reject of run {run}: {error}")))?;
+                    .map_err(|error| self.corrupt(&format!("a reject of run {run}: {error}")))?;
                 push(reject.offset, reject.position, reject.len, &reject.raw_hash)?;
             }
         }

@@ -6,7 +6,7 @@ use super::records::{Indexed, Records};
 use super::sorted::SortedFile;
 use super::state::{Completed, SourceState};
 use super::statement::StoredStatement;
-use crate::error::StoreError;
+use crate::error::{FileKind, StoreError};
 use domain::Sha256Hex;
 use domain::ground::ontology::Ontology;
 use domain::ground::provenance::{ProvenanceRecord, RawPlace, VerificationStatus};
@@ -92,7 +92,8 @@ impl SourceView {
         files: &Files,
     ) -> Result<Self, StoreError> {
         let known = Knowledge::new(&state.releases(), None);
-        let open = state.files.iter().map(|file| files.open_sorted(file));
+        let owner = state.owner(FileKind::Facts);
+        let open = state.files.iter().map(|file| files.open_sorted(file, &owner));
         let open = open.collect::<Result<Vec<_>, _>>()?;
         // before there is a cache: each is read once, and as long as hundreds of blocks
         let filters = open.iter().map(Filter::of).collect::<Result<_, _>>()?;
@@ -246,10 +247,11 @@ impl SourceView {
     /// What a statement says.
     ///
     /// # Errors
-    /// `Corrupt` where it is no content. Nothing where it was pruned.
+    /// `SourceFile` where it is no content. Nothing where it was pruned.
     pub fn content(&self, statement: &StoredStatement) -> Result<Option<Content>, StoreError> {
         let read = |json: &Vec<u8>| {
-            serde_json::from_slice(json).map_err(|error| self.corrupt(format!("a record's content: {error}")))
+            serde_json::from_slice(json)
+                .map_err(|error| self.corrupt(&format!("a record's content: {error}")))
         };
         statement.content.as_ref().map(read).transpose()
     }
@@ -257,12 +259,12 @@ impl SourceView {
     /// Where a version comes from.
     ///
     /// # Errors
-    /// `Corrupt` where it names a run that there is not.
+    /// `SourceFile` where it names a run that there is not.
     pub fn provenance(&self, found: &Found) -> Result<ProvenanceRecord, StoreError> {
         let Found { key, statement, version, superseded_by } = found;
         let run = statement.time.run;
         let completed =
-            self.state.run(run).ok_or_else(|| self.corrupt(format!("a statement of run {run}")))?;
+            self.state.run(run).ok_or_else(|| self.corrupt(&format!("a statement of run {run}")))?;
         let Completed { run_id, pipeline_id, pipeline_sha256, raw_sha256, source_url, release, .. } =
             completed;
         let transformations = self.state.transformations.get(pipeline_sha256);
@@ -297,9 +299,9 @@ impl SourceView {
         })
     }
 
-    pub(super) fn corrupt(&self, detail: String) -> StoreError {
-        let id = self.state.entry.oracle_id();
-        StoreError::Corrupt { dir: self.files.work_dir(), detail: format!("source {id}: {detail}") }
+    /// That what its files hold, one of them, is not what a run has written.
+    pub(super) fn corrupt(&self, detail: &str) -> StoreError {
+        self.files.unreadable(&self.state.owner(FileKind::Facts), detail)
     }
 }
 

@@ -28,6 +28,10 @@ pub(super) fn for_people(name: &str, entry: &Value) -> Option<String> {
         "source_pruned" => {
             format!("{} before {}: {} versions", text("oracle_id"), text("before"), text("versions"))
         }
+        "source_rebuilt" => {
+            let files = entry.get("files").and_then(Value::as_array).map_or(0, Vec::len);
+            format!("{} by {}: {files} files out of {} runs", text("oracle_id"), by(entry), text("runs"))
+        }
         _ => return None,
     })
 }

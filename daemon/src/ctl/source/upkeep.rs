@@ -1,4 +1,4 @@
-//! `oraclectl source verify`, `prune` and `export`.
+//! `oraclectl source verify`, `prune`, `rebuild` and `export`.
 
 use super::path;
 use crate::client::Client;
@@ -6,7 +6,7 @@ use crate::control::upkeep::{PruneOrder, VerifyOrder};
 use crate::ctl::output::{count, json, on_one_line};
 use crate::ctl::{CtlError, Options, answer_lines};
 use crate::moment::Moment;
-use actors::ingestion::{PruneOutcome, VerifiedRun, VerifiedSource};
+use actors::ingestion::{PruneOutcome, RebuildOutcome, VerifiedRun, VerifiedSource};
 use domain::ground::id::SourceId;
 use hyper::Method;
 use std::io::Write;
@@ -73,6 +73,29 @@ pub(super) async fn prune(
         out,
         "{versions} lost what they said before {before}, {payloads} removed; {freed_bytes} bytes are free"
     )?)
+}
+
+pub(super) async fn rebuild(
+    options: &Options,
+    out: &mut dyn Write,
+    oracle_id: &SourceId,
+) -> Result<(), CtlError> {
+    let order = serde_json::json!({});
+    let rebuilt: RebuildOutcome =
+        options.done_on_control(&path(oracle_id, "/rebuild"), &order).await?.json()?;
+    if options.json {
+        return json(out, &rebuilt);
+    }
+    let RebuildOutcome { oracle_id, runs, prunings, files } = rebuilt;
+    if files.is_empty() {
+        return Ok(writeln!(out, "the files of {oracle_id} are whole; nothing was made anew")?);
+    }
+    let (files, runs) = (count(files.len() as u64, "file", "files"), count(runs, "run", "runs"));
+    let pruned = match prunings {
+        0 => "",
+        _ => "; what was pruned stays pruned",
+    };
+    Ok(writeln!(out, "{files} of {oracle_id} made anew out of the payloads of {runs}{pruned}")?)
 }
 
 pub(super) async fn export(

@@ -2,7 +2,7 @@
 
 use super::{FORMAT, FRAME_BYTES, SKIPPABLE_HEAD_BYTES, path, skippable_head};
 use crate::error::StoreError;
-use crate::ground::sealed::{Seal, Sealed};
+use crate::ground::sealed::{Owner, Seal, Sealed};
 use domain::{Sha256Hex, Sha256Stream};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
@@ -36,13 +36,13 @@ struct Frame {
 }
 
 impl Archive {
-    /// Opens the payload with the digest `sha256` in the archive in `dir`, and reads and checks its index.
+    /// Opens the payload with the digest `sha256` in the archive in `dir`, which is `owner`'s, and reads and checks its index.
     ///
     /// # Errors
-    /// `Io` where there is none or it cannot be read; `Corrupt` where index or footer are damaged, or the file was cut;
+    /// `SourceFile` where there is none, index or footer are damaged, or the file was cut; `Io` where it cannot be read;
     /// `Newer` where another version wrote it.
-    pub fn open(dir: &Path, sha256: &Sha256Hex) -> Result<Self, StoreError> {
-        let file = Sealed::open(&path(dir, sha256))?;
+    pub fn open(dir: &Path, sha256: &Sha256Hex, owner: &Owner) -> Result<Self, StoreError> {
+        let file = Sealed::open(&path(dir, sha256), owner)?;
         let Seal { count: size_bytes, index, index_at } = file.seal(&FORMAT)?;
         let ill = |what| file.damaged(index_at, what);
         let frames = read_index(&index).ok_or_else(|| ill("its index is none"))?;
@@ -76,8 +76,8 @@ impl Archive {
     /// `len_bytes` of the payload from `at` on, both counted as it came: a raw record.
     ///
     /// # Errors
-    /// `TooLarge` where that is more than [`MAX_SLICE_BYTES`]; `Corrupt` where a frame is damaged, or the payload ends
-    /// before that; `Io` where it cannot be read.
+    /// `TooLarge` where that is more than [`MAX_SLICE_BYTES`]; `SourceFile` where a frame is damaged, or the payload
+    /// ends before that; `Io` where it cannot be read.
     pub fn slice(&self, at: u64, len_bytes: u64) -> Result<Vec<u8>, StoreError> {
         if len_bytes > MAX_SLICE_BYTES {
             let (what, max_bytes) = ("a piece of a payload", MAX_SLICE_BYTES);
@@ -106,11 +106,11 @@ impl Archive {
     /// Reads all of the file anew and checks it against its name.
     ///
     /// # Errors
-    /// `Corrupt` that names the first damaged frame by file and offset, `Io` where it cannot be read.
+    /// `SourceFile` that names the first damaged frame by file and offset, `Io` where it cannot be read.
     pub fn verify(&self) -> Result<(), StoreError> {
         let Inner { file, sha256, .. } = self.inner.as_ref();
         let dir = file.path().parent().unwrap_or(Path::new(""));
-        let archive = Self::open(dir, sha256)?;
+        let archive = Self::open(dir, sha256, file.owner())?;
         let mut found = Sha256Stream::default();
         let mut compressed = Vec::new();
         for number in 0..archive.inner.frames.len() {

@@ -1,5 +1,6 @@
 use super::*;
-use crate::error::StoreError;
+use crate::error::{FileKind, StoreError};
+use crate::ground::sealed::Owner;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::fs::{self, OpenOptions};
@@ -18,7 +19,7 @@ fn archive(payload: &[u8], piece_bytes: usize) -> (TempDir, Archived) {
 }
 
 fn open(dir: &TempDir, archived: &Archived) -> Result<Archive, StoreError> {
-    Archive::open(dir.path(), &archived.sha256)
+    Archive::open(dir.path(), &archived.sha256, &owner())
 }
 
 fn read(archive: &Archive) -> Vec<u8> {
@@ -27,9 +28,13 @@ fn read(archive: &Archive) -> Vec<u8> {
     payload
 }
 
+fn owner() -> Owner {
+    Owner::new(&"people".parse().expect("an id"), FileKind::Payload)
+}
+
 fn damage(error: StoreError) -> String {
     match error {
-        StoreError::Corrupt { detail, .. } => detail,
+        StoreError::SourceFile { .. } => error.to_string(),
         other => panic!("it should be damage: {other}"),
     }
 }
@@ -74,7 +79,8 @@ proptest! {
         bytes[at] ^= 1 << bit;
         fs::write(&path, &bytes).expect("it is written");
         let detail = damage(open(&dir, &archived).and_then(|archive| archive.verify()).expect_err("it is damaged"));
-        prop_assert!(detail.starts_with(&format!("{}, byte ", path.display())), "{}", detail);
+        let named = format!("source people: the archived payload {} is damaged at byte ", path.display());
+        prop_assert!(detail.starts_with(&named) && detail.contains("; ingest the release again"), "{}", detail);
     }
 
     #[test]
@@ -153,7 +159,7 @@ fn a_payload_under_another_name_is_not_taken_for_that_one() {
     let (dir, archived) = archive(b"one", 1);
     let other = Sha256Hex::of(b"other");
     fs::rename(path(dir.path(), &archived.sha256), path(dir.path(), &other)).expect("it is renamed");
-    let archive = Archive::open(dir.path(), &other).expect("it is whole in itself");
+    let archive = Archive::open(dir.path(), &other, &owner()).expect("it is whole in itself");
     let detail = damage(archive.verify().expect_err("it is another"));
     assert!(detail.contains("is not its name"), "{detail}");
 }
@@ -181,7 +187,7 @@ fn a_frame_that_would_swell_is_refused() {
     let footer = FORMAT.footer(FRAME_BYTES as u64, &index);
     let file = [bomb.as_slice(), &skippable_head(index.len()), &index, &footer].concat();
     fs::write(path(dir.path(), &sha256), file).expect("it is written");
-    let archive = Archive::open(dir.path(), &sha256).expect("it looks well");
+    let archive = Archive::open(dir.path(), &sha256, &owner()).expect("it looks well");
     let detail = damage(archive.slice(0, 1).expect_err("it is a bomb"));
     assert!(detail.contains("does not decompress"), "{detail}");
 }

@@ -1,8 +1,5 @@
-use super::*;
-use crate::Write;
 use crate::ground::testing::*;
 use std::fs;
-use std::sync::Arc;
 
 fn releases() -> [Reading; 3] {
     [
@@ -21,17 +18,6 @@ fn world() -> World {
     world
 }
 
-fn prune(world: &mut World, before: i64) -> (u64, Vec<Sha256Hex>) {
-    let pruned = world.view().prune(at(before), |_| true).unwrap().expect("nobody says to stop");
-    let told = (pruned.statements, pruned.unneeded.clone());
-    let old = world.view();
-    let mut state = old.state.clone();
-    state.files = pruned.named();
-    world.commit(vec![Write::PutSource(Arc::new(state))]);
-    world.store().remove_replaced(&old.state).unwrap();
-    told
-}
-
 fn asked(world: &World, second: i64) -> (usize, u64) {
     let ontology = ontology();
     let answered = world.view().query(&query(&ontology, &[]), at(second), None, None, u64::MAX).unwrap();
@@ -42,21 +28,19 @@ fn asked(world: &World, second: i64) -> (usize, u64) {
 fn what_had_ended_by_then_goes_and_everything_else_stays() {
     let mut world = world();
     let holds: Vec<_> = [200, 300, 999].map(|second| world.holds(second, None)).into();
-    let mut export = Vec::new();
-    world.view().export(&mut export).unwrap();
-    assert_eq!(prune(&mut world, 200), (1, Vec::new()));
+    let export = world.export();
+    assert_eq!(world.prune(200), (1, Vec::new()));
     assert_eq!(asked(&world, 100), (2, 1));
     assert_eq!(holds, [200, 300, 999].map(|second| world.holds(second, None)));
     // a release that says what still holds is not touched, though an earlier one has said it first
     let first = releases()[0].input().raw_sha256;
-    assert_eq!(prune(&mut world, 300), (3, Vec::new()));
+    assert_eq!(world.prune(300), (3, Vec::new()));
     assert_eq!(world.holds(300, None), holds[1]);
     assert_eq!(asked(&world, 200), (1, 2));
-    assert_eq!(prune(&mut world, 300), (0, Vec::new()));
+    assert_eq!(world.prune(300), (0, Vec::new()));
     assert!(world.store().files().has_archived(&first));
     // provenance and digests stay
-    let mut after = Vec::new();
-    world.view().export(&mut after).unwrap();
+    let after = world.export();
     let lines = |bytes: &[u8]| -> Vec<serde_json::Value> {
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         lines.map(|line| serde_json::from_slice(line).unwrap()).collect()
@@ -73,7 +57,7 @@ fn payloads_that_nothing_with_content_comes_from_are_told_and_go() {
     let mut world = world();
     world.ingest(&reading("4", 400, true, vec![said("FRA", 1, 9)]));
     world.reopen();
-    let (statements, unneeded) = prune(&mut world, 400);
+    let (statements, unneeded) = world.prune(400);
     assert_eq!(statements, 8);
     assert_eq!(unneeded.len(), 3);
     for sha256 in &unneeded {

@@ -31,7 +31,7 @@ impl Rows {
     /// The next row's key and value; nothing behind the last one.
     ///
     /// # Errors
-    /// `Corrupt` where the file is damaged, `Io` where it cannot be read.
+    /// `SourceFile` where the file is damaged, `Io` where it cannot be read.
     pub fn advance(&mut self) -> Result<Option<LentRow<'_>>, StoreError> {
         if !self.ended {
             // behind an error, too

@@ -1,5 +1,6 @@
 use super::block::{BLOCK_BYTES, Malformed};
 use super::*;
+use crate::error::FileKind;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -39,9 +40,17 @@ fn pairs<'r>(rows: impl IntoIterator<Item = (&'r Vec<u8>, &'r Vec<u8>)>) -> Vec<
     rows.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
+fn open(path: &Path) -> Result<SortedFile, StoreError> {
+    SortedFile::open(path, &owner())
+}
+
+fn owner() -> Owner {
+    Owner::new(&"people".parse().expect("an id"), FileKind::Facts)
+}
+
 fn damage(error: StoreError) -> String {
     match error {
-        StoreError::Corrupt { detail, .. } => detail,
+        StoreError::SourceFile { .. } => error.to_string(),
         other => panic!("it should be damage: {other}"),
     }
 }
@@ -59,7 +68,7 @@ proptest! {
     #[test]
     fn what_was_written_is_read(rows in rows(), others in vec(vec(0_u8..=0xff, 0..6), 0..20)) {
         let (_dir, path, summary) = written(&rows);
-        let file = SortedFile::open(&path).expect("it opens");
+        let file = open(&path).expect("it opens");
         prop_assert_eq!((file.rows(), summary.rows), (rows.len() as u64, rows.len() as u64));
         prop_assert_eq!(all(file.range(..)), pairs(&rows));
         for key in rows.keys().chain(&others) {
@@ -77,7 +86,7 @@ proptest! {
         to in vec(prop_oneof![Just(b'b'), Just(0xff)], 0..5),
     ) {
         let (_dir, path, _) = written(&rows);
-        let file = SortedFile::open(&path).expect("it opens");
+        let file = open(&path).expect("it opens");
         let (from, to) = (from.as_slice(), to.as_slice());
         let within = |wanted: &dyn Fn(&[u8]) -> bool| pairs(rows.iter().filter(|(key, _)| wanted(key)));
         prop_assert_eq!(all(file.range(from..to)), within(&|key| from <= key && key < to));
@@ -96,9 +105,11 @@ proptest! {
         let at = place.index(bytes.len());
         bytes[at] ^= 1 << bit;
         fs::write(&path, &bytes).expect("it is written");
-        let verified = SortedFile::open(&path).and_then(|file| file.verify());
+        let verified = open(&path).and_then(|file| file.verify());
         let detail = damage(verified.expect_err("it is damaged"));
-        prop_assert!(detail.starts_with(&format!("{}, byte ", path.display())), "{}", detail);
+        let named = format!("source people: the file of facts {} is damaged at byte ", path.display());
+        prop_assert!(detail.starts_with(&named), "{}", detail);
+        prop_assert!(detail.contains("oraclectl source rebuild people"), "{}", detail);
     }
 
     #[test]
@@ -125,7 +136,7 @@ proptest! {
         let len = fs::metadata(&path).expect("it is there").len();
         let file = OpenOptions::new().write(true).open(&path).expect("it opens");
         file.set_len(place.index(len as usize) as u64).expect("it is cut");
-        damage(SortedFile::open(&path).expect_err("it is cut"));
+        damage(open(&path).expect_err("it is cut"));
     }
 
     #[test]
@@ -151,8 +162,8 @@ proptest! {
         }
         expected.sort();
         let files: Vec<_> = sources.iter().map(written).collect();
-        let open = |path: &PathBuf| SortedFile::open(path).expect("it opens").range(..);
-        let merge = Merge::new(files.iter().map(|(_, path, _)| open(path)).collect()).expect("it begins");
+        let rows = |path: &PathBuf| open(path).expect("it opens").range(..);
+        let merge = Merge::new(files.iter().map(|(_, path, _)| rows(path)).collect()).expect("it begins");
         prop_assert_eq!(merge.collect::<Result<Vec<_>, _>>().expect("it is read"), expected);
     }
 }
@@ -165,7 +176,7 @@ fn there_is_no_bit_of_a_file_that_is_not_checked() {
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         fs::write(&path, &bytes).expect("it is written");
-        let verified = SortedFile::open(&path).and_then(|file| file.verify());
+        let verified = open(&path).and_then(|file| file.verify());
         damage(verified.expect_err("it is damaged"));
     }
 }
@@ -177,7 +188,7 @@ fn a_damaged_block_does_not_hide_the_others_and_is_named_by_its_offset() {
     let mut bytes = fs::read(&path).expect("it is read");
     bytes[2 * BLOCK_BYTES] ^= 1;
     fs::write(&path, &bytes).expect("it is written");
-    let file = SortedFile::open(&path).expect("index and footer are whole");
+    let file = open(&path).expect("index and footer are whole");
     let refused: Vec<_> = rows.keys().filter_map(|key| file.get(key).err()).collect();
     assert!((1..=40).contains(&refused.len()), "one block is damaged: {}", refused.len());
     let detail = damage(file.verify().expect_err("it is damaged"));
@@ -201,8 +212,9 @@ fn what_is_looked_up_again_comes_from_memory_within_its_bound() {
     let rows = plain(2000);
     let (_dir, path, summary) = written(&rows);
     let cache = BlockCache::new(CACHE_BYTES as u64);
-    let open = |sha256| SortedFile::open(&path).expect("it opens").cached(&cache, sha256);
-    let (file, again, other) = (open(&summary.sha256), open(&summary.sha256), open(&Sha256Hex::of(b"other")));
+    let cached = |sha256| open(&path).expect("it opens").cached(&cache, sha256);
+    let (file, again, other) =
+        (cached(&summary.sha256), cached(&summary.sha256), cached(&Sha256Hex::of(b"other")));
     for (key, value) in &rows {
         assert_eq!(file.get(key).expect("it is read").as_ref(), Some(value));
         assert_eq!(all(file.with_prefix(key)), [(key.clone(), value.clone())]);
@@ -226,7 +238,7 @@ fn the_same_rows_give_the_same_bytes_and_another_file_in_its_place_is_told_by_it
     let (_other, other, again) = written(&plain(500));
     assert_eq!(fs::read(&path).expect("it is read"), fs::read(&other).expect("it is read"));
     assert_eq!(summary, again);
-    let file = SortedFile::open(&path).expect("it opens");
+    let file = open(&path).expect("it opens");
     fs::remove_file(&path).expect("it is removed");
     write(&path, &plain(499));
     assert_ne!(file.verify().expect("it is whole"), summary);
@@ -260,7 +272,7 @@ fn a_row_is_as_long_as_it_may_be_and_no_longer() {
     }
     writer.push(&key, &value).expect("it is taken");
     writer.finish().expect("it is written");
-    let file = SortedFile::open(&path).expect("it opens");
+    let file = open(&path).expect("it opens");
     assert_eq!(file.get(&key).expect("it is read"), Some(value));
     file.verify().expect("it is whole");
 }
@@ -284,7 +296,7 @@ fn a_file_is_never_written_over_and_an_unfinished_one_goes() {
 fn a_file_of_another_version_is_not_read() {
     let (_dir, path, _) = written(&Rows::new());
     fs::write(&path, Format { version: 2, ..FORMAT }.footer(0, b"")).expect("it is written");
-    let refused = SortedFile::open(&path).expect_err("it is newer");
+    let refused = open(&path).expect_err("it is newer");
     assert!(matches!(refused, StoreError::Newer { found: 2, known: 1, .. }), "{refused}");
 }
 

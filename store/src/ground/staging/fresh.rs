@@ -61,7 +61,7 @@ impl<'d> Fresh<'d> {
         while self.key()?.is_some_and(|next| next == key) {
             let Some((_, value)) = self.rows.next().transpose()? else { break };
             let statement = StoredStatement::read(self.run, &value);
-            let statement = statement.ok_or_else(|| view.corrupt("a statement cannot be read".into()))?;
+            let statement = statement.ok_or_else(|| view.corrupt("a statement cannot be read"))?;
             match &mut group {
                 Some(group) => group.add(&statement, self.work_dir)?,
                 None => group = Some(Group::new(statement)),
@@ -107,7 +107,7 @@ impl Group {
         for row in rest.finish()? {
             let (_, member) = row?;
             let member = Member::read(&member);
-            let member = member.ok_or_else(|| view.corrupt("a record of a group cannot be read".into()))?;
+            let member = member.ok_or_else(|| view.corrupt("a record of a group cannot be read"))?;
             reject(member.rejected(&rejection))?;
         }
         Ok(())

@@ -14,10 +14,6 @@ fn world() -> (World, Reading) {
     (world, reading)
 }
 
-fn payload_path(world: &World, reading: &Reading) -> std::path::PathBuf {
-    world.dir.path().join("ground/raw").join(format!("{}.raw", reading.input().raw_sha256))
-}
-
 #[test]
 fn every_raw_record_of_a_whole_payload_has_its_digest() {
     let (world, reading) = world();
@@ -37,7 +33,7 @@ fn every_raw_record_of_a_whole_payload_has_its_digest() {
 #[test]
 fn a_payload_that_is_damaged_or_gone_is_told() {
     let (world, reading) = world();
-    let path = payload_path(&world, &reading);
+    let path = world.payload_path(&reading);
     let whole = fs::read(&path).unwrap();
     let damage = |at: u64| {
         fs::write(&path, &whole).unwrap();
@@ -61,7 +57,7 @@ fn records_that_do_not_lie_in_the_payload_are_named_by_run_position_and_offset()
     let mut other = reading.clone();
     other.said[20_000].people = 2;
     world.archive(&other);
-    fs::rename(payload_path(&world, &other), payload_path(&world, &reading)).unwrap();
+    fs::rename(world.payload_path(&other), world.payload_path(&reading)).unwrap();
     let verified = world.view().verify_run(1, |_| true).unwrap().unwrap();
     assert_eq!((verified.records, verified.fault_count), (30_001, 2));
     let offset = reading.said[..20_000].iter().map(|said| said.raw().len() as u64).sum();
@@ -78,8 +74,7 @@ fn a_sorted_file_that_is_not_the_one_that_was_committed_is_told_by_its_name() {
     let (file, own) = (&view.state.files[0], &view.state.completed[0].rows);
     assert_eq!(view.verify_files().unwrap(), file.rows + own.rows);
     let name = file.sha256.clone();
-    let path = |name: &Sha256Hex| world.dir.path().join("ground/facts").join(format!("{name}.sorted"));
-    fs::copy(path(&own.sha256), path(&name)).unwrap();
+    fs::copy(world.facts_path(own), world.facts_path(file)).unwrap();
     drop(view);
     world.reopen();
     let error = world.view().verify_files().expect_err("it is another file");

@@ -1,0 +1,106 @@
+//! Which payloads can be read again, and why others cannot.
+
+use super::state::{Completed, SourceState};
+use crate::engine::Store;
+use crate::error::StoreError;
+use crate::log::LogQuery;
+use domain::event::ground::PruneEntry;
+use domain::ground::id::SourceId;
+use domain::{Event, Sha256Hex};
+use std::collections::HashMap;
+
+/// A run whose payload cannot be read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Which.
+    pub run_id: Sha256Hex,
+    /// Of which version of the source.
+    pub version: String,
+    /// Why.
+    pub why: String,
+}
+
+impl Unreadable {
+    fn new(completed: &Completed, why: String) -> Self {
+        Self { run_id: completed.run_id.clone(), version: completed.release.version.clone(), why }
+    }
+}
+
+impl Store {
+    /// The runs of the source `state` whose payloads are not whole in the archive, all bytes of which are read.
+    ///
+    /// # Errors
+    /// Where the definitions or the log cannot be read.
+    pub fn unreadable_payloads(&self, state: &SourceState) -> Result<Vec<Unreadable>, StoreError> {
+        let oracle_id = state.entry.oracle_id();
+        let prunings = self.prunings(oracle_id)?;
+        let mut faults: HashMap<&Sha256Hex, Option<String>> = HashMap::new();
+        let mut unreadable = Vec::new();
+        for completed in &state.completed {
+            let raw_sha256 = &completed.raw_sha256;
+            let read = || self.files().archive(oracle_id, raw_sha256).and_then(|payload| payload.verify());
+            let fault =
+                faults.entry(raw_sha256).or_insert_with(|| read().err().map(|error| error.to_string()));
+            let Some(mut why) = fault.clone() else { continue };
+            if !self.files().has_archived(raw_sha256)
+                && let Some(let_go) = self.why_let_go(completed, &prunings)?
+            {
+                why = let_go.to_owned();
+            }
+            unreadable.push(Unreadable::new(completed, why));
+        }
+        Ok(unreadable)
+    }
+
+    /// The runs of the source `state` whose payloads are not in the archive, though nobody has let them go.
+    ///
+    /// # Errors
+    /// Where the definitions or the log cannot be read.
+    pub fn lost_payloads(&self, state: &SourceState) -> Result<Vec<Unreadable>, StoreError> {
+        let prunings = self.prunings(state.entry.oracle_id())?;
+        let mut lost = Vec::new();
+        for completed in &state.completed {
+            let is_there = self.files().has_archived(&completed.raw_sha256);
+            if is_there || self.why_let_go(completed, &prunings)?.is_some() {
+                continue;
+            }
+            let opened = self.files().archive(state.entry.oracle_id(), &completed.raw_sha256);
+            lost.extend(opened.err().map(|error| Unreadable::new(completed, error.to_string())));
+        }
+        Ok(lost)
+    }
+
+    /// Why a payload need not be in the archive; nothing where it should.
+    fn why_let_go(
+        &self,
+        Completed { run_id, raw_sha256, .. }: &Completed,
+        prunings: &[(u64, PruneEntry)],
+    ) -> Result<Option<&'static str>, StoreError> {
+        let run = self.run(run_id)?.map(|(run, _)| run);
+        let definition = run.map(|run| self.definition(&run.input.pipeline_sha256)).transpose()?.flatten();
+        if definition.is_some_and(|definition| !definition.pipeline.audit.log_raw_input) {
+            return Ok(Some("its payload was not kept, since its pipeline has `log_raw_input: false`"));
+        }
+        let is_pruned = prunings.iter().any(|(_, entry)| entry.payloads.contains(raw_sha256));
+        Ok(is_pruned.then_some("its payload was pruned"))
+    }
+
+    /// What was pruned of a source, each time with the number of its entry.
+    pub(super) fn prunings(&self, oracle_id: &SourceId) -> Result<Vec<(u64, PruneEntry)>, StoreError> {
+        let event = Some("source_pruned".to_owned());
+        let lines = self.log(&LogQuery { event, limit: usize::MAX, ..LogQuery::default() })?;
+        let mut prunings = Vec::new();
+        for line in lines {
+            let event = serde_json::from_str(&line.json).map_err(|error| StoreError::Corrupt {
+                dir: self.dir().to_owned(),
+                detail: format!("entry {}: {error}", line.seq),
+            })?;
+            if let Event::SourcePruned(entry) = event
+                && entry.oracle_id == *oracle_id
+            {
+                prunings.push((line.seq, entry));
+            }
+        }
+        Ok(prunings)
+    }
+}

@@ -1,0 +1,139 @@
+use super::*;
+use crate::ground::testing::*;
+use std::fs;
+use std::path::Path;
+
+/// Releases of which the first is so large that the next ones come to files of their own.
+fn releases() -> [Reading; 4] {
+    let years = |people: u64| (0..400).map(move |year| said("ABW", year, people));
+    let few = |people: u64| vec![said("ABW", 3, people), said("FRA", 1, people)];
+    let mut twice = few(4);
+    twice.extend([said("ZWE", 1, 4), said("ZWE", 1, 5)]);
+    [
+        reading("1", 100, true, years(1).collect()),
+        reading("2", 200, false, few(2)),
+        reading("3", 300, false, few(3)),
+        reading("4", 400, false, twice),
+    ]
+}
+
+/// A source that was pruned once between two runs, and once behind the last one.
+fn world() -> World {
+    let mut world = World::new();
+    for (release, pruned_before) in releases().iter().zip([None, None, Some(300), Some(400)]) {
+        world.ingest(release);
+        world.archive(release);
+        if let Some(before) = pruned_before {
+            assert!(world.prune(before).0 > 0);
+        }
+    }
+    world
+}
+
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+/// Takes each step again, and reads `releases` for the runs.
+fn rebuilt(world: &World, releases: &[Reading]) -> Result<Vec<FileRef>, RebuildError> {
+    let mut rebuilding = world.store().rebuilding(&oracle_id())?.expect("it is registered");
+    let damaged = rebuilding.damaged();
+    for step in world.store().steps(rebuilding.committed())? {
+        match step {
+            Step::Run(completed) => {
+                let release = &completed.release;
+                let reading = releases.iter().find(|reading| reading.version == release.version).unwrap();
+                let run = (&completed.run_id, release.run);
+                let staging = world.staging_in(rebuilding.apart(), run, reading);
+                let staged = staging.finish(&*rebuilding.view()?, release, |_| true)?;
+                rebuilding.add(&completed, staged.expect("nobody says to stop"))?;
+            }
+            Step::Prune(before) => assert!(rebuilding.prune(before, |_| true)?),
+        }
+    }
+    rebuilding.finish(&damaged)?;
+    Ok(damaged)
+}
+
+fn work(world: &World) -> usize {
+    fs::read_dir(world.dir.path().join("ground/work")).unwrap().count()
+}
+
+#[test]
+fn files_that_are_damaged_or_gone_are_made_anew_as_they_were() {
+    let mut world = world();
+    let (state, export, names) = (world.view().state.clone(), world.export(), world.file_names());
+    assert!(state.files.len() > 1, "{:?}", state.files);
+    let changes = world.view().changes(3, None, 100).unwrap();
+    assert_eq!(rebuilt(&world, &releases()).unwrap(), []);
+    let files: Vec<_> = state.sorted_files().cloned().collect();
+    for (number, file) in files.iter().enumerate() {
+        let (path, other) = (world.facts_path(file), &files[(number + 1) % files.len()]);
+        flip(&path);
+        fs::remove_file(world.facts_path(other)).unwrap();
+        world.reopen();
+        let mut made = rebuilt(&world, &releases()).unwrap();
+        made.sort_by_key(|made| *made != *file);
+        assert_eq!(made, [file.clone(), other.clone()]);
+        assert_eq!((&world.view().state, world.file_names()), (&state, names.clone()));
+        assert!(world.export() == export);
+        assert_eq!(world.view().changes(3, None, 100).unwrap(), changes);
+        world.view().verify_files().unwrap();
+        assert_eq!(work(&world), 0);
+    }
+}
+
+#[test]
+fn what_was_pruned_stays_pruned_at_its_place_among_the_runs() {
+    let world = world();
+    let steps = world.store().steps(&world.view().state).unwrap();
+    let told = steps.iter().map(|step| match step {
+        Step::Run(completed) => format!("run {}", completed.release.run),
+        Step::Prune(before) => format!("prune {}", before.as_second()),
+    });
+    let wanted = ["run 1", "run 2", "run 3", "prune 300", "run 4", "prune 400"];
+    assert_eq!(told.collect::<Vec<_>>(), wanted);
+    let pruned = String::from_utf8(world.export()).unwrap();
+    assert!(pruned.contains("\"record\":null"));
+}
+
+#[test]
+fn a_payload_that_says_something_else_changes_nothing() {
+    let world = world();
+    let file = world.view().state.files[0].clone();
+    flip(&world.facts_path(&file));
+    let damaged = fs::read(world.facts_path(&file)).unwrap();
+    let names = world.file_names();
+    for (release, told) in [(0, "what source worldbank has ingested comes"), (3, "run ")] {
+        let mut others = releases();
+        // where it says something else of the same records, only the source's own files tell
+        others[release].said.truncate(if release == 3 { 1 } else { 400 });
+        others[release].said[0].people += 1;
+        let refused = rebuilt(&world, &others).expect_err("it is another payload").to_string();
+        assert!(refused.starts_with(told) && refused.contains("from a backup"), "{refused}");
+        assert_eq!((world.file_names(), work(&world)), (names.clone(), 0));
+        assert!(fs::read(world.facts_path(&file)).unwrap() == damaged);
+    }
+}
+
+#[test]
+fn runs_whose_payloads_are_not_whole_are_named_with_the_reason() {
+    let world = world();
+    let ask = || world.store().unreadable_payloads(&world.view().state).unwrap();
+    assert_eq!(ask(), []);
+    let [first, second, _, fourth] = releases();
+    flip(&world.payload_path(&first));
+    for gone in [&second, &fourth] {
+        fs::remove_file(world.payload_path(gone)).unwrap();
+    }
+    let unreadable = ask();
+    let told: Vec<_> = unreadable.iter().map(|run| (run.version.as_str(), run.why.as_str())).collect();
+    let [("1", damaged), ("2", pruned), ("4", missing)] = told[..] else { panic!("{told:?}") };
+    assert!(damaged.contains("is damaged at byte"), "{damaged}");
+    assert_eq!(pruned, "its payload was pruned");
+    assert!(missing.contains("is missing; ingest the release again"), "{missing}");
+    assert_eq!(unreadable[0].run_id, first.input().run_id());
+}
