@@ -36,6 +36,8 @@ const OTHER_FILES: u64 = 256;
 const CLOSING_TAKES: Duration = Duration::from_secs(10);
 /// How long until a look at the store that could not be taken is tried again.
 const AUDIT_PAUSE: Duration = Duration::from_secs(5);
+/// So many files of sources that are missing or cut are told of one by one.
+const FAULTS_TOLD: usize = 100;
 /// How long a stop waits for administrators: one who follows the log and reads no more must not hold it.
 const FOLLOWERS_STAY: Duration = Duration::from_secs(1);
 
@@ -290,7 +292,7 @@ fn watch_for_damage(service: Arc<Service>) -> JoinHandle<()> {
         let damage = loop {
             let store = service.system.store.clone();
             match tokio::task::spawn_blocking(move || store.audit()).await {
-                Ok(Ok(())) => return,
+                Ok(Ok(())) => return tell_of_files(&service).await,
                 // that is no finding: the store is being reopened, or the disk is full
                 Ok(Err(StoreError::Unavailable { .. } | StoreError::Io { .. })) => sleep(AUDIT_PAUSE).await,
                 Ok(Err(error)) => break error.to_string(),
@@ -301,6 +303,24 @@ fn watch_for_damage(service: Arc<Service>) -> JoinHandle<()> {
         service.system.log.doubt().await;
         service.note_damage(damage);
     })
+}
+
+/// Says which files of sources are missing or cut: nothing that keeps other sources, or verdicts, from being answered.
+async fn tell_of_files(service: &Arc<Service>) {
+    let store = service.system.store.clone();
+    let looked = tokio::task::spawn_blocking(move || store.file_faults()).await;
+    match looked {
+        Ok(Ok(faults)) => {
+            for fault in faults.iter().take(FAULTS_TOLD) {
+                tracing::error!("{fault}");
+            }
+            if let Some(more @ 1..) = faults.len().checked_sub(FAULTS_TOLD) {
+                tracing::error!(more, "more files of sources are missing or cut");
+            }
+        }
+        Ok(Err(error)) => tracing::error!(%error, "the files of sources cannot be looked at"),
+        Err(error) => tracing::error!(%error, "the files of sources cannot be looked at"),
+    }
 }
 
 fn tell_systemd(state: &[NotifyState<'_>]) {

@@ -6,7 +6,7 @@
 use harness::ground::{
     answers, approve, begun, ended, export, files, ingest, named, register, runs_path, stopped, view,
 };
-use harness::{World, at, document, eventually, get, post, whole_log};
+use harness::{World, at, document, eventually, get, log, post, problem, whole_log};
 use hyper::Method;
 use oracled::client::Client;
 use serde_json::{Value, json};
@@ -302,9 +302,8 @@ async fn a_byte_that_flips_in_a_file_of_facts_is_found_and_named_and_stops_nobod
             assert_eq!(at(&answer, "/response/records").as_array().map(Vec::len), Some(RECORDS));
             hidden += 1;
         } else {
-            assert_eq!(answer.status, 500, "{}", document(&answer));
-            let told = at(&answer, "/detail").to_string();
-            assert!(told.contains(fact.as_str()), "{told}");
+            let told = problem(&answer, 500, "source_damaged")["detail"].to_string();
+            assert!(told.contains(fact.as_str()) && told.contains("oraclectl source rebuild"), "{told}");
         }
         let run = ingested(control, next).await;
         if run["state"] == "failed" {
@@ -328,4 +327,56 @@ async fn a_byte_that_flips_in_a_file_of_facts_is_found_and_named_and_stops_nobod
         flip(&path, place);
     }
     println!("{hidden} times the question did not concern what was damaged");
+}
+
+/// What `oraclectl` prints, where it ends with this exit code.
+fn printed(world: &World, line: &[&str], code: i32) -> String {
+    let output = world.ctl(line);
+    assert_eq!(output.status.code(), Some(code), "{line:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("it is text")
+}
+
+#[tokio::test]
+async fn files_of_facts_that_are_damaged_or_gone_are_made_anew_and_say_the_same() {
+    let (world, ground) = whole().await;
+    let (before, cut, gone) = {
+        let (_journal, store) = stopped(&world.state());
+        let state = &view(&store, SOURCE).state;
+        let path = |name: &str| ground.join(format!("facts/{name}.sorted"));
+        let (cut, gone) = (&state.files[0].sha256, &state.completed[1].rows.sha256);
+        (export(&store, SOURCE), path(cut.as_str()), path(gone.as_str()))
+    };
+    flip(&cut, fs::metadata(&cut).expect("it is there").len() / 3);
+    fs::remove_file(&gone).expect("it is there");
+    let daemon = world.serve().await;
+    let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
+    let told = format!("{} is missing; `oraclectl source rebuild {SOURCE}`", gone.display());
+    eventually("it is told", async || world.service_log().contains(&told)).await;
+    let missing = |number: u64| format!("oracled_source_files_missing{{oracle=\"{SOURCE}\"}} {number}\n");
+    let metrics = async |routes: &mut Client| {
+        String::from_utf8(get(routes, "/metrics").await.body.to_vec()).expect("it is text")
+    };
+    assert!(metrics(routes).await.contains(&missing(1)));
+    let request = json!({"axes_requested": ["population"], "max_results": 10_000});
+    let query = json!({"oracle_id": SOURCE, "request": request});
+    problem(&post(routes, "/v1/query", &query).await, 500, "source_damaged");
+    others_go_on(&world, routes, control, 1).await;
+    assert_eq!(get(routes, "/readyz").await.status, 200);
+
+    let verified = printed(&world, &["source", "verify", SOURCE], 1);
+    assert!(verified.contains("is damaged at byte"), "{verified}");
+    let rebuilt = printed(&world, &["source", "rebuild", SOURCE], 0);
+    assert_eq!(rebuilt, format!("2 files of {SOURCE} made anew out of the payloads of 2 runs\n"));
+    assert_eq!(post(routes, "/v1/query", &query).await.status, 200);
+    assert!(printed(&world, &["source", "export", SOURCE], 0).into_bytes() == before);
+    assert!(metrics(routes).await.contains(&missing(0)));
+    let again = printed(&world, &["source", "rebuild", SOURCE, "--json"], 0);
+    let again: Value = serde_json::from_str(&again).expect("it is JSON");
+    assert_eq!((&again["runs"], &again["files"]), (&json!(0), &json!([])));
+    printed(&world, &["source", "verify", SOURCE], 0);
+    let entries = log(control, "event=source_rebuilt").await;
+    assert_eq!((entries.len(), entries[0]["files"].as_array().map(Vec::len)), (1, Some(2)));
+    assert_eq!(ingested(control, 2).await["state"], "completed");
+    assert!(daemon.stop().success());
+    check_files(&world);
 }

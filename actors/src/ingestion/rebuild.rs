@@ -76,7 +76,7 @@ impl Shop {
             RebuildError::Store(error) => IngestionError::Store(error),
             error @ RebuildError::Differs { .. } => refused(error.to_string()),
         };
-        let cancelled = || refused("an administrator has cancelled it".into());
+        let cancelled = || refused("it was to end before it was done".into());
         let mut progress: Option<Arc<Progress>> = None;
         for step in self.store.steps(rebuilding.committed())? {
             match step {
@@ -85,8 +85,10 @@ impl Shop {
                     progress = Some(Arc::clone(&reading.progress));
                     claim.hand_to(Holder::Run(Arc::clone(&reading.progress)));
                     match reading.run() {
-                        Outcome::Staged(staged) => rebuilding.add(&completed, *staged).map_err(differs)?,
-                        Outcome::Cancelled => return Err(cancelled()),
+                        Outcome::Staged { staged, .. } => {
+                            rebuilding.add(&completed, *staged).map_err(differs)?;
+                        }
+                        Outcome::EndedEarly => return Err(cancelled()),
                         Outcome::Failed { cause, .. } => {
                             return Err(refused(format!("run {}: {cause}", completed.run_id)));
                         }
@@ -94,14 +96,14 @@ impl Shop {
                     outcome.runs += 1;
                 }
                 Step::Prune(before) => {
-                    let goes_on = |_| progress.as_ref().is_none_or(|run| run.cancelled_by().is_none());
+                    let goes_on = |_| progress.as_ref().is_none_or(|run| run.ending().is_none());
                     if !rebuilding.prune(before, goes_on)? {
                         return Err(cancelled());
                     }
                     outcome.prunings += 1;
                 }
             }
-            if progress.as_ref().is_some_and(|run| run.cancelled_by().is_some()) {
+            if progress.as_ref().is_some_and(|run| run.ending().is_some()) {
                 return Err(cancelled());
             }
         }
@@ -122,8 +124,7 @@ impl Shop {
         Ok(Reading {
             files: rebuilding.apart().clone(),
             view: rebuilding.view()?,
-            definition: ready.definition,
-            normalizer: ready.normalizer,
+            ready,
             release: completed.release.clone(),
             progress: Arc::new(Progress::new(run)),
             limits: self.limits,

@@ -16,6 +16,7 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use store::Store;
 use store::ground::state::SourceState;
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -34,7 +35,7 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
     let variance = service.system.regen.ask(AskVariance).await.inspect_err(|error| {
         tracing::warn!(%error, "the metrics lack the watch over regenerations");
     });
-    let sources = service.system.store.sources().unwrap_or_else(|error| {
+    let sources = sources(&service.system.store).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the metrics lack the sources");
         Vec::new()
     });
@@ -53,6 +54,19 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
     });
     written.map_err(|error| Problem::Internal(error.to_string()))?;
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], body).into_response())
+}
+
+/// Every source, each with how many of its files are missing or cut.
+async fn sources(store: &Store) -> Result<Vec<(SourceState, usize)>, Problem> {
+    let store = store.clone();
+    let looked = tokio::task::spawn_blocking(move || {
+        let with_faults = |state: SourceState| {
+            let faults = store.files().faults(&state).len();
+            (state, faults)
+        };
+        Ok(store.sources()?.into_iter().map(with_faults).collect())
+    });
+    looked.await.map_err(|error| Problem::Internal(error.to_string()))?
 }
 
 /// What is not counted but read off when asked.
@@ -141,8 +155,9 @@ fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
     Ok(())
 }
 
-/// When each source was last ingested, and of when what it says is; nothing of one that never was.
-fn source_gauges(body: &mut String, sources: &[SourceState]) -> fmt::Result {
+/// When each source was last ingested, and of when what it says is; nothing of one that never was. And whether its files
+/// are there.
+fn source_gauges(body: &mut String, sources: &[(SourceState, usize)]) -> fmt::Result {
     type Read = fn(&VersionRecord) -> Timestamp;
     let families: [(&str, &str, Read); 2] = [
         ("source_ingested_timestamp_seconds", "when the last run of a source became visible", |version| {
@@ -156,10 +171,15 @@ fn source_gauges(body: &mut String, sources: &[SourceState]) -> fmt::Result {
     ];
     for (name, help, read) in families {
         write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
-        for SourceState { entry, .. } in sources {
+        for (SourceState { entry, .. }, _) in sources {
             let Some(latest) = entry.version_history.iter().map(read).max() else { continue };
             writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {}", entry.oracle_id(), latest.as_second())?;
         }
+    }
+    let (name, help) = ("source_files_missing", "files of a source that are missing, or have another length");
+    write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
+    for (SourceState { entry, .. }, faults) in sources {
+        writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {faults}", entry.oracle_id())?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::archive::{Archive, ArchiveWriter};
 use super::sealed::Owner;
 use super::sorted::{BlockCache, SortedFile, SortedWriter, Summary};
+use super::state::SourceState;
 use crate::disk::sync_dir;
 use crate::error::{FileKind, StoreError};
 use domain::Sha256Hex;
@@ -191,6 +192,25 @@ impl Files {
     /// That the rows of a sorted file, one of those that lie here, are whole and say nothing.
     pub(super) fn unreadable(&self, owner: &Owner, detail: &str) -> StoreError {
         owner.ill(&self.facts_dir, format!("cannot be understood: {detail}"))
+    }
+
+    /// What is wrong with a sorted file at first sight: that it is missing, or has another length.
+    pub(super) fn fault(&self, file: &FileRef, owner: &Owner) -> Option<StoreError> {
+        let path = self.facts_path(&file.sha256);
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.len() == file.size_bytes => None,
+            Ok(metadata) => {
+                let fault = format!("has {} bytes, and should have {}", metadata.len(), file.size_bytes);
+                Some(owner.ill(&path, fault))
+            }
+            Err(error) => Some(owner.not_found(&path, error)),
+        }
+    }
+
+    /// What is wrong at first sight with the sorted files of a source: each that is missing, or has another length.
+    pub fn faults(&self, state: &SourceState) -> Vec<StoreError> {
+        let owner = state.owner(FileKind::Facts);
+        state.sorted_files().filter_map(|file| self.fault(file, &owner)).collect()
     }
 
     /// Gives sorted files that were made [`Files::apart`] their places here, durably.

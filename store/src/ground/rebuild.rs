@@ -133,7 +133,8 @@ impl Rebuilding {
     /// `Differs` where it once came to something else.
     pub fn add(&mut self, completed: &Completed, staged: Staged) -> Result<(), RebuildError> {
         let before = std::mem::take(&mut self.state.files);
-        let (_, rows, files) = staged.named();
+        let (rows, files) = (staged.rows.clone(), staged.statements.clone());
+        staged.named();
         if rows != completed.rows {
             return Err(RebuildError::Differs { what: format!("run {}", completed.run_id) });
         }

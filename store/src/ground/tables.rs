@@ -1,10 +1,11 @@
 //! The rows of the ground-truth layer, and its sources with their files open.
 
 use super::files::Files;
+use super::sealed::Owner;
 use super::state::SourceState;
 use super::view::SourceView;
 use crate::engine::Store;
-use crate::error::StoreError;
+use crate::error::{FileKind, StoreError};
 use crate::record::Write;
 use crate::rows::{self, Table, key};
 use crate::watermark::Counts;
@@ -205,6 +206,21 @@ impl Store {
             }
         }
         self.files().remove_archived(sha256)
+    }
+
+    /// What is wrong at first sight with the sorted files that are named: each that is missing, or has another length. Their
+    /// bytes are not read.
+    ///
+    /// # Errors
+    /// Where the rows that name them cannot be read.
+    pub fn file_faults(&self) -> Result<Vec<StoreError>, StoreError> {
+        let mut faults: Vec<_> =
+            self.sources()?.iter().flat_map(|state| self.files().faults(state)).collect();
+        for run in self.runs()?.iter().filter(|run| run.state != RunState::Completed) {
+            let owner = Owner::new(&run.oracle_id, FileKind::Rejects);
+            faults.extend(run.rows.as_ref().and_then(|rows| self.files().fault(rows, &owner)));
+        }
+        Ok(faults)
     }
 
     /// Removes files that nothing names: of runs that a kill has cut short. Where rows are missing of the `promised` ones,

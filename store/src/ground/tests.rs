@@ -2,6 +2,7 @@
 
 use super::testing::*;
 use crate::StoreError;
+use domain::ground::run::RunState;
 use domain::ground::timeline::{Knowledge, Release, Statement};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -244,6 +245,33 @@ fn a_missing_or_flipped_file_is_told_by_its_name_and_stops_no_other_source() {
     assert!(matches!(error, StoreError::SourceFile { .. }), "{error}");
     assert!(error.to_string().contains(&format!("{name}.sorted is missing; `oraclectl")), "{error}");
     assert!(world.store().view(&other).unwrap().is_some());
+}
+
+#[test]
+fn a_named_file_that_is_missing_or_has_another_length_is_told_at_first_sight() {
+    let mut world = World::new();
+    world.ingest(&three_releases()[0]);
+    let failed = reading("bad", 900, true, vec![said("FRA", 1, 1)]);
+    let (counts, rows) = world.staging(&failed).rejects_only().unwrap();
+    let mut run = world.run_of(&failed, &world.release(&failed), &counts, &rows);
+    run.state = RunState::Failed;
+    world.commit(vec![crate::Write::PutRun(Arc::new(run))]);
+    assert_eq!(world.store().file_faults().unwrap().len(), 0);
+    let state = world.view().state.clone();
+    let facts = world.facts_path(&state.files[0]);
+    fs::OpenOptions::new().write(true).open(&facts).unwrap().set_len(100).unwrap();
+    fs::remove_file(world.facts_path(&state.completed[0].rows)).unwrap();
+    fs::remove_file(world.facts_path(&rows)).unwrap();
+    let told: Vec<_> = world.store().file_faults().unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(told.len(), 3, "{told:?}");
+    let cut = format!("{} has 100 bytes, and should have {}", facts.display(), state.files[0].size_bytes);
+    assert!(told[0].contains(&cut) && told[0].contains("source rebuild worldbank"), "{told:?}");
+    assert!(told[1].contains(&format!("{}.sorted is missing", state.completed[0].rows.sha256)), "{told:?}");
+    assert!(
+        told[2].contains("the file of rejects") && told[2].contains("ingest the release again"),
+        "{told:?}"
+    );
+    assert_eq!(world.store().files().faults(&state).len(), 2);
 }
 
 #[test]
