@@ -102,6 +102,11 @@ pub(super) async fn resume_all(shop: Arc<Shop>) {
 pub(super) async fn cancel(shop: Arc<Shop>, run_id: Sha256Hex, peer: Peer) -> Result<(), IngestionError> {
     let Some(progress) = shop.flights.run(&run_id) else { return Err(IngestionError::NotRunning(run_id)) };
     let mut run = progress.run.clone();
+    if run.state == RunState::Completed {
+        // its source is being rebuilt, and it stays what it is
+        progress.end(Ending::Cancelled);
+        return Ok(());
+    }
     (run.state, run.ended_at) = (RunState::Cancelled, Some(shop.clock.now()));
     run.cause = Some("an administrator has cancelled it".into());
     let cancelled = shop.desk().change_or(|desk| shop.closed(desk, &run, Some(peer))).await?;

@@ -35,10 +35,15 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Says who works on the source from now on, on the same place.
-    pub(super) fn hand_to(&self, holder: Holder) {
-        let mut flights = self.flights.0.lock().unwrap_or_else(PoisonError::into_inner);
-        flights.insert(self.oracle_id.clone(), holder);
+    /// Says which run is worked on from now on, on the same place.
+    pub(super) fn hand_to(&self, run: &Arc<Progress>) {
+        self.flights.held().insert(self.oracle_id.clone(), Holder::Run(Arc::clone(run)));
+        self.flights.end_if_stopping(run);
+    }
+
+    /// Whether whoever works on the source is to go on.
+    pub(super) fn is_to_go_on(&self) -> bool {
+        !self.flights.is_stopping()
     }
 }
 
@@ -73,10 +78,14 @@ impl Flights {
     pub(super) fn claim(self: &Arc<Self>, run: &Run) -> Result<(Claim, Arc<Progress>), IngestionError> {
         let progress = Arc::new(Progress::new(run.clone()));
         let claim = self.hold(&run.oracle_id, Holder::Run(Arc::clone(&progress)))?;
-        if self.is_stopping() {
-            progress.end(Ending::Stopping);
-        }
+        self.end_if_stopping(&progress);
         Ok((claim, progress))
+    }
+
+    fn end_if_stopping(&self, run: &Progress) {
+        if self.is_stopping() {
+            run.end(Ending::Stopping);
+        }
     }
 
     /// Waits until a source's place is free, however shortly.
@@ -106,7 +115,7 @@ impl Flights {
         self.until(HashMap::is_empty).await;
     }
 
-    pub(super) fn is_stopping(&self) -> bool {
+    fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 

@@ -83,7 +83,7 @@ impl Shop {
                 Step::Run(completed) => {
                     let reading = self.reading_again(&rebuilding, &completed)?;
                     progress = Some(Arc::clone(&reading.progress));
-                    claim.hand_to(Holder::Run(Arc::clone(&reading.progress)));
+                    claim.hand_to(&reading.progress);
                     match reading.run() {
                         Outcome::Staged { staged, .. } => {
                             rebuilding.add(&completed, *staged).map_err(differs)?;
@@ -96,7 +96,9 @@ impl Shop {
                     outcome.runs += 1;
                 }
                 Step::Prune(before) => {
-                    let goes_on = |_| progress.as_ref().is_none_or(|run| run.ending().is_none());
+                    let goes_on = |_| {
+                        claim.is_to_go_on() && progress.as_ref().is_none_or(|run| run.ending().is_none())
+                    };
                     if !rebuilding.prune(before, goes_on)? {
                         return Err(cancelled());
                     }
