@@ -365,6 +365,7 @@ async fn files_of_facts_that_are_damaged_or_gone_are_made_anew_and_say_the_same(
 
     let verified = printed(&world, &["source", "verify", SOURCE], 1);
     assert!(verified.contains("is damaged at byte"), "{verified}");
+    assert_eq!(verified.matches("where its records lie is not known").count(), 2, "{verified}");
     let rebuilt = printed(&world, &["source", "rebuild", SOURCE], 0);
     assert_eq!(rebuilt, format!("2 files of {SOURCE} made anew out of the payloads of 2 runs\n"));
     assert_eq!(post(routes, "/v1/query", &query).await.status, 200);

@@ -10,8 +10,8 @@ use domain::{Event, Peer, Sha256Hex};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use store::ground::state::SourceState;
-use store::ground::verify::Verified;
+use store::ground::state::{Completed, SourceState};
+use store::ground::verify::{Fault, Verified};
 use store::ground::view::SourceView;
 use store::{Record, RowKey, Store, StoreError, Write};
 use tokio::task::spawn_blocking;
@@ -116,16 +116,23 @@ pub(super) async fn verify(
     oracle_id: SourceId,
     run_id: Option<Sha256Hex>,
 ) -> Result<VerifiedSource, IngestionError> {
-    let view = match shop.view(&oracle_id) {
-        // so damaged that it cannot even be opened
-        Err(IngestionError::Store(error @ StoreError::SourceFile { .. })) => {
-            let file_fault = Some(error.to_string());
-            return Ok(VerifiedSource { oracle_id, rows: 0, file_fault, runs: Vec::new() });
+    loop {
+        let view = match shop.view(&oracle_id) {
+            // so damaged that it cannot even be opened
+            Err(IngestionError::Store(error @ StoreError::SourceFile { .. })) => {
+                let file_fault = Some(error.to_string());
+                return Ok(VerifiedSource { oracle_id, rows: 0, file_fault, runs: Vec::new() });
+            }
+            view => view?,
+        };
+        let work = (Arc::clone(&shop), Arc::clone(&view), run_id.clone());
+        let verified = spawn_blocking(move || verified(&work.0.store, &work.1, work.2.as_ref())).await;
+        let verified = verified.map_err(|error| IngestionError::Inside(error.to_string()))??;
+        // a run that has ended meanwhile has taken away files that it has merged
+        if verified.file_fault.is_none() || shop.desk().source(&oracle_id)?.0.files == view.state.files {
+            return Ok(verified);
         }
-        view => view?,
-    };
-    let verified = spawn_blocking(move || verified(&shop.store, &view, run_id.as_ref())).await;
-    verified.map_err(|error| IngestionError::Inside(error.to_string()))?
+    }
 }
 
 fn verified(
@@ -144,12 +151,11 @@ fn verified(
     for completed in view.state.completed.iter().filter(|completed| wanted(&completed.run_id)) {
         let found = match view.verify_run(completed.release.run, |_| true) {
             Ok(found) => found.unwrap_or_default(),
-            // the files that say where its records lie are what is damaged
-            Err(_) if file_fault.is_some() => Verified { no_payload: true, ..Verified::default() },
+            Err(_) if file_fault.is_some() => unknown(store, completed),
             Err(error) => return Err(error.into()),
         };
         let Verified { records, payload_bytes, faults, mut fault_count, no_payload } = found;
-        let in_words = |fault: store::ground::verify::Fault| match fault.position {
+        let in_words = |fault: Fault| match fault.position {
             Some(position) => format!("record {position}, at byte {}: {}", fault.offset, fault.what),
             None => format!("the payload: {}", fault.what),
         };
@@ -169,6 +175,16 @@ fn verified(
         });
     }
     Ok(VerifiedSource { oracle_id: view.state.entry.oracle_id().clone(), rows, file_fault, runs })
+}
+
+/// What is found of a run where the files that say where its records lie are damaged.
+fn unknown(store: &Store, completed: &Completed) -> Verified {
+    if !store.files().has_archived(&completed.raw_sha256) {
+        return Verified { no_payload: true, ..Verified::default() };
+    }
+    let what = "where its records lie is not known, since a file of facts is damaged".to_owned();
+    let fault = Fault { run: completed.release.run, position: None, offset: 0, what };
+    Verified { faults: vec![fault], fault_count: 1, ..Verified::default() }
 }
 
 impl Shop {

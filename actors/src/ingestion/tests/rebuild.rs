@@ -126,6 +126,7 @@ fn what_was_pruned_is_pruned_again_and_a_payload_that_is_gone_is_named_with_its_
         assert!(verified.file_fault.is_some_and(|fault| fault.contains("source rebuild")));
         let lost = &verified.runs[0];
         assert_eq!((lost.fault_count, lost.has_payload), (1, true), "{lost:?}");
+        assert!(lost.faults[0].contains("is missing; ingest the release again"), "{lost:?}");
 
         // the same bytes again are the payload again
         let begin = asked(&pipeline_id, archived(system, OLD.as_bytes()), "2003-04-14");
