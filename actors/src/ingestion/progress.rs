@@ -2,7 +2,7 @@
 
 use domain::Sha256Hex;
 use domain::ground::id::{PipelineId, SourceId};
-use domain::ground::run::Run;
+use domain::ground::run::{Run, RunState};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,6 +87,11 @@ impl Progress {
 
     pub(super) fn enter(&self, phase: Phase) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).phase = phase;
+    }
+
+    /// Whether it is completed, and read again since its source is rebuilt.
+    pub(super) fn is_again(&self) -> bool {
+        self.run.state == RunState::Completed
     }
 
     /// Has it end before it is done.

@@ -76,7 +76,7 @@ impl Shop {
             RebuildError::Store(error) => IngestionError::Store(error),
             error @ RebuildError::Differs { .. } => refused(error.to_string()),
         };
-        let cancelled = || refused("it was to end before it was done".into());
+        let cancelled = || refused("it was cancelled, or the daemon stops".into());
         let mut progress: Option<Arc<Progress>> = None;
         for step in self.store.steps(rebuilding.committed())? {
             match step {
@@ -96,9 +96,8 @@ impl Shop {
                     outcome.runs += 1;
                 }
                 Step::Prune(before) => {
-                    let goes_on = |_| {
-                        claim.is_to_go_on() && progress.as_ref().is_none_or(|run| run.ending().is_none())
-                    };
+                    let goes_on =
+                        |_| claim.is_to_go_on() && progress.as_ref().is_none_or(|run| run.ending().is_none());
                     if !rebuilding.prune(before, goes_on)? {
                         return Err(cancelled());
                     }

@@ -79,7 +79,8 @@ pub(super) async fn prune(
     let held = Arc::clone(&claim);
     let pruned = spawn_blocking(move || view.prune(before, |_| held.is_to_go_on())).await;
     let pruned = pruned.map_err(|error| IngestionError::Inside(error.to_string()))??;
-    let pruned = pruned.ok_or_else(|| IngestionError::Inside("the daemon stops, and nothing was pruned".into()))?;
+    let pruned =
+        pruned.ok_or_else(|| IngestionError::Inside("the daemon stops, and nothing was pruned".into()))?;
     let (versions, unneeded) = (pruned.statements, pruned.unneeded.clone());
     let mut outcome = PruneOutcome { before, versions, payloads: unneeded, freed_bytes: pruned.freed_bytes };
     if outcome.versions == 0 && outcome.payloads.iter().all(|sha256| !shop.store.files().has_archived(sha256))
