@@ -1,6 +1,6 @@
 //! Moments as people write them: a day, or a time of a day.
 
-use domain::ground::date::canonical;
+use domain::ground::date::Date;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -19,9 +19,7 @@ impl FromStr for Moment {
     type Err = BadMoment;
 
     fn from_str(text: &str) -> Result<Self, BadMoment> {
-        let canonical = canonical(text).ok_or(BadMoment)?;
-        let time = if canonical.contains('T') { "" } else { "T00:00:00Z" };
-        (canonical + time).parse().map(Self).map_err(|_| BadMoment)
+        Date::read(text).and_then(|date| date.moment()).map(Self).ok_or(BadMoment)
     }
 }
 

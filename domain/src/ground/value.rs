@@ -1,5 +1,6 @@
 //! The value of an axis: exact, and the same text wherever it is the same value.
 
+use super::date::Date;
 use super::decimal::Decimal;
 use super::ontology::{Axis, AxisType};
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,9 @@ pub enum Typed {
     Bool(bool),
     /// A number.
     Number(Decimal),
-    /// Text, a word, or a date, whose order is that of its canonical text.
+    /// A day or a moment.
+    Date(Date),
+    /// Text, or a word.
     Text(String),
 }
 
@@ -93,9 +96,9 @@ impl Typed {
                 "false" => Ok(Self::Bool(false)),
                 _ => Err(not("true or false")),
             },
-            AxisType::Date => {
-                super::date::canonical(text).map(Self::Text).ok_or_else(|| not("a date of RFC 3339"))
-            }
+            AxisType::Date => Date::read(text)
+                .map(Self::Date)
+                .ok_or_else(|| not("a date of RFC 3339, in the years 0000 to 9999 of UTC")),
             AxisType::Enum if axis.values.iter().any(|value| value == text) => {
                 Ok(Self::Text(text.to_owned()))
             }
@@ -140,6 +143,7 @@ impl Typed {
         match self {
             Self::Bool(value) => Value::Bool(value),
             Self::Number(number) => Value::Text(number.to_string()),
+            Self::Date(date) => Value::Text(date.to_string()),
             Self::Text(text) => Value::Text(text),
         }
     }
@@ -150,6 +154,7 @@ impl Typed {
         match self {
             Self::Bool(value) => if *value { "true" } else { "false" }.into(),
             Self::Number(number) => number.to_string().into(),
+            Self::Date(date) => date.to_string().into(),
             Self::Text(text) => text.into(),
         }
     }
@@ -159,6 +164,7 @@ impl Typed {
         match self {
             Self::Bool(value) => key.push(u8::from(*value)),
             Self::Number(number) => key.extend_from_slice(&number.sort_key()),
+            Self::Date(date) => append_text_key(date.key(), key),
             Self::Text(text) => append_text_key(text, key),
         }
     }

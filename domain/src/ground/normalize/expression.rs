@@ -180,6 +180,7 @@ impl Parts {
 fn cel(value: &Typed, kind: AxisType) -> Value {
     match value {
         Typed::Bool(value) => Value::Bool(*value),
+        Typed::Date(date) => Value::String(Arc::new(date.to_string())),
         Typed::Text(text) => Value::String(Arc::new(text.clone())),
         Typed::Number(number) => {
             let whole = if kind == AxisType::Integer { number.to_i64() } else { None };

@@ -3,13 +3,12 @@
 use super::Normalizer;
 use super::mapping::{Draft, Mapping};
 use super::units::Units;
-use crate::ground::date;
+use crate::ground::date::Date;
 use crate::ground::decimal::{Decimal, Rounding};
 use crate::ground::pipeline::tables::{Otherwise, Words};
 use crate::ground::rejection::{Rejection, Rule};
 use crate::ground::value::{NotOfAxis, Typed};
 use jiff::Timestamp;
-use jiff::civil::Date;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
@@ -105,7 +104,7 @@ impl Normalizer {
             Draft::Text(text) => Typed::of_text(&text, axis),
             Draft::Typed(Typed::Number(number)) => Typed::of_number(number, axis),
             Draft::Typed(Typed::Bool(value)) => Typed::of_bool(value, axis),
-            Draft::Typed(Typed::Text(text)) => Typed::of_text(&text, axis),
+            Draft::Typed(typed) => Typed::of_text(&typed.text(), axis),
         };
         typed.map(Some).map_err(|error| no_value(error.to_string()))
     }
@@ -161,37 +160,34 @@ impl Dates {
     fn read(&self, draft: &Draft<'_>, path: &str) -> Result<Draft<'static>, Rejection> {
         let text = draft.text();
         let wanted = || format!("a date of RFC 3339 or in the form {}", self.formats.join(" or "));
-        let read = self.canonical(&text).map(|date| Draft::Typed(Typed::Text(date)));
+        let read = self.date(&text).map(|date| Draft::Typed(Typed::Date(date)));
         read.ok_or_else(|| {
             Rejection::new(Rule::DateParsing, Some(path), NotOfAxis::new(&text, wanted()).to_string())
         })
     }
 
-    /// The canonical form of a day or a moment in any of the forms; a moment without an offset is one of UTC.
-    pub(super) fn canonical(&self, text: &str) -> Option<String> {
-        date::canonical(text).or_else(|| self.formats.iter().find_map(|format| in_format(format, text)))
+    /// The day or the moment that `text` is in any of the forms; a moment without an offset is one of UTC.
+    pub(super) fn date(&self, text: &str) -> Option<Date> {
+        Date::read(text).or_else(|| self.formats.iter().find_map(|format| in_format(format, text)))
     }
 
     /// The moment that `text` names; a day begins at midnight UTC.
     pub(super) fn moment(&self, text: &str) -> Option<Timestamp> {
-        let canonical = self.canonical(text)?;
-        let day =
-            || canonical.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok().map(|zoned| zoned.timestamp());
-        canonical.parse().ok().or_else(day)
+        self.date(text)?.moment()
     }
 }
 
-/// The canonical form of what `text` is in `format`: a day where no hour is named.
-fn in_format(format: &str, text: &str) -> Option<String> {
+/// What `text` is in `format`: a day where no hour is named.
+fn in_format(format: &str, text: &str) -> Option<Date> {
     let parts = strtime::parse(format, text).ok()?;
     if let Ok(moment) = parts.to_timestamp() {
-        return Some(moment.to_string());
+        return Date::of_moment(moment);
     }
     if parts.hour().is_none() {
-        return parts.to_date().ok().map(|day| day.to_string());
+        return Date::of_day(parts.to_date().ok()?);
     }
     let time = parts.to_datetime().ok()?;
-    Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp().to_string())
+    Date::of_moment(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
 impl TextForm {

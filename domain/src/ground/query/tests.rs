@@ -83,6 +83,32 @@ fn each_operator_compares_by_the_type_of_the_axis() {
 }
 
 #[test]
+fn moments_are_compared_and_keyed_as_time_goes() {
+    let axis = &ontology().axes[6];
+    let filter = |operator: &str, value: &str| {
+        let filter = json!({ "axis": "day", "operator": operator, "value": value });
+        Filter::new(&serde_json::from_value(filter).unwrap(), axis).unwrap()
+    };
+    let (whole, half) = ("2020-01-31T10:00:00Z", "2020-01-31T10:00:00.5Z");
+    let record = |day: &str| BTreeMap::from([("day".to_owned(), Value::Text(day.into()))]);
+    for (day, operator, value, holds) in
+        [(half, "gt", whole, true), (whole, "lt", half, true), (half, "lte", whole, false)]
+    {
+        let (filter, record) = (filter(operator, value), record(day));
+        let json = serde_json::to_vec(&record).unwrap();
+        assert_eq!(
+            (filter.holds(&record), filter.may_hold(&json)),
+            (holds, holds),
+            "{day} {operator} {value}"
+        );
+    }
+    let key = |day: &str| Identity::new(vec![Typed::of_text(day, axis).unwrap()]).key();
+    assert!(
+        key("2020-01-31") < key(whole) && key(whole) < key(half) && key(half) < key("2020-01-31T10:00:01Z")
+    );
+}
+
+#[test]
 fn what_cannot_be_compared_is_an_error_and_no_empty_answer() {
     for (axis, operator, value, words) in [
         ("amount", "gt", json!("much"), "`much` is not a number"),

@@ -245,7 +245,7 @@ pub(super) fn dates(formats: Vec<String>, place: &str) -> Result<Dates, BadDefin
         let bad = |fault: &dyn std::fmt::Display| BadDefinition::new(place, format!("`{format}`: {fault}"));
         let written = jiff::fmt::strtime::format(format, &probe).map_err(|error| bad(&error))?;
         let one = Dates { formats: vec![format.clone()] };
-        one.canonical(&written).ok_or_else(|| bad(&"it names neither a day nor a moment"))?;
+        one.date(&written).ok_or_else(|| bad(&"it names neither a day nor a moment"))?;
     }
     Ok(Dates { formats })
 }

@@ -342,8 +342,10 @@ fn dates_numbers_and_texts_are_put_in_form() {
     assert_eq!(day("20200131 10:30").as_deref(), Ok("2020-01-31T10:30:00Z"));
     assert_eq!(day("86400").as_deref(), Ok("1970-01-02T00:00:00Z"));
     assert_eq!(day("31 Jan 2020 11 pm").as_deref(), Ok("2020-01-31T23:00:00Z"));
-    let refused = day("31/1/2020").unwrap_err();
-    assert_eq!((refused.rule, refused.place.as_deref()), (Rule::DateParsing, Some("day")));
+    for text in ["31/1/2020", "-62167219201", "0000-01-01T00:00:00+02:00"] {
+        let refused = day(text).unwrap_err();
+        assert_eq!((refused.rule, refused.place.as_deref()), (Rule::DateParsing, Some("day")), "{text}");
+    }
 
     let rounded = |mode: Json, number: &str| {
         let config = stepped("amount", "numeric_precision", mode);
@@ -353,7 +355,7 @@ fn dates_numbers_and_texts_are_put_in_form() {
     assert_eq!(rounded(json!({ "digits": 1, "mode": "half_up" }), "2.25"), "2.3");
     assert_eq!(rounded(json!({ "digits": -1, "mode": "truncate" }), "-19.9"), "-10");
     let number = stepped("amount", "numeric_precision", json!({ "digits": 1 }));
-    super::refused(number, json!({ "id": "a", "amount": "x" }), Rule::AxisType, "amount", "a number");
+    refused(number, json!({ "id": "a", "amount": "x" }), Rule::AxisType, "amount", "a number");
 
     let form = |config: Json, text: &str| {
         axes(stepped("name", "string_normalization", config), json!({ "id": "a", "name": text }))
