@@ -246,6 +246,13 @@ pub(super) fn dates(formats: Vec<String>, place: &str) -> Result<Dates, BadDefin
         let written = jiff::fmt::strtime::format(format, &probe).map_err(|error| bad(&error))?;
         let one = Dates { formats: vec![format.clone()] };
         one.date(&written).ok_or_else(|| bad(&"it names neither a day nor a moment"))?;
+        // which offset a name stands for is another thing from year to year, and not in the payload
+        let parts = jiff::fmt::strtime::parse(format, &written);
+        if parts.is_ok_and(|parts| parts.iana_time_zone().is_some()) {
+            return Err(bad(
+                &"no time zone is known by its name (`%Q`, `%:Q`); an offset is taken (`%z`, `%:z`)",
+            ));
+        }
     }
     Ok(Dates { formats })
 }
