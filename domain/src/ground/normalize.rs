@@ -23,7 +23,7 @@ use super::record::{Content, Identity, source_record_id};
 use super::rejection::{Rejection, Rule};
 use super::value::Typed;
 use jiff::Timestamp;
-use mapping::{Draft, Mapping, definitions_of};
+use mapping::{Found, Mapping, definitions_of};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ struct Mapped<'n, 'r> {
     mapping: &'n Mapping,
     /// The axis's path, with the key in a group's place.
     path: Cow<'n, str>,
-    draft: Draft<'r>,
+    found: Found<'n, 'r>,
     /// The unit that the record itself names for it.
     unit: Option<Cow<'r, str>>,
 }
@@ -82,9 +82,12 @@ impl Normalizer {
             }
         }
         let mut values = Values::new();
-        for Mapped { mapping, path, draft, unit } in self.mapped(raw, &mut warnings)? {
-            let stepped = self.stepped(mapping, &path, draft, unit.as_deref(), &mut warnings)?;
-            let Some(value) = stepped else { continue };
+        for Mapped { mapping, path, found, unit } in self.mapped(raw, &mut warnings)? {
+            let value = match found {
+                Found::Draft(draft) => self.stepped(mapping, &path, draft, unit.as_deref(), &mut warnings)?,
+                Found::Default(value) => Some(value.clone()),
+            };
+            let Some(value) = value else { continue };
             if values.contains_key(&path) {
                 return Err(Rejection::new(Rule::Mapping, Some(&path), "two elements are called so"));
             }

@@ -256,7 +256,7 @@ pub struct AxisMapping {
     pub cardinality: Cardinality,
     /// Whether a record without it is rejected.
     pub required: bool,
-    /// What stands in where it is missing.
+    /// What stands in where it is missing: a value of the axis, which no normalizer touches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_value: Option<Json>,
     /// With `one_to_many`: what the values are keyed by.

@@ -48,6 +48,15 @@ pub(super) enum Draft<'r> {
     Typed(Typed),
 }
 
+/// What a mapping finds for an axis.
+#[derive(Debug)]
+pub(super) enum Found<'n, 'r> {
+    /// What the record holds, which its axis's normalizers are for.
+    Draft(Draft<'r>),
+    /// What stands in where it holds nothing: a value of the axis already.
+    Default(&'n Typed),
+}
+
 impl<'r> Draft<'r> {
     /// The value that `raw` holds; nothing where it is null or blank. A number counts as what it is, not as it is spelled.
     pub(super) fn of(raw: &'r Raw, path: &str) -> Result<Option<Self>, Rejection> {
@@ -103,7 +112,7 @@ impl Normalizer {
                 return Err(Rejection::new(Rule::Mapping, Some(&axis.axis), reason));
             };
             let path = axis.axis.as_str().into();
-            found.push(Mapped { mapping, path, draft: Draft::Typed(default.clone()), unit: None });
+            found.push(Mapped { mapping, path, found: Found::Default(default), unit: None });
         }
         Ok(found)
     }
@@ -138,7 +147,7 @@ impl Normalizer {
             let Some(raw_value) = mapping.source.find_within(element.raw) else { continue };
             let Some(draft) = Draft::of(raw_value, &path)? else { continue };
             let unit = mapping.unit.as_ref().and_then(|unit| unit.find_within(element.raw)).and_then(text_of);
-            found.push(Mapped { mapping, path: path.into(), draft, unit });
+            found.push(Mapped { mapping, path: path.into(), found: Found::Draft(draft), unit });
         }
         Ok(())
     }
@@ -165,7 +174,8 @@ impl Mapping {
         let Some(draft) = Draft::of(found, &axis.axis)? else { return Ok(None) };
         let unit = self.unit.as_ref().and_then(|unit| unit.find(raw)).and_then(text_of);
         let path = axis.axis.as_str().into();
-        Ok(Some(Mapped { mapping: self, path, draft: draft.transformed(self.transform), unit }))
+        let found = Found::Draft(draft.transformed(self.transform));
+        Ok(Some(Mapped { mapping: self, path, found, unit }))
     }
 
     /// What the ontology calls the element that the source calls `key`; nothing where it is not taken.

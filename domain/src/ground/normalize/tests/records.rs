@@ -94,6 +94,36 @@ fn a_default_stands_in_for_what_is_missing() {
 }
 
 #[test]
+fn a_default_is_a_value_of_its_axis_and_passes_checks_but_no_normalizer() {
+    let defaulted = |axis: &str, default: Json, kind: &str, config: Json| {
+        let mut definition = stepped(axis, kind, config);
+        let mappings = definition["normalization"]["axis_mappings"].as_array_mut().unwrap();
+        let mapping = mappings.iter_mut().find(|mapping| mapping["target_axis"] == axis).unwrap();
+        mapping["default_value"] = default;
+        definition
+    };
+    let kilos = json!({ "from_unit": "kg", "to_unit": "g" });
+    let words = json!({ "map": { "1": "one" } });
+    for (axis, default, kind, config, from_a_record) in [
+        ("amount", json!(5), "unit_conversion", kilos.clone(), ("5", "5000")),
+        ("kind", json!("one"), "enum_mapping", words, ("1", "one")),
+        ("name", json!("None"), "string_normalization", json!({ "case": "upper" }), ("None", "NONE")),
+    ] {
+        let definition = defaulted(axis, default.clone(), kind, config);
+        let said = |record: Json| axes(definition.clone(), record)[axis].as_str().unwrap().to_owned();
+        let default = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+        assert_eq!(said(json!({ "id": "a" })), default);
+        let (found, value) = from_a_record;
+        assert_eq!(said(json!({ "id": "a", axis: found })), value);
+    }
+    let mut checked = defaulted("amount", json!(5), "unit_conversion", kilos);
+    checked["normalization"]["post_normalization_checks"] = json!([
+        { "check_type": "range", "axis": "amount", "constraint": { "min": 6 }, "on_failure": "reject" },
+    ]);
+    refused(checked, json!({ "id": "a" }), Rule::Check, "amount", "5 is below 6");
+}
+
+#[test]
 fn of_several_fields_the_first_that_is_there_counts_with_its_own_definition() {
     let mapping = |field: &str, definition: Json| {
         json!({
