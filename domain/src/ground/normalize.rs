@@ -102,7 +102,7 @@ impl Normalizer {
         &self,
         raw: &Raw,
         values: Values<'_>,
-        warnings: Vec<Rejection>,
+        mut warnings: Vec<Rejection>,
     ) -> Result<Normalized, Rejection> {
         let mut identity = Vec::new();
         for axis in self.ontology.identity() {
@@ -113,7 +113,7 @@ impl Normalizer {
         let (valid_from, valid_until) = self.valid_time(raw)?;
         let source_record_id = self.record_id(raw, &identity)?;
         size::check_id(&source_record_id)?;
-        let definitions = definitions_of(&values);
+        let definitions = definitions_of(&values, &mut warnings)?;
         size::check_values(&values, &definitions, &self.ontology)?;
         let axes = values.into_iter().map(|(path, (_, value))| (path.into_owned(), value.into_value()));
         let content = Content { axes: axes.collect(), definitions };

@@ -301,7 +301,8 @@ pub enum Measured {
     ByAxis {
         /// Which axis.
         axis: String,
-        /// Which table; what is not in it has no definition.
+        /// Which table. Of a word that it does not have its `otherwise` says what becomes: `reject` and `warn` as
+        /// anywhere, and with `keep` the value is taken as it is, without a definition.
         table: String,
     },
 }

@@ -7,7 +7,7 @@ use crate::ground::pipeline::Transform;
 use crate::ground::pipeline::tables::{Otherwise, Words};
 use crate::ground::raw::Raw;
 use crate::ground::rejection::{Rejection, Rule};
-use crate::ground::value::Typed;
+use crate::ground::value::{NotOfAxis, Typed};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) struct Mapping {
 #[derive(Debug)]
 pub(super) enum Definition {
     Always(String),
-    ByAxis { axis: String, words: BTreeMap<String, Option<String>> },
+    ByAxis { axis: String, words: Words },
 }
 
 /// A value as it stands in the record, or as a normalizer has made it.
@@ -154,18 +154,48 @@ impl Normalizer {
 }
 
 /// By which definitions the values were measured, of those of which that is told.
-pub(super) fn definitions_of(values: &Values<'_>) -> BTreeMap<String, String> {
-    let defined = |(path, (mapping, _)): (&Cow<'_, str>, &(&Mapping, Typed))| {
-        let definition = match mapping.definition.as_ref()? {
-            Definition::Always(definition) => definition,
-            Definition::ByAxis { axis, words } => {
-                let (_, value) = values.get(axis.as_str())?;
-                words.get(&*value.text())?.as_ref()?
-            }
+pub(super) fn definitions_of(
+    values: &Values<'_>,
+    warnings: &mut Vec<Rejection>,
+) -> Result<BTreeMap<String, String>, Rejection> {
+    let mut definitions = BTreeMap::new();
+    for (path, (mapping, _)) in values {
+        let Some(definition) = &mapping.definition else { continue };
+        if let Some(definition) = definition.of(path, values, warnings)? {
+            definitions.insert(path.clone().into_owned(), definition.to_owned());
+        }
+    }
+    Ok(definitions)
+}
+
+impl Definition {
+    /// By which definition the value at `path` was measured; nothing where that is not told.
+    fn of(
+        &self,
+        path: &str,
+        values: &Values<'_>,
+        warnings: &mut Vec<Rejection>,
+    ) -> Result<Option<&str>, Rejection> {
+        let (axis, words) = match self {
+            Self::Always(definition) => return Ok(Some(definition)),
+            Self::ByAxis { axis, words } => (axis, words),
         };
-        Some((path.clone().into_owned(), definition.clone()))
-    };
-    values.iter().filter_map(defined).collect()
+        let fault = match values.get(axis.as_str()).map(|(_, value)| value.text()) {
+            Some(word) => match words.entries.get(&*word) {
+                Some(definition) => return Ok(definition.as_deref()),
+                None if words.otherwise == Otherwise::Keep => return Ok(None),
+                None => NotOfAxis::new(&word, format!("a word of the table of definitions by `{axis}`"))
+                    .to_string(),
+            },
+            None => format!("`{axis}`, which says by which definition it was measured, has no value"),
+        };
+        let rejection = Rejection::new(Rule::EnumMapping, Some(path), fault);
+        if words.otherwise == Otherwise::Reject {
+            return Err(rejection);
+        }
+        warnings.push(rejection);
+        Ok(None)
+    }
 }
 
 impl Mapping {

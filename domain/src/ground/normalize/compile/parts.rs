@@ -9,7 +9,6 @@ use crate::ground::ontology::{Axis, Ontology, is_group_key};
 use crate::ground::path::Path;
 use crate::ground::pipeline::tables::{Table, Words};
 use crate::ground::pipeline::{AxisMapping, Cardinality, Definition, FieldMapping, Measured};
-use std::collections::BTreeMap;
 
 /// The most mappings, normalizers or checks of a definition.
 const PARTS_MAX: usize = 1024;
@@ -289,8 +288,10 @@ impl<'a> Parts<'a> {
             Measured::Always(definition) => DefinedBy::Always(definition.clone()),
             Measured::ByAxis { axis, table } => {
                 let (_, of) = self.axis(axis, place)?;
-                let entries: BTreeMap<_, _> = self.words_of(table, place)?.entries;
-                DefinedBy::ByAxis { axis: of.axis.clone(), words: entries }
+                if of.is_group() {
+                    return Err(BadDefinition::new(place, format!("`{axis}` is a group: one value decides")));
+                }
+                DefinedBy::ByAxis { axis: of.axis.clone(), words: self.words_of(table, place)? }
             }
         })
     }

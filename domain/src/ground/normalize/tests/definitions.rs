@@ -54,6 +54,7 @@ fn a_mapping_leads_from_a_place_to_an_axis_of_the_source() {
         ("default_value", json!([1]), ".default_value", "a integer is taken"),
         ("definition", json!({ "axis": "weight", "table": "t" }), ".definition", "no axis"),
         ("definition", json!({ "axis": "kind", "table": "t" }), ".definition", "no table `t`"),
+        ("definition", json!({ "axis": "parts.*.amount", "table": "t" }), ".definition", "is a group"),
     ] {
         faulty(at(member, value), &place(at_member), words);
     }

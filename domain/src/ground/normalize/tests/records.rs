@@ -145,21 +145,68 @@ fn of_several_fields_the_first_that_is_there_counts_with_its_own_definition() {
     refused(definition, json!({ "id": "a" }), Rule::Mapping, "count", "missing");
 }
 
-#[test]
-fn definitions_are_looked_up_by_the_value_of_another_axis() {
+/// A definition of which a table by the kind says by which definitions its amounts were measured.
+fn defined_by_kind(otherwise: &str) -> Json {
     let by_kind = json!({ "axis": "kind", "table": "methods" });
-    let definition = with([
+    with([
         ("/normalization/axis_mappings/2/definition", by_kind.clone()),
         ("/normalization/axis_mappings/7/definition", by_kind),
-        ("/tables/methods", json!({ "words": { "entries": { "one": "dry", "two": null } } })),
-    ]);
-    let defined = |kind: Json| {
+        ("/tables/methods", json!({ "words": { "entries": { "one": "dry" }, "otherwise": otherwise } })),
+    ])
+}
+
+#[test]
+fn definitions_are_looked_up_by_the_value_of_another_axis() {
+    let mut definition = defined_by_kind("reject");
+    definition["tables"]["methods"]["words"]["entries"]["two"] = json!(null);
+    let defined = |kind: &str| {
         let record = json!({ "id": "a", "kind": kind, "amount": 1, "parts": { "x": { "value": 1 } } });
-        serde_json::to_value(normalized(definition.clone(), record).unwrap().content.definitions).unwrap()
+        let normalized = normalized(definition.clone(), record).unwrap();
+        assert_eq!(normalized.warnings, []);
+        serde_json::to_value(normalized.content.definitions).unwrap()
     };
-    assert_eq!(defined(json!("one")), json!({ "amount": "dry", "parts.x.amount": "dry" }));
-    assert_eq!(defined(json!("two")), json!({}));
-    assert_eq!(defined(json!(null)), json!({}));
+    assert_eq!(defined("one"), json!({ "amount": "dry", "parts.x.amount": "dry" }));
+    assert_eq!(defined("two"), json!({}));
+}
+
+#[test]
+fn a_value_of_which_no_definition_is_told_is_none_or_has_a_word_with_it() {
+    let nothing = "`kind`, which says by which definition it was measured, has no value";
+    let check =
+        json!({ "check_type": "enum", "axis": "kind", "constraint": ["two"], "on_failure": "nullify" });
+    let of = |otherwise: &str, nullified: bool| {
+        let mut definition = defined_by_kind(otherwise);
+        if nullified {
+            definition["normalization"]["post_normalization_checks"] = json!([check]);
+        }
+        definition
+    };
+    let unknown = json!({ "id": "a", "kind": "two", "amount": 1 });
+    let missing = json!({ "id": "a", "amount": 1 });
+    let known = json!({ "id": "a", "kind": "one", "amount": 1 });
+    let faults = [
+        (&unknown, false, "`two` is not a word of the table"),
+        (&missing, false, nothing),
+        (&known, true, nothing),
+    ];
+    for (record, nullified, words) in faults {
+        refused(of("reject", nullified), record.clone(), Rule::EnumMapping, "amount", words);
+        for otherwise in ["warn", "keep"] {
+            let normalized = normalized(of(otherwise, nullified), record.clone()).unwrap();
+            assert!(normalized.content.definitions.is_empty());
+            let told = normalized.warnings.iter().filter(|warning| warning.rule == Rule::EnumMapping);
+            let told: Vec<_> =
+                told.map(|warning| (warning.place.as_deref(), warning.reason.contains(words))).collect();
+            let is_kept = otherwise == "keep" && *record == unknown;
+            assert_eq!(
+                told,
+                if is_kept { vec![] } else { vec![(Some("amount"), true)] },
+                "{otherwise} {record}"
+            );
+        }
+    }
+    let nothing_to_define = json!({ "id": "a", "kind": "two" });
+    assert!(normalized(of("reject", false), nothing_to_define).is_ok());
 }
 
 #[test]
