@@ -64,6 +64,11 @@ pub enum RegistryError {
     /// The policy cannot be.
     #[error(transparent)]
     Policy(#[from] BadPolicy),
+    /// The policy that the source has would not be one of it any more.
+    #[error(
+        "the source's freshness policy would not hold any more: {0}. Set one that holds both before and after"
+    )]
+    PolicyKept(BadPolicy),
     /// The policy does not know the trigger.
     #[error("the freshness policy of source {oracle_id} has no trigger of the type {trigger}")]
     NoTrigger {
@@ -231,3 +236,6 @@ impl Actor for Registry {
 impl Supervised for Registry {}
 
 crate::panics_when_told!(Registry);
+
+#[cfg(test)]
+mod tests;

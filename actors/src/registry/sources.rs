@@ -78,7 +78,8 @@ impl Desk {
         let oracle_id = &registration.oracle_id;
         let (document, changed) = self
             .change(|desk| {
-                registration.validate(&desk.ontology(&registration.ontology)?)?;
+                let ontology = desk.ontology(&registration.ontology)?;
+                registration.validate(&ontology)?;
                 let known = desk.store.source(oracle_id)?;
                 let Some((state, revision)) = known else {
                     let (by, now) = (peer.uid.to_string(), desk.clock.now());
@@ -91,9 +92,13 @@ impl Desk {
                 if state.entry.registration == *registration {
                     return Ok(Decided::Already(state.entry));
                 }
-                let entry = state.entry.amended((*registration).clone())?;
+                let before = desk.ontology(&state.entry.registration.ontology)?;
+                let entry = state.entry.amended((*registration).clone(), &before, &ontology)?;
                 let before = Some(state.entry.clone());
                 let state = SourceState { entry: entry.clone(), ..state };
+                if let Some(policy) = &state.policy {
+                    policy.validate(&bounds(&state, &ontology)).map_err(RegistryError::PolicyKept)?;
+                }
                 let change = Change { before, state, revision: Some(revision), kind: SourceChange::Amended };
                 Ok(Decided::Change(entry, desk.source_change(change, peer)))
             })

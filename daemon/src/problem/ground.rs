@@ -108,7 +108,9 @@ impl From<RegistryError> for Problem {
             RegistryError::PipelineUnknown(_) => GroundProblem::PipelineUnknown(told).into(),
             RegistryError::OntologyFixed(_)
             | RegistryError::PipelineFixed { .. }
-            | RegistryError::Source(BadSource::Fixed { .. }) => GroundProblem::DocumentFixed(told).into(),
+            | RegistryError::Source(BadSource::Fixed { .. } | BadSource::Ontology { .. }) => {
+                GroundProblem::DocumentFixed(told).into()
+            }
             RegistryError::Source(BadSource::Transition { .. }) => GroundProblem::ReviewRefused(told).into(),
             RegistryError::Source(BadSource::TooSoon { .. }) | RegistryError::NoTrigger { .. } => {
                 Self::InvalidRequest(told)
@@ -117,7 +119,8 @@ impl From<RegistryError> for Problem {
             | RegistryError::Source(_)
             | RegistryError::Pipeline(_)
             | RegistryError::Retrieval(_)
-            | RegistryError::Policy(_) => GroundProblem::InvalidDocument(told).into(),
+            | RegistryError::Policy(_)
+            | RegistryError::PolicyKept(_) => GroundProblem::InvalidDocument(told).into(),
             RegistryError::Store(error) => error.into(),
             RegistryError::Commit(error) => error.into(),
         }

@@ -3,6 +3,10 @@
 //! The RFC leans on an ontology that is not among the seeds (RFC-0001); what one is here, the decisions on how to read the
 //! seeds say. An ontology is a registered document, and immutable under its version.
 
+mod growth;
+
+pub use growth::NotKept;
+
 use super::decimal::{PLACES_MAX, PLACES_MIN};
 use super::digest_of_json;
 use super::id::OntologyId;
@@ -136,6 +140,17 @@ pub enum AxisClass {
     SelfReported,
     /// An instrument or an authority: a laboratory's value, a legal status.
     Measured,
+}
+
+impl AxisClass {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::SelfReported => "self_reported",
+            Self::Measured => "measured",
+        }
+    }
 }
 
 /// Which of two values is the careful one.

@@ -5,7 +5,7 @@
 
 use super::frequency::UpdateFrequency;
 use super::id::SourceId;
-use super::ontology::{Ontology, OntologyRef};
+use super::ontology::{NotKept, Ontology, OntologyRef};
 use crate::digest::Sha256Hex;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -222,6 +222,20 @@ pub enum BadSource {
         /// What it would be.
         after: String,
     },
+    /// Its records would be read by an ontology in which they mean something else.
+    #[error(
+        "`ontology` cannot change from {before} to {after}, by which the source's records would be read: {fault}. Register \
+         another source, or a version that keeps the axes as they are and where they are: it may add words to an enum, and \
+         axes behind the others that are no identities"
+    )]
+    Ontology {
+        /// What it is.
+        before: OntologyRef,
+        /// What it would be.
+        after: OntologyRef,
+        /// What would be otherwise.
+        fault: Box<NotKept>,
+    },
     /// The deprecation would be too soon.
     #[error("`deprecation_date` is {date}; it must lie at least 90 days ahead, at {earliest} or later")]
     TooSoon {
@@ -320,11 +334,17 @@ impl SourceRegistryEntry {
         &self.registration.oracle_id
     }
 
-    /// The same source under what is registered of it now. Its id stays, and what its records depend on once there are any.
+    /// The same source under what is registered of it now. Its id stays, and what its records depend on once there are any:
+    /// what `before_ontology` has, by which they were made, `after_ontology` keeps, which it names now.
     ///
     /// # Errors
-    /// `Fixed`.
-    pub fn amended(&self, registration: Registration) -> Result<Self, BadSource> {
+    /// `Fixed`, `Ontology`.
+    pub fn amended(
+        &self,
+        registration: Registration,
+        before_ontology: &Ontology,
+        after_ontology: &Ontology,
+    ) -> Result<Self, BadSource> {
         let (before, after) = (&self.registration, &registration);
         if before.oracle_id != after.oracle_id {
             let (before, after) = (before.oracle_id.to_string(), after.oracle_id.to_string());
@@ -334,9 +354,16 @@ impl SourceRegistryEntry {
             ("ontology_id", before.ontology.ontology_id.to_string(), after.ontology.ontology_id.to_string()),
             ("snapshot", before.snapshot.to_string(), after.snapshot.to_string()),
         ];
-        let changed = fixed.into_iter().find(|(_, before, after)| before != after);
-        if let Some((field, before, after)) = changed.filter(|_| !self.version_history.is_empty()) {
-            return Err(BadSource::Fixed { field, before, after });
+        if !self.version_history.is_empty() {
+            let changed = fixed.into_iter().find(|(_, before, after)| before != after);
+            if let Some((field, before, after)) = changed {
+                return Err(BadSource::Fixed { field, before, after });
+            }
+            after_ontology.keeps(before_ontology).map_err(|fault| BadSource::Ontology {
+                before: before.ontology.clone(),
+                after: after.ontology.clone(),
+                fault: Box::new(fault),
+            })?;
         }
         Ok(Self { registration, ..self.clone() })
     }

@@ -95,3 +95,65 @@ fn a_group_has_one_axis_and_a_path_for_each_key() {
         is_group_key(&"k".repeat(GROUP_KEY_MAX_BYTES)) && !is_group_key(&"k".repeat(GROUP_KEY_MAX_BYTES + 1))
     );
 }
+
+#[test]
+fn a_version_keeps_another_where_records_of_it_mean_the_same() {
+    let read = |axes: &Json| {
+        let document = json!({ "ontology_id": "things", "version": "1", "axes": axes });
+        let ontology = serde_json::from_value::<Ontology>(document).unwrap();
+        assert_eq!(ontology.validate(), Ok(()));
+        ontology
+    };
+    let older = json!([
+        id(),
+        axis("year", "integer", json!({ "identity": true })),
+        axis("name", "string", json!({ "indexed": true })),
+        axis("weight", "number", json!({ "unit": "g", "precision": 1 })),
+        axis("kind", "enum", json!({ "values": ["one", "two"] })),
+    ]);
+    let with = |change: &dyn Fn(&mut Vec<Json>)| {
+        let mut axes = older.as_array().unwrap().clone();
+        change(&mut axes);
+        read(&json!(axes)).keeps(&read(&older)).map_err(|fault| fault.to_string())
+    };
+    let set = |place: usize, member: &str, value: Json| {
+        let member = member.to_owned();
+        with(&move |axes| axes[place][&member] = value.clone())
+    };
+    let plain = |name: &str| axis(name, "string", json!({}));
+    for kept in [
+        with(&|_| {}),
+        with(&|axes| axes.push(plain("more"))),
+        with(&|axes| axes.push(axis("more", "string", json!({ "indexed": true })))),
+        set(4, "values", json!(["two", "three", "one"])),
+        set(3, "precision", json!(2)),
+        set(3, "max_ttl_seconds", json!(60)),
+        set(3, "conservative", json!("lower")),
+        set(3, "description", json!("y")),
+    ] {
+        assert_eq!(kept, Ok(()));
+    }
+    let identity = axis("more", "string", json!({ "identity": true }));
+    for (refused, words) in [
+        (set(3, "unit", json!("kg")), "axis `weight`: `unit` is g, and would be kg"),
+        (set(3, "unit", json!(null)), "axis `weight`: `unit` is g, and would be none"),
+        (set(1, "type", json!("string")), "axis `year`: `type` is integer, and would be string"),
+        (
+            set(3, "class", json!("self_reported")),
+            "axis `weight`: `class` is measured, and would be self_reported",
+        ),
+        (set(1, "identity", json!(false)), "axis `year`: `identity` is true, and would be false"),
+        (set(4, "identity", json!(true)), "axis `kind`: `identity` is false, and would be true"),
+        (set(2, "indexed", json!(false)), "axis `name`: `indexed` is true, and would be false"),
+        (set(4, "indexed", json!(true)), "axis `kind`: `indexed` is false, and would be true"),
+        (set(4, "values", json!(["one", "three"])), "axis `kind`: `values` would not have `two` any more"),
+        (with(&|axes| axes.swap(0, 1)), "axis `id`: it is at place 0, and would be at 1"),
+        (with(&|axes| axes.insert(2, plain("more"))), "axis `name`: it is at place 2, and would be at 3"),
+        (with(&|axes| drop(axes.pop())), "axis `kind`: it would not be there any more"),
+        (with(&|axes| axes[3]["axis"] = json!("mass")), "axis `weight`: it would not be there any more"),
+        (with(&|axes| axes.push(identity.clone())), "axis `more`: it would be an identity"),
+    ] {
+        let fault = refused.unwrap_err();
+        assert!(fault.starts_with(words), "{fault}");
+    }
+}

@@ -89,23 +89,49 @@ fn what_records_depend_on_stays_once_there_are_some() {
         json!({ "ontology": { "ontology_id": "things", "version": "2" }, "oracle_tier": "secondary" });
     let partial = json!({ "snapshot": false });
     let empty = entry().approved().unwrap();
+    let amended = |entry: &SourceRegistryEntry, change: &Json| {
+        entry.amended(registration(change.clone()), &ontology(), &ontology())
+    };
     for change in [&others, &newer, &partial] {
-        assert!(empty.amended(registration(change.clone())).is_ok());
+        assert!(amended(&empty, change).is_ok());
     }
     let filled = empty.with_version(version("1", "2020-01-01T00:00:00Z"));
     for (change, field) in [(others, "ontology_id"), (partial, "snapshot")] {
-        let fault = filled.amended(registration(change)).unwrap_err();
+        let fault = amended(&filled, &change).unwrap_err();
         assert!(matches!(fault, BadSource::Fixed { field: fixed, .. } if fixed == field), "{fault}");
     }
-    let other_id = filled.amended(registration(json!({ "oracle_id": "other-source" }))).unwrap_err();
-    assert!(matches!(other_id, BadSource::Fixed { field: "oracle_id", .. }), "an id is never changed");
-    assert!(
-        entry().amended(registration(json!({ "oracle_id": "other-source" }))).is_err(),
-        "not before, either"
-    );
-    let amended = filled.amended(registration(newer)).unwrap();
+    let other_id = json!({ "oracle_id": "other-source" });
+    let fault = amended(&filled, &other_id).unwrap_err();
+    assert!(matches!(fault, BadSource::Fixed { field: "oracle_id", .. }), "an id is never changed");
+    assert!(amended(&entry(), &other_id).is_err(), "not before, either");
+    let amended = amended(&filled, &newer).unwrap();
     assert_eq!(amended.registration.oracle_tier, OracleTier::Secondary);
     assert_eq!((amended.review_status, amended.version_history.len()), (ReviewStatus::Approved, 1));
+}
+
+#[test]
+fn records_are_read_by_no_ontology_in_which_they_would_mean_something_else() {
+    let mut other = ontology();
+    other.axes[1].axis = "title".into();
+    let newer = registration(json!({ "ontology": { "ontology_id": "things", "version": "2" } }));
+    assert!(entry().amended(newer.clone(), &ontology(), &other).is_ok(), "there are none");
+    let filled = entry().with_version(version("1", "2020-01-01T00:00:00Z"));
+    let fault = filled.amended(newer.clone(), &ontology(), &other).unwrap_err().to_string();
+    for words in [
+        "from things@1 to things@2",
+        "axis `name`: it would not be there any more",
+        "Register another source",
+    ] {
+        assert!(fault.contains(words), "{fault}");
+    }
+    let mut more = ontology();
+    more.axes.push(
+        serde_json::from_value(
+            json!({ "axis": "size", "type": "number", "class": "measured", "description": "x" }),
+        )
+        .unwrap(),
+    );
+    assert!(filled.amended(newer, &ontology(), &more).is_ok());
 }
 
 #[test]
