@@ -379,13 +379,18 @@ impl SourceRegistryEntry {
         Ok(Self { review_status: ReviewStatus::Approved, deprecation_date: None, ..self.clone() })
     }
 
-    /// The same source, answering until `date`.
+    /// The same source, answering until `date`; another date may be set until it has passed.
     ///
     /// # Errors
     /// `TooSoon`; `Transition` where it does not answer.
     pub fn deprecated(&self, date: Timestamp, now: Timestamp) -> Result<Self, BadSource> {
         if self.review_status == ReviewStatus::Pending {
             return Err(BadSource::Transition { status: self.review_status, change: "deprecated" });
+        }
+        if self.deprecation_date.is_some_and(|date| date <= now) {
+            // another date would let it answer again, which only an approval does
+            let change = "deprecated anew once its date has passed; it can be approved";
+            return Err(BadSource::Transition { status: self.review_status, change });
         }
         let earliest = now.saturating_add(DEPRECATION_NOTICE).unwrap_or(Timestamp::MAX);
         if date < earliest {

@@ -78,6 +78,13 @@ fn a_source_answers_once_it_is_approved_and_until_its_deprecation_date() {
     );
     assert!(matches!(deprecated.standing(just_before), Standing::AnswersWithWarning(_)));
     assert!(matches!(deprecated.standing(date), Standing::Silent(reason) if reason.contains("2024-03-31")));
+    let later = deprecated.deprecated(time("2024-06-29T00:00:00Z"), just_before).unwrap();
+    assert!(
+        matches!(later.standing(date), Standing::AnswersWithWarning(_)),
+        "it may be put off until it has passed"
+    );
+    let fault = deprecated.deprecated(Timestamp::MAX, date).unwrap_err();
+    assert!(fault.to_string().contains("anew once its date has passed; it can be approved"), "{fault}");
     let again = deprecated.approved().unwrap();
     assert_eq!((again.standing(date), again.deprecation_date), (Standing::Answers, None));
 }
