@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// The longest reason, in characters.
 const REASON_MAX_CHARS: usize = 500;
+/// The longest place, in characters: there is room for every path of a definition, and not for every name in a payload.
+const PLACE_MAX_CHARS: usize = 512;
 
 /// Why a record is not taken, or what is noted of one that is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,10 +85,11 @@ impl Rule {
 }
 
 impl Rejection {
-    /// A rejection by `rule` at `place`, with the beginning of `reason`.
+    /// A rejection by `rule` at `place`, with the beginning of `reason`; of `place`, too, where it is a payload's own.
     #[must_use]
     pub fn new(rule: Rule, place: Option<&str>, reason: impl AsRef<str>) -> Self {
-        let reason = reason.as_ref().chars().take(REASON_MAX_CHARS).collect();
-        Self { rule, place: place.map(str::to_owned), reason }
+        let beginning = |text: &str, chars: usize| text.chars().take(chars).collect();
+        let place = place.map(|place| beginning(place, PLACE_MAX_CHARS));
+        Self { rule, place, reason: beginning(reason.as_ref(), REASON_MAX_CHARS) }
     }
 }

@@ -27,6 +27,15 @@ fn a_record_that_fails_its_schema_is_rejected_or_marked() {
 }
 
 #[test]
+fn the_place_of_a_fault_is_told_from_its_beginning_however_long_a_payload_makes_it() {
+    let definition = by(json!({ "additionalProperties": { "type": "integer" } }));
+    let record = json!({ "é".repeat(100_000): "x" });
+    let rejection = normalized(definition, record).unwrap_err();
+    assert_eq!(rejection.place.map(|place| place.chars().count()), Some(512));
+    assert!(rejection.reason.chars().count() <= 500);
+}
+
+#[test]
 fn a_part_of_a_schema_may_refer_to_others_wherever_they_stand() {
     for draft in [
         "http://json-schema.org/draft-04/schema#",
