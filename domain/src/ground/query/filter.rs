@@ -1,18 +1,23 @@
 //! Filters: what must hold of a record, typed by the axis.
 
 use super::BadQuery;
+use crate::ground::decimal::Decimal;
 use crate::ground::ontology::{Axis, AxisType};
 use crate::ground::value::{Typed, Value};
 use memchr::memmem::Finder;
 use regex::{Regex, RegexBuilder};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// The longest pattern, in bytes.
 const PATTERN_MAX_BYTES: usize = 1024;
 /// A compiled pattern takes so much memory at the most.
 const COMPILED_MAX_BYTES: usize = 256 * 1024;
+/// So much of a number is quoted, in characters.
+const QUOTED_CHARS: usize = 80;
 /// The most values of one `in`.
 const IN_MAX: usize = 1000;
 
@@ -24,7 +29,8 @@ pub struct QueryFilter {
     pub axis: String,
     /// How it is compared.
     pub operator: Operator,
-    /// With what.
+    /// With what; a number is taken as it is written, or not at all.
+    #[serde(deserialize_with = "as_written")]
     pub value: Json,
 }
 
@@ -208,6 +214,35 @@ fn needle(axis: &Axis, path: &str, operator: Operator, with: &With) -> Option<St
         }
         With::One(_) | With::Some(_) | With::Pattern(_) => (!is_group).then_some(name),
     }
+}
+
+/// Reads a value, or a list of them, in which each number is the one that is written: of what 64 bits do not hold JSON's
+/// reader makes a binary fraction.
+fn as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+    let written = Box::<RawValue>::deserialize(deserializer)?;
+    let value: Json = serde_json::from_str(written.get()).map_err(D::Error::custom)?;
+    match &value {
+        Json::Array(values) => {
+            let written: Vec<&RawValue> = serde_json::from_str(written.get()).map_err(D::Error::custom)?;
+            let mut pairs = values.iter().zip(written);
+            pairs.try_for_each(|(value, written)| check_written(value, written.get()))
+        }
+        value => check_written(value, written.get()),
+    }
+    .map_err(D::Error::custom)?;
+    Ok(value)
+}
+
+fn check_written(value: &Json, written: &str) -> Result<(), String> {
+    let Json::Number(read) = value else { return Ok(()) };
+    let (read, exact) = (read.to_string().parse::<Decimal>(), written.parse::<Decimal>());
+    if exact.is_ok() && exact == read {
+        return Ok(());
+    }
+    let quoted: String = written.chars().take(QUOTED_CHARS).collect();
+    Err(format!(
+        "the number {quoted} has more digits than JSON's readers keep; it is taken as a text, like \"0.5\""
+    ))
 }
 
 fn typed(value: &Json, axis: &Axis) -> Result<Typed, String> {

@@ -138,6 +138,43 @@ fn what_cannot_be_compared_is_an_error_and_no_empty_answer() {
 }
 
 #[test]
+fn a_number_is_compared_as_it_is_written_or_refused() {
+    let ontology = ontology();
+    let eq = |value: &str, amount: &str| {
+        let filter = format!(r#"{{"axis": "amount", "operator": "eq", "value": {value}}}"#);
+        let filter = serde_json::from_str::<QueryFilter>(&filter).map_err(|error| error.to_string())?;
+        let filter = Filter::new(&filter, &ontology.axes[2]).map_err(|error| error.to_string())?;
+        Ok::<_, String>(filter.holds(&BTreeMap::from([("amount".to_owned(), Value::Text(amount.into()))])))
+    };
+    for (value, amount) in [
+        ("10.50", "10.5"),
+        ("0.1", "0.1"),
+        ("1e3", "1000"),
+        ("-0.0", "0"),
+        ("18446744073709551615", "18446744073709551615"),
+        ("\"36893488147419103233\"", "36893488147419103233"),
+        ("\"0.1000000000000000055511151231257827\"", "0.1000000000000000055511151231257827"),
+    ] {
+        assert_eq!(eq(value, amount), Ok(true), "{value}");
+    }
+    for value in [
+        "36893488147419103233",
+        "0.1000000000000000055511151231257827",
+        "9007199254740993.0",
+        "1e-400",
+        &format!("0.{}", "1".repeat(70)),
+    ] {
+        let fault = eq(value, "0").unwrap_err();
+        let quoted: String = value.chars().take(80).collect();
+        assert!(fault.contains(&format!("the number {quoted}")) && fault.contains("as a text"), "{fault}");
+    }
+    let list = r#"{"axis": "amount", "operator": "in", "value": [1, "x", 36893488147419103233]}"#;
+    let fault = serde_json::from_str::<QueryFilter>(list).unwrap_err().to_string();
+    assert!(fault.contains("the number 36893488147419103233"), "{fault}");
+    assert!(eq("1e400", "0").is_err());
+}
+
+#[test]
 fn a_query_is_bounded() {
     let ontology = ontology();
     let provided = provided(&ontology);
