@@ -91,6 +91,7 @@ pub struct Filter<'o> {
 #[derive(Debug)]
 enum With {
     One(Typed),
+    /// In their order: they are looked up for each value of each record.
     Some(Vec<Typed>),
     Text(String),
     Pattern(Regex),
@@ -116,7 +117,9 @@ impl<'o> Filter<'o> {
             Operator::In => {
                 let list = asked.value.as_array().filter(|list| (1..=IN_MAX).contains(&list.len()));
                 let list = list.ok_or_else(|| bad(format!("`in` takes a list of 1 to {IN_MAX} values")))?;
-                With::Some(list.iter().map(typed).collect::<Result<_, _>>()?)
+                let mut values = list.iter().map(typed).collect::<Result<Vec<_>, _>>()?;
+                values.sort_unstable();
+                With::Some(values)
             }
             Operator::Contains | Operator::Regex => {
                 let text = asked.value.as_str();
@@ -154,7 +157,7 @@ impl<'o> Filter<'o> {
                 Operator::Lte => typed <= *other,
                 Operator::In | Operator::Contains | Operator::Regex => false,
             },
-            With::Some(others) => others.contains(&typed),
+            With::Some(others) => others.binary_search(&typed).is_ok(),
             With::Text(part) => value.to_string().contains(part.as_str()),
             With::Pattern(pattern) => pattern.is_match(&value.to_string()),
         }
