@@ -94,21 +94,21 @@ pub struct AxisBound<'a> {
     pub axis: &'a str,
     /// Whether it tells of a state that changes, so that it must not be old.
     pub state_sensitive: bool,
-    /// The greatest age that the ontology allows a `state_sensitive` axis, in seconds.
+    /// The greatest age that the ontology allows it, in seconds.
     pub max_ttl_seconds: Option<u64>,
 }
 
 impl AxisBound<'_> {
     /// How old the axis may be at the most, in seconds; nothing where any age will do.
     fn limit_s(&self) -> Option<u64> {
-        self.state_sensitive.then(|| self.max_ttl_seconds.unwrap_or(STATE_SENSITIVE_MAX_AGE_S))
+        self.max_ttl_seconds.or(self.state_sensitive.then_some(STATE_SENSITIVE_MAX_AGE_S))
     }
 }
 
 impl FreshnessPolicy {
-    /// The policy of a source that has none of its own. It warns of what is stale, and refuses a stale `state_sensitive`
-    /// axis, starting a refresh; a new version is an invalidation. The greatest age leaves room for one release that
-    /// does not come:
+    /// The policy of a source that has none of its own. It warns of what is stale, and refuses a stale axis whose age is
+    /// bounded by its ontology, starting a refresh; a new version is an invalidation. The greatest age leaves room for one
+    /// release that does not come:
     ///
     /// | `update_frequency` | greatest age |
     /// | --- | --- |
@@ -121,8 +121,8 @@ impl FreshnessPolicy {
     /// | `static` | a hundred years: what nobody means to update does not get old |
     /// | `on_demand` | 366 days: nobody has promised anything, and a year without is worth a word |
     ///
-    /// A `state_sensitive` axis may not be older than its ontology says, or [`STATE_SENSITIVE_MAX_AGE_S`] where it does
-    /// not.
+    /// An axis may not be older than its ontology says; where it does not, a `state_sensitive` one not than
+    /// [`STATE_SENSITIVE_MAX_AGE_S`].
     #[must_use]
     pub fn default_of(
         oracle_id: SourceId,

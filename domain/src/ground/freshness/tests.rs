@@ -37,6 +37,11 @@ fn bound(axis: &str) -> AxisBound<'_> {
     AxisBound { axis, state_sensitive: false, max_ttl_seconds: None }
 }
 
+/// One that changes seldom, and of which the ontology bounds the age.
+fn limited(axis: &str, max_ttl_seconds: u64) -> AxisBound<'_> {
+    AxisBound { axis, state_sensitive: false, max_ttl_seconds: Some(max_ttl_seconds) }
+}
+
 fn sensitive(axis: &str, max_ttl_seconds: Option<u64>) -> AxisBound<'_> {
     AxisBound { axis, state_sensitive: true, max_ttl_seconds }
 }
@@ -168,7 +173,7 @@ fn what_cannot_work_is_refused_by_its_name() {
 }
 
 #[test]
-fn a_state_sensitive_axis_must_not_become_older_than_its_ontology_allows() {
+fn an_axis_must_not_become_older_than_its_ontology_allows() {
     let policy = policy();
     let axes = |third| [bound("inr_value"), bound("medication_list"), third];
     let unbounded =
@@ -176,6 +181,8 @@ fn a_state_sensitive_axis_must_not_become_older_than_its_ontology_allows() {
     assert_eq!(policy.validate(&axes(bound("dose"))), Ok(()));
     assert_eq!(policy.validate(&axes(sensitive("dose", Some(86_400)))), Ok(()), "the default is within it");
     assert_eq!(policy.validate(&axes(sensitive("dose", Some(86_399)))), unbounded(86_400, 86_399));
+    assert_eq!(policy.validate(&axes(limited("dose", 86_400))), Ok(()), "it need not change at any moment");
+    assert_eq!(policy.validate(&axes(limited("dose", 86_399))), unbounded(86_400, 86_399));
     assert_eq!(policy.validate(&axes(sensitive("dose", None))), Ok(()), "a day, where it does not say");
     let lax = FreshnessPolicy { default_max_age_seconds: 86_401, ..policy.clone() };
     assert_eq!(lax.validate(&axes(sensitive("dose", None))), unbounded(86_401, 86_400));
@@ -188,7 +195,8 @@ fn a_state_sensitive_axis_must_not_become_older_than_its_ontology_allows() {
 
 #[test]
 fn every_source_has_a_default_policy_that_is_valid() {
-    let axes = [bound("population"), sensitive("dose", Some(60)), sensitive("rate", None)];
+    let axes =
+        [bound("population"), sensitive("dose", Some(60)), sensitive("rate", None), limited("price", 60)];
     let mut ages = Vec::new();
     for frequency in UpdateFrequency::ALL {
         let policy = FreshnessPolicy::default_of("xx".parse().expect("an id"), frequency, &axes);
@@ -196,8 +204,10 @@ fn every_source_has_a_default_policy_that_is_valid() {
         ages.push(policy.default_max_age_seconds);
         let stale = policy.evaluate(&["population"], at(0), Some(at(1)), at(1));
         assert_eq!(stale.answer, Answer::ServeWithWarnings, "{frequency:?}");
-        let stale = policy.evaluate(&["dose"], at(0), None, at(61));
-        assert_eq!((stale.answer, stale.refresh), (Answer::FailClosed, true), "{frequency:?}");
+        for axis in ["dose", "price"] {
+            let stale = policy.evaluate(&[axis], at(0), None, at(61));
+            assert_eq!((stale.answer, stale.refresh), (Answer::FailClosed, true), "{axis} {frequency:?}");
+        }
     }
     let days: Vec<_> = ages.iter().map(|age_s| age_s / DAY_S).collect();
     assert_eq!(days, [0, 2, 14, 62, 184, 732, 36_525, 366]);

@@ -38,9 +38,9 @@ pub enum BadPolicy {
         /// What it is, in seconds.
         seconds: u64,
     },
-    /// A state-sensitive axis may become too old.
+    /// An axis whose age the ontology bounds may become too old.
     #[error(
-        "`{axis}` is state-sensitive and may be {limit_s} s old at the most; here it may be {max_age_s} s old: \
+        "by the ontology `{axis}` may be {limit_s} s old at the most; here it may be {max_age_s} s old: \
          `axis_freshness.{axis}.max_age_seconds` or the default is to be no more than that"
     )]
     Unbounded {
@@ -73,8 +73,8 @@ impl FreshnessPolicy {
     /// Whether this can be the policy of a source that provides `axes`.
     ///
     /// # Errors
-    /// The first that speaks against it: an axis that the source does not provide, an age of 0 or beyond [`MAX_AGE_S`], a
-    /// `state_sensitive` axis that may become older than its ontology allows, a webhook whose path is none, or is the service's own.
+    /// The first that speaks against it: an axis that the source does not provide, an age of 0 or beyond [`MAX_AGE_S`], an
+    /// axis that may become older than its ontology allows, a webhook whose path is none, or is the service's own.
     pub fn validate(&self, axes: &[AxisBound<'_>]) -> Result<(), BadPolicy> {
         check_age("default_max_age_seconds", self.default_max_age_seconds)?;
         for (key, requirement) in &self.axis_freshness {
