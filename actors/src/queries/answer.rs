@@ -61,6 +61,14 @@ impl Answering {
         (releases.iter().max().copied(), releases.iter().min().copied().unwrap_or_else(in_force))
     }
 
+    /// The versions of the releases that counted, in the order in which they were ingested.
+    fn releases(&self) -> Vec<String> {
+        let known = self.view.knowledge(self.known_at);
+        let releases = self.view.state.completed.iter().map(|completed| &completed.release);
+        let counted = releases.filter(|release| known.counts(release.run));
+        counted.map(|release| release.version.clone()).collect()
+    }
+
     /// The answer.
     pub(super) fn finish(
         mut self,
@@ -83,18 +91,13 @@ impl Answering {
         let records =
             answered.found.iter().map(|hit| record(&view, &query, hit)).collect::<Result<Vec<_>, _>>()?;
         let provenance = self.asked.request.include_provenance.then(|| provenance(&view, &answered.found));
-        let query_id = self.asked.query_id.unwrap_or_else(|| made_up(self.now, &records));
         let explain = self.asked.request.explain.then(|| Explain {
             access: answered.access.to_string(),
             filters: query.filters.iter().map(|filter| filter.in_words()).collect(),
-            releases: view
-                .state
-                .completed
-                .iter()
-                .map(|completed| completed.release.version.clone())
-                .collect(),
+            releases: self.releases(),
             files: view.file_count(),
         });
+        let query_id = self.asked.query_id.unwrap_or_else(|| made_up(self.now, &records));
         let query_metadata = QueryMetadata {
             query_id: query_id.clone(),
             executed_at: self.now,

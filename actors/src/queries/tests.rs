@@ -93,6 +93,29 @@ fn a_query_finds_what_was_valid_then_as_it_was_known_then() {
 }
 
 #[test]
+fn an_explanation_names_the_releases_that_counted_then() {
+    with_world(|World { system, time, .. }| async move {
+        let pipeline_id = population(&system).await;
+        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let first = time.clock().now();
+        time.turn(3600);
+        ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
+        time.turn(3600);
+        // the first version is read anew, and counts once
+        ingested(&system, &pipeline_id, NEW, "2020-04-14").await;
+        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
+        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        for (known_at, releases) in
+            [(Some(first), vec!["2020-04-14"]), (None, vec!["2023-05-04", "2020-04-14"])]
+        {
+            let request = QueryRequest { known_at, explain: true, ..request(&[]) };
+            let answer = asked(&system, request).await.expect("it answers");
+            assert_eq!(answer.response.explain.expect("it was asked for").releases, releases);
+        }
+    });
+}
+
+#[test]
 fn pages_go_on_where_the_last_one_ended_whatever_is_ingested_between_them() {
     with_world(|World { system, time, .. }| async move {
         let pipeline_id = population(&system).await;

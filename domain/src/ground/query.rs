@@ -162,7 +162,7 @@ pub struct Explain {
     pub access: String,
     /// What was looked at one by one.
     pub filters: Vec<String>,
-    /// The releases that counted, by their versions.
+    /// The releases that counted, by their versions: those that were known, and of one that was read anew the last reading.
     pub releases: Vec<String>,
     /// How many files were looked into.
     pub files: usize,
