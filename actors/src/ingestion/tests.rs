@@ -144,6 +144,25 @@ fn a_version_is_not_read_from_something_else_by_mistake_and_there_is_a_way_back(
 }
 
 #[test]
+fn payloads_of_runs_that_came_to_nothing_are_pruned_once_and_told_once() {
+    with_outside(Hand::new(), Outside::default(), |World { system, time, .. }| async move {
+        let pipeline_id = population(&system).await;
+        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let junk = "Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n";
+        let failed = ingested(&system, &pipeline_id, junk, "2021-01-01").await;
+        assert_eq!(failed.state, RunState::Failed);
+        time.turn(20 * 366 * 86_400);
+        let prune = || Prune { oracle_id: failed.oracle_id.clone(), before: None, peer: PEER };
+        let pruned = system.ingestion.ask(prune()).await.expect("it answers").expect("it is pruned");
+        assert_eq!(pruned.payloads, [failed.input.raw_sha256.clone()]);
+        assert!(!system.store.files().has_archived(&failed.input.raw_sha256));
+        let again = system.ingestion.ask(prune()).await.expect("it answers").expect("it is pruned");
+        assert!(again.payloads.is_empty(), "{again:?}");
+        assert_eq!(logged(&system.store).iter().filter(|event| *event == "source_pruned").count(), 1);
+    });
+}
+
+#[test]
 fn what_is_said_to_be_released_after_tomorrow_is_refused() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;

@@ -81,11 +81,11 @@ pub(super) async fn prune(
     let pruned = pruned.map_err(|error| IngestionError::Inside(error.to_string()))??;
     let pruned =
         pruned.ok_or_else(|| IngestionError::Inside("the daemon stops, and nothing was pruned".into()))?;
-    let (versions, unneeded) = (pruned.statements, pruned.unneeded.clone());
-    let mut outcome = PruneOutcome { before, versions, payloads: unneeded, freed_bytes: pruned.freed_bytes };
-    if outcome.versions == 0 && outcome.payloads.iter().all(|sha256| !shop.store.files().has_archived(sha256))
-    {
-        outcome.payloads.clear();
+    let _turn = ARCHIVING.lock().await;
+    let (versions, freed_bytes) = (pruned.statements, pruned.freed_bytes);
+    let payloads = shop.to_be_removed(&old, &pruned.unneeded, before)?;
+    let mut outcome = PruneOutcome { before, versions, payloads, freed_bytes };
+    if outcome.versions == 0 && outcome.payloads.is_empty() {
         return Ok(outcome);
     }
     let files = pruned.named();
@@ -104,7 +104,6 @@ pub(super) async fn prune(
     })
     .await?;
     shop.store.remove_replaced(&old)?;
-    let _turn = ARCHIVING.lock().await;
     for sha256 in &outcome.payloads {
         outcome.freed_bytes += shop.store.remove_unneeded_payload(sha256, Some(&oracle_id))?;
     }
@@ -192,6 +191,28 @@ impl Shop {
     fn view(&self, oracle_id: &SourceId) -> Result<Arc<SourceView>, IngestionError> {
         let unknown = || RegistryError::SourceUnknown(oracle_id.clone());
         Ok(self.store.view(oracle_id)?.ok_or_else(unknown)?)
+    }
+
+    /// The payloads that are there and can go with what is pruned before then: those that nothing with content comes from,
+    /// and those of runs that came to nothing.
+    fn to_be_removed(
+        &self,
+        source: &SourceState,
+        unneeded: &[Sha256Hex],
+        before: Timestamp,
+    ) -> Result<Vec<Sha256Hex>, IngestionError> {
+        let mut payloads = self.store.payloads_of_failures(source, before)?;
+        payloads.extend_from_slice(unneeded);
+        payloads.sort();
+        payloads.dedup();
+        let mut removable = Vec::new();
+        for sha256 in payloads {
+            let needed = || self.store.is_payload_needed(&sha256, Some(source.entry.oracle_id()));
+            if self.store.files().has_archived(&sha256) && !needed()? {
+                removable.push(sha256);
+            }
+        }
+        Ok(removable)
     }
 
     /// Up to when a source's pipelines let go of what has ceased to hold: the longest retention of them counts.

@@ -239,14 +239,18 @@ impl Files {
         }
     }
 
-    /// Removes the sorted files and payloads that are not among `named`.
+    /// Removes the sorted files and payloads that are not among `named`. What is no file was put there by somebody else,
+    /// and stays.
     pub(crate) fn remove_unnamed(&self, named: &HashSet<String>) -> Result<(), StoreError> {
         for dir in [self.facts_dir.clone(), self.dir.join(RAW_DIR)] {
             let io = |source| StoreError::Io { path: dir.clone(), source };
             for entry in fs::read_dir(&dir).map_err(io)? {
-                let path = entry.map_err(io)?.path();
+                let entry = entry.map_err(io)?;
+                let path = entry.path();
                 let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
-                if !named.contains(stem) {
+                if !entry.file_type().map_err(io)?.is_file() {
+                    tracing::warn!(path = %path.display(), "this is none of oracled's files, and stays");
+                } else if !named.contains(stem) {
                     tracing::info!(path = %path.display(), "a file that no run names is removed");
                     fs::remove_file(&path).map_err(|source| StoreError::Io { path, source })?;
                 }

@@ -6,8 +6,10 @@ use crate::error::StoreError;
 use crate::log::LogQuery;
 use domain::event::ground::PruneEntry;
 use domain::ground::id::SourceId;
+use domain::ground::run::{Run, RunState};
 use domain::{Event, Sha256Hex};
-use std::collections::HashMap;
+use jiff::Timestamp;
+use std::collections::{HashMap, HashSet};
 
 /// A run whose payload cannot be read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +70,61 @@ impl Store {
             lost.extend(opened.err().map(|error| Unreadable::new(completed, error.to_string())));
         }
         Ok(lost)
+    }
+
+    /// Whether a run needs a payload: one that goes on, or one whose pipeline keeps what it has read; those of the source
+    /// `pruned` need it no more.
+    ///
+    /// # Errors
+    /// Where the runs cannot be read.
+    pub fn is_payload_needed(
+        &self,
+        sha256: &Sha256Hex,
+        pruned: Option<&SourceId>,
+    ) -> Result<bool, StoreError> {
+        let may_need = |run: &&Run| {
+            run.input.raw_sha256 == *sha256 && pruned.is_none_or(|pruned| run.oracle_id != *pruned)
+        };
+        for run in self.runs()?.iter().filter(may_need) {
+            let definition = self.definition(&run.input.pipeline_sha256)?;
+            let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
+            if run.state == RunState::Running || is_kept {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes a payload unless a run needs it, as [`Store::is_payload_needed`] has it. Says how many bytes that frees.
+    ///
+    /// # Errors
+    /// Where the runs cannot be read, or the file cannot be removed.
+    pub fn remove_unneeded_payload(
+        &self,
+        sha256: &Sha256Hex,
+        pruned: Option<&SourceId>,
+    ) -> Result<u64, StoreError> {
+        if self.is_payload_needed(sha256, pruned)? { Ok(0) } else { self.files().remove_archived(sha256) }
+    }
+
+    /// The payloads that only runs of the source `state` have read of it that came to nothing, and had ended before then.
+    ///
+    /// # Errors
+    /// Where the runs cannot be read.
+    pub fn payloads_of_failures(
+        &self,
+        state: &SourceState,
+        before: Timestamp,
+    ) -> Result<Vec<Sha256Hex>, StoreError> {
+        let visible: HashSet<_> = state.completed.iter().map(|completed| &completed.raw_sha256).collect();
+        let came_to_nothing = |run: &Run| {
+            run.oracle_id == *state.entry.oracle_id()
+                && matches!(run.state, RunState::Failed | RunState::Cancelled)
+                && run.ended_at.is_some_and(|ended_at| ended_at < before)
+                && !visible.contains(&run.input.raw_sha256)
+        };
+        let runs = self.runs()?.into_iter().filter(came_to_nothing);
+        Ok(runs.map(|run| run.input.raw_sha256).collect())
     }
 
     /// Why a payload need not be in the archive; nothing where it should.

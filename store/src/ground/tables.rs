@@ -185,29 +185,6 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a payload unless a run needs it: one that goes on, or one whose pipeline keeps what it has read;
-    /// those of the source `pruned` need it no more. Says how many bytes that frees.
-    ///
-    /// # Errors
-    /// Where the runs cannot be read, or the file cannot be removed.
-    pub fn remove_unneeded_payload(
-        &self,
-        sha256: &Sha256Hex,
-        pruned: Option<&SourceId>,
-    ) -> Result<u64, StoreError> {
-        let may_need = |run: &&Run| {
-            run.input.raw_sha256 == *sha256 && pruned.is_none_or(|pruned| run.oracle_id != *pruned)
-        };
-        for run in self.runs()?.iter().filter(may_need) {
-            let definition = self.definition(&run.input.pipeline_sha256)?;
-            let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
-            if run.state == RunState::Running || is_kept {
-                return Ok(0);
-            }
-        }
-        self.files().remove_archived(sha256)
-    }
-
     /// What is wrong at first sight with the sorted files that are named: each that is missing, or has another length. Their
     /// bytes are not read.
     ///
