@@ -208,9 +208,9 @@ fn files_that_nothing_names_go_at_the_next_opening_and_the_others_stay() {
     world.staged(&releases[1]).unwrap().named();
     assert_eq!(world.file_names().len(), before.len() + 2);
     let foreign = world.dir.path().join("ground/facts/lost+found");
-    std::fs::create_dir(&foreign).unwrap();
+    fs::create_dir(&foreign).unwrap();
     world.reopen();
-    std::fs::remove_dir(&foreign).expect("it is there still");
+    fs::remove_dir(&foreign).expect("it is there still");
     assert_eq!(world.file_names(), before);
     assert_eq!(world.holds(100, None), in_order(&releases[0]));
     let archived = |release: &Reading| world.store().files().has_archived(&release.input().raw_sha256);

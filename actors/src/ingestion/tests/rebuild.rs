@@ -1,7 +1,7 @@
 use super::*;
 use crate::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
 use crate::testing::ground::{PEER, document};
-use domain::ground::ontology::Ontology;
+use domain::ground::ontology::{Axis, Ontology};
 use domain::ground::pipeline::Definition;
 use domain::ground::source::Registration;
 use std::fs;
@@ -62,11 +62,12 @@ fn damaged_files_are_made_anew_out_of_the_payloads_whatever_was_registered_since
         let nothing = rebuilt(system).await.expect("it is whole");
         assert_eq!((nothing.runs, nothing.files.len()), (0, 0));
 
-        // by now the source is of another version of the ontology, and has another pipeline
+        // by now the source is of another version of the ontology, and provides fewer axes
         let mut ontology: Ontology =
             document(include_str!("../../../../examples/ground-truth/ontologies/population.json"));
         ontology.version = "2".into();
-        ontology.axes.retain(|axis| axis.axis != "area_name");
+        let name = ontology.axes.iter().find(|axis| axis.axis == "area_name").expect("it is there").clone();
+        ontology.axes.push(Axis { axis: "former_name".into(), ..name });
         let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
         registered.expect("it answers").expect("it is registered");
         let mut registration: Box<Registration> =
