@@ -7,11 +7,12 @@ use domain::ground::provenance::ProvenanceRecord;
 use domain::ground::query::NormalizedRecord;
 use domain::ground::run::split_record_id;
 use domain::ground::source::Standing;
-use domain::ground::timeline::{End, Version};
+use domain::ground::timeline::{Became, End, Version};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use store::StoreError;
+use store::ground::statement::StoredStatement;
 use store::ground::view::{Found, Record, SourceView};
 
 /// A record by its id.
@@ -130,53 +131,52 @@ impl Queries {
             .iter()
             .position(|statement| statement.time.run == number)
             .ok_or_else(unknown)?;
-        Ok(stand(view, record, place, self.clock.now()))
+        stand(view, record, place, self.clock.now()).ok_or_else(unknown)
     }
 }
 
 /// Where the statement at `place` stands among all that is said of its record.
-fn stand(view: Arc<SourceView>, record: Record, place: usize, now: Timestamp) -> Stands {
+fn stand(view: Arc<SourceView>, record: Record, place: usize, now: Timestamp) -> Option<Stands> {
     let versions: Vec<Found> = SourceView::versions(&record, &view.known).collect();
-    let mut statements = record.statements;
-    let statement = statements.swap_remove(place);
-    let run = statement.time.run;
-    if let Some(found) = versions.iter().find(|found| found.statement.time.run == run).cloned() {
-        let standing = standing(&found.version, now);
-        return Stands { view, found, standing, same_as: None };
-    }
-    let released_at = view.state.run(run).map_or(Timestamp::MIN, |completed| completed.release.released_at);
-    let valid_from = statement.time.valid_from.unwrap_or(released_at);
-    let in_its_place = versions.iter().find(|found| found.version.holds_at(valid_from));
-    let told = |found: &Found| (found.statement.time.run, found.statement.position);
-    if let Some(same) = in_its_place.filter(|found| found.version.content == statement.time.content)
-        && view.known.counts(run)
-    {
-        let standing = standing(&same.version, now);
-        let (version, superseded_by, same_as) = (same.version, same.superseded_by, Some(told(same)));
-        return Stands {
-            view,
-            found: Found { key: record.key, statement, version, superseded_by },
-            standing,
-            same_as,
-        };
-    }
-    // it has no interval: what counts in its stead holds from the same time on
-    let version = Version {
+    let times: Vec<_> = record.statements.iter().map(|statement| statement.time).collect();
+    let became = view.known.became(&times, place)?;
+    let told = |statement: &StoredStatement| (statement.time.run, statement.position);
+    let statement = record.statements.get(place)?.clone();
+    let time = statement.time;
+    let released_at = || view.state.run(time.run).map_or(Timestamp::MIN, |run| run.release.released_at);
+    let valid_from = time.valid_from.unwrap_or_else(released_at);
+    // without an interval: it ends as it begins
+    let empty = |ended_by: End| Version {
         statement: place,
-        content: statement.time.content,
+        content: time.content,
         valid_from,
         valid_until: Some(valid_from),
-        ended_by: End::Open,
-        last_seen: run,
+        ended_by,
+        last_seen: time.run,
     };
-    let standing = if view.known.counts(run) { RecordStanding::Superseded } else { RecordStanding::Replaced };
-    let superseded_by = in_its_place.map(told);
-    Stands {
-        view,
-        found: Found { key: record.key, statement, version, superseded_by },
-        standing,
-        same_as: None,
-    }
+    let holds_then = || versions.iter().find(|found| found.version.holds_at(valid_from));
+    let of = |version: Version| versions.iter().find(|found| found.version == version);
+    let (version, standing, superseded_by, same_as) = match became {
+        Became::Version(version) => (version, standing(&version, now), of(version)?.superseded_by, None),
+        Became::Same(version) => {
+            let same = of(version)?;
+            (version, standing(&version, now), same.superseded_by, Some(told(&same.statement)))
+        }
+        Became::Corrected(by) => {
+            let by = record.statements.get(by).map(told);
+            (empty(End::Open), RecordStanding::Superseded, by, None)
+        }
+        Became::Ended(why) => {
+            let by = holds_then().map(|found| told(&found.statement));
+            (empty(why), ended(why), by, None)
+        }
+        Became::Replaced => {
+            let by = holds_then().map(|found| told(&found.statement));
+            (empty(End::Open), RecordStanding::Replaced, by, None)
+        }
+    };
+    let found = Found { key: record.key, statement, version, superseded_by };
+    Some(Stands { view, found, standing, same_as })
 }
 
 fn standing(version: &Version, now: Timestamp) -> RecordStanding {
@@ -186,7 +186,11 @@ fn standing(version: &Version, now: Timestamp) -> RecordStanding {
     if version.holds_at(now) {
         return RecordStanding::Valid;
     }
-    match version.ended_by {
+    ended(version.ended_by)
+}
+
+const fn ended(by: End) -> RecordStanding {
+    match by {
         End::Superseded(_) => RecordStanding::Superseded,
         End::Withdrawn(_) => RecordStanding::Withdrawn,
         End::Expired | End::Open => RecordStanding::Expired,

@@ -9,7 +9,7 @@
 //! - A statement holds from its `valid_from` on, which is the time of its release where the record names none. The next
 //!   one by `valid_from` ends it.
 //! - Of several with one `valid_from` the one of the latest release counts. The others were corrected: they have no
-//!   interval ([`Knowledge::corrections`]). Those that say the same are one, told first by the earliest of them.
+//!   interval ([`Became::Corrected`]). Those that say the same are one, told first by the earliest of them.
 //! - Intervals of one content that touch are one version, and the earliest statement stands for it.
 //! - A snapshot without the record ends, at its release, what was last seen before it. A later statement begins anew, be
 //!   its content the same. Other releases end nothing by what they leave out.
@@ -23,8 +23,10 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+mod became;
 mod changes;
 
+pub use became::Became;
 pub use changes::{Change, ChangeKind, changes};
 
 /// One run, as the release that it brought.
@@ -91,15 +93,6 @@ impl Version {
     pub fn holds_at(&self, time: Timestamp) -> bool {
         self.valid_from <= time && self.valid_until.is_none_or(|until| time < until)
     }
-}
-
-/// A statement without an interval, since a later release says something else from the same time on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Correction {
-    /// The index of the statement that was corrected.
-    pub statement: usize,
-    /// The index of the one that stands for what supersedes it.
-    pub superseded_by: usize,
 }
 
 /// The version that holds at `time`, of some in the order of `valid_from` as [`Knowledge::versions`] gives them.
@@ -194,25 +187,6 @@ impl Knowledge {
     pub fn valid_at(&self, statements: &[Statement], time: Timestamp) -> Option<Version> {
         let begun = self.backwards(statements).find(|version| version.valid_from <= time);
         begun.filter(|version| version.holds_at(time))
-    }
-
-    /// The statements that were corrected, in the order of `valid_from`, the latest release first.
-    #[must_use]
-    pub fn corrections(&self, statements: &[Statement]) -> Vec<Correction> {
-        let versions = self.versions(statements);
-        let placed = self.placed(statements);
-        let mut corrections = Vec::new();
-        for same_time in placed.chunk_by(|one, next| one.valid_from == next.valid_from) {
-            let Some((counts, others)) = same_time.split_first() else { continue };
-            let first = same_time.iter().rfind(|entry| entry.content == counts.content).unwrap_or(counts);
-            let version =
-                at(&versions, counts.valid_from).filter(|version| version.content == counts.content);
-            let superseded_by = version.map_or(first.statement, |version| version.statement);
-            let corrected = others.iter().filter(|entry| entry.content != counts.content);
-            corrections
-                .extend(corrected.map(|entry| Correction { statement: entry.statement, superseded_by }));
-        }
-        corrections
     }
 
     fn rank(&self, run: u32) -> Option<usize> {

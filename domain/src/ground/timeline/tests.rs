@@ -51,6 +51,15 @@ fn shorts(releases: &[Release], statements: &[Statement]) -> Vec<(usize, i64, Op
     known(releases).versions(statements).iter().map(short).collect()
 }
 
+/// The statements that were corrected, each with the one that stands for what supersedes it.
+fn corrections(known: &Knowledge, statements: &[Statement]) -> Vec<(usize, usize)> {
+    let corrected = |index| match known.became(statements, index) {
+        Some(Became::Corrected(by)) => Some((index, by)),
+        _ => None,
+    };
+    (0..statements.len()).filter_map(corrected).collect()
+}
+
 /// What changed when the last of the runs was added: the kind, and the statements that stood before and stand after.
 fn last_changes(
     releases: &[Release],
@@ -95,8 +104,8 @@ fn of_several_with_one_valid_from_the_later_release_counts_whichever_came_first(
         let releases = releases(&[("1", first, true), ("2", second, true)]);
         let statements = [from(1, 0, 7), from(2, 0, 8)];
         assert_eq!(shorts(&releases, &statements), [(counts, 0, None, End::Open)]);
-        let corrections = known(&releases).corrections(&statements);
-        assert_eq!(corrections, [Correction { statement: 1 - counts, superseded_by: counts }]);
+        let corrections = corrections(&known(&releases), &statements);
+        assert_eq!(corrections, [(1 - counts, counts)]);
     }
     let one_day = releases(&[("2", 1, true), ("1", 1, true)]);
     let statements = [said(1, 7), said(2, 8)];
@@ -110,8 +119,8 @@ fn what_is_said_again_of_the_same_time_is_one_and_the_earliest_stands_for_it() {
     let statements = [from(1, 0, 7), from(2, 0, 8), from(4, 0, 7)];
     assert_eq!(shorts(&releases, &statements), [(0, 0, Some(5), End::Withdrawn(5))], "run 3 did not end it");
     assert_eq!(known(&releases).versions(&statements)[0].last_seen, 4);
-    let corrections = known(&releases).corrections(&statements);
-    assert_eq!(corrections, [Correction { statement: 1, superseded_by: 0 }]);
+    let corrections = corrections(&known(&releases), &statements);
+    assert_eq!(corrections, [(1, 0)]);
 }
 
 #[test]
@@ -119,8 +128,8 @@ fn a_correction_is_superseded_by_what_stands_for_the_version_it_was_corrected_to
     let releases = releases(&[("1", 1, false), ("2", 2, false), ("3", 3, false)]);
     let statements = [from(1, 0, 7), from(2, 5, 8), from(3, 5, 7)];
     assert_eq!(shorts(&releases, &statements), [(0, 0, None, End::Open)]);
-    let corrections = known(&releases).corrections(&statements);
-    assert_eq!(corrections, [Correction { statement: 1, superseded_by: 0 }]);
+    let corrections = corrections(&known(&releases), &statements);
+    assert_eq!(corrections, [(1, 0)]);
 }
 
 #[test]
@@ -128,8 +137,20 @@ fn a_correction_that_has_no_interval_itself_corrects_all_the_same() {
     let releases = releases(&[("1", 1, false), ("2", 2, false), ("3", 3, false)]);
     let statements = [from(1, 5, 7), until(from(2, 5, 8), 4), until(from(3, 5, 8), 4)];
     assert_eq!(shorts(&releases, &statements), []);
-    let corrections = known(&releases).corrections(&statements);
-    assert_eq!(corrections, [Correction { statement: 0, superseded_by: 1 }]);
+    let corrections = corrections(&known(&releases), &statements);
+    assert_eq!(corrections, [(0, 1)]);
+}
+
+#[test]
+fn what_never_held_is_told_by_what_ended_it() {
+    let releases = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
+    let became = |statements: &[Statement], index| known(&releases).became(statements, index);
+    assert_eq!(became(&[until(from(3, 9, 7), 8)], 0), Some(Became::Ended(End::Expired)));
+    assert_eq!(became(&[from(1, 9, 7)], 0), Some(Became::Ended(End::Withdrawn(2))), "before it began");
+    let again = [from(1, 1, 7), from(3, 1, 7)];
+    assert!(matches!(became(&again, 1), Some(Became::Same(Version { statement: 0, .. }))));
+    assert_eq!(became(&[said(4, 7)], 0), Some(Became::Replaced));
+    assert_eq!(became(&[], 0), None);
 }
 
 #[test]
@@ -388,15 +409,40 @@ proptest! {
                 prop_assert!(begins(by).expect("it is a version") > version.valid_from);
             }
         }
-        let corrections = known.corrections(&history.statements);
-        let corrected: BTreeSet<_> = corrections.iter().map(|correction| correction.statement).collect();
-        prop_assert_eq!(corrected.len(), corrections.len());
-        for Correction { statement, superseded_by } in corrections {
-            prop_assert!(begins(statement).is_none(), "what was corrected stands for nothing");
-            prop_assert_ne!(statement, superseded_by);
+        for (statement, superseded_by) in corrections(&known, &history.statements) {
             let differ = history.statements[statement].content != history.statements[superseded_by].content;
             prop_assert!(differ, "what corrects says something else");
         }
+    }
+
+    #[test]
+    fn of_every_statement_it_is_told_what_has_become_of_it(history in history(true)) {
+        let known = known(&history.releases);
+        let versions = known.versions(&history.statements);
+        for (index, said) in history.statements.iter().enumerate() {
+            let became = known.became(&history.statements, index).expect("something has");
+            let stands = versions.iter().find(|version| version.statement == index);
+            let begins = said.valid_from.or_else(|| {
+                let release = history.releases.iter().find(|release| release.run == said.run)?;
+                Some(release.released_at)
+            });
+            let holds = at(&versions, begins.expect("its run is there"));
+            prop_assert_eq!(matches!(became, Became::Replaced), !known.counts(said.run));
+            match became {
+                Became::Version(version) => prop_assert_eq!(stands, Some(&version)),
+                Became::Same(version) => {
+                    prop_assert_eq!((holds, version.content), (Some(&version), said.content));
+                    prop_assert_ne!(version.statement, index);
+                }
+                Became::Ended(why) => {
+                    prop_assert!(holds.is_none_or(|version| version.content != said.content));
+                    prop_assert!(matches!(why, End::Withdrawn(_) | End::Expired), "{:?}", why);
+                }
+                Became::Corrected(_) | Became::Replaced => {}
+            }
+            prop_assert_eq!(stands.is_some(), matches!(became, Became::Version(_)));
+        }
+        prop_assert_eq!(known.became(&history.statements, history.statements.len()), None);
     }
 
     #[test]
