@@ -7,6 +7,7 @@ use domain::event::ground::{
 };
 use domain::ground::freshness::{FreshnessPolicy, InvalidationTrigger};
 use domain::ground::id::SourceId;
+use domain::ground::run::RunState;
 use domain::ground::source::{Registration, SourceRegistryEntry};
 use domain::{Event, Peer};
 use jiff::Timestamp;
@@ -93,7 +94,9 @@ impl Desk {
                     return Ok(Decided::Already(state.entry));
                 }
                 let before = desk.ontology(&state.entry.registration.ontology)?;
-                let entry = state.entry.amended((*registration).clone(), &before, &ontology)?;
+                let is_being_read = desk.is_being_read(&state)?;
+                let entry =
+                    state.entry.amended((*registration).clone(), &before, &ontology, is_being_read)?;
                 let before = Some(state.entry.clone());
                 let state = SourceState { entry: entry.clone(), ..state };
                 if let Some(policy) = &state.policy {
@@ -104,6 +107,16 @@ impl Desk {
             })
             .await?;
         Ok(Registered { document, unchanged: !changed })
+    }
+
+    /// Whether a run goes on, which was begun by what is registered of the source now.
+    fn is_being_read(&self, source: &SourceState) -> Result<bool, RegistryError> {
+        for run_id in &source.attempts {
+            if self.store.run(run_id)?.is_some_and(|(run, _)| run.state == RunState::Running) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     async fn review(&self, message: ReviewSource) -> Result<SourceRegistryEntry, RegistryError> {

@@ -3,8 +3,12 @@ use crate::ingestion::tests::OLD;
 use crate::system::System;
 use crate::testing::ground::{PEER, document, ingested, population};
 use crate::testing::{World, with_world};
+use domain::Event;
+use domain::event::ground::RunEntry;
+use domain::ground::run::{Run, RunState};
 use domain::ground::source::Registration;
 use serde_json::{Value as Json, json};
+use store::{RowKey, Write};
 
 /// Another version of the ontology of populations, and the source registered by it.
 async fn registered_by(
@@ -38,6 +42,31 @@ fn a_source_with_records_takes_no_ontology_by_which_they_mean_something_else() {
         assert!(matches!(refused, Err(RegistryError::Source(BadSource::Ontology { .. }))), "{refused:?}");
         let described = |ontology: &mut Json| ontology["axes"][3]["description"] = json!("Residents");
         assert!(registered_by(&system, "2", described).await.is_ok());
+    });
+}
+
+#[test]
+fn a_run_that_goes_on_counts_as_the_records_that_it_will_bring() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        // what is only a header brings nothing
+        let failed =
+            ingested(&system, &pipeline_id, "Country Name,Country Code,Year,Value\n", "2020-04-14").await;
+        assert_eq!(failed.state, RunState::Failed);
+        let more = |ontology: &mut Json| ontology["axes"].as_array_mut().expect("a list").swap(2, 3);
+        assert!(registered_by(&system, "2", more).await.is_ok(), "it has ended");
+        let (run, revision) = system.store.run(&failed.run_id).expect("it is read").expect("it is there");
+        let goes_on = Run { state: RunState::Running, ..run };
+        let run = Box::new(goes_on.clone());
+        let entry = RunEntry { run, peer: Some(PEER), timestamp: failed.started_at };
+        let record = Record {
+            expect: as_read(RowKey::Run(failed.run_id.clone()), Some(revision)),
+            events: vec![Event::IngestionStarted(entry)],
+            writes: vec![Write::PutRun(Arc::new(goes_on))],
+        };
+        system.log.commit(record).await.expect("it is committed");
+        let refused = registered_by(&system, "1", |_| {}).await;
+        assert!(matches!(refused, Err(RegistryError::Source(BadSource::Ontology { .. }))), "{refused:?}");
     });
 }
 

@@ -334,8 +334,9 @@ impl SourceRegistryEntry {
         &self.registration.oracle_id
     }
 
-    /// The same source under what is registered of it now. Its id stays, and what its records depend on once there are any:
-    /// what `before_ontology` has, by which they were made, `after_ontology` keeps, which it names now.
+    /// The same source under what is registered of it now. Its id stays, and what its records depend on once there are any,
+    /// or while a run that will bring some goes on, and the source `is_being_read`: what `before_ontology` has, by which they
+    /// are made, `after_ontology` keeps, which it names now.
     ///
     /// # Errors
     /// `Fixed`, `Ontology`.
@@ -344,6 +345,7 @@ impl SourceRegistryEntry {
         registration: Registration,
         before_ontology: &Ontology,
         after_ontology: &Ontology,
+        is_being_read: bool,
     ) -> Result<Self, BadSource> {
         let (before, after) = (&self.registration, &registration);
         if before.oracle_id != after.oracle_id {
@@ -354,7 +356,7 @@ impl SourceRegistryEntry {
             ("ontology_id", before.ontology.ontology_id.to_string(), after.ontology.ontology_id.to_string()),
             ("snapshot", before.snapshot.to_string(), after.snapshot.to_string()),
         ];
-        if !self.version_history.is_empty() {
+        if is_being_read || !self.version_history.is_empty() {
             let changed = fixed.into_iter().find(|(_, before, after)| before != after);
             if let Some((field, before, after)) = changed {
                 return Err(BadSource::Fixed { field, before, after });

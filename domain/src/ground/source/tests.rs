@@ -97,7 +97,7 @@ fn what_records_depend_on_stays_once_there_are_some() {
     let partial = json!({ "snapshot": false });
     let empty = entry().approved().unwrap();
     let amended = |entry: &SourceRegistryEntry, change: &Json| {
-        entry.amended(registration(change.clone()), &ontology(), &ontology())
+        entry.amended(registration(change.clone()), &ontology(), &ontology(), false)
     };
     for change in [&others, &newer, &partial] {
         assert!(amended(&empty, change).is_ok());
@@ -121,9 +121,11 @@ fn records_are_read_by_no_ontology_in_which_they_would_mean_something_else() {
     let mut other = ontology();
     other.axes[1].axis = "title".into();
     let newer = registration(json!({ "ontology": { "ontology_id": "things", "version": "2" } }));
-    assert!(entry().amended(newer.clone(), &ontology(), &other).is_ok(), "there are none");
+    assert!(entry().amended(newer.clone(), &ontology(), &other, false).is_ok(), "there are none");
+    let read = entry().amended(newer.clone(), &ontology(), &other, true).unwrap_err();
+    assert!(matches!(read, BadSource::Ontology { .. }), "there will be some");
     let filled = entry().with_version(version("1", "2020-01-01T00:00:00Z"));
-    let fault = filled.amended(newer.clone(), &ontology(), &other).unwrap_err().to_string();
+    let fault = filled.amended(newer.clone(), &ontology(), &other, false).unwrap_err().to_string();
     for words in [
         "from things@1 to things@2",
         "axis `name`: it would not be there any more",
@@ -138,7 +140,7 @@ fn records_are_read_by_no_ontology_in_which_they_would_mean_something_else() {
         )
         .unwrap(),
     );
-    assert!(filled.amended(newer, &ontology(), &more).is_ok());
+    assert!(filled.amended(newer, &ontology(), &more, false).is_ok());
 }
 
 #[test]
