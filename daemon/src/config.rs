@@ -286,7 +286,7 @@ impl Config {
         self.model.check(request_s)?;
         self.mail.check()?;
         self.rules.check()?;
-        self.ingestion.check()?;
+        self.ingestion.check(request_s)?;
         if self.state_dir.as_os_str().is_empty() {
             return Err(not_allowed("state_dir", "empty", "the path of a directory"));
         }

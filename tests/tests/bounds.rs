@@ -69,7 +69,9 @@ async fn a_client_that_sends_one_byte_at_a_time_is_served() {
 
 #[tokio::test]
 async fn a_client_that_never_finishes_is_cut_off_wherever_it_stops() {
-    let world = World::with_config("[limits]\nidle_s = 1\nrequest_s = 1\n[model]\nprovider = \"none\"");
+    let world = World::with_config(
+        "[limits]\nidle_s = 1\nrequest_s = 1\n[ingestion]\nrefresh_s = 0\n[model]\nprovider = \"none\"",
+    );
     let daemon = world.serve().await;
     let connect = async || Wire::connect(&world.socket()).await;
 

@@ -464,7 +464,8 @@ async fn who_waits_to_be_told_so_sends_a_payload_only_where_it_is_wanted() {
 
 #[tokio::test]
 async fn an_upload_may_take_longer_than_other_requests() {
-    let world = World::with_config("[limits]\nrequest_s = 2\n[model]\ndeadline_ms = 500");
+    let world =
+        World::with_config("[limits]\nrequest_s = 2\n[ingestion]\nrefresh_s = 1\n[model]\ndeadline_ms = 500");
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;

@@ -216,7 +216,7 @@ async fn retries_count_against_the_budget() {
 async fn the_deadline_ends_before_the_request_does_so_that_there_is_always_an_answer() {
     let model = ModelServer::start().await;
     model.otherwise(Reply::silence());
-    let world = model.asked_by("deadline_ms = 1000\n[limits]\nrequest_s = 2");
+    let world = model.asked_by("deadline_ms = 1000\n[limits]\nrequest_s = 2\n[ingestion]\nrefresh_s = 1");
     let daemon = world.serve().await;
     let began = Instant::now();
     let answer = post(&mut daemon.routes().await, "/v1/verdicts/cs_1", &order(Tier::Full)).await;

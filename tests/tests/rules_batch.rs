@@ -189,7 +189,9 @@ async fn a_client_that_goes_away_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn a_client_that_sends_no_more_and_one_that_reads_nothing_are_cut_off() {
-    let world = World::with_config("[limits]\nidle_s = 1\nrequest_s = 2\n[model]\nprovider = \"none\"");
+    let world = World::with_config(
+        "[limits]\nidle_s = 1\nrequest_s = 2\n[ingestion]\nrefresh_s = 1\n[model]\nprovider = \"none\"",
+    );
     let daemon = world.serve().await;
     let mut silent = begin(&world).await;
     silent.send(line("first").repeat(2) + "{").await.expect("it listens");
@@ -393,7 +395,7 @@ async fn answers_that_nobody_reads_are_held_within_bounds_and_read_in_the_end() 
 #[tokio::test]
 async fn a_line_has_its_time() {
     let world = World::with_config(
-        "[limits]\nrequest_s = 2\n[model]\nprovider = \"none\"\ndeadline_ms = 1000\nhard_timeout_ms = 1000\nsoft_timeout_ms = 500",
+        "[limits]\nrequest_s = 2\n[ingestion]\nrefresh_s = 1\n[model]\nprovider = \"none\"\ndeadline_ms = 1000\nhard_timeout_ms = 1000\nsoft_timeout_ms = 500",
     );
     let _daemon = world.serve().await;
     let mut stream = begin(&world).await;

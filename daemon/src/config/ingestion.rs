@@ -1,6 +1,6 @@
 //! Ingestion: within which bounds sources are pulled, and what pipelines prove with who they are.
 
-use super::{ConfigError, within};
+use super::{ConfigError, not_allowed, within};
 use actors::ingestion::pull::PullSettings;
 use domain::ground::id::PipelineId;
 use ipnet::IpNet;
@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// What a query that has waited for fresh data has left, in seconds: to say that there is none is better than to be cut off.
+const LEFT_FOR_THE_REST_S: u64 = 1;
 
 /// Ranges of one's own network that may be pulled from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -203,7 +206,7 @@ pub struct Ingestion {
     pub pull_s: u64,
     /// How many runs there are at once.
     pub runs_at_once: usize,
-    /// How long a query waits for fresh data, where its source's policy says so, in seconds.
+    /// How long a query waits for fresh data, where its source's policy says so, in seconds; not at all where it is 0.
     pub refresh_s: u64,
     /// What pipelines prove with who they are.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -226,13 +229,19 @@ impl Default for Ingestion {
 }
 
 impl Ingestion {
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    /// Checks what it says; `request_s` is how long a request may take.
+    pub(super) fn check(&self, request_s: u64) -> Result<(), ConfigError> {
         within("ingestion.max_payload_bytes", self.max_payload_bytes, 1..=1 << 40)?;
         within("ingestion.connect_s", self.connect_s, 1..=300)?;
         within("ingestion.idle_s", self.idle_s, 1..=3600)?;
         within("ingestion.pull_s", self.pull_s, 1..=86_400)?;
         within("ingestion.runs_at_once", self.runs_at_once, 1..=64)?;
-        within("ingestion.refresh_s", self.refresh_s, 1..=3600)
+        let most = request_s.saturating_sub(LEFT_FOR_THE_REST_S);
+        if self.refresh_s > most {
+            let allowed = format!("0 to {most}: a second less than `limits.request_s`");
+            return Err(not_allowed("ingestion.refresh_s", self.refresh_s, allowed));
+        }
+        Ok(())
     }
 
     /// Within which bounds is pulled.

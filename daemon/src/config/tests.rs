@@ -116,7 +116,11 @@ fn a_value_of_the_wrong_type_or_out_of_range_is_refused_by_its_key() {
         ("ingestion.idle_s = 0", "`ingestion.idle_s` is 0; allowed: 1 to 3600"),
         ("ingestion.pull_s = 90000", "`ingestion.pull_s` is 90000; allowed: 1 to 86400"),
         ("ingestion.runs_at_once = 65", "`ingestion.runs_at_once` is 65; allowed: 1 to 64"),
-        ("ingestion.refresh_s = 0", "`ingestion.refresh_s` is 0; allowed: 1 to 3600"),
+        (
+            "ingestion.refresh_s = 30",
+            "`ingestion.refresh_s` is 30; allowed: 0 to 29: a second less than `limits.request_s`",
+        ),
+        ("limits.request_s = 5\nmodel.provider = 'none'", "`ingestion.refresh_s` is 10; allowed: 0 to 4: "),
         ("ingestion.allow = 1", "`allow`"),
         ("= nonsense", "oracled.toml"),
     ] {
