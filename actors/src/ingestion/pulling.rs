@@ -1,11 +1,13 @@
 //! Pulls: payloads that the daemon goes and gets, when it is asked to, by a schedule, or since an answer was stale.
 
+mod release;
+
 use super::archiving::{ARCHIVING, Archiving, NotArchived};
 use super::flight::begin;
 use super::pull::{Answer, PullError, PullRequest, Pulled, Validators};
 use super::schedule::Schedule;
 use super::{Begin, Begun, IngestionError, Shop};
-use crate::registry::RegistryError;
+use crate::registry::{Ready, RegistryError};
 use domain::event::ground::PullFailure;
 use domain::ground::id::{PipelineId, SourceId};
 use domain::ground::pipeline::Definition;
@@ -13,14 +15,14 @@ use domain::ground::run::{Run, RunState};
 use domain::{Event, Peer, Sha256Hex};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use release::Dated;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store::StoreError;
+use store::ground::archive::Archived;
 use tokio::sync::watch;
 
-/// So many digits of a payload's digest name a version that its source does not date.
-const VERSION_DIGITS: usize = 16;
 /// A run that is waited for is looked at so often.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -48,7 +50,7 @@ pub enum PullOutcome {
 /// What is remembered of pulls while the daemon runs.
 #[derive(Debug, Default)]
 pub(super) struct Pulls {
-    /// By what each pipeline's last payload is known again.
+    /// By what each pipeline's last payload is known again, with the run that has read it.
     known: Mutex<HashMap<PipelineId, (Sha256Hex, Validators)>>,
     /// Refreshes that go on; each says when it has ended.
     refreshing: Mutex<HashMap<SourceId, watch::Receiver<bool>>>,
@@ -87,11 +89,12 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
     let retrieval = &ready.definition.pipeline.retrieval;
     let endpoint = retrieval.endpoint.clone().filter(|_| retrieval.method.is_pull());
     let endpoint = endpoint.ok_or_else(|| IngestionError::NotPulled(wanted.pipeline_id.clone()))?;
+    let said = shop.said(&ready, shop.clock.now())?;
     let request = PullRequest {
         pipeline_id: wanted.pipeline_id.clone(),
         endpoint,
         authentication: retrieval.authentication,
-        known: shop.pulls.validators(&wanted.pipeline_id, &ready.sha256),
+        known: said.read_by(&ready).map(|run| shop.pulls.validators(run)).unwrap_or_default(),
     };
     let archiving = Archiving::begin(shop.store.files().clone());
     let answer = shop.puller.pull(&request, async |piece| archiving.push(piece).await).await;
@@ -107,38 +110,7 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
     };
     let _turn = ARCHIVING.lock().await;
     let payload = archiving.finish().await?;
-    let raw_sha256 = payload.sha256.clone();
-    let Pulled { url, validators, retrieved_at, .. } = pulled;
-    let last = shop.last_run(&ready.definition)?;
-    if last.is_some_and(|(raw, pipeline)| raw == payload.sha256 && pipeline == ready.sha256) {
-        shop.pulls.remember(&wanted.pipeline_id, &ready.sha256, validators);
-        shop.store.remove_unneeded_payload(&raw_sha256, None)?;
-        return Ok(PullOutcome::NothingNew { retrieved_at });
-    }
-    let modified = validators.last_modified.as_deref().and_then(|text| rfc2822::parse(text).ok());
-    let released_at =
-        modified.map(|modified| modified.timestamp()).filter(|modified| *modified <= retrieved_at);
-    let digits = payload.sha256.as_str().get(..VERSION_DIGITS).unwrap_or_default();
-    let message = Begin {
-        pipeline_id: wanted.pipeline_id.clone(),
-        version: released_at
-            .map_or_else(|| format!("sha256:{digits}"), |released_at| released_at.to_string()),
-        released_at: released_at.unwrap_or(retrieved_at),
-        replace: true,
-        payload,
-        source_url: Some(url),
-        requested_by: wanted.requested_by.clone(),
-        peer: wanted.peer,
-    };
-    let begun = begin(Arc::clone(&shop), message).await;
-    // whether the entry of what could not be committed is durable is not certain; the next start looks
-    if !matches!(begun, Ok(Begun::Started(_)) | Err(IngestionError::Commit(_))) {
-        shop.store.remove_unneeded_payload(&raw_sha256, None)?;
-    }
-    let begun = begun?;
-    let (Begun::Started(run) | Begun::Unchanged(run)) = &begun;
-    tokio::spawn(shop.remember_once_visible((**run).clone(), validators));
-    Ok(PullOutcome::Begun(begun))
+    shop.read(wanted, &ready, pulled, payload).await
 }
 
 /// Pulls what a source has now, unless that goes on already, and waits for its end. Whether anything new came is for
@@ -232,15 +204,44 @@ impl Shop {
         Err(IngestionError::NoPull(oracle_id.clone()))
     }
 
-    /// The payload and the pipeline's digest of the latest visible run of a pipeline.
-    fn last_run(&self, definition: &Definition) -> Result<Option<(Sha256Hex, Sha256Hex)>, IngestionError> {
-        let (source, _) = self.desk().source(&definition.pipeline.oracle_id)?;
-        let of_pipeline = |completed: &&store::ground::state::Completed| {
-            completed.pipeline_id == definition.pipeline.pipeline_id
+    /// Has what was pulled read, unless it was.
+    async fn read(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        ready: &Ready,
+        pulled: Pulled,
+        payload: Archived,
+    ) -> Result<PullOutcome, IngestionError> {
+        let raw_sha256 = payload.sha256.clone();
+        let Pulled { url, validators, retrieved_at, .. } = pulled;
+        let said = self.said(ready, retrieved_at)?;
+        if let Some(run) = said.read_by(ready).filter(|run| run.input.raw_sha256 == raw_sha256) {
+            self.pulls.remember(run, validators);
+            self.store.remove_unneeded_payload(&raw_sha256, None)?;
+            return Ok(PullOutcome::NothingNew { retrieved_at });
+        }
+        let modified = validators.last_modified.as_deref().and_then(|text| rfc2822::parse(text).ok());
+        let modified = modified.map(|modified| modified.timestamp());
+        let Dated { version, released_at } = said.dated(&raw_sha256, modified, retrieved_at);
+        let message = Begin {
+            pipeline_id: wanted.pipeline_id.clone(),
+            version,
+            released_at,
+            replace: false,
+            payload,
+            source_url: Some(url),
+            requested_by: wanted.requested_by.clone(),
+            peer: wanted.peer,
         };
-        let Some(last) = source.completed.iter().rev().find(of_pipeline) else { return Ok(None) };
-        let run = self.store.run(&last.run_id)?;
-        Ok(run.map(|(run, _)| (run.input.raw_sha256, run.input.pipeline_sha256)))
+        let begun = begin(Arc::clone(self), message).await;
+        // whether the entry of what could not be committed is durable is not certain; the next start looks
+        if !matches!(begun, Ok(Begun::Started(_)) | Err(IngestionError::Commit(_))) {
+            self.store.remove_unneeded_payload(&raw_sha256, None)?;
+        }
+        let begun = begun?;
+        let (Begun::Started(run) | Begun::Unchanged(run)) = &begun;
+        tokio::spawn(Arc::clone(self).remember_once_visible((**run).clone(), validators));
+        Ok(PullOutcome::Begun(begun))
     }
 
     /// Remembers by what a payload is known again, once its run is visible: one that came to nothing is pulled again.
@@ -249,7 +250,7 @@ impl Shop {
         if let Ok(Some((ended, _))) = self.store.run(&run.run_id)
             && ended.state == RunState::Completed
         {
-            self.pulls.remember(&run.pipeline_id, &run.input.pipeline_sha256, validators);
+            self.pulls.remember(&ended, validators);
         }
     }
 
@@ -264,16 +265,16 @@ impl Shop {
 }
 
 impl Pulls {
-    /// By what a pipeline's last payload is known again; by nothing where another definition has read it.
-    fn validators(&self, pipeline_id: &PipelineId, pipeline_sha256: &Sha256Hex) -> Validators {
+    /// By what the payload of a run is known again, if its pipeline has not brought another one since.
+    fn validators(&self, run: &Run) -> Validators {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.get(pipeline_id).filter(|(sha256, _)| sha256 == pipeline_sha256);
+        let known = known.get(&run.pipeline_id).filter(|(run_id, _)| *run_id == run.run_id);
         known.map(|(_, validators)| validators.clone()).unwrap_or_default()
     }
 
-    fn remember(&self, pipeline_id: &PipelineId, pipeline_sha256: &Sha256Hex, validators: Validators) {
+    fn remember(&self, run: &Run, validators: Validators) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(pipeline_id.clone(), (pipeline_sha256.clone(), validators));
+        known.insert(run.pipeline_id.clone(), (run.run_id.clone(), validators));
     }
 }
 

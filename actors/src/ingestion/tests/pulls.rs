@@ -9,34 +9,71 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 /// A publisher on this machine: what it answers, and how often it was asked.
 struct Publisher {
     url: String,
-    body: Arc<Mutex<String>>,
+    said: Arc<Mutex<Said>>,
     asked: Arc<AtomicUsize>,
+    /// Whether it answers; it is silent meanwhile.
+    answers: watch::Sender<bool>,
+}
+
+/// What a publisher answers.
+struct Said {
+    body: String,
+    last_modified: Option<&'static str>,
+    etag: Option<&'static str>,
 }
 
 impl Publisher {
     async fn of(body: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let url = format!("http://{}/population.csv", listener.local_addr().expect("it is bound"));
-        let (body, asked) = (Arc::new(Mutex::new(body.to_owned())), Arc::new(AtomicUsize::new(0)));
-        let (answer, count) = (Arc::clone(&body), Arc::clone(&asked));
+        let last_modified = Some("Fri, 20 Nov 2026 09:00:00 GMT");
+        let said = Arc::new(Mutex::new(Said { body: body.to_owned(), last_modified, etag: None }));
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (answers, mut open) = watch::channel(true);
+        let (answer, count) = (Arc::clone(&said), Arc::clone(&asked));
         actix_rt::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
-                let mut head = [0; 4096];
-                assert!(stream.read(&mut head).await.expect("it asks") > 0);
-                let body = answer.lock().expect("nobody panicked").clone();
-                let length = body.len();
-                let answer = format!(
-                    "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nlast-modified: Fri, 20 Nov 2026 09:00:00 GMT\r\n\r\n{body}"
-                );
-                stream.write_all(answer.as_bytes()).await.expect("it reads");
+                let mut head = vec![0; 4096];
+                let length = stream.read(&mut head).await.expect("it asks");
+                open.wait_for(|open| *open).await.expect("the publisher is there");
+                let text = answer
+                    .lock()
+                    .expect("nobody panicked")
+                    .to_text(&String::from_utf8_lossy(&head[..length]));
+                // whoever asked may have been told enough
+                drop(stream.write_all(text.as_bytes()).await);
             }
         });
-        Self { url, body, asked }
+        Self { url, said, asked, answers }
+    }
+
+    fn says(&self, body: &str, last_modified: Option<&'static str>) {
+        let mut said = self.said.lock().expect("nobody panicked");
+        (said.body, said.last_modified) = (body.to_owned(), last_modified);
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Said {
+    fn to_text(&self, asked: &str) -> String {
+        let Self { body, last_modified, etag } = self;
+        if etag.is_some_and(|etag| asked.contains(&format!("if-none-match: {etag}\r\n"))) {
+            return "HTTP/1.1 304 Not Modified\r\n\r\n".into();
+        }
+        let header = |name: &str, value: Option<&str>| {
+            value.map(|value| format!("{name}: {value}\r\n")).unwrap_or_default()
+        };
+        let headers = header("last-modified", *last_modified) + &header("etag", *etag);
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
     }
 }
 
@@ -73,7 +110,7 @@ fn a_payload_is_pulled_once_and_what_is_the_same_is_nothing_new() {
         assert_eq!(run.input.version, "2026-11-20T09:00:00Z");
         let again = pulled(&system, &pipeline_id).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
-        assert_eq!(publisher.asked.load(Ordering::SeqCst), 2);
+        assert_eq!(publisher.asked(), 2);
     });
 }
 
@@ -127,14 +164,14 @@ fn a_schedule_pulls_when_it_is_due_and_not_before() {
         time.turn(4 * 60);
         pulling::begin_due(&shop);
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert_eq!(publisher.asked.load(Ordering::SeqCst), 0);
+        assert_eq!(publisher.asked(), 0);
         time.turn(2 * 60);
         pulling::begin_due(&shop);
         pulling::begin_due(&shop);
         while system.store.runs().expect("they are read").iter().all(|run| run.state != RunState::Completed) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert_eq!(publisher.asked.load(Ordering::SeqCst), 1);
+        assert_eq!(publisher.asked(), 1);
     });
 }
 
@@ -171,18 +208,18 @@ fn a_stale_answer_waits_for_a_refresh_and_many_ask_the_source_once() {
                 QueryRequest { axes_requested: vec!["population".into()], ..QueryRequest::default() };
             system.queries.ask(OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request })
         };
-        *publisher.body.lock().expect("nobody panicked") = NEW.to_owned();
+        publisher.says(NEW, Some("Fri, 20 Nov 2026 09:00:00 GMT"));
         let (one, two, three) = tokio::join!(ask(), ask(), ask());
         for answer in [one, two, three] {
             let answer = answer.expect("it is fresh by now");
             assert_eq!(answer.response.query_metadata.data_version, "2026-11-20T09:00:00Z");
         }
-        assert_eq!(publisher.asked.load(Ordering::SeqCst), 1);
+        assert_eq!(publisher.asked(), 1);
         // two days on the source has still the same: nothing makes that fresh
         time.turn(2 * 86_400);
         let stale = ask().await;
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
-        assert_eq!(publisher.asked.load(Ordering::SeqCst), 2);
+        assert_eq!(publisher.asked(), 2);
     });
 }
 
@@ -199,5 +236,147 @@ fn a_newer_version_that_cannot_be_read_makes_what_is_known_stale() {
         assert_eq!(run.state, RunState::Failed);
         let (source, _) = system.store.source(&run.oracle_id).expect("it is read").expect("it is there");
         assert_eq!(source.invalidated_at, run.ended_at);
+    });
+}
+
+/// Pulls what there is, and waits for the run's end.
+async fn taken(system: &System, pipeline_id: &PipelineId) -> Run {
+    let pulled = pulled(system, pipeline_id).await;
+    let Ok(PullOutcome::Begun(begun)) = pulled else { panic!("it is new: {pulled:?}") };
+    let run = ended(system, begun).await;
+    no_runs(system).await;
+    run
+}
+
+async fn no_runs(system: &System) {
+    while !system.ingestion.ask(Running).await.expect("it answers").is_empty() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[test]
+fn what_goes_there_and_back_again_is_three_releases_though_the_source_dates_none() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let mut versions = Vec::new();
+        for body in [OLD, NEW, OLD] {
+            publisher.says(body, None);
+            let run = taken(&system, &pipeline_id).await;
+            assert_eq!(
+                (run.state, run.input.released_at.to_string()),
+                (RunState::Completed, run.input.version.clone())
+            );
+            versions.push(run.input.version);
+            let again = pulled(&system, &pipeline_id).await;
+            assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
+            time.turn(86_400);
+        }
+        assert_eq!(versions, ["2026-11-20T10:00:00Z", "2026-11-21T10:00:00Z", "2026-11-22T10:00:00Z"]);
+        let old = ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"];
+        assert_eq!(valid(&system, "2026-11-21"), old);
+        assert_eq!(valid(&system, "2026-11-22"), ["ABW/1960=54608", "ABW/1961=55434", "ZMB/1960=3119430"]);
+        assert_eq!(valid(&system, "2026-11-23"), old);
+    });
+}
+
+#[test]
+fn releases_of_one_moment_are_told_apart() {
+    with_world(|World { system, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let mut versions = Vec::new();
+        for body in [OLD, NEW] {
+            publisher.says(body, None);
+            versions.push(taken(&system, &pipeline_id).await.input.version);
+        }
+        assert_eq!(versions, ["2026-11-20T10:00:00Z", "2026-11-20T10:00:00.000001Z"]);
+    });
+}
+
+#[test]
+fn a_date_that_is_not_a_newer_one_dates_no_release() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        for (body, last_modified, version) in [
+            (OLD, "Fri, 20 Nov 2026 09:00:00 GMT", "2026-11-20T09:00:00Z"),
+            // the same date for something else, an earlier one, one ahead of now, a newer one
+            (NEW, "Fri, 20 Nov 2026 09:00:00 GMT", "2026-11-20T11:00:00Z"),
+            (OLD, "Thu, 19 Nov 2026 09:00:00 GMT", "2026-11-20T12:00:00Z"),
+            (NEW, "Sat, 21 Nov 2026 09:00:00 GMT", "2026-11-20T13:00:00Z"),
+            (OLD, "Fri, 20 Nov 2026 13:30:00 GMT", "2026-11-20T13:30:00Z"),
+        ] {
+            publisher.says(body, Some(last_modified));
+            assert_eq!(taken(&system, &pipeline_id).await.input.version, version);
+            time.turn(3600);
+        }
+    });
+}
+
+#[test]
+fn the_same_bytes_read_by_another_definition_stay_the_release_that_they_were() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        publisher.says(OLD, None);
+        publisher.said.lock().expect("nobody panicked").etag = Some("\"1\"");
+        let mut definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition.clone()).await.expect("it is registered");
+        let first = taken(&system, &pipeline_id).await;
+        definition.pipeline.storage.retention_days += 1;
+        registered(&system, definition).await.expect("it is registered");
+        time.turn(86_400);
+        let anew = taken(&system, &pipeline_id).await;
+        assert_ne!(anew.run_id, first.run_id);
+        assert_eq!((anew.number, anew.input.version), (2, first.input.version));
+        assert_eq!(anew.input.released_at, first.input.released_at);
+        let again = pulled(&system, &pipeline_id).await;
+        assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
+        let (source, _) = system.store.source(&anew.oracle_id).expect("it is read").expect("it is there");
+        assert_eq!(source.entry.version_history.len(), 1);
+    });
+}
+
+#[test]
+fn what_a_source_says_is_held_against_what_was_read_last_and_not_against_what_was_pulled_last() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        publisher.said.lock().expect("nobody panicked").etag = Some("\"1\"");
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        taken(&system, &pipeline_id).await;
+        time.turn(2 * 86_400);
+        // somebody hands something older in, and it is still what the source says that holds
+        ingested(&system, &pipeline_id, NEW, "2020-04-14").await;
+        let again = pulled(&system, &pipeline_id).await;
+        assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
+        // somebody hands something newer in, and the source still says what it said
+        ingested(&system, &pipeline_id, NEW, "2026-11-21").await;
+        assert_eq!(taken(&system, &pipeline_id).await.input.version, "2026-11-22T10:00:00Z");
+    });
+}
+
+#[test]
+fn a_payload_that_is_pulled_in_vain_again_is_the_same_run_again() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n").await;
+        publisher.said.lock().expect("nobody panicked").last_modified = None;
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        for _ in 0..3 {
+            let run = taken(&system, &pipeline_id).await;
+            assert_eq!((run.state, run.input.version.as_str()), (RunState::Failed, "2026-11-20T10:00:00Z"));
+            time.turn(60);
+        }
+        assert_eq!(system.store.runs().expect("they are read").len(), 1);
     });
 }
