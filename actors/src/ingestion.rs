@@ -200,6 +200,9 @@ pub enum IngestionError {
     /// No pipeline of the source pulls.
     #[error("no pipeline of source {0} pulls, so that there is nothing to refresh it by")]
     NoPull(SourceId),
+    /// Another pull of the pipeline goes on.
+    #[error("pipeline {0} is being pulled; wait for what comes of that")]
+    Pulling(PipelineId),
     /// The payload could not be pulled.
     #[error(transparent)]
     Pull(#[from] PullError),

@@ -145,7 +145,7 @@ async fn fly(shop: Arc<Shop>, ready: Ready, claim: Claim, progress: Arc<Progress
         _ = progress.until_ended() => Outcome::EndedEarly,
         // the semaphore is never closed
         place = shop.places.acquire() => {
-            let outcome = shop.read(ready, &progress).await;
+            let outcome = shop.read_payload(ready, &progress).await;
             drop(place);
             outcome
         }
@@ -225,7 +225,7 @@ impl Shop {
     }
 
     /// Reads a run's payload on a thread of its own.
-    async fn read(&self, ready: Ready, progress: &Arc<Progress>) -> Outcome {
+    async fn read_payload(&self, ready: Ready, progress: &Arc<Progress>) -> Outcome {
         match self.reading(ready, progress) {
             Ok(reading) => match spawn_blocking(move || reading.run()).await {
                 Ok(outcome) => outcome,

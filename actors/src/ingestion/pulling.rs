@@ -52,6 +52,8 @@ pub enum PullOutcome {
 pub(super) struct Pulls {
     /// By what each pipeline's last payload is known again, with the run that has read it.
     known: Mutex<HashMap<PipelineId, (Sha256Hex, Validators)>>,
+    /// Pulls that go on, one a pipeline; each ends its channel when it has ended.
+    under_way: Mutex<HashMap<PipelineId, watch::Receiver<()>>>,
     /// Refreshes that go on; each says when it has ended.
     refreshing: Mutex<HashMap<SourceId, watch::Receiver<bool>>>,
     /// When each schedule is due next, with its text.
@@ -67,8 +69,23 @@ impl From<NotArchived> for IngestionError {
     }
 }
 
-/// Pulls a pipeline's payload and begins its run. What fails before there is a run is an entry in the log.
+/// A pull's place among those that go on, given back when it is dropped.
+struct Place<'p> {
+    pulls: &'p Pulls,
+    pipeline_id: &'p PipelineId,
+    _ends: watch::Sender<()>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.pulls.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(self.pipeline_id);
+    }
+}
+
+/// Pulls a pipeline's payload and begins its run, unless a pull of it goes on. What fails before there is a run is an entry
+/// in the log.
 pub(super) async fn pull(shop: Arc<Shop>, wanted: Wanted) -> Result<PullOutcome, IngestionError> {
+    let _place = shop.pulls.place(&wanted.pipeline_id)?;
     let pulled = try_pull(Arc::clone(&shop), &wanted).await;
     if let Err(error) = &pulled {
         shop.metrics.ingesting.pull_failed();
@@ -164,6 +181,9 @@ pub(super) fn begin_due(shop: &Arc<Shop>) {
                 Wanted { pipeline_id: pipeline_id.clone(), requested_by: "schedule".into(), peer: None };
             match pull(shop, wanted).await {
                 Ok(outcome) => tracing::info!(%pipeline_id, ?outcome, "a scheduled pull has ended"),
+                Err(IngestionError::Pulling(_)) => {
+                    tracing::warn!(%pipeline_id, "a scheduled pull is left out: the one before goes on");
+                }
                 Err(error) => tracing::warn!(%pipeline_id, %error, "a scheduled pull has failed"),
             }
         });
@@ -265,6 +285,17 @@ impl Shop {
 }
 
 impl Pulls {
+    /// The place of a pipeline's pull, unless another one has it.
+    fn place<'p>(&'p self, pipeline_id: &'p PipelineId) -> Result<Place<'p>, IngestionError> {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if under_way.contains_key(pipeline_id) {
+            return Err(IngestionError::Pulling(pipeline_id.clone()));
+        }
+        let (ends, ended) = watch::channel(());
+        under_way.insert(pipeline_id.clone(), ended);
+        Ok(Place { pulls: self, pipeline_id, _ends: ends })
+    }
+
     /// By what the payload of a run is known again, if its pipeline has not brought another one since.
     fn validators(&self, run: &Run) -> Validators {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -74,7 +74,7 @@ pub fn takes_its_time<B>(request: &Request<B>) -> bool {
 /// Pulls a pipeline's payload and begins its run. Answers once it has come.
 ///
 /// # Errors
-/// `PipelineUnknown`, `InvalidRequest` where it does not pull, `PullFailed`, `RunBusy`.
+/// `PipelineUnknown`, `InvalidRequest` where it does not pull, `PullBusy`, `PullFailed`, `RunBusy`.
 pub async fn pull(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

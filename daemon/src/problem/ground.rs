@@ -7,7 +7,7 @@ use actors::registry::RegistryError;
 use domain::ground::source::BadSource;
 use hyper::StatusCode;
 
-/// A run that was refused because another one goes on may be tried again after so many seconds.
+/// A run or a pull that was refused because another one goes on may be tried again after so many seconds.
 const BUSY_S: u64 = 5;
 
 /// What went wrong.
@@ -43,6 +43,9 @@ pub enum GroundProblem {
     /// The run does not go on.
     #[error("{0}")]
     RunNotRunning(String),
+    /// Another pull of the pipeline goes on.
+    #[error("{0}")]
+    PullBusy(String),
     /// The payload could not be pulled.
     #[error("{0}")]
     PullFailed(String),
@@ -82,6 +85,7 @@ impl GroundProblem {
             Self::RunBusy(_) => (StatusCode::CONFLICT, "run_busy"),
             Self::VersionKnown(_) => (StatusCode::CONFLICT, "version_known"),
             Self::RunNotRunning(_) => (StatusCode::CONFLICT, "run_not_running"),
+            Self::PullBusy(_) => (StatusCode::CONFLICT, "pull_busy"),
             Self::PullFailed(_) => (StatusCode::BAD_GATEWAY, "pull_failed"),
             Self::RecordUnknown(_) => (StatusCode::NOT_FOUND, "record_unknown"),
             Self::SignalUnknown(_) => (StatusCode::NOT_FOUND, "signal_unknown"),
@@ -95,7 +99,7 @@ impl GroundProblem {
 
     /// When to try again, in seconds, where that makes sense.
     pub(super) const fn retry_after_s(&self) -> Option<u64> {
-        if let Self::RunBusy(_) = self { Some(BUSY_S) } else { None }
+        if let Self::RunBusy(_) | Self::PullBusy(_) = self { Some(BUSY_S) } else { None }
     }
 }
 
@@ -138,6 +142,7 @@ impl From<IngestionError> for Problem {
             IngestionError::Version | IngestionError::NotPulled(_) | IngestionError::NoPull(_) => {
                 Self::InvalidRequest(told)
             }
+            IngestionError::Pulling(_) => GroundProblem::PullBusy(told).into(),
             IngestionError::Pull(_) => GroundProblem::PullFailed(told).into(),
             IngestionError::Upkeep(_) => GroundProblem::RunBusy(told).into(),
             IngestionError::NotRebuilt { .. } => GroundProblem::NotRebuilt(told).into(),

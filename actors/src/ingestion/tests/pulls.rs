@@ -34,20 +34,23 @@ impl Publisher {
         let last_modified = Some("Fri, 20 Nov 2026 09:00:00 GMT");
         let said = Arc::new(Mutex::new(Said { body: body.to_owned(), last_modified, etag: None }));
         let asked = Arc::new(AtomicUsize::new(0));
-        let (answers, mut open) = watch::channel(true);
+        let (answers, open) = watch::channel(true);
         let (answer, count) = (Arc::clone(&said), Arc::clone(&asked));
         actix_rt::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
-                let mut head = vec![0; 4096];
-                let length = stream.read(&mut head).await.expect("it asks");
-                open.wait_for(|open| *open).await.expect("the publisher is there");
-                let text = answer
-                    .lock()
-                    .expect("nobody panicked")
-                    .to_text(&String::from_utf8_lossy(&head[..length]));
-                // whoever asked may have been told enough
-                drop(stream.write_all(text.as_bytes()).await);
+                let (answer, mut open) = (Arc::clone(&answer), open.clone());
+                actix_rt::spawn(async move {
+                    let mut head = vec![0; 4096];
+                    let length = stream.read(&mut head).await.expect("it asks");
+                    open.wait_for(|open| *open).await.expect("the publisher is there");
+                    let text = answer
+                        .lock()
+                        .expect("nobody panicked")
+                        .to_text(&String::from_utf8_lossy(&head[..length]));
+                    // whoever asked may have been told enough
+                    drop(stream.write_all(text.as_bytes()).await);
+                });
             }
         });
         Self { url, said, asked, answers }
@@ -378,5 +381,37 @@ fn a_payload_that_is_pulled_in_vain_again_is_the_same_run_again() {
             time.turn(60);
         }
         assert_eq!(system.store.runs().expect("they are read").len(), 1);
+    });
+}
+
+#[test]
+fn one_pull_of_a_pipeline_goes_on_at_a_time() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("* * * * *"));
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let shop = shop(&system, &time);
+        publisher.answers.send_replace(false);
+        for minute in 0..3 {
+            pulling::begin_due(&shop);
+            time.turn(60);
+            while publisher.asked() < minute.min(1) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+        let wanted = Wanted { pipeline_id, requested_by: "7".into(), peer: Some(PEER) };
+        let refused = pulling::pull(Arc::clone(&shop), wanted.clone()).await;
+        assert!(matches!(refused, Err(IngestionError::Pulling(_))), "{refused:?}");
+        assert_eq!(publisher.asked(), 1);
+        publisher.answers.send_replace(true);
+        while system.store.runs().expect("they are read").iter().all(|run| run.state != RunState::Completed) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // what was left out is not made up for, and what is due next is not left out
+        pulling::begin_due(&shop);
+        let again = pulling::pull(Arc::clone(&shop), wanted).await;
+        assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
+        assert!(!logged(&system.store).contains(&"pull_failed".to_owned()));
     });
 }
