@@ -22,8 +22,8 @@ use crate::oracle::OracleId;
 use crate::session::{Query, SessionId};
 use crate::verdict::{Label, Tier};
 use ground::{
-    FreshnessEntry, InvalidationEntry, OntologyEntry, PipelineEntry, PruneEntry, PullFailure, RebuildEntry,
-    RunEntry, SourceEntry,
+    FreshnessEntry, InvalidationEntry, OntologyEntry, PipelineEntry, PruneEntry, PullEnd, PullEntry,
+    PullFailure, RebuildEntry, RunEntry, SourceEntry,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -230,6 +230,10 @@ pub enum Event {
     SourceInvalidated(InvalidationEntry),
     /// A pipeline was registered, or has another definition.
     PipelineRegistered(PipelineEntry),
+    /// A payload is about to be pulled: written down before its source is asked, so that schedules hold over a restart.
+    PullStarted(PullEntry),
+    /// A payload was pulled, or there was nothing new.
+    PullEnded(PullEnd),
     /// A payload could not be pulled.
     PullFailed(PullFailure),
     /// An ingestion run has begun.
@@ -277,7 +281,7 @@ pub enum Severity {
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 30] = [
+    pub const KINDS: [&'static str; 32] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "rules_evaluated",
@@ -300,6 +304,8 @@ impl Event {
         "freshness_policy_set",
         "source_invalidated",
         "pipeline_registered",
+        "pull_started",
+        "pull_ended",
         "pull_failed",
         "ingestion_started",
         "ingestion_ended",
@@ -348,6 +354,8 @@ impl Event {
             Self::FreshnessPolicySet(_) => "freshness_policy_set",
             Self::SourceInvalidated(_) => "source_invalidated",
             Self::PipelineRegistered(_) => "pipeline_registered",
+            Self::PullStarted(_) => "pull_started",
+            Self::PullEnded(_) => "pull_ended",
             Self::PullFailed(_) => "pull_failed",
             Self::IngestionStarted(_) => "ingestion_started",
             Self::IngestionEnded(_) => "ingestion_ended",
@@ -385,6 +393,8 @@ impl Event {
             | Self::FreshnessPolicySet(_)
             | Self::SourceInvalidated(_)
             | Self::PipelineRegistered(_)
+            | Self::PullStarted(_)
+            | Self::PullEnded(_)
             | Self::PullFailed(_)
             | Self::IngestionStarted(_)
             | Self::IngestionEnded(_)
@@ -416,6 +426,7 @@ impl Event {
                 | Self::FreshnessPolicySet(_)
                 | Self::SourceInvalidated(_)
                 | Self::PipelineRegistered(_)
+                | Self::PullStarted(_)
                 | Self::IngestionStarted(_)
                 | Self::IngestionEnded(_)
                 | Self::SourcePruned(_)
@@ -448,6 +459,8 @@ impl Event {
             | Self::FreshnessPolicySet(FreshnessEntry { timestamp, .. })
             | Self::SourceInvalidated(InvalidationEntry { timestamp, .. })
             | Self::PipelineRegistered(PipelineEntry { timestamp, .. })
+            | Self::PullStarted(PullEntry { timestamp, .. })
+            | Self::PullEnded(PullEnd { timestamp, .. })
             | Self::PullFailed(PullFailure { timestamp, .. })
             | Self::IngestionStarted(RunEntry { timestamp, .. })
             | Self::IngestionEnded(RunEntry { timestamp, .. })

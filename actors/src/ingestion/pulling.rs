@@ -1,16 +1,19 @@
 //! Pulls: payloads that the daemon goes and gets, when it is asked to, by a schedule, or since an answer was stale.
 
+mod due;
 mod release;
+
+pub(super) use due::begin_due;
 
 use super::archiving::{ARCHIVING, Archiving, NotArchived};
 use super::flight::begin;
 use super::pull::{Answer, PullError, PullRequest, Pulled, Validators};
 use super::schedule::Schedule;
 use super::{Begin, Begun, IngestionError, Shop};
-use crate::registry::{Ready, RegistryError};
-use domain::event::ground::PullFailure;
+use crate::registry::{Decided, Ready, RegistryError, as_read};
+use domain::event::ground::{PullEnd, PullEntry, PullFailure};
 use domain::ground::id::{PipelineId, SourceId};
-use domain::ground::pipeline::Definition;
+use domain::ground::pipeline::{Definition, LastPull, RegisteredPipeline};
 use domain::ground::run::{Run, RunState};
 use domain::{Event, Peer, Sha256Hex};
 use jiff::Timestamp;
@@ -19,8 +22,8 @@ use release::Dated;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use store::StoreError;
 use store::ground::archive::Archived;
+use store::{Record, RowKey, Write};
 use tokio::sync::watch;
 
 /// A run that is waited for is looked at so often.
@@ -60,6 +63,17 @@ pub(super) struct Pulls {
     due: Mutex<HashMap<PipelineId, (String, Option<Timestamp>)>>,
 }
 
+impl PullOutcome {
+    /// The run that reads what came, or has read it, if anything did.
+    #[must_use]
+    pub fn run(&self) -> Option<&Run> {
+        match self {
+            Self::NothingNew { .. } => None,
+            Self::Begun(Begun::Started(run) | Begun::Unchanged(run)) => Some(run),
+        }
+    }
+}
+
 impl From<NotArchived> for IngestionError {
     fn from(error: NotArchived) -> Self {
         match error {
@@ -82,22 +96,29 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Pulls a pipeline's payload and begins its run, unless a pull of it goes on. What fails before there is a run is an entry
-/// in the log.
+/// Pulls a pipeline's payload and begins its run, unless a pull of it goes on. That it began, and how it ended, is in the
+/// log: by that a pull that was due while the daemon did not run is known from one that was made.
 pub(super) async fn pull(shop: Arc<Shop>, wanted: Wanted) -> Result<PullOutcome, IngestionError> {
     let _place = shop.pulls.place(&wanted.pipeline_id)?;
+    let Wanted { pipeline_id, requested_by, peer } = wanted.clone();
+    let began_at = shop.clock.now();
+    let entry = PullEntry { pipeline_id, requested_by, peer, timestamp: began_at };
+    shop.note_pull(&wanted, LastPull { began_at, ended_at: None }, Event::PullStarted(entry)).await?;
     let pulled = try_pull(Arc::clone(&shop), &wanted).await;
-    if let Err(error) = &pulled {
-        shop.metrics.ingesting.pull_failed();
-        let entry = PullFailure {
-            pipeline_id: wanted.pipeline_id.clone(),
-            requested_by: wanted.requested_by.clone(),
-            cause: error.to_string(),
-            peer: wanted.peer,
-            timestamp: shop.clock.now(),
-        };
-        shop.log.commit(Event::PullFailed(entry).into()).await?;
-    }
+    let Wanted { pipeline_id, requested_by, peer } = wanted.clone();
+    let timestamp = shop.clock.now();
+    let event = match &pulled {
+        Ok(outcome) => {
+            let run_id = outcome.run().map(|run| run.run_id.clone());
+            Event::PullEnded(PullEnd { pipeline_id, requested_by, run_id, peer, timestamp })
+        }
+        Err(error) => {
+            shop.metrics.ingesting.pull_failed();
+            let cause = error.to_string();
+            Event::PullFailed(PullFailure { pipeline_id, requested_by, cause, peer, timestamp })
+        }
+    };
+    shop.note_pull(&wanted, LastPull { began_at, ended_at: Some(timestamp) }, event).await?;
     pulled
 }
 
@@ -165,52 +186,22 @@ pub(super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> Result<(), 
     Ok(())
 }
 
-/// Begins the pulls that are due.
-pub(super) fn begin_due(shop: &Arc<Shop>) {
-    let due = match shop.due() {
-        Ok(due) => due,
-        Err(error) => {
-            tracing::error!(%error, "schedules cannot be read");
-            return;
-        }
-    };
-    for pipeline_id in due {
-        let shop = Arc::clone(shop);
-        actix_rt::spawn(async move {
-            let wanted =
-                Wanted { pipeline_id: pipeline_id.clone(), requested_by: "schedule".into(), peer: None };
-            match pull(shop, wanted).await {
-                Ok(outcome) => tracing::info!(%pipeline_id, ?outcome, "a scheduled pull has ended"),
-                Err(IngestionError::Pulling(_)) => {
-                    tracing::warn!(%pipeline_id, "a scheduled pull is left out: the one before goes on");
-                }
-                Err(error) => tracing::warn!(%pipeline_id, %error, "a scheduled pull has failed"),
-            }
-        });
-    }
-}
-
 impl Shop {
-    /// The pipelines whose schedules have come due since this was last asked. What was due while nobody asked is due once.
-    fn due(&self) -> Result<Vec<PipelineId>, StoreError> {
-        let now = self.clock.now();
-        let mut known = self.pulls.due.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut due = Vec::new();
-        let mut scheduled = HashMap::new();
-        for registered in self.store.pipelines()? {
-            let Some(definition) = self.store.definition(&registered.pipeline_sha256)? else { continue };
-            let Some(text) = definition.pipeline.retrieval.schedule else { continue };
-            let Ok(schedule) = Schedule::parse(&text) else { continue };
-            let before = known.remove(&registered.pipeline_id).filter(|(known, _)| *known == text);
-            let mut next = before.map_or_else(|| schedule.next_after(now), |(_, next)| next);
-            if next.is_some_and(|next| next <= now) {
-                due.push(registered.pipeline_id.clone());
-                next = schedule.next_after(now);
-            }
-            scheduled.insert(registered.pipeline_id, (text, next));
-        }
-        *known = scheduled;
-        Ok(due)
+    /// Commits that a pull has begun, or has ended, with its entry.
+    async fn note_pull(&self, wanted: &Wanted, last: LastPull, event: Event) -> Result<(), IngestionError> {
+        let pipeline_id = &wanted.pipeline_id;
+        let desk = self.desk();
+        let changed = desk.change(|desk| {
+            let unknown = || RegistryError::PipelineUnknown(pipeline_id.clone());
+            let (registered, revision) = desk.store.pipeline(pipeline_id)?.ok_or_else(unknown)?;
+            let record = Record {
+                expect: as_read(RowKey::Pipeline(pipeline_id.clone()), Some(revision)),
+                events: vec![event.clone()],
+                writes: vec![Write::PutPipeline(RegisteredPipeline { last_pull: Some(last), ..registered })],
+            };
+            Ok(Decided::Change((), record))
+        });
+        Ok(changed.await.map(drop)?)
     }
 
     /// The pipeline by which a source is pulled.

@@ -92,12 +92,14 @@ impl Desk {
                     }
                 }
                 let timestamp = desk.clock.now();
+                let last_pull = known.as_ref().and_then(|(known, _)| known.last_pull);
                 let registered = RegisteredPipeline {
                     pipeline_id: pipeline_id.clone(),
                     oracle_id: oracle_id.clone(),
                     pipeline_sha256: digest.clone(),
                     registered_at: timestamp,
                     registered_by: peer.uid.to_string(),
+                    last_pull,
                 };
                 let entry = PipelineEntry {
                     pipeline_id: pipeline_id.clone(),

@@ -126,6 +126,34 @@ pub struct RunEntry {
     pub timestamp: Timestamp,
 }
 
+/// A payload is about to be pulled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PullEntry {
+    /// For which pipeline.
+    pub pipeline_id: PipelineId,
+    /// Who wants it: a user, `schedule` or `refresh`.
+    pub requested_by: String,
+    /// By whom; null where it is a schedule's doing, or a refresh.
+    pub peer: Option<Peer>,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// A payload was pulled, or there was nothing new.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PullEnd {
+    /// For which pipeline.
+    pub pipeline_id: PipelineId,
+    /// Who wanted it: a user, `schedule` or `refresh`.
+    pub requested_by: String,
+    /// The run that reads it; null where the source has nothing new.
+    pub run_id: Option<Sha256Hex>,
+    /// By whom; null where it was a schedule's doing, or a refresh.
+    pub peer: Option<Peer>,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
 /// A payload could not be pulled: there is no run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PullFailure {

@@ -54,6 +54,19 @@ pub struct RegisteredPipeline {
     pub registered_at: Timestamp,
     /// By whom: the peer's user.
     pub registered_by: String,
+    /// When it was last pulled, by whatever definition, if ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_pull: Option<LastPull>,
+}
+
+/// A pull, as far as it must be known after a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LastPull {
+    /// When it began.
+    pub began_at: Timestamp,
+    /// When it ended, one way or another; null while it goes on, and where the daemon's end has cut it short.
+    pub ended_at: Option<Timestamp>,
 }
 
 /// Where a source's data comes from, and what happens to it on its way.

@@ -178,6 +178,109 @@ fn a_schedule_pulls_when_it_is_due_and_not_before() {
     });
 }
 
+/// How often a pull was begun.
+fn begun(system: &System) -> usize {
+    let events = logged(&system.store);
+    events.iter().filter(|event| *event == "pull_started").count()
+}
+
+/// Waits until so many pulls were begun, and have ended.
+async fn pulls_ended(system: &System, pipeline_id: &PipelineId, count: usize) {
+    while begun(system) < count {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let last =
+        || system.store.pipeline(pipeline_id).expect("it is read").and_then(|(known, _)| known.last_pull);
+    while last().is_none_or(|last| last.ended_at.is_none()) {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    no_runs(system).await;
+}
+
+#[test]
+fn what_was_due_while_the_daemon_did_not_run_is_pulled_once() {
+    with_world(|world| async move {
+        population(&world.system).await;
+        let publisher = Publisher::of(OLD).await;
+        // it is ten o'clock, on a Friday
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("0 11 * * fri"));
+        let pipeline_id = registered(&world.system, definition).await.expect("it is registered");
+        // not due yet
+        let world = world.restarted(Outside::default()).await;
+        world.time.turn(2 * 3600);
+        let world = world.restarted(Outside::default()).await;
+        pulls_ended(&world.system, &pipeline_id, 1).await;
+        assert_eq!(begun(&world.system), 1);
+        // one that is started over and over pulls no more, until it is due
+        let mut world = world;
+        for _ in 0..3 {
+            world.time.turn(60);
+            world = world.restarted(Outside::default()).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert_eq!(begun(&world.system), 1);
+        }
+        // three of them are due by then
+        world.time.turn(21 * 86_400);
+        let world = world.restarted(Outside::default()).await;
+        pulls_ended(&world.system, &pipeline_id, 2).await;
+        pulling::begin_due(&shop(&world.system, &world.time));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!((begun(&world.system), publisher.asked()), (2, 2));
+    });
+}
+
+#[test]
+fn a_scheduled_pull_that_the_daemons_end_cuts_short_is_made_up_for_and_not_at_every_start() {
+    with_world(|world| async move {
+        population(&world.system).await;
+        let publisher = Publisher::of(OLD).await;
+        publisher.answers.send_replace(false);
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("0 11 * * fri"));
+        let pipeline_id = registered(&world.system, definition).await.expect("it is registered");
+        world.time.turn(3600);
+        pulling::begin_due(&shop(&world.system, &world.time));
+        while publisher.asked() == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let mut world = world;
+        for minutes in [1, 13] {
+            world.time.turn(minutes * 60);
+            world = world.restarted(Outside::default()).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            assert_eq!(publisher.asked(), 1);
+        }
+        publisher.answers.send_replace(true);
+        world.time.turn(60);
+        let world = world.restarted(Outside::default()).await;
+        pulls_ended(&world.system, &pipeline_id, 2).await;
+        assert_eq!(publisher.asked(), 2);
+        let runs = world.system.store.runs().expect("they are read");
+        assert!(runs.iter().all(|run| run.state == RunState::Completed) && runs.len() == 1, "{runs:?}");
+    });
+}
+
+#[test]
+fn a_pipeline_that_is_registered_anew_keeps_its_last_pull_and_begins_its_schedule_anew() {
+    with_world(|world| async move {
+        population(&world.system).await;
+        let publisher = Publisher::of(OLD).await;
+        let of = |schedule| pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some(schedule));
+        let pipeline_id = registered(&world.system, of("0 11 * * fri")).await.expect("it is registered");
+        taken(&world.system, &pipeline_id).await;
+        let last = |system: &System| {
+            system.store.pipeline(&pipeline_id).expect("it is read").expect("it is there").0.last_pull
+        };
+        let before = last(&world.system);
+        assert!(before.is_some_and(|last| last.ended_at.is_some()), "{before:?}");
+        world.time.turn(7200);
+        registered(&world.system, of("0 9 * * *")).await.expect("it is registered");
+        assert_eq!(last(&world.system), before);
+        let _world = world.restarted(Outside::default()).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(publisher.asked(), 1);
+    });
+}
+
 /// What runs need, beside the actor that has its own.
 fn shop(system: &System, time: &Hand) -> Arc<Shop> {
     let config = crate::testing::ingestion(time);

@@ -22,6 +22,12 @@ pub(super) fn for_people(name: &str, entry: &Value) -> Option<String> {
             let cause = text("cause");
             format!("{oracle_id} {version} {state}: {records} records, {rejected} rejected {cause}")
         }
+        "pull_started" => format!("{} for {}", text("pipeline_id"), text("requested_by")),
+        "pull_ended" => {
+            let run_id = entry.get("run_id").and_then(Value::as_str);
+            let told = run_id.map_or_else(|| "nothing new".to_owned(), |run_id| format!("run {run_id}"));
+            format!("{} for {}: {told}", text("pipeline_id"), text("requested_by"))
+        }
         "pull_failed" => {
             format!("{} for {}: {}", text("pipeline_id"), text("requested_by"), text("cause"))
         }

@@ -89,6 +89,19 @@ pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<Event> {
             peer,
             timestamp,
         }),
+        Event::PullStarted(PullEntry {
+            pipeline_id: run.pipeline_id.clone(),
+            requested_by: "schedule".into(),
+            peer: None,
+            timestamp,
+        }),
+        Event::PullEnded(PullEnd {
+            pipeline_id: run.pipeline_id.clone(),
+            requested_by: "schedule".into(),
+            run_id: Some(run.run_id.clone()),
+            peer: None,
+            timestamp,
+        }),
         Event::PullFailed(PullFailure {
             pipeline_id: run.pipeline_id.clone(),
             requested_by: "schedule".into(),
