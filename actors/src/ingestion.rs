@@ -35,7 +35,7 @@ use domain::ground::run::Run;
 use flights::Flights;
 use jiff::Timestamp;
 use pull::{PullError, Puller};
-use pulling::{Pulls, Wanted};
+use pulling::{Pulls, REFRESH_PAUSE, Wanted};
 use std::sync::Arc;
 use std::time::Duration;
 use store::ground::archive::Archived;
@@ -112,7 +112,7 @@ pub struct Pull {
 }
 
 /// Pulls what a source has now, and waits until that is visible, or has come to nothing. However many ask, it is pulled
-/// once.
+/// once; and where that has brought nothing, not again for a while.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<(), IngestionError>")]
 pub struct Refresh(pub SourceId);
@@ -200,6 +200,17 @@ pub enum IngestionError {
     /// No pipeline of the source pulls.
     #[error("no pipeline of source {0} pulls, so that there is nothing to refresh it by")]
     NoPull(SourceId),
+    /// The source was pulled for a stale answer a moment ago, in vain.
+    #[error(
+        "source {oracle_id} had nothing new at {at}; for stale answers it is pulled once in {} s",
+        REFRESH_PAUSE.as_secs()
+    )]
+    Resting {
+        /// Which.
+        oracle_id: SourceId,
+        /// When.
+        at: Timestamp,
+    },
     /// Another pull of the pipeline goes on.
     #[error("pipeline {0} is being pulled; wait for what comes of that")]
     Pulling(PipelineId),

@@ -1,9 +1,11 @@
 //! Pulls: payloads that the daemon goes and gets, when it is asked to, by a schedule, or since an answer was stale.
 
 mod due;
+mod refresh;
 mod release;
 
 pub(super) use due::begin_due;
+pub(super) use refresh::{REFRESH_PAUSE, refresh};
 
 use super::archiving::{ARCHIVING, Archiving, NotArchived};
 use super::flight::begin;
@@ -18,6 +20,7 @@ use domain::ground::run::{Run, RunState};
 use domain::{Event, Peer, Sha256Hex};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
+use refresh::Refreshing;
 use release::Dated;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,8 +60,8 @@ pub(super) struct Pulls {
     known: Mutex<HashMap<PipelineId, (Sha256Hex, Validators)>>,
     /// Pulls that go on, one a pipeline; each ends its channel when it has ended.
     under_way: Mutex<HashMap<PipelineId, watch::Receiver<()>>>,
-    /// Refreshes that go on; each says when it has ended.
-    refreshing: Mutex<HashMap<SourceId, watch::Receiver<bool>>>,
+    /// The refreshes of each source.
+    refreshing: Mutex<HashMap<SourceId, Refreshing>>,
     /// When each schedule is due next, with its text.
     due: Mutex<HashMap<PipelineId, (String, Option<Timestamp>)>>,
 }
@@ -151,41 +154,6 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
     shop.read(wanted, &ready, pulled, payload).await
 }
 
-/// Pulls what a source has now, unless that goes on already, and waits for its end. Whether anything new came is for
-/// whoever asks to look at.
-pub(super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> Result<(), IngestionError> {
-    let pipeline_id = shop.pulled_pipeline(&oracle_id)?;
-    let (sender, mut ended) = {
-        let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
-        match refreshing.get(&oracle_id) {
-            Some(ended) => (None, ended.clone()),
-            None => {
-                let (sender, ended) = watch::channel(false);
-                refreshing.insert(oracle_id.clone(), ended.clone());
-                (Some(sender), ended)
-            }
-        }
-    };
-    if let Some(sender) = sender {
-        let shop = Arc::clone(&shop);
-        // a task of its own on this thread: whoever asked may not wait for its end
-        actix_rt::spawn(async move {
-            let wanted = Wanted { pipeline_id, requested_by: "refresh".into(), peer: None };
-            match pull(Arc::clone(&shop), wanted).await {
-                Ok(PullOutcome::Begun(Begun::Started(run))) => shop.wait_for(&run.run_id).await,
-                Ok(_) => {}
-                Err(error) => tracing::warn!(%oracle_id, %error, "a refresh has failed"),
-            }
-            let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
-            refreshing.remove(&oracle_id);
-            sender.send_replace(true);
-        });
-    }
-    // a sender that is gone has ended, too
-    drop(ended.wait_for(|ended| *ended).await);
-    Ok(())
-}
-
 impl Shop {
     /// Commits that a pull has begun, or has ended, with its entry.
     async fn note_pull(&self, wanted: &Wanted, last: LastPull, event: Event) -> Result<(), IngestionError> {
@@ -202,17 +170,6 @@ impl Shop {
             Ok(Decided::Change((), record))
         });
         Ok(changed.await.map(drop)?)
-    }
-
-    /// The pipeline by which a source is pulled.
-    fn pulled_pipeline(&self, oracle_id: &SourceId) -> Result<PipelineId, IngestionError> {
-        for registered in self.store.pipelines()?.into_iter().filter(|known| known.oracle_id == *oracle_id) {
-            let definition = self.store.definition(&registered.pipeline_sha256)?;
-            if definition.is_some_and(|definition| definition.pipeline.retrieval.method.is_pull()) {
-                return Ok(registered.pipeline_id);
-            }
-        }
-        Err(IngestionError::NoPull(oracle_id.clone()))
     }
 
     /// Has what was pulled read, unless it was.
@@ -285,6 +242,15 @@ impl Pulls {
         let (ends, ended) = watch::channel(());
         under_way.insert(pipeline_id.clone(), ended);
         Ok(Place { pulls: self, pipeline_id, _ends: ends })
+    }
+
+    /// Waits for the end of a pipeline's pull, if one goes on.
+    async fn ended(&self, pipeline_id: &PipelineId) {
+        let ended = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline_id).cloned();
+        if let Some(mut ended) = ended {
+            // nothing is ever sent
+            drop(ended.changed().await);
+        }
     }
 
     /// By what the payload of a run is known again, if its pipeline has not brought another one since.

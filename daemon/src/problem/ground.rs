@@ -142,7 +142,9 @@ impl From<IngestionError> for Problem {
             IngestionError::Version | IngestionError::NotPulled(_) | IngestionError::NoPull(_) => {
                 Self::InvalidRequest(told)
             }
-            IngestionError::Pulling(_) => GroundProblem::PullBusy(told).into(),
+            IngestionError::Pulling(_) | IngestionError::Resting { .. } => {
+                GroundProblem::PullBusy(told).into()
+            }
             IngestionError::Pull(_) => GroundProblem::PullFailed(told).into(),
             IngestionError::Upkeep(_) => GroundProblem::RunBusy(told).into(),
             IngestionError::NotRebuilt { .. } => GroundProblem::NotRebuilt(told).into(),

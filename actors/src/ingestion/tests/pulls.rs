@@ -1,7 +1,10 @@
 use super::*;
 use crate::queries::QueryError;
-use crate::registry::{RegisterPipeline, RegistryError, Review, ReviewSource, SetFreshness, policy_of};
+use crate::registry::{
+    Invalidate, RegisterPipeline, RegistryError, Review, ReviewSource, SetFreshness, policy_of,
+};
 use crate::testing::ground::{PEER, document};
+use domain::event::ground::InvalidationCause;
 use domain::ground::freshness::StaleBehavior;
 use domain::ground::pipeline::{Definition, Method};
 use domain::ground::query::{OracleQuery, QueryRequest};
@@ -288,37 +291,40 @@ fn shop(system: &System, time: &Hand) -> Arc<Shop> {
     Ingestion::new(config, store, log, system.clock.clone(), system.metrics.clone()).shop
 }
 
+/// A source that is pulled from `endpoint`, holds a release of 2020, and answers with nothing older than a day.
+async fn strict(system: &System, endpoint: &str) -> (SourceId, PipelineId) {
+    population(system).await;
+    let definition = pulled_by(Method::FileDownload, Some(endpoint.to_owned()), None);
+    let pipeline_id = registered(system, definition).await.expect("it is registered");
+    ingested(system, &pipeline_id, OLD, "2020-04-14").await;
+    let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
+    let review = ReviewSource { oracle_id: oracle_id.clone(), review: Review::Approve, peer: PEER };
+    system.registry.ask(review).await.expect("it answers").expect("it is approved");
+    let view = system.store.view(&oracle_id).expect("it opens").expect("it is there");
+    let mut policy = policy_of(&view.state, &view.ontology);
+    policy.default_stale_behavior = StaleBehavior::BlockUntilFresh;
+    policy.default_max_age_seconds = 86_400;
+    let set = system.registry.ask(SetFreshness { policy, peer: PEER }).await;
+    set.expect("it answers").expect("it is set");
+    (oracle_id, pipeline_id)
+}
+
+/// Asks it for something, and says of which version the answer is.
+async fn queried(system: &System, oracle_id: &SourceId) -> Result<String, QueryError> {
+    let request = QueryRequest { axes_requested: vec!["population".into()], ..QueryRequest::default() };
+    let query = OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request };
+    system.queries.ask(query).await.map(|answer| answer.response.query_metadata.data_version)
+}
+
 #[test]
 fn a_stale_answer_waits_for_a_refresh_and_many_ask_the_source_once() {
     with_world(|World { system, time, .. }| async move {
-        population(&system).await;
-        let publisher = Publisher::of(OLD).await;
-        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), None);
-        let pipeline_id = registered(&system, definition).await.expect("it is registered");
-        ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
-        let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
-        let review = ReviewSource { oracle_id: oracle_id.clone(), review: Review::Approve, peer: PEER };
-        system.registry.ask(review).await.expect("it answers").expect("it is approved");
-        let view = system.store.view(&oracle_id).expect("it opens").expect("it is there");
-        let mut policy = policy_of(&view.state, &view.ontology);
-        policy.default_stale_behavior = StaleBehavior::BlockUntilFresh;
-        policy.default_max_age_seconds = 86_400;
-        system
-            .registry
-            .ask(SetFreshness { policy, peer: PEER })
-            .await
-            .expect("it answers")
-            .expect("it is set");
-        let ask = || {
-            let request =
-                QueryRequest { axes_requested: vec!["population".into()], ..QueryRequest::default() };
-            system.queries.ask(OracleQuery { query_id: None, oracle_id: oracle_id.clone(), request })
-        };
-        publisher.says(NEW, Some("Fri, 20 Nov 2026 09:00:00 GMT"));
+        let publisher = Publisher::of(NEW).await;
+        let (oracle_id, _) = strict(&system, &publisher.url).await;
+        let ask = || queried(&system, &oracle_id);
         let (one, two, three) = tokio::join!(ask(), ask(), ask());
         for answer in [one, two, three] {
-            let answer = answer.expect("it is fresh by now");
-            assert_eq!(answer.response.query_metadata.data_version, "2026-11-20T09:00:00Z");
+            assert_eq!(answer.expect("it is fresh by now"), "2026-11-20T09:00:00Z");
         }
         assert_eq!(publisher.asked(), 1);
         // two days on the source has still the same: nothing makes that fresh
@@ -326,6 +332,60 @@ fn a_stale_answer_waits_for_a_refresh_and_many_ask_the_source_once() {
         let stale = ask().await;
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
         assert_eq!(publisher.asked(), 2);
+    });
+}
+
+#[test]
+fn a_source_that_had_nothing_new_is_left_alone_for_a_while() {
+    with_world(|World { system, time, .. }| async move {
+        let publisher = Publisher::of(OLD).await;
+        let (oracle_id, _) = strict(&system, &publisher.url).await;
+        for (seconds, pulls) in [(0, 1), (59, 1), (1, 2), (30, 2), (30, 3)] {
+            time.turn(seconds);
+            for _ in 0..5 {
+                let stale = queried(&system, &oracle_id).await;
+                assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
+            }
+            assert_eq!(publisher.asked(), pulls, "{seconds}");
+        }
+        // what fails is left alone, too
+        time.turn(60);
+        publisher.says("Country Name,Country Code,Year,Value\nAruba,ABW,1960,many\n", None);
+        for _ in 0..5 {
+            assert!(queried(&system, &oracle_id).await.is_err());
+        }
+        assert_eq!(publisher.asked(), 4);
+        // a message that there is something new ends the pause
+        time.turn(1);
+        publisher.says(NEW, None);
+        let (trigger, detail) = (InvalidationCause::Manual, "they have told us".to_owned());
+        let invalidate = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER };
+        system.registry.ask(invalidate).await.expect("it answers").expect("it is stale");
+        assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), "2026-11-20T10:03:01Z");
+        assert_eq!(publisher.asked(), 5);
+    });
+}
+
+#[test]
+fn a_stale_answer_waits_for_the_pull_that_goes_on_and_begins_no_other() {
+    with_world(|World { system, .. }| async move {
+        let publisher = Publisher::of(NEW).await;
+        let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
+        publisher.answers.send_replace(false);
+        let told = async {
+            while publisher.asked() == 0 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            let open = async {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                publisher.answers.send_replace(true);
+            };
+            tokio::join!(queried(&system, &oracle_id), open).0
+        };
+        let (pulled, told) = tokio::join!(pulled(&system, &pipeline_id), told);
+        assert!(matches!(pulled, Ok(PullOutcome::Begun(_))), "{pulled:?}");
+        assert_eq!(told.expect("it is fresh by now"), "2026-11-20T09:00:00Z");
+        assert_eq!(publisher.asked(), 1);
     });
 }
 

@@ -1,0 +1,93 @@
+//! Refreshes: a source is pulled since an answer was stale.
+
+use super::super::{IngestionError, Shop};
+use super::{LOOK, Wanted, pull};
+use domain::ground::id::{PipelineId, SourceId};
+use jiff::{SignedDuration, Timestamp};
+use std::sync::{Arc, PoisonError};
+use tokio::sync::watch;
+
+/// A source that had nothing new when it was pulled for a stale answer is not pulled for another one for so long: however
+/// many ask, it is asked now and then.
+pub(in super::super) const REFRESH_PAUSE: SignedDuration = SignedDuration::from_secs(60);
+
+/// Where the refreshes of a source stand.
+#[derive(Debug)]
+pub(super) enum Refreshing {
+    /// One goes on, and says when it has ended.
+    Going(watch::Receiver<bool>),
+    /// The last one, which ended then, has brought nothing.
+    Vain(Timestamp),
+}
+
+/// Pulls what a source has now, unless that goes on already or was in vain a moment ago, and waits for its end. Whether
+/// anything new came is for whoever asks to look at.
+pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> Result<(), IngestionError> {
+    let pipeline_id = shop.pulled_pipeline(&oracle_id)?;
+    let (source, _) = shop.desk().source(&oracle_id)?;
+    let now = shop.clock.now();
+    let (sender, mut ended) = {
+        let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        match refreshing.get(&oracle_id) {
+            Some(Refreshing::Going(ended)) => (None, ended.clone()),
+            // what was declared stale since may have something new
+            Some(Refreshing::Vain(at)) if rests(*at, now) && source.invalidated_at <= Some(*at) => {
+                return Err(IngestionError::Resting { oracle_id, at: *at });
+            }
+            Some(Refreshing::Vain(_)) | None => {
+                let (sender, ended) = watch::channel(false);
+                refreshing.insert(oracle_id.clone(), Refreshing::Going(ended.clone()));
+                (Some(sender), ended)
+            }
+        }
+    };
+    if let Some(sender) = sender {
+        // a task of its own on this thread: whoever asked may not wait for its end
+        actix_rt::spawn(async move {
+            let runs = source.completed.len();
+            shop.pull_for(&oracle_id, pipeline_id).await;
+            let source = shop.desk().source(&oracle_id);
+            let is_vain = !source.is_ok_and(|(source, _)| source.completed.len() > runs);
+            let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+            refreshing.remove(&oracle_id);
+            if is_vain {
+                refreshing.insert(oracle_id, Refreshing::Vain(shop.clock.now()));
+            }
+            sender.send_replace(true);
+        });
+    }
+    // a sender that is gone has ended, too
+    drop(ended.wait_for(|ended| *ended).await);
+    Ok(())
+}
+
+/// Whether a source that had nothing new at `at` is left alone at `now`; a clock that was put back leaves nobody alone.
+fn rests(at: Timestamp, now: Timestamp) -> bool {
+    at <= now && now.duration_since(at) < REFRESH_PAUSE
+}
+
+impl Shop {
+    /// Pulls a pipeline for stale answers of its source, or waits for the pull that goes on, and for the runs that follow.
+    async fn pull_for(self: &Arc<Self>, oracle_id: &SourceId, pipeline_id: PipelineId) {
+        let wanted = Wanted { pipeline_id, requested_by: "refresh".into(), peer: None };
+        match pull(Arc::clone(self), wanted).await {
+            Ok(_) => {}
+            Err(IngestionError::Pulling(pipeline_id)) => self.pulls.ended(&pipeline_id).await,
+            Err(error) => tracing::warn!(%oracle_id, %error, "a refresh has failed"),
+        }
+        while self.flights.progress().iter().any(|run| run.oracle_id == *oracle_id) {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// The pipeline by which a source is pulled.
+    fn pulled_pipeline(&self, oracle_id: &SourceId) -> Result<PipelineId, IngestionError> {
+        for registered in self.store.pipelines()?.into_iter().filter(|known| known.oracle_id == *oracle_id) {
+            let definition = self.store.definition(&registered.pipeline_sha256)?;
+            if definition.is_some_and(|definition| definition.pipeline.retrieval.method.is_pull()) {
+                return Ok(registered.pipeline_id);
+            }
+        }
+        Err(IngestionError::NoPull(oracle_id.clone()))
+    }
+}
