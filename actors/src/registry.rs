@@ -3,9 +3,12 @@
 //! Whether a change can be is `domain`'s to decide. The actor reads what there is, asks, and commits on the condition that
 //! nothing has changed meanwhile; else it reads and asks again.
 
+mod confirm;
 mod documents;
 mod sources;
 
+pub use confirm::Confirm;
+pub(crate) use confirm::Confirmation;
 pub use documents::{RegisterOntology, RegisterPipeline, Registered};
 pub use sources::{Invalidate, RegisterSource, Review, ReviewSource, SetFreshness};
 
@@ -77,6 +80,9 @@ pub enum RegistryError {
         /// Which.
         trigger: &'static str,
     },
+    /// Nothing that the source has said was declared stale.
+    #[error("source {0} does not count as stale by anybody's word: there is nothing to take back")]
+    NotInvalidated(SourceId),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -61,6 +61,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/sources/{oracle_id}/review", post(source::review))
         .route("/v1/sources/{oracle_id}/freshness", get(freshness::get).put(freshness::put))
         .route("/v1/sources/{oracle_id}/invalidate", post(source::invalidate))
+        .route("/v1/sources/{oracle_id}/confirm", post(source::confirm))
         .route("/v1/pipelines", get(pipeline::list))
         .route("/v1/pipelines/{pipeline_id}", get(pipeline::get).put(pipeline::put))
         .route("/v1/pipelines/{pipeline_id}/runs", post(ingest::post))

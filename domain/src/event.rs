@@ -3,6 +3,7 @@
 //! An event says what was decided or changed, by whom and when; it never holds a rejected verdict's text. Its
 //! JSON is one line of `oracle_log.jsonl`, to which the journal adds `seq`.
 
+mod about;
 mod crosscheck;
 pub mod ground;
 mod rules;
@@ -22,8 +23,8 @@ use crate::oracle::OracleId;
 use crate::session::{Query, SessionId};
 use crate::verdict::{Label, Tier};
 use ground::{
-    FreshnessEntry, InvalidationEntry, OntologyEntry, PipelineEntry, PruneEntry, PullEnd, PullEntry,
-    PullFailure, RebuildEntry, RunEntry, SourceEntry,
+    ConfirmationEntry, FreshnessEntry, InvalidationEntry, OntologyEntry, PipelineEntry, PruneEntry, PullEnd,
+    PullEntry, PullFailure, RebuildEntry, RunEntry, SourceEntry,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -228,6 +229,8 @@ pub enum Event {
     FreshnessPolicySet(FreshnessEntry),
     /// What a source has said was declared stale.
     SourceInvalidated(InvalidationEntry),
+    /// What a source has said was declared stale, and holds after all.
+    SourceConfirmed(ConfirmationEntry),
     /// A pipeline was registered, or has another definition.
     PipelineRegistered(PipelineEntry),
     /// A payload is about to be pulled: written down before its source is asked, so that schedules hold over a restart.
@@ -281,7 +284,7 @@ pub enum Severity {
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 32] = [
+    pub const KINDS: [&'static str; 33] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "rules_evaluated",
@@ -303,6 +306,7 @@ impl Event {
         "source_changed",
         "freshness_policy_set",
         "source_invalidated",
+        "source_confirmed",
         "pipeline_registered",
         "pull_started",
         "pull_ended",
@@ -353,6 +357,7 @@ impl Event {
             Self::SourceChanged(_) => "source_changed",
             Self::FreshnessPolicySet(_) => "freshness_policy_set",
             Self::SourceInvalidated(_) => "source_invalidated",
+            Self::SourceConfirmed(_) => "source_confirmed",
             Self::PipelineRegistered(_) => "pipeline_registered",
             Self::PullStarted(_) => "pull_started",
             Self::PullEnded(_) => "pull_ended",
@@ -365,72 +370,6 @@ impl Event {
             Self::ServiceStarted { .. } => "service_started",
             Self::ServiceStopped { .. } => "service_stopped",
         }
-    }
-
-    /// The session it speaks of, if any.
-    #[must_use]
-    pub const fn session_id(&self) -> Option<&SessionId> {
-        match self {
-            Self::TmmCrosscheck(CrosscheckEntry { session_id, .. })
-            | Self::OracleInteraction(Interaction { session_id, .. })
-            | Self::RegenDivergenceCheck(DivergenceCheck { session_id, .. })
-            | Self::CrosscheckError { session_id, .. }
-            | Self::VerdictCached { session_id, .. }
-            | Self::VerdictPurged { session_id, .. }
-            | Self::SessionRegistered { session_id, .. }
-            | Self::RegenAttempted { session_id, .. }
-            | Self::MailQueued { session_id, .. }
-            | Self::MailSent { session_id, .. }
-            | Self::MailFailed { session_id, .. }
-            | Self::MailRequeued { session_id, .. }
-            | Self::MailDropped { session_id, .. } => Some(session_id),
-            Self::RulesEvaluated(RulesEntry { session_id, .. }) => session_id.as_ref(),
-            Self::InfrastructureVariance { .. }
-            | Self::ControlAction { .. }
-            | Self::OracleHealthChanged { .. }
-            | Self::OntologyRegistered(_)
-            | Self::SourceChanged(_)
-            | Self::FreshnessPolicySet(_)
-            | Self::SourceInvalidated(_)
-            | Self::PipelineRegistered(_)
-            | Self::PullStarted(_)
-            | Self::PullEnded(_)
-            | Self::PullFailed(_)
-            | Self::IngestionStarted(_)
-            | Self::IngestionEnded(_)
-            | Self::SourcePruned(_)
-            | Self::SourceRebuilt(_)
-            | Self::StorageRecovered { .. }
-            | Self::ServiceStarted { .. }
-            | Self::ServiceStopped { .. } => None,
-        }
-    }
-
-    /// Whether it has happened even where it cannot be committed: a verdict was judged whatever becomes of its entry,
-    /// but it is not cached unless the entry that says so is durable, and no circuit is opened or closed by hand.
-    #[must_use]
-    pub const fn holds_uncommitted(&self) -> bool {
-        !matches!(
-            self,
-            Self::VerdictCached { .. }
-                | Self::VerdictPurged { .. }
-                | Self::SessionRegistered { .. }
-                | Self::RegenAttempted { .. }
-                | Self::RegenDivergenceCheck(_)
-                | Self::MailQueued { .. }
-                | Self::MailRequeued { .. }
-                | Self::MailDropped { .. }
-                | Self::OracleHealthChanged { peer: Some(_), .. }
-                | Self::OntologyRegistered(_)
-                | Self::SourceChanged(_)
-                | Self::FreshnessPolicySet(_)
-                | Self::SourceInvalidated(_)
-                | Self::PipelineRegistered(_)
-                | Self::PullStarted(_)
-                | Self::IngestionStarted(_)
-                | Self::IngestionEnded(_)
-                | Self::SourcePruned(_)
-        )
     }
 
     /// When it happened.
@@ -458,6 +397,7 @@ impl Event {
             | Self::SourceChanged(SourceEntry { timestamp, .. })
             | Self::FreshnessPolicySet(FreshnessEntry { timestamp, .. })
             | Self::SourceInvalidated(InvalidationEntry { timestamp, .. })
+            | Self::SourceConfirmed(ConfirmationEntry { timestamp, .. })
             | Self::PipelineRegistered(PipelineEntry { timestamp, .. })
             | Self::PullStarted(PullEntry { timestamp, .. })
             | Self::PullEnded(PullEnd { timestamp, .. })

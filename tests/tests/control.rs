@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 31] = [
+const PATHS: [(&str, &[&str]); 32] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
@@ -35,6 +35,7 @@ const PATHS: [(&str, &[&str]); 31] = [
     ("/v1/sources/or-1/review", &["POST"]),
     ("/v1/sources/or-1/freshness", &["GET", "PUT"]),
     ("/v1/sources/or-1/invalidate", &["POST"]),
+    ("/v1/sources/or-1/confirm", &["POST"]),
     ("/v1/pipelines", &["GET"]),
     ("/v1/pipelines/pi-1", &["GET", "PUT"]),
     ("/v1/pipelines/pi-1/runs", &["POST"]),

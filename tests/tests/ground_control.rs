@@ -252,6 +252,18 @@ async fn a_policy_is_set_and_an_invalidation_holds_until_the_next_version() {
     assert_eq!(post(control, &format!("{SOURCE}/invalidate"), &reason).await.status, 200);
     assert_eq!(log(control, "event=source_invalidated").await[0]["detail"], reason["reason"]);
     assert_eq!(at(&get(control, &path).await, "/now/answer"), "fail_closed");
+    let confirm = format!("{SOURCE}/confirm");
+    problem(&post(control, &confirm, &json!({"reason": ""})).await, 400, "invalid_request");
+    assert_eq!(post(control, &confirm, &json!({"reason": "it was another census"})).await.status, 200);
+    assert_eq!(at(&get(control, &path).await, "/now/answer"), "serve");
+    let confirmed = &log(control, "event=source_confirmed").await[0];
+    assert_eq!(
+        (&confirmed["confirmed_by"], &confirmed["detail"]),
+        (&json!("manual"), &json!("it was another census"))
+    );
+    assert!(confirmed["peer"]["uid"].is_u64(), "{confirmed}");
+    problem(&post(control, &confirm, &json!({"reason": "again"})).await, 409, "not_invalidated");
+    assert_eq!(post(control, &format!("{SOURCE}/invalidate"), &reason).await.status, 200);
     let run_id = begun(&ingest(control, "2026", payload(2)).await);
     assert_eq!(ended(control, &run_id).await["state"], "completed");
     assert_eq!(at(&get(control, &path).await, "/invalidated_at"), json!(null));
@@ -605,6 +617,8 @@ async fn the_command_line_reviews_a_source_and_tells_how_fresh_it_is() {
     let invalidate = ["source", "invalidate", "world-bank-population", "--reason", "revised"];
     assert!(printed(&world, &invalidate, 0).contains("counts as stale"));
     assert!(printed(&world, &["freshness", "world-bank-population"], 0).contains("stale"));
+    let confirm = ["source", "confirm", "world-bank-population", "--reason", "it was not"];
+    assert!(printed(&world, &confirm, 0).contains("is as fresh as its release again"));
     let standing = printed(&world, &["freshness", "world-bank-population", "--json"], 0);
     let policy = serde_json::from_str::<Value>(&standing).unwrap()["policy"].to_string();
     let policy = file(&world, "policy.json", &policy);

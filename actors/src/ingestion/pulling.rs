@@ -12,8 +12,8 @@ use super::flight::begin;
 use super::pull::{Answer, PullError, PullRequest, Pulled, Validators};
 use super::schedule::Schedule;
 use super::{Begin, Begun, IngestionError, Shop};
-use crate::registry::{Decided, Ready, RegistryError, as_read};
-use domain::event::ground::{PullEnd, PullEntry, PullFailure};
+use crate::registry::{Confirmation, Decided, Ready, RegistryError, as_read};
+use domain::event::ground::{ConfirmationCause, PullEnd, PullEntry, PullFailure};
 use domain::ground::id::{PipelineId, SourceId};
 use domain::ground::pipeline::{Definition, LastPull, RegisteredPipeline};
 use domain::ground::run::{Run, RunState};
@@ -141,7 +141,9 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
     let answer = shop.puller.pull(&request, async |piece| archiving.push(piece).await).await;
     let pulled = match answer {
         Ok(Answer::Payload(pulled)) => pulled,
-        Ok(Answer::Unchanged { retrieved_at }) => return Ok(PullOutcome::NothingNew { retrieved_at }),
+        Ok(Answer::Unchanged { retrieved_at }) => {
+            return shop.nothing_new(wanted, said.read_by(&ready), retrieved_at).await;
+        }
         Err(PullError::Keep(_)) => {
             // the archive says what kept it
             archiving.finish().await?;
@@ -172,6 +174,26 @@ impl Shop {
         Ok(changed.await.map(drop)?)
     }
 
+    /// What a pull comes to that was begun at `retrieved_at` and has found what `run` has read: what was declared stale
+    /// before then is not any more.
+    async fn nothing_new(
+        &self,
+        wanted: &Wanted,
+        run: Option<&Run>,
+        retrieved_at: Timestamp,
+    ) -> Result<PullOutcome, IngestionError> {
+        if let Some(run) = run {
+            let confirmation = Confirmation {
+                confirmed_by: ConfirmationCause::Pull,
+                detail: format!("pipeline {} still brings version {}", run.pipeline_id, run.input.version),
+                peer: wanted.peer,
+                before: Some(retrieved_at),
+            };
+            self.desk().confirm(&run.oracle_id, confirmation).await?;
+        }
+        Ok(PullOutcome::NothingNew { retrieved_at })
+    }
+
     /// Has what was pulled read, unless it was.
     async fn read(
         self: &Arc<Self>,
@@ -186,7 +208,7 @@ impl Shop {
         if let Some(run) = said.read_by(ready).filter(|run| run.input.raw_sha256 == raw_sha256) {
             self.pulls.remember(run, validators);
             self.store.remove_unneeded_payload(&raw_sha256, None)?;
-            return Ok(PullOutcome::NothingNew { retrieved_at });
+            return self.nothing_new(wanted, Some(run), retrieved_at).await;
         }
         let modified = validators.last_modified.as_deref().and_then(|text| rfc2822::parse(text).ok());
         let modified = modified.map(|modified| modified.timestamp());

@@ -6,7 +6,7 @@ use crate::moment::Moment;
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
-use actors::registry::{Invalidate, RegisterSource, Review, ReviewSource};
+use actors::registry::{Confirm, Invalidate, RegisterSource, Review, ReviewSource};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use store::ground::state::SourceState;
 
-/// The longest reason for an invalidation, in bytes: it stands in the log.
+/// The longest reason for an invalidation or a confirmation, in bytes: it stands in the log.
 const REASON_MAX_BYTES: usize = 1024;
 
 /// What is to become of a source.
@@ -31,7 +31,7 @@ pub enum Order {
     Deprecate(Moment),
 }
 
-/// Why what a source has said is to count as stale.
+/// Why what a source has said is to count as stale, or not any more.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reason {
@@ -112,11 +112,7 @@ pub async fn invalidate(
     document: Document,
 ) -> Result<Json<SourceRegistryEntry>, Problem> {
     let oracle_id: SourceId = named(oracle_id)?;
-    let Reason { reason: detail } = document.read()?;
-    if detail.trim().is_empty() || detail.len() > REASON_MAX_BYTES {
-        let told = format!("`reason` has {} bytes; allowed: 1 to {REASON_MAX_BYTES}", detail.len());
-        return Err(Problem::InvalidRequest(told));
-    }
+    let detail = reason(&document)?;
     act(async move {
         let trigger = InvalidationCause::Manual;
         let invalidate = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer };
@@ -124,6 +120,35 @@ pub async fn invalidate(
         Ok(Json(known(&service, &oracle_id)?.entry))
     })
     .await
+}
+
+/// Takes back that all that a source has said counts as stale. Answers the source.
+///
+/// # Errors
+/// `SourceUnknown`, `InvalidRequest`, `NotInvalidated`; where the entry cannot be committed, and then nothing changes.
+pub async fn confirm(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    oracle_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<SourceRegistryEntry>, Problem> {
+    let oracle_id: SourceId = named(oracle_id)?;
+    let detail = reason(&document)?;
+    act(async move {
+        service.system.registry.ask(Confirm { oracle_id: oracle_id.clone(), detail, peer }).await??;
+        Ok(Json(known(&service, &oracle_id)?.entry))
+    })
+    .await
+}
+
+/// What a document gives as the reason.
+fn reason(document: &Document) -> Result<String, Problem> {
+    let Reason { reason } = document.read()?;
+    if reason.trim().is_empty() || reason.len() > REASON_MAX_BYTES {
+        let told = format!("`reason` has {} bytes; allowed: 1 to {REASON_MAX_BYTES}", reason.len());
+        return Err(Problem::InvalidRequest(told));
+    }
+    Ok(reason)
 }
 
 /// A source as the store has it.

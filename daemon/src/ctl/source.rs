@@ -49,8 +49,16 @@ enum Action {
         #[arg(long, value_name = "DATE")]
         on: Moment,
     },
-    /// Declares all that one has said stale, until its next version is ingested
+    /// Declares all that one has said stale, until its next version is ingested or what it has said is confirmed
     Invalidate {
+        /// Which one
+        oracle_id: SourceId,
+        /// Why; it stands in the log
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Takes back that all that one has said counts as stale: it holds after all
+    Confirm {
         /// Which one
         oracle_id: SourceId,
         /// Why; it stands in the log
@@ -115,7 +123,12 @@ impl Source {
             Action::Invalidate { oracle_id, reason } => {
                 let reason = Reason { reason: reason.clone() };
                 let entry = post(options, &path(oracle_id, "/invalidate"), &reason).await?;
-                say(options, out, &entry, "counts as stale until its next version is ingested")
+                say(options, out, &entry, "counts as stale until its next version, or a confirmation")
+            }
+            Action::Confirm { oracle_id, reason } => {
+                let reason = Reason { reason: reason.clone() };
+                let entry = post(options, &path(oracle_id, "/confirm"), &reason).await?;
+                say(options, out, &entry, "is as fresh as its release again")
             }
             Action::Verify { oracle_id } => upkeep::verify(options, out, oracle_id).await,
             Action::Prune { oracle_id, before } => upkeep::prune(options, out, oracle_id, *before).await,

@@ -34,6 +34,9 @@ pub enum GroundProblem {
     /// A review does not follow from where the source stands.
     #[error("{0}")]
     ReviewRefused(String),
+    /// There is no invalidation to take back.
+    #[error("{0}")]
+    NotInvalidated(String),
     /// Another run of the source goes on.
     #[error("{0}")]
     RunBusy(String),
@@ -82,6 +85,7 @@ impl GroundProblem {
             Self::InvalidDocument(_) => (StatusCode::BAD_REQUEST, "invalid_document"),
             Self::DocumentFixed(_) => (StatusCode::CONFLICT, "document_fixed"),
             Self::ReviewRefused(_) => (StatusCode::CONFLICT, "review_refused"),
+            Self::NotInvalidated(_) => (StatusCode::CONFLICT, "not_invalidated"),
             Self::RunBusy(_) => (StatusCode::CONFLICT, "run_busy"),
             Self::VersionKnown(_) => (StatusCode::CONFLICT, "version_known"),
             Self::RunNotRunning(_) => (StatusCode::CONFLICT, "run_not_running"),
@@ -125,6 +129,7 @@ impl From<RegistryError> for Problem {
             | RegistryError::Retrieval(_)
             | RegistryError::Policy(_)
             | RegistryError::PolicyKept(_) => GroundProblem::InvalidDocument(told).into(),
+            RegistryError::NotInvalidated(_) => GroundProblem::NotInvalidated(told).into(),
             RegistryError::Store(error) => error.into(),
             RegistryError::Commit(error) => error.into(),
         }

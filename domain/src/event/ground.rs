@@ -97,6 +97,33 @@ pub enum InvalidationCause {
     Manual,
 }
 
+/// What a source has said was declared stale, and holds after all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfirmationEntry {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// When it was declared stale.
+    pub invalidated_at: Timestamp,
+    /// What confirms it.
+    pub confirmed_by: ConfirmationCause,
+    /// What was said of it.
+    pub detail: String,
+    /// By whom; null where a pull by a schedule, or a refresh, has found so.
+    pub peer: Option<Peer>,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// What can confirm that a source still says what it has said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfirmationCause {
+    /// A pull that was begun afterwards has found the same.
+    Pull,
+    /// An administrator's word.
+    Manual,
+}
+
 /// A pipeline has another definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PipelineEntry {

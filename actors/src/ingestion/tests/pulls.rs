@@ -316,6 +316,13 @@ async fn queried(system: &System, oracle_id: &SourceId) -> Result<String, QueryE
     system.queries.ask(query).await.map(|answer| answer.response.query_metadata.data_version)
 }
 
+/// Declares what a source has said stale.
+async fn invalidated(system: &System, oracle_id: &SourceId) {
+    let (trigger, detail) = (InvalidationCause::Manual, "they have told us".to_owned());
+    let invalidate = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER };
+    system.registry.ask(invalidate).await.expect("it answers").expect("it is stale");
+}
+
 #[test]
 fn a_stale_answer_waits_for_a_refresh_and_many_ask_the_source_once() {
     with_world(|World { system, time, .. }| async move {
@@ -358,9 +365,7 @@ fn a_source_that_had_nothing_new_is_left_alone_for_a_while() {
         // a message that there is something new ends the pause
         time.turn(1);
         publisher.says(NEW, None);
-        let (trigger, detail) = (InvalidationCause::Manual, "they have told us".to_owned());
-        let invalidate = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER };
-        system.registry.ask(invalidate).await.expect("it answers").expect("it is stale");
+        invalidated(&system, &oracle_id).await;
         assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), "2026-11-20T10:03:01Z");
         assert_eq!(publisher.asked(), 5);
     });
@@ -576,5 +581,56 @@ fn one_pull_of_a_pipeline_goes_on_at_a_time() {
         let again = pulling::pull(Arc::clone(&shop), wanted).await;
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
         assert!(!logged(&system.store).contains(&"pull_failed".to_owned()));
+    });
+}
+
+#[test]
+fn what_a_later_pull_finds_again_is_stale_no_more_and_as_old_as_it_was() {
+    with_world(|World { system, time, .. }| async move {
+        let publisher = Publisher::of(NEW).await;
+        publisher.said.lock().expect("nobody panicked").etag = Some("\"1\"");
+        let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
+        taken(&system, &pipeline_id).await;
+        let source = || system.store.source(&oracle_id).expect("it is read").expect("it is there").0;
+        let released = source().releases();
+        // by a 304, and by the same bytes
+        for (confirmed, etag) in [(1, Some("\"1\"")), (2, None)] {
+            publisher.said.lock().expect("nobody panicked").etag = etag;
+            time.turn(1);
+            invalidated(&system, &oracle_id).await;
+            // whether the source was asked before or afterwards is not known
+            pulled(&system, &pipeline_id).await.expect("it is pulled");
+            assert!(source().invalidated_at.is_some());
+            time.turn(1);
+            assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), "2026-11-20T09:00:00Z");
+            let events = logged(&system.store);
+            assert_eq!(events.iter().filter(|event| *event == "source_confirmed").count(), confirmed);
+        }
+        assert_eq!((source().invalidated_at, source().releases()), (None, released));
+        time.turn(86_400);
+        assert!(matches!(queried(&system, &oracle_id).await, Err(QueryError::Stale { .. })));
+    });
+}
+
+#[test]
+fn what_was_asked_before_a_source_was_declared_stale_does_not_confirm_it() {
+    with_world(|World { system, time, .. }| async move {
+        let publisher = Publisher::of(NEW).await;
+        let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
+        taken(&system, &pipeline_id).await;
+        publisher.answers.send_replace(false);
+        let declared = async {
+            while publisher.asked() < 2 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            time.turn(1);
+            invalidated(&system, &oracle_id).await;
+            time.turn(1);
+            publisher.answers.send_replace(true);
+        };
+        let (pulled, ()) = tokio::join!(pulled(&system, &pipeline_id), declared);
+        assert!(matches!(pulled, Ok(PullOutcome::NothingNew { .. })), "{pulled:?}");
+        let (source, _) = system.store.source(&oracle_id).expect("it is read").expect("it is there");
+        assert!(source.invalidated_at.is_some());
     });
 }

@@ -14,6 +14,9 @@ pub(super) fn for_people(name: &str, entry: &Value) -> Option<String> {
         "source_invalidated" => {
             format!("{} by {}: {}", text("oracle_id"), text("trigger"), text("detail"))
         }
+        "source_confirmed" => {
+            format!("{} by {}: {}", text("oracle_id"), text("confirmed_by"), text("detail"))
+        }
         "ingestion_started" => format!("{} {}", text("oracle_id"), text("version")),
         "ingestion_ended" => {
             let count = |name: &str| entry.pointer(name).map_or_else(|| "?".into(), Value::to_string);

@@ -1,4 +1,4 @@
-use super::super::ground::{InvalidationCause, SourceChange};
+use super::super::ground::{ConfirmationCause, InvalidationCause, SourceChange};
 use super::*;
 use crate::ground::frequency::UpdateFrequency;
 use crate::ground::freshness::FreshnessPolicy;
@@ -79,6 +79,14 @@ pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<Event> {
             trigger: InvalidationCause::Manual,
             detail: String::new(),
             peer: Some(peer),
+            timestamp,
+        }),
+        Event::SourceConfirmed(ConfirmationEntry {
+            oracle_id: oracle_id.clone(),
+            invalidated_at: timestamp,
+            confirmed_by: ConfirmationCause::Pull,
+            detail: String::new(),
+            peer: None,
             timestamp,
         }),
         Event::PipelineRegistered(PipelineEntry {

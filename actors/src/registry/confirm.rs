@@ -1,0 +1,87 @@
+//! Confirmation: what a source has said, and what was declared stale, holds after all.
+
+use super::{Decided, Desk, Registry, RegistryError, as_read};
+use actix::{Context, Handler, Message, ResponseFuture};
+use domain::event::ground::{ConfirmationCause, ConfirmationEntry};
+use domain::ground::id::SourceId;
+use domain::{Event, Peer};
+use jiff::Timestamp;
+use std::sync::Arc;
+use store::ground::state::SourceState;
+use store::{Record, RowKey, Write};
+
+/// Takes back that all that a source has said counts as stale. Its age counts as before.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), RegistryError>")]
+pub struct Confirm {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// What is said of it.
+    pub detail: String,
+    /// By whom.
+    pub peer: Peer,
+}
+
+/// What confirms a source.
+#[derive(Debug, Clone)]
+pub(crate) struct Confirmation {
+    pub(crate) confirmed_by: ConfirmationCause,
+    /// What is said of it.
+    pub(crate) detail: String,
+    /// By whom, where it is somebody.
+    pub(crate) peer: Option<Peer>,
+    /// What was declared stale then or later is not confirmed by it.
+    pub(crate) before: Option<Timestamp>,
+}
+
+impl Desk {
+    /// Ends that a source counts as stale. Says whether it did.
+    pub(crate) async fn confirm(
+        &self,
+        oracle_id: &SourceId,
+        confirmation: Confirmation,
+    ) -> Result<bool, RegistryError> {
+        let Confirmation { confirmed_by, detail, peer, before } = confirmation;
+        let confirmed = self.change(|desk| {
+            let (state, revision) = desk.source(oracle_id)?;
+            let ends = |at: &Timestamp| before.is_none_or(|before| *at < before);
+            let Some(invalidated_at) = state.invalidated_at.filter(ends) else {
+                return Ok(Decided::Already(()));
+            };
+            let entry = ConfirmationEntry {
+                oracle_id: oracle_id.clone(),
+                invalidated_at,
+                confirmed_by,
+                detail: detail.clone(),
+                peer,
+                timestamp: desk.clock.now(),
+            };
+            let state = SourceState { invalidated_at: None, ..state };
+            let record = Record {
+                expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
+                events: vec![Event::SourceConfirmed(entry)],
+                writes: vec![Write::PutSource(Arc::new(state))],
+            };
+            Ok(Decided::Change((), record))
+        });
+        Ok(confirmed.await?.1)
+    }
+}
+
+impl Handler<Confirm> for Registry {
+    type Result = ResponseFuture<Result<(), RegistryError>>;
+
+    fn handle(
+        &mut self,
+        Confirm { oracle_id, detail, peer }: Confirm,
+        _: &mut Context<Self>,
+    ) -> Self::Result {
+        let desk = self.desk.clone();
+        Box::pin(async move {
+            let confirmed_by = ConfirmationCause::Manual;
+            let confirmation = Confirmation { confirmed_by, detail, peer: Some(peer), before: None };
+            let confirmed = desk.confirm(&oracle_id, confirmation).await?;
+            if confirmed { Ok(()) } else { Err(RegistryError::NotInvalidated(oracle_id)) }
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! Whom an event is about, and whether it has happened without its commit.
+
+use super::{CrosscheckEntry, Event, RulesEntry};
+use crate::divergence::DivergenceCheck;
+use crate::interaction::Interaction;
+use crate::session::SessionId;
+
+impl Event {
+    /// The session it speaks of, if any.
+    #[must_use]
+    pub const fn session_id(&self) -> Option<&SessionId> {
+        match self {
+            Self::TmmCrosscheck(CrosscheckEntry { session_id, .. })
+            | Self::OracleInteraction(Interaction { session_id, .. })
+            | Self::RegenDivergenceCheck(DivergenceCheck { session_id, .. })
+            | Self::CrosscheckError { session_id, .. }
+            | Self::VerdictCached { session_id, .. }
+            | Self::VerdictPurged { session_id, .. }
+            | Self::SessionRegistered { session_id, .. }
+            | Self::RegenAttempted { session_id, .. }
+            | Self::MailQueued { session_id, .. }
+            | Self::MailSent { session_id, .. }
+            | Self::MailFailed { session_id, .. }
+            | Self::MailRequeued { session_id, .. }
+            | Self::MailDropped { session_id, .. } => Some(session_id),
+            Self::RulesEvaluated(RulesEntry { session_id, .. }) => session_id.as_ref(),
+            Self::InfrastructureVariance { .. }
+            | Self::ControlAction { .. }
+            | Self::OracleHealthChanged { .. }
+            | Self::OntologyRegistered(_)
+            | Self::SourceChanged(_)
+            | Self::FreshnessPolicySet(_)
+            | Self::SourceInvalidated(_)
+            | Self::SourceConfirmed(_)
+            | Self::PipelineRegistered(_)
+            | Self::PullStarted(_)
+            | Self::PullEnded(_)
+            | Self::PullFailed(_)
+            | Self::IngestionStarted(_)
+            | Self::IngestionEnded(_)
+            | Self::SourcePruned(_)
+            | Self::SourceRebuilt(_)
+            | Self::StorageRecovered { .. }
+            | Self::ServiceStarted { .. }
+            | Self::ServiceStopped { .. } => None,
+        }
+    }
+
+    /// Whether it has happened even where it cannot be committed: a verdict was judged whatever becomes of its entry,
+    /// but it is not cached unless the entry that says so is durable, and no circuit is opened or closed by hand.
+    #[must_use]
+    pub const fn holds_uncommitted(&self) -> bool {
+        !matches!(
+            self,
+            Self::VerdictCached { .. }
+                | Self::VerdictPurged { .. }
+                | Self::SessionRegistered { .. }
+                | Self::RegenAttempted { .. }
+                | Self::RegenDivergenceCheck(_)
+                | Self::MailQueued { .. }
+                | Self::MailRequeued { .. }
+                | Self::MailDropped { .. }
+                | Self::OracleHealthChanged { peer: Some(_), .. }
+                | Self::OntologyRegistered(_)
+                | Self::SourceChanged(_)
+                | Self::FreshnessPolicySet(_)
+                | Self::SourceInvalidated(_)
+                | Self::SourceConfirmed(_)
+                | Self::PipelineRegistered(_)
+                | Self::PullStarted(_)
+                | Self::IngestionStarted(_)
+                | Self::IngestionEnded(_)
+                | Self::SourcePruned(_)
+        )
+    }
+}
