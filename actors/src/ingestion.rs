@@ -53,7 +53,7 @@ pub struct IngestionConfig {
     /// What bounds the reading of a payload.
     pub limits: slices::Limits,
     /// Whoever pulls.
-    pub puller: Puller,
+    pub puller: Arc<Puller>,
     /// How long a stale answer waits for a refresh.
     pub refresh_wait: Duration,
 }
@@ -280,7 +280,7 @@ struct Shop {
     limits: slices::Limits,
     flights: Arc<Flights>,
     places: Semaphore,
-    puller: Puller,
+    puller: Arc<Puller>,
     pulls: Pulls,
 }
 

@@ -13,6 +13,7 @@ pub use documents::{RegisterOntology, RegisterPipeline, Registered};
 pub use sources::{Invalidate, RegisterSource, Review, ReviewSource, SetFreshness};
 
 use crate::clock::Clock;
+use crate::ingestion::pull::Puller;
 use crate::logger::{CommitError, Log};
 use actix::{Actor, Context, Supervised};
 use domain::Sha256Hex;
@@ -95,6 +96,8 @@ pub enum RegistryError {
 #[derive(Debug)]
 pub struct Registry {
     desk: Desk,
+    /// Whoever will pull what is registered.
+    puller: Arc<Puller>,
 }
 
 /// What every change needs.
@@ -114,8 +117,8 @@ pub(crate) enum Decided<T> {
 }
 
 impl Registry {
-    pub(crate) fn new(store: Store, log: Log, clock: Clock) -> Self {
-        Self { desk: Desk { store, log, clock } }
+    pub(crate) fn new(store: Store, log: Log, clock: Clock, puller: Arc<Puller>) -> Self {
+        Self { desk: Desk { store, log, clock }, puller }
     }
 }
 

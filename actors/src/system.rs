@@ -128,7 +128,8 @@ impl System {
 
         let registry = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
-            hire.start("registry", &here, queue, move || Registry::new(store, log, clock))
+            let puller = Arc::clone(&ingestion.puller);
+            hire.start("registry", &here, queue, move || Registry::new(store, log, clock, puller))
         };
         let refresh_wait = ingestion.refresh_wait;
         let ingestion = {

@@ -134,7 +134,7 @@ pub(crate) fn ingestion(time: &Hand) -> IngestionConfig {
 }
 
 /// Whoever pulls from this machine.
-fn local_puller(time: &Hand) -> Puller {
+fn local_puller(time: &Hand) -> Arc<Puller> {
     let settings = PullSettings {
         allow_local: vec!["127.0.0.1/32".parse().expect("a range")],
         max_payload_bytes: 1 << 20,
@@ -142,7 +142,7 @@ fn local_puller(time: &Hand) -> Puller {
         idle: Duration::from_secs(1),
         whole: Duration::from_secs(5),
     };
-    Puller::new(settings, BTreeMap::new(), time.clock())
+    Arc::new(Puller::new(settings, BTreeMap::new(), time.clock()))
 }
 
 /// A mail service that is configured, and that nobody may ask: it is none of the oracles.

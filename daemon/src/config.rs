@@ -8,7 +8,7 @@ mod mail;
 mod model;
 mod rules;
 
-pub use ingestion::{Credential, Ingestion, SecretFrom};
+pub use ingestion::{Credential, Ingestion, Proof, SecretFrom};
 pub use mail::{Mail, Tls as MailTls, Transport as MailTransport};
 pub use model::{Model, Provider};
 pub use rules::Rules;

@@ -126,7 +126,7 @@ impl Daemon {
             ingestion: IngestionConfig {
                 runs_at_once: config.ingestion.runs_at_once,
                 limits: slices::Limits::default(),
-                puller: upstreams.puller,
+                puller: Arc::new(upstreams.puller),
                 refresh_wait: Duration::from_secs(config.ingestion.refresh_s),
             },
         });

@@ -1,6 +1,6 @@
 //! Pulls from sources behind TLS, with and without a certificate of one's own.
 
-use harness::ground::{approve, ended, register_all, things};
+use harness::ground::{approve, ended, put, register_all, things};
 use harness::{World, at, document, post, problem};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedKey, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -93,8 +93,8 @@ impl Authority {
     }
 }
 
-/// A world that trusts `authority`, and has `certified` to show for the pipeline `member`.
-fn world(authority: &Authority, certified: &CertifiedKey<KeyPair>) -> World {
+/// A world that trusts `authority`, and has `certified` to show for the pipeline `member` where `endpoint` is.
+fn world(authority: &Authority, certified: &CertifiedKey<KeyPair>, endpoint: &str) -> World {
     let mut world = World::default();
     let files = [
         ("trusted.pem", authority.pem()),
@@ -106,8 +106,9 @@ fn world(authority: &Authority, certified: &CertifiedKey<KeyPair>) -> World {
         fs::write(&path, pem).expect("it is written");
         path.to_str().expect("it is text").to_owned()
     });
+    let origin = endpoint.trim_end_matches("/things");
     world.config = format!(
-        "[ingestion]\nallow_local = [\"127.0.0.0/8\"]\n[ingestion.credentials.member]\n\
+        "[ingestion]\nallow_local = [\"127.0.0.0/8\"]\n[ingestion.credentials.member]\norigin = \"{origin}\"\n\
          certificate_file = \"{certificate}\"\nkey_file = \"{key}\"\n"
     );
     world.variables.push(("SSL_CERT_FILE".into(), trusted));
@@ -118,10 +119,10 @@ fn world(authority: &Authority, certified: &CertifiedKey<KeyPair>) -> World {
 async fn behind_tls_a_source_is_pulled_if_it_is_who_it_says_and_with_the_certificate_it_asks_for() {
     let (trusted, other) = (Authority::new(), Authority::new());
     let certified = trusted.issue("oracled.test", ExtendedKeyUsagePurpose::ClientAuth);
-    let world = world(&trusted, &certified);
+    let members_only = trusted.serve(Some(&trusted)).await;
+    let world = world(&trusted, &certified, &members_only);
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    let members_only = trusted.serve(Some(&trusted)).await;
     for (pipeline, endpoint, authentication, refused) in [
         ("open", trusted.serve(None).await, "none", None),
         ("impostor", other.serve(None).await, "none", Some("invalid peer certificate")),
@@ -145,6 +146,15 @@ async fn behind_tls_a_source_is_pulled_if_it_is_who_it_says_and_with_the_certifi
                 assert!(told.contains(cause), "{pipeline}: {told}");
             }
         }
+    }
+    // whoever may register a pipeline cannot have the certificate shown to somebody else
+    let (_, _, mut definition) = things("member");
+    for endpoint in [other.serve(None).await, "https://example.org/things".into()] {
+        definition["pipeline"]["retrieval"] =
+            json!({"method": "api_pull", "endpoint": endpoint, "format": "ndjson", "authentication": "mtls"});
+        let refused = put(control, "/v1/pipelines/member", &definition).await;
+        let told = problem(&refused, 400, "invalid_document").to_string();
+        assert!(told.contains("the credential of pipeline `member` is for https://127.0.0.1:"), "{told}");
     }
     assert!(daemon.stop().success());
 }

@@ -7,10 +7,12 @@ mod address;
 mod body;
 mod credential;
 mod error;
+mod origin;
 
 pub use address::URL_MAX_BYTES;
 pub use credential::{BadCredential, ClientCredentials, Credential};
 pub use error::{BadAddress, PullError};
+pub use origin::{BadOrigin, Bound, Origin};
 
 use crate::clock::{Clock, monotonic};
 use crate::upstream::call::{pauses, wait};
@@ -114,7 +116,7 @@ pub struct Pulled {
 pub struct Puller {
     settings: PullSettings,
     reach: Reach,
-    credentials: BTreeMap<PipelineId, Credential>,
+    credentials: BTreeMap<PipelineId, Bound>,
     clock: Clock,
 }
 
@@ -128,7 +130,7 @@ struct Head {
 impl Puller {
     /// Whoever pulls within `settings`, for each pipeline with its credential. Nothing is connected to yet.
     #[must_use]
-    pub fn new(settings: PullSettings, credentials: BTreeMap<PipelineId, Credential>, clock: Clock) -> Self {
+    pub fn new(settings: PullSettings, credentials: BTreeMap<PipelineId, Bound>, clock: Clock) -> Self {
         let reach = Reach::new(&settings.allow_local);
         Self { settings, reach, credentials, clock }
     }
@@ -198,12 +200,17 @@ impl Puller {
             Some(Authentication::Mtls) => ("mtls", "`certificate_file` and `key_file`"),
         };
         let held = self.credentials.get(&request.pipeline_id);
-        let held = held.filter(|held| request.authentication.is_some_and(|wanted| held.is_for(wanted)));
+        let held =
+            held.filter(|held| request.authentication.is_some_and(|wanted| held.credential.is_for(wanted)));
         let none = || {
             let pipeline_id = request.pipeline_id.clone();
             PullError::NoCredential { pipeline_id, authentication, keys }
         };
-        let credential = held.ok_or_else(none)?;
+        let Bound { origin, credential } = held.ok_or_else(none)?;
+        if !origin.is_of(&url) {
+            let (pipeline_id, origin) = (request.pipeline_id.clone(), origin.to_string());
+            return Err(PullError::OtherOrigin { pipeline_id, origin, url: shown(&url) });
+        }
         match credential {
             Credential::Certificate(_) if url.scheme() != "https" => {
                 return Err(PullError::Exposed { url: shown(&url), allowed: "https, for a certificate" });

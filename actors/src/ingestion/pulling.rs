@@ -9,13 +9,13 @@ pub(super) use refresh::{REFRESH_PAUSE, refresh};
 
 use super::archiving::{ARCHIVING, Archiving, NotArchived};
 use super::flight::begin;
-use super::pull::{Answer, PullError, PullRequest, Pulled, Validators};
+use super::pull::{Answer, PullError, PullRequest, Pulled, Puller, Validators};
 use super::schedule::Schedule;
 use super::{Begin, Begun, IngestionError, Shop};
 use crate::registry::{Confirmation, Decided, Ready, RegistryError, as_read};
 use domain::event::ground::{ConfirmationCause, PullEnd, PullEntry, PullFailure};
 use domain::ground::id::{PipelineId, SourceId};
-use domain::ground::pipeline::{Definition, LastPull, RegisteredPipeline};
+use domain::ground::pipeline::{Definition, IngestionPipeline, LastPull, RegisteredPipeline};
 use domain::ground::run::{Run, RunState};
 use domain::{Event, Peer, Sha256Hex};
 use jiff::Timestamp;
@@ -127,16 +127,10 @@ pub(super) async fn pull(shop: Arc<Shop>, wanted: Wanted) -> Result<PullOutcome,
 
 async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, IngestionError> {
     let ready = shop.desk().pipeline(&wanted.pipeline_id)?;
-    let retrieval = &ready.definition.pipeline.retrieval;
-    let endpoint = retrieval.endpoint.clone().filter(|_| retrieval.method.is_pull());
-    let endpoint = endpoint.ok_or_else(|| IngestionError::NotPulled(wanted.pipeline_id.clone()))?;
     let said = shop.said(&ready, shop.clock.now())?;
-    let request = PullRequest {
-        pipeline_id: wanted.pipeline_id.clone(),
-        endpoint,
-        authentication: retrieval.authentication,
-        known: said.read_by(&ready).map(|run| shop.pulls.validators(run)).unwrap_or_default(),
-    };
+    let known = said.read_by(&ready).map(|run| shop.pulls.validators(run)).unwrap_or_default();
+    let request = request(&ready.definition.pipeline, known);
+    let request = request.ok_or_else(|| IngestionError::NotPulled(wanted.pipeline_id.clone()))?;
     let archiving = Archiving::begin(shop.store.files().clone());
     let answer = shop.puller.pull(&request, async |piece| archiving.push(piece).await).await;
     let pulled = match answer {
@@ -288,8 +282,17 @@ impl Pulls {
     }
 }
 
-/// Whether a pipeline can be pulled and scheduled as its definition says.
-pub(crate) fn check(definition: &Definition) -> Result<(), RegistryError> {
+/// What is asked for a pipeline, if it is one that pulls.
+fn request(pipeline: &IngestionPipeline, known: Validators) -> Option<PullRequest> {
+    let retrieval = &pipeline.retrieval;
+    let endpoint = retrieval.endpoint.clone().filter(|_| retrieval.method.is_pull())?;
+    let (pipeline_id, authentication) = (pipeline.pipeline_id.clone(), retrieval.authentication);
+    Some(PullRequest { pipeline_id, endpoint, authentication, known })
+}
+
+/// Whether a pipeline can be pulled by `puller` and scheduled as its definition says, as far as that is known without
+/// asking anybody. A credential may be configured later on.
+pub(crate) fn check(definition: &Definition, puller: &Puller) -> Result<(), RegistryError> {
     let retrieval = &definition.pipeline.retrieval;
     let refuse = |fault: &str| RegistryError::Retrieval(fault.to_owned());
     match (retrieval.method.is_pull(), &retrieval.endpoint) {
@@ -303,5 +306,12 @@ pub(crate) fn check(definition: &Definition) -> Result<(), RegistryError> {
         }
         Schedule::parse(text).map_err(|error| refuse(&format!("`schedule`: {error}")))?;
     }
-    Ok(())
+    match request(&definition.pipeline, Validators::default()).map(|request| puller.check(&request)) {
+        Some(Err(error @ PullError::NoCredential { .. })) => {
+            tracing::warn!(%error, "a pipeline is registered that cannot be pulled yet");
+            Ok(())
+        }
+        Some(Err(error)) => Err(refuse(&error.to_string())),
+        Some(Ok(())) | None => Ok(()),
+    }
 }

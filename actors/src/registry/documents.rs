@@ -2,6 +2,7 @@
 
 use super::{Decided, Desk, Registry, RegistryError, as_read};
 use crate::ingestion::check_retrieval;
+use crate::ingestion::pull::Puller;
 use actix::{Context, Handler, Message, ResponseFuture};
 use domain::event::ground::{OntologyEntry, PipelineEntry};
 use domain::ground::ontology::Ontology;
@@ -70,6 +71,7 @@ impl Desk {
     async fn register_pipeline(
         &self,
         message: RegisterPipeline,
+        puller: &Puller,
     ) -> Result<Registered<RegisteredPipeline>, RegistryError> {
         let RegisterPipeline { definition, peer } = message;
         let definition = Arc::new(*definition);
@@ -79,7 +81,7 @@ impl Desk {
             .change(|desk| {
                 let (source, _) = desk.source(oracle_id)?;
                 desk.ready((*definition).clone(), &source.entry)?;
-                check_retrieval(&definition)?;
+                check_retrieval(&definition, puller)?;
                 let known = desk.store.pipeline(pipeline_id)?;
                 let revision = known.as_ref().map(|(_, revision)| *revision);
                 if let Some((known, _)) = &known {
@@ -137,7 +139,7 @@ impl Handler<RegisterPipeline> for Registry {
     type Result = ResponseFuture<Result<Registered<RegisteredPipeline>, RegistryError>>;
 
     fn handle(&mut self, message: RegisterPipeline, _: &mut Context<Self>) -> Self::Result {
-        let desk = self.desk.clone();
-        Box::pin(async move { desk.register_pipeline(message).await })
+        let (desk, puller) = (self.desk.clone(), Arc::clone(&self.puller));
+        Box::pin(async move { desk.register_pipeline(message, &puller).await })
     }
 }

@@ -1,7 +1,7 @@
 //! Ingestion: within which bounds sources are pulled, and what pipelines prove with who they are.
 
 use super::{ConfigError, not_allowed, within};
-use actors::ingestion::pull::PullSettings;
+use actors::ingestion::pull::{Origin, PullSettings};
 use domain::ground::id::PipelineId;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -59,10 +59,19 @@ pub enum SecretFrom {
     Variable(String),
 }
 
-/// What a pipeline proves with who it is; the secrets themselves are elsewhere.
+/// What a pipeline proves with who it is, and to whom.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Keys", into = "Keys")]
-pub enum Credential {
+pub struct Credential {
+    /// The origin of the endpoints that it is for.
+    pub origin: Origin,
+    /// What is shown there.
+    pub proof: Proof,
+}
+
+/// What a pipeline proves with who it is; the secrets themselves are elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proof {
     /// A key.
     ApiKey {
         /// The header in which it stands alone.
@@ -97,6 +106,8 @@ pub enum Credential {
 #[serde(deny_unknown_fields)]
 struct Keys {
     #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     header: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key_file: Option<PathBuf>,
@@ -121,6 +132,16 @@ struct Keys {
 }
 
 impl TryFrom<Keys> for Credential {
+    type Error = String;
+
+    fn try_from(mut keys: Keys) -> Result<Self, String> {
+        let origin = keys.origin.take().ok_or("`origin` is missing: whom the credential may be shown to")?;
+        let origin = origin.parse().map_err(|error| format!("`origin` is not one; {error}"))?;
+        Ok(Self { origin, proof: keys.try_into()? })
+    }
+}
+
+impl TryFrom<Keys> for Proof {
     type Error = &'static str;
 
     fn try_from(mut keys: Keys) -> Result<Self, &'static str> {
@@ -145,8 +166,9 @@ impl TryFrom<Keys> for Credential {
 
 impl Keys {
     fn is_empty(&self) -> bool {
-        let Self { header, key_env, token_env, token_url, client_id, client_secret_env, scope, .. } = self;
-        let words = [header, key_env, token_env, token_url, client_id, client_secret_env, scope];
+        let Self { origin, header, key_env, token_env, token_url, client_id, client_secret_env, .. } = self;
+        let words =
+            [origin, header, key_env, token_env, token_url, client_id, client_secret_env, &self.scope];
         let files = [&self.key_file, &self.token_file, &self.client_secret_file, &self.certificate_file];
         words.into_iter().all(Option::is_none) && files.into_iter().all(Option::is_none)
     }
@@ -162,26 +184,32 @@ fn one_of(file: &mut Option<PathBuf>, variable: &mut Option<String>) -> Option<S
 }
 
 impl From<Credential> for Keys {
-    fn from(credential: Credential) -> Self {
+    fn from(Credential { origin, proof }: Credential) -> Self {
+        Self { origin: Some(origin.to_string()), ..proof.into() }
+    }
+}
+
+impl From<Proof> for Keys {
+    fn from(proof: Proof) -> Self {
         let parts = |secret| match secret {
             SecretFrom::File(file) => (Some(file), None),
             SecretFrom::Variable(variable) => (None, Some(variable)),
         };
-        match credential {
-            Credential::ApiKey { header, key } => {
+        match proof {
+            Proof::ApiKey { header, key } => {
                 let (key_file, key_env) = parts(key);
                 Self { header: Some(header), key_file, key_env, ..Self::default() }
             }
-            Credential::Token(token) => {
+            Proof::Token(token) => {
                 let (token_file, token_env) = parts(token);
                 Self { token_file, token_env, ..Self::default() }
             }
-            Credential::Client { token_url, client_id, client_secret, scope } => {
+            Proof::Client { token_url, client_id, client_secret, scope } => {
                 let (client_secret_file, client_secret_env) = parts(client_secret);
                 let (token_url, client_id) = (Some(token_url), Some(client_id));
                 Self { token_url, client_id, client_secret_file, client_secret_env, scope, ..Self::default() }
             }
-            Credential::Certificate { certificate_file, key_file } => {
+            Proof::Certificate { certificate_file, key_file } => {
                 let (certificate_file, key_file) = (Some(certificate_file), Some(key_file));
                 Self { certificate_file, key_file, ..Self::default() }
             }

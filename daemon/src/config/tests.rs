@@ -192,7 +192,9 @@ fn ranges_that_are_pulled_from_are_a_list_of_networks() {
 
 #[test]
 fn a_pipelines_credential_is_what_its_keys_say() {
-    let of = |keys: &str| load(&format!("[ingestion.credentials.wb-1]\n{keys}"), &[], &Flags::default());
+    const HEAD: &str = "[ingestion.credentials.wb-1]\n";
+    let of =
+        |keys: &str| load(&format!("{HEAD}origin = 'https://example.org'\n{keys}"), &[], &Flags::default());
     for keys in [
         "header = 'X-Key'\nkey_file = '/k'",
         "header = 'X-Key'\nkey_env = 'K'",
@@ -228,8 +230,17 @@ fn a_pipelines_credential_is_what_its_keys_say() {
             "{keys}: {error}"
         );
     }
+    for (keys, said) in [
+        ("", "`origin` is missing"),
+        ("origin = 'example.org'\n", "`origin` is not one; allowed: https://host or https://host:port"),
+        ("origin = 'https://u:s3cret@example.org'\n", "`origin` is not one; allowed: "),
+        ("origin = 'https://example.org/data'\n", "`origin` is not one; allowed: "),
+    ] {
+        let error = refused(&format!("{HEAD}{keys}token_env = 'T'"), &[]);
+        assert!(error.contains(said) && !error.contains("s3cret"), "{keys}: {error}");
+    }
     let error = of("password = 's3cret'").expect_err("it is no key");
     assert!(error.contains("`password`") && !error.contains("s3cret"), "{error}");
-    let error = refused("[ingestion.credentials.WB]\ntoken_env = 'T'", &[]);
+    let error = refused("[ingestion.credentials.WB]\norigin = 'https://a'\ntoken_env = 'T'", &[]);
     assert!(error.contains("`WB` is not an id"), "{error}");
 }

@@ -1,8 +1,8 @@
 //! What pipelines prove with who they are, as the configuration has it.
 
-use crate::config::{ConfigError, Credential as Configured, Ingestion, SecretFrom};
+use crate::config::{ConfigError, Credential as Configured, Ingestion, Proof, SecretFrom};
 use crate::secret::{of_file, of_variable};
-use actors::ingestion::pull::Credential;
+use actors::ingestion::pull::{Bound, Credential};
 use domain::ground::id::PipelineId;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
@@ -12,20 +12,23 @@ use std::fmt::Display;
 ///
 /// # Errors
 /// Where a secret is not there, or cannot be used.
-pub(super) fn credentials(config: &Ingestion) -> Result<BTreeMap<PipelineId, Credential>, ConfigError> {
-    let read = |(id, configured): (&PipelineId, &Configured)| Ok((id.clone(), credential(id, configured)?));
+pub(super) fn credentials(config: &Ingestion) -> Result<BTreeMap<PipelineId, Bound>, ConfigError> {
+    let read = |(id, configured): (&PipelineId, &Configured)| {
+        let origin = configured.origin.clone();
+        Ok((id.clone(), Bound { origin, credential: credential(id, &configured.proof)? }))
+    };
     config.credentials.iter().map(read).collect()
 }
 
-fn credential(id: &PipelineId, configured: &Configured) -> Result<Credential, ConfigError> {
-    let key = match configured {
-        Configured::ApiKey { header, key } => Credential::api_key(header, secret(id, key)?),
-        Configured::Token(token) => Credential::token(secret(id, token)?),
-        Configured::Client { token_url, client_id, client_secret, scope } => {
+fn credential(id: &PipelineId, proof: &Proof) -> Result<Credential, ConfigError> {
+    let key = match proof {
+        Proof::ApiKey { header, key } => Credential::api_key(header, secret(id, key)?),
+        Proof::Token(token) => Credential::token(secret(id, token)?),
+        Proof::Client { token_url, client_id, client_secret, scope } => {
             let client_secret = secret(id, client_secret)?;
             Ok(Credential::client(token_url.clone(), client_id.clone(), client_secret, scope.clone()))
         }
-        Configured::Certificate { certificate_file, key_file } => {
+        Proof::Certificate { certificate_file, key_file } => {
             let certificate = of_file(certificate_file)?;
             Credential::certificate(certificate.expose_secret(), &of_file(key_file)?)
         }
@@ -50,9 +53,14 @@ fn unusable(id: &PipelineId, why: impl Display) -> ConfigError {
 mod tests {
     use super::*;
 
-    fn refused(configured: Configured) -> String {
+    fn with(proof: Proof) -> Ingestion {
         let id: PipelineId = "wb".parse().expect("an id");
-        let config = Ingestion { credentials: [(id, configured)].into(), ..Ingestion::default() };
+        let origin = "https://example.org".parse().expect("it is one");
+        Ingestion { credentials: [(id, Configured { origin, proof })].into(), ..Ingestion::default() }
+    }
+
+    fn refused(proof: Proof) -> String {
+        let config = with(proof);
         credentials(&config).expect_err("it cannot be used").to_string()
     }
 
@@ -67,28 +75,26 @@ mod tests {
     fn secrets_are_read_and_what_cannot_be_used_is_named_and_not_shown() {
         let (_kept, path) = file("s3cret\n");
         let key = SecretFrom::File(path.clone());
-        let good = Configured::ApiKey { header: "X-Key".into(), key: key.clone() };
-        let config =
-            Ingestion { credentials: [("wb".parse().expect("an id"), good)].into(), ..Ingestion::default() };
-        let read = credentials(&config).expect("they can be used");
+        let good = Proof::ApiKey { header: "X-Key".into(), key: key.clone() };
+        let read = credentials(&with(good)).expect("they can be used");
         assert!(read.len() == 1 && !format!("{read:?}").contains("s3cret"), "{read:?}");
 
-        let error = refused(Configured::ApiKey { header: "X Key".into(), key });
+        let error = refused(Proof::ApiKey { header: "X Key".into(), key });
         assert!(
             error.contains("`ingestion.credentials.wb`: `X Key` is not a header's name; allowed: "),
             "{error}"
         );
         let (_kept, two) = file("s3cret\nand more");
-        let error = refused(Configured::Token(SecretFrom::File(two)));
+        let error = refused(Proof::Token(SecretFrom::File(two)));
         assert!(error.contains("a key is made of visible ASCII") && !error.contains("s3cret"), "{error}");
-        let error = refused(Configured::Token(SecretFrom::File("/no/such".into())));
+        let error = refused(Proof::Token(SecretFrom::File("/no/such".into())));
         assert!(error.contains("the secret in /no/such: "), "{error}");
-        let error = refused(Configured::Token(SecretFrom::Variable("NO_SUCH_VARIABLE".into())));
+        let error = refused(Proof::Token(SecretFrom::Variable("NO_SUCH_VARIABLE".into())));
         assert!(
             error.contains("`ingestion.credentials.wb`: the variable NO_SUCH_VARIABLE is not set"),
             "{error}"
         );
-        let error = refused(Configured::Certificate { certificate_file: path.clone(), key_file: path });
+        let error = refused(Proof::Certificate { certificate_file: path.clone(), key_file: path });
         assert!(
             error.contains("the certificate and its key cannot be used: ") && !error.contains("s3cret"),
             "{error}"

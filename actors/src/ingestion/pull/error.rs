@@ -107,6 +107,19 @@ pub enum PullError {
         /// What the configuration needs for it.
         keys: &'static str,
     },
+    /// The credential is for somebody else.
+    #[error(
+        "the credential of pipeline `{pipeline_id}` is for {origin}, and is not sent to `{url}`; allowed: an endpoint of that \
+         origin, or another `origin` in `ingestion.credentials.{pipeline_id}`"
+    )]
+    OtherOrigin {
+        /// Which pipeline.
+        pipeline_id: PipelineId,
+        /// Whom it is for.
+        origin: String,
+        /// Where it would go.
+        url: String,
+    },
     /// The credential could be read on its way.
     #[error("a credential is not sent to `{url}`; allowed: {allowed}")]
     Exposed {

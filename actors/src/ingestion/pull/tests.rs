@@ -102,7 +102,7 @@ fn settings(allowed: &[&str]) -> PullSettings {
     }
 }
 
-fn puller_with(settings: PullSettings, credential: Option<Credential>) -> Puller {
+fn puller_with(settings: PullSettings, credential: Option<Bound>) -> Puller {
     let credentials = credential.into_iter().map(|credential| (id(), credential)).collect();
     Puller::new(settings, credentials, Clock::fixed(now()))
 }

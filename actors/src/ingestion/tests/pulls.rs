@@ -6,7 +6,7 @@ use crate::registry::{
 use crate::testing::ground::{PEER, document};
 use domain::event::ground::InvalidationCause;
 use domain::ground::freshness::StaleBehavior;
-use domain::ground::pipeline::{Definition, Method};
+use domain::ground::pipeline::{Authentication, Definition, Method};
 use domain::ground::query::{OracleQuery, QueryRequest};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -124,15 +124,13 @@ fn a_payload_is_pulled_once_and_what_is_the_same_is_nothing_new() {
 fn a_pull_that_fails_is_in_the_log_and_changes_nothing() {
     with_world(|World { system, .. }| async move {
         population(&system).await;
-        // nobody listens there, and this machine's other addresses are not allowed
-        for endpoint in ["http://127.0.0.1:1/", "http://127.0.0.2/x.csv"] {
-            let definition = pulled_by(Method::ApiPull, Some(endpoint.into()), None);
-            let pipeline_id = registered(&system, definition).await.expect("it is registered");
-            let failed = pulled(&system, &pipeline_id).await;
-            assert!(matches!(failed, Err(IngestionError::Pull(_))), "{failed:?}");
-        }
+        // nobody listens there
+        let definition = pulled_by(Method::ApiPull, Some("http://127.0.0.1:1/".into()), None);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let failed = pulled(&system, &pipeline_id).await;
+        assert!(matches!(failed, Err(IngestionError::Pull(_))), "{failed:?}");
         let events = logged(&system.store);
-        assert_eq!(events.iter().filter(|event| *event == "pull_failed").count(), 2);
+        assert_eq!(events.iter().filter(|event| *event == "pull_failed").count(), 1);
         assert!(!events.contains(&"ingestion_started".to_owned()));
         let handed_in = registered(&system, pulled_by(Method::ManualUpload, None, None)).await;
         let refused = pulled(&system, &handed_in.expect("it is registered")).await;
@@ -150,10 +148,34 @@ fn what_cannot_be_pulled_or_scheduled_so_is_not_registered() {
             (pulled_by(Method::ManualUpload, somewhere(), None), "`endpoint` is for"),
             (pulled_by(Method::ManualUpload, None, Some("0 4 * * *")), "`schedule` is for"),
             (pulled_by(Method::ApiPull, somewhere(), Some("every morning")), "`schedule`: "),
+            (
+                pulled_by(Method::ApiPull, Some("http://127.0.0.2/x.csv".into()), None),
+                "127.0.0.2 (loopback); allowed: ",
+            ),
+            (
+                pulled_by(Method::ApiPull, Some("https://u:p@example.org/".into()), None),
+                "a user or a password in ",
+            ),
+            (
+                pulled_by(Method::FileDownload, Some("file:///etc/passwd".into()), None),
+                "the scheme `file`; allowed: ",
+            ),
         ] {
             let told = registered(&system, definition).await.expect_err("it cannot be").to_string();
             assert!(told.contains(word), "{told}");
         }
+    });
+}
+
+#[test]
+fn a_pipeline_whose_credential_is_to_come_is_registered_and_cannot_be_pulled_yet() {
+    with_world(|World { system, .. }| async move {
+        population(&system).await;
+        let mut definition = pulled_by(Method::ApiPull, Some("https://example.org/x.csv".into()), None);
+        definition.pipeline.retrieval.authentication = Some(Authentication::ApiKey);
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let told = pulled(&system, &pipeline_id).await.expect_err("there is none").to_string();
+        assert!(told.contains("authenticates by api_key, and has no credential for that"), "{told}");
     });
 }
 

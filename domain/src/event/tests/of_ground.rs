@@ -50,6 +50,17 @@ fn run(timestamp: Timestamp) -> Run {
     }
 }
 
+fn of_a_pull(run: &Run, timestamp: Timestamp) -> [Event; 3] {
+    let (pipeline_id, requested_by) = (run.pipeline_id.clone(), "schedule".to_owned());
+    let begun = PullEntry { pipeline_id, requested_by, peer: None, timestamp };
+    let PullEntry { pipeline_id, requested_by, peer, .. } = begun.clone();
+    let run_id = Some(run.run_id.clone());
+    let ended = PullEnd { pipeline_id, requested_by, run_id, peer, timestamp };
+    let PullEntry { pipeline_id, requested_by, peer, .. } = begun.clone();
+    let failed = PullFailure { pipeline_id, requested_by, cause: "status 502".into(), peer, timestamp };
+    [Event::PullStarted(begun), Event::PullEnded(ended), Event::PullFailed(failed)]
+}
+
 pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<Event> {
     let sha256 = Sha256Hex::of(b"");
     let source = source(timestamp);
@@ -57,6 +68,7 @@ pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<Event> {
     let ontology = source.registration.ontology.clone();
     let policy = FreshnessPolicy::default_of(oracle_id.clone(), UpdateFrequency::Annual, &[]);
     let run = Box::new(run(timestamp));
+    let [pull_started, pull_ended, pull_failed] = of_a_pull(&run, timestamp);
     vec![
         Event::OntologyRegistered(OntologyEntry { ontology, sha256: sha256.clone(), peer, timestamp }),
         Event::SourceChanged(SourceEntry {
@@ -97,26 +109,9 @@ pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<Event> {
             peer,
             timestamp,
         }),
-        Event::PullStarted(PullEntry {
-            pipeline_id: run.pipeline_id.clone(),
-            requested_by: "schedule".into(),
-            peer: None,
-            timestamp,
-        }),
-        Event::PullEnded(PullEnd {
-            pipeline_id: run.pipeline_id.clone(),
-            requested_by: "schedule".into(),
-            run_id: Some(run.run_id.clone()),
-            peer: None,
-            timestamp,
-        }),
-        Event::PullFailed(PullFailure {
-            pipeline_id: run.pipeline_id.clone(),
-            requested_by: "schedule".into(),
-            cause: "status 502".into(),
-            peer: None,
-            timestamp,
-        }),
+        pull_started,
+        pull_ended,
+        pull_failed,
         Event::IngestionStarted(RunEntry { run: run.clone(), peer: Some(peer), timestamp }),
         Event::IngestionEnded(RunEntry { run, peer: None, timestamp }),
         Event::SourcePruned(PruneEntry {

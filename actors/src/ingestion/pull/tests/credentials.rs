@@ -21,8 +21,14 @@ fn token(word: &str, life_s: u32) -> Vec<Do> {
     whole("Content-Type: application/json\r\n", &token.to_string())
 }
 
-fn holding(credential: Credential) -> Puller {
-    puller_with(settings(&["127.0.0.1/32", "127.0.0.2/32"]), Some(credential))
+/// A credential for the origin of `endpoint`.
+fn bound(credential: Credential, endpoint: &str) -> Bound {
+    let origin = Url::parse(endpoint).expect("a URL").origin().ascii_serialization();
+    Bound { origin: origin.parse().expect("it is one"), credential }
+}
+
+fn holding(credential: Credential, endpoint: &str) -> Puller {
+    puller_with(settings(&["127.0.0.1/32", "127.0.0.2/32"]), Some(bound(credential, endpoint)))
 }
 
 #[tokio::test]
@@ -33,8 +39,8 @@ async fn a_key_or_a_token_stands_in_its_header_where_the_pipeline_authenticates_
         (bearer(), Authentication::Oauth, "authorization: bearer s3cret\r\n"),
     ] {
         let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
-        let puller = holding(credential);
         let url = server.url("127.0.0.1", "/");
+        let puller = holding(credential, &url);
         assert!(!format!("{puller:?}").contains("s3cret"), "{puller:?}");
         pull(&puller, &authenticating(&url, authentication)).await.0.expect("it comes");
         assert!(server.heads().iter().all(|head| head.contains(line)), "{:?}", server.heads());
@@ -59,11 +65,30 @@ async fn a_credential_goes_to_the_endpoints_origin_alone_and_never_comes_back() 
     let back = format!("Location: {}\r\n", near.url("127.0.0.1", "/back"));
     let far = Server::serve(far_port, far_at.port(), vec![status(302, &back)]);
     let asked = authenticating(&near.url("127.0.0.1", "/"), Authentication::ApiKey);
-    assert_eq!(pull(&holding(api_key()), &asked).await.1, "abc");
+    assert_eq!(pull(&holding(api_key(), &asked.endpoint), &asked).await.1, "abc");
     let shown: Vec<bool> = near.heads().iter().map(|head| head.contains("s3cret")).collect();
     assert_eq!(shown, [true, true, false]);
     assert_eq!(far.heads().iter().filter(|head| head.contains("s3cret")).count(), 0);
     assert_eq!(far.heads().len(), 1);
+}
+
+#[tokio::test]
+async fn a_credential_is_for_the_origin_that_the_configuration_names_whatever_endpoint_a_pipeline_has() {
+    let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
+    let own = server.url("127.0.0.1", "/");
+    for (origin, authentication) in
+        [("http://127.0.0.1:1", Authentication::ApiKey), ("https://127.0.0.1", Authentication::ApiKey)]
+    {
+        let puller = holding(api_key(), origin);
+        let asked = authenticating(&own, authentication);
+        let error = puller.check(&asked).expect_err("it is for somebody else").to_string();
+        let said =
+            format!("the credential of pipeline `wb` is for {origin}, and is not sent to `{own}`; allowed: ");
+        assert!(error.starts_with(&said) && !error.contains("s3cret"), "{error}");
+        assert_eq!(pull(&puller, &asked).await.0.expect_err("likewise").to_string(), error);
+    }
+    assert!(server.heads().is_empty());
+    pull(&holding(api_key(), &own), &authenticating(&own, Authentication::ApiKey)).await.0.expect("it comes");
 }
 
 #[tokio::test]
@@ -87,8 +112,9 @@ async fn a_missing_credential_is_an_error_that_names_the_keys_to_set() {
         ),
     ] {
         for credential in held().into_iter().take(kinds) {
-            let puller = puller_with(settings(&[]), credential);
             let asked = authenticating("https://example.org/", authentication);
+            let credential = credential.map(|credential| bound(credential, &asked.endpoint));
+            let puller = puller_with(settings(&[]), credential);
             let error = puller.check(&asked).expect_err("there is none").to_string();
             assert!(error.starts_with("pipeline `wb` ") && error.contains(said), "{error}");
             assert!(error.ends_with("in `ingestion.credentials.wb`"), "{error}");
@@ -106,7 +132,7 @@ async fn a_credential_is_not_sent_where_others_can_read_it() {
         ("http://localhost/", false),
         ("http://1.1.1.1/", false),
     ] {
-        let checked = holding(api_key()).check(&authenticating(endpoint, Authentication::ApiKey));
+        let checked = holding(api_key(), endpoint).check(&authenticating(endpoint, Authentication::ApiKey));
         assert_eq!(checked.is_ok(), fits, "{checked:?}");
         if let Err(error) = checked {
             let said =
@@ -120,7 +146,8 @@ async fn a_credential_is_not_sent_where_others_can_read_it() {
         ("token", "the `token_url` is refused: `token` is not a URL"),
     ] {
         let client = Credential::client(token_url.into(), "me".into(), "s3cret".into(), None);
-        let checked = holding(client).check(&authenticating("https://example.org/", Authentication::Oauth));
+        let asked = authenticating("https://example.org/", Authentication::Oauth);
+        let checked = holding(client, &asked.endpoint).check(&asked);
         let error = checked.expect_err("it is refused").to_string();
         assert!(error.contains(said), "{error}");
     }
@@ -131,9 +158,9 @@ async fn a_token_is_asked_for_once_and_used_until_it_expires() {
     let tokens = Server::start("127.0.0.1", vec![token("one", 100), token("two", 100)]).await;
     let data = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
     let at = Arc::new(Mutex::new(now()));
-    let credentials = [(id(), client_of(&tokens, Some("read all")))].into();
-    let puller = Puller::new(settings(&["127.0.0.1/32"]), credentials, Clock::movable(Arc::clone(&at)));
     let asked = authenticating(&data.url("127.0.0.1", "/"), Authentication::Oauth);
+    let credentials = [(id(), bound(client_of(&tokens, Some("read all")), &asked.endpoint))].into();
+    let puller = Puller::new(settings(&["127.0.0.1/32"]), credentials, Clock::movable(Arc::clone(&at)));
     for (s, word) in [(0, "one"), (69, "one"), (70, "two"), (139, "two")] {
         *at.lock().expect("nobody panics holding it") = now() + SignedDuration::from_secs(s);
         pull(&puller, &asked).await.0.expect("it comes");
@@ -159,8 +186,8 @@ async fn a_token_that_is_refused_is_asked_for_anew_once() {
         vec![whole("", "abc"), status(401, ""), whole("", "abc"), status(401, "")],
     );
     let data = data.await;
-    let puller = holding(client_of(&tokens, None));
     let asked = authenticating(&data.url("127.0.0.1", "/"), Authentication::Oauth);
+    let puller = holding(client_of(&tokens, None), &asked.endpoint);
     pull(&puller, &asked).await.0.expect("it comes");
     pull(&puller, &asked).await.0.expect("it comes by the new one");
     assert!(data.heads().last().is_some_and(|head| head.contains("bearer new")));
@@ -186,7 +213,10 @@ async fn who_gives_no_token_is_named_and_not_quoted() {
         let tokens = Server::start("127.0.0.1", vec![answer]).await;
         let data = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
         let asked = authenticating(&data.url("127.0.0.1", "/"), Authentication::Oauth);
-        let error = pull(&holding(client_of(&tokens, None)), &asked).await.0.expect_err("there is no token");
+        let error = pull(&holding(client_of(&tokens, None), &asked.endpoint), &asked)
+            .await
+            .0
+            .expect_err("there is no token");
         let error = error.to_string();
         assert!(error.contains(said) && !error.contains("s3cret"), "{error}");
         assert_eq!((data.heads().len(), tokens.heads().len()), (0, 1));

@@ -1,0 +1,103 @@
+//! Whom a credential may be shown to. Whoever registers a pipeline names its endpoint, and must not have a secret of the
+//! configuration sent anywhere by that.
+
+use super::credential::Credential;
+use reqwest::Url;
+use std::fmt;
+use std::str::FromStr;
+
+/// Scheme, host and port of a URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin(String);
+
+/// A text is no origin. What it is is not shown: there may be a login in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "allowed: https://host or https://host:port, with nothing behind it; http:// for an address in figures alone"
+)]
+pub struct BadOrigin;
+
+/// A credential, and whom it may be shown to.
+#[derive(Debug)]
+pub struct Bound {
+    /// The origin of the endpoints that it is for.
+    pub origin: Origin,
+    /// What is shown there.
+    pub credential: Credential,
+}
+
+impl FromStr for Origin {
+    type Err = BadOrigin;
+
+    fn from_str(text: &str) -> Result<Self, BadOrigin> {
+        let url = Url::parse(text).map_err(|_| BadOrigin)?;
+        let of_web = ["https", "http"].contains(&url.scheme());
+        let origin = url.origin().ascii_serialization();
+        // what else there is would stand behind it, or before the host
+        if of_web && url.as_str().strip_suffix('/') == Some(origin.as_str()) {
+            Ok(Self(origin))
+        } else {
+            Err(BadOrigin)
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Origin {
+    /// Whether it is that of `url`.
+    pub(super) fn is_of(&self, url: &Url) -> bool {
+        url.origin().ascii_serialization() == self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_a_scheme_a_host_and_a_port_however_it_is_written() {
+        for (text, origin) in [
+            ("https://Example.org", "https://example.org"),
+            ("https://example.org:443/", "https://example.org"),
+            ("https://example.org:8443", "https://example.org:8443"),
+            ("http://127.1:80", "http://127.0.0.1"),
+            ("https://[2606:4700::1111]:1", "https://[2606:4700::1111]:1"),
+            ("https://b\u{fc}cher.example", "https://xn--bcher-kva.example"),
+        ] {
+            assert_eq!(text.parse::<Origin>().expect("it is one").to_string(), origin);
+        }
+        for text in [
+            "",
+            "example.org",
+            "https://",
+            "ftp://example.org",
+            "data:,x",
+            "https://u:s3cret@example.org",
+            "https://example.org/a",
+            "https://example.org?a",
+            "https://example.org#a",
+        ] {
+            assert_eq!(text.parse::<Origin>(), Err(BadOrigin), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_of_one_origin() {
+        let origin: Origin = "https://example.org".parse().expect("it is one");
+        let is_of = |url: &str| origin.is_of(&Url::parse(url).expect("a URL"));
+        assert!(is_of("https://example.org/a?b") && is_of("https://EXAMPLE.org:443/"));
+        for other in [
+            "http://example.org/",
+            "https://example.org:444/",
+            "https://example.org.evil.example/",
+            "https://a.example.org/",
+        ] {
+            assert!(!is_of(other), "{other}");
+        }
+    }
+}
