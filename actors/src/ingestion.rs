@@ -74,6 +74,8 @@ pub struct Begin {
     pub payload: Archived,
     /// Where it was pulled from.
     pub source_url: Option<String>,
+    /// When its source was asked for it, where it was pulled.
+    pub retrieved_at: Option<Timestamp>,
     /// Who asks for it, in words.
     pub requested_by: String,
     /// Who asks for it, where that is a process.

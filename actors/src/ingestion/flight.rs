@@ -171,7 +171,8 @@ fn failed(cause: String) -> Outcome {
 impl Shop {
     /// The run that a message asks for.
     fn planned(&self, message: Begin, ready: &Ready, source: &SourceState) -> Run {
-        let Begin { pipeline_id, version, released_at, payload, source_url, requested_by, .. } = message;
+        let Begin { pipeline_id, version, released_at, payload, requested_by, .. } = message;
+        let Begin { source_url, retrieved_at, .. } = message;
         let ontology = source.entry.registration.ontology.clone();
         let (pipeline_sha256, raw_sha256) = (ready.sha256.clone(), payload.sha256);
         let input = RunInput { ontology, pipeline_sha256, raw_sha256, released_at, version };
@@ -184,6 +185,7 @@ impl Shop {
             snapshot: source.entry.registration.snapshot,
             raw_bytes: payload.size_bytes,
             source_url,
+            retrieved_at,
             requested_by,
             state: RunState::Running,
             started_at: self.clock.now(),

@@ -214,6 +214,7 @@ impl Shop {
             replace: false,
             payload,
             source_url: Some(url),
+            retrieved_at: Some(retrieved_at),
             requested_by: wanted.requested_by.clone(),
             peer: wanted.peer,
         };

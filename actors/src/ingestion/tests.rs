@@ -204,11 +204,7 @@ fn a_run_that_a_restart_cut_short_goes_on() {
     with_outside(Hand::new(), Outside::default(), |world| async move {
         let system = &world.system;
         let pipeline_id = population(system).await;
-        let many: String =
-            (0..30_000).map(|n| format!("Aruba,{},{},{n}\n", code(n / 150), 1950 + n % 150)).collect();
-        let payload = format!("Country Name,Country Code,Year,Value\n{many}");
-        let begin = asked(&pipeline_id, archived(system, payload.as_bytes()), "2020-04-14");
-        let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it begins");
+        let begun = long_begun(system, &pipeline_id).await;
         let Begun::Started(run) = &begun else { panic!("it is new: {begun:?}") };
         let run_id = run.run_id.clone();
         // the log takes nothing more: the run that goes on can never end there
@@ -220,6 +216,15 @@ fn a_run_that_a_restart_cut_short_goes_on() {
         assert_eq!(events.iter().filter(|event| *event == "ingestion_started").count(), 1);
         assert_eq!(events.iter().filter(|event| *event == "ingestion_ended").count(), 1);
     });
+}
+
+/// A run that takes a moment.
+async fn long_begun(system: &System, pipeline_id: &PipelineId) -> Begun {
+    let many: String =
+        (0..30_000).map(|n| format!("Aruba,{},{},{n}\n", code(n / 150), 1950 + n % 150)).collect();
+    let payload = format!("Country Name,Country Code,Year,Value\n{many}");
+    let begin = asked(pipeline_id, archived(system, payload.as_bytes()), "2020-04-14");
+    system.ingestion.ask(begin).await.expect("it answers").expect("it begins")
 }
 
 fn code(number: usize) -> String {

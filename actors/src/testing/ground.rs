@@ -43,6 +43,7 @@ pub(crate) fn asked(pipeline_id: &PipelineId, payload: Archived, version: &str) 
         replace: false,
         payload,
         source_url: None,
+        retrieved_at: None,
         requested_by: "7".into(),
         peer: Some(PEER),
     }

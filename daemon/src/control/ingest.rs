@@ -152,6 +152,7 @@ async fn begin(
         replace,
         payload: payload.clone(),
         source_url: None,
+        retrieved_at: None,
         requested_by: peer.uid.to_string(),
         peer: Some(peer),
     };

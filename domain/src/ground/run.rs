@@ -58,6 +58,9 @@ pub struct Run {
     /// Where it was pulled from, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_url: Option<String>,
+    /// When its source was asked for it, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retrieved_at: Option<Timestamp>,
     /// Who asked for it: the peer's user, or `schedule`, or `refresh`.
     pub requested_by: String,
     /// How far it is.

@@ -22,7 +22,7 @@ pub struct SourceState {
     pub entry: SourceRegistryEntry,
     /// How old its answers may be, where that was set.
     pub policy: Option<FreshnessPolicy>,
-    /// When what it has said was last declared stale, and no run has followed.
+    /// When what it has said was last declared stale, and no run was begun since that is visible.
     pub invalidated_at: Option<Timestamp>,
     /// The runs that are visible, in the order of their numbers, from 1.
     pub completed: Vec<Completed>,
@@ -126,7 +126,9 @@ impl SourceState {
     ) -> Self {
         let is_newest =
             self.completed.iter().all(|other| other.release.released_at <= completed.release.released_at);
-        self.invalidated_at = self.invalidated_at.filter(|at| !is_newest || run.started_at < *at);
+        // what was declared stale after the payload was asked for, or handed in, is so still
+        let begun_at = run.retrieved_at.unwrap_or(run.started_at);
+        self.invalidated_at = self.invalidated_at.filter(|at| !is_newest || begun_at < *at);
         self.transformations.insert(completed.pipeline_sha256.clone(), transformations);
         self.attempts.retain(|known| *known != completed.run_id);
         self.entry = self.entry.with_version(VersionRecord {

@@ -317,6 +317,7 @@ impl World {
             snapshot: reading.snapshot,
             raw_bytes: 0,
             source_url: None,
+            retrieved_at: None,
             requested_by: "test".into(),
             state: RunState::Completed,
             started_at: at(0),

@@ -639,20 +639,41 @@ fn what_was_asked_before_a_source_was_declared_stale_does_not_confirm_it() {
     with_world(|World { system, time, .. }| async move {
         let publisher = Publisher::of(NEW).await;
         let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
-        taken(&system, &pipeline_id).await;
-        publisher.answers.send_replace(false);
-        let declared = async {
-            while publisher.asked() < 2 {
-                tokio::time::sleep(Duration::from_millis(2)).await;
-            }
-            time.turn(1);
-            invalidated(&system, &oracle_id).await;
-            time.turn(1);
-            publisher.answers.send_replace(true);
-        };
-        let (pulled, ()) = tokio::join!(pulled(&system, &pipeline_id), declared);
-        assert!(matches!(pulled, Ok(PullOutcome::NothingNew { .. })), "{pulled:?}");
-        let (source, _) = system.store.source(&oracle_id).expect("it is read").expect("it is there");
-        assert!(source.invalidated_at.is_some());
+        // something new at first, and then the same again
+        for asked in 1..=2 {
+            publisher.answers.send_replace(false);
+            let declared = async {
+                while publisher.asked() < asked {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                time.turn(1);
+                invalidated(&system, &oracle_id).await;
+                time.turn(1);
+                publisher.answers.send_replace(true);
+            };
+            let (pulled, ()) = tokio::join!(pulled(&system, &pipeline_id), declared);
+            no_runs(&system).await;
+            assert_eq!(pulled.expect("it comes").run().is_some(), asked == 1);
+            let (source, _) = system.store.source(&oracle_id).expect("it is read").expect("it is there");
+            assert!(source.invalidated_at.is_some() && source.completed.len() == 2);
+        }
+    });
+}
+
+#[test]
+fn a_run_that_was_begun_before_a_source_was_declared_stale_leaves_it_so() {
+    with_world(|World { system, time, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let oracle_id: SourceId = "world-bank-population".parse().expect("an id");
+        let begun = long_begun(&system, &pipeline_id).await;
+        time.turn(1);
+        invalidated(&system, &oracle_id).await;
+        let invalidated_at = Some(system.clock.now());
+        assert_eq!(ended(&system, begun).await.state, RunState::Completed);
+        let source = || system.store.source(&oracle_id).expect("it is read").expect("it is there").0;
+        assert_eq!(source().invalidated_at, invalidated_at);
+        no_runs(&system).await;
+        ingested(&system, &pipeline_id, OLD, "2020-04-15").await;
+        assert_eq!(source().invalidated_at, None);
     });
 }

@@ -34,6 +34,7 @@ fn run(timestamp: Timestamp) -> Run {
         snapshot: true,
         raw_bytes: 7,
         source_url: None,
+        retrieved_at: None,
         requested_by: "0".into(),
         state: RunState::Completed,
         started_at: timestamp,
