@@ -197,14 +197,22 @@ impl Answering {
         spawn_blocking(read).await.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
     }
 
-    /// How fresh the axes asked for are, where the oldest release among the records is of `oldest`. What is asked as of a
-    /// time in the past is as fresh as it was then.
+    /// How fresh the answer is, where the oldest release among the records is of `oldest`: the axes asked for, and those that
+    /// decide which records are given. Which thing is meant is no state that gets old. What is asked as of a time in the past
+    /// is as fresh as it was then.
     fn freshness(&self, oldest: Timestamp) -> Freshness {
         let policy: FreshnessPolicy = policy_of(&self.view.state, &self.view.ontology);
+        let request = &self.asked.request;
         // only what was asked for: that nothing was learnt since the last run makes nothing fresher
-        let known_at = self.asked.request.known_at.unwrap_or(self.now);
+        let known_at = request.known_at.unwrap_or(self.now);
         let at = self.now.min(self.point_in_time).min(known_at);
-        let axes: Vec<_> = self.asked.request.axes_requested.iter().map(String::as_str).collect();
+        let is_identity = |path: &str| self.view.ontology.axis(path).is_some_and(|axis| axis.identity);
+        let mut axes: Vec<_> = request.axes_requested.iter().map(String::as_str).collect();
+        for path in request.filters.iter().map(|filter| filter.axis.as_str()) {
+            if !is_identity(path) && !axes.contains(&path) {
+                axes.push(path);
+            }
+        }
         let invalidated_at = self.view.state.invalidated_at.filter(|invalidated_at| *invalidated_at <= at);
         policy.evaluate(&axes, oldest, invalidated_at, at)
     }

@@ -1,3 +1,5 @@
+mod freshness;
+
 use super::*;
 use crate::ingestion::tests::{NEW, OLD};
 use crate::registry::{Invalidate, RegistryError, Review, ReviewSource, SetFreshness};

@@ -150,7 +150,7 @@ pub struct QueryFreshness {
     pub data_as_of: Option<Timestamp>,
     /// The age of the oldest release among them, in seconds.
     pub staleness_seconds: u64,
-    /// What the policy says of the axes asked for.
+    /// What the policy says of the axes asked for, and of those filtered by that are no identity.
     #[serde(flatten)]
     pub policy: Freshness,
 }

@@ -50,7 +50,7 @@ pub struct AxisFreshness {
 /// How fresh an answer is, and what becomes of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freshness {
-    /// Each axis, in the order in which they were asked for.
+    /// Each axis that the answer depends on, in the order in which they were named.
     pub axes: Vec<AxisFreshness>,
     /// What becomes of the answer: the strictest of what applies to its stale axes.
     pub answer: Answer,

@@ -1,0 +1,53 @@
+//! What a source's freshness policy lets pass.
+
+use super::*;
+use domain::ground::freshness::AxisFreshnessRequirement;
+
+/// Has the source's policy be its default one, changed so.
+async fn set(system: &System, change: impl FnOnce(&mut FreshnessPolicy)) {
+    let view = system.store.view(&source()).expect("it opens").expect("it is there");
+    let mut policy = policy_of(&view.state, &view.ontology);
+    change(&mut policy);
+    let set = SetFreshness { policy, peer: PEER };
+    system.registry.ask(set).await.expect("it answers").expect("it is set");
+}
+
+/// That what the source says of `axis` may be a minute old, and what becomes of it then.
+fn a_minute(policy: &mut FreshnessPolicy, axis: &str, stale_behavior: StaleBehavior) {
+    let axis = axis.to_owned();
+    let requirement = AxisFreshnessRequirement {
+        axis: axis.clone(),
+        max_age_seconds: 60,
+        stale_behavior,
+        refresh_on_query: false,
+    };
+    policy.axis_freshness.insert(axis, requirement);
+}
+
+#[test]
+fn an_axis_that_is_filtered_by_is_as_fresh_as_one_that_is_asked_for() {
+    with_world(|World { system, .. }| async move {
+        two_releases(&system).await;
+        let by = |axis: &str, operator, value| QueryRequest {
+            axes_requested: vec!["area_name".into()],
+            ..request(&[(axis, operator, value)])
+        };
+        let axes = |answer: &QueryAnswer| {
+            let axes = answer.response.query_metadata.freshness.policy.axes.iter();
+            axes.map(|axis| axis.axis.clone()).collect::<Vec<_>>()
+        };
+        let more = || by("population", Operator::Gte, json!(1));
+        let fresh = asked(&system, more()).await.expect("it answers");
+        assert_eq!(axes(&fresh), ["area_name", "population"]);
+        set(&system, |policy| a_minute(policy, "population", StaleBehavior::FailClosed)).await;
+        let stale = asked(&system, more()).await;
+        assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
+        // which thing is meant is no state that gets old
+        set(&system, |policy| a_minute(policy, "area", StaleBehavior::FailClosed)).await;
+        let fresh = asked(&system, by("area", Operator::Eq, json!("ABW"))).await.expect("it answers");
+        assert_eq!(axes(&fresh), ["area_name"]);
+        let area = QueryRequest { axes_requested: vec!["area".into()], ..request(&[]) };
+        let stale = asked(&system, area).await;
+        assert!(matches!(stale, Err(QueryError::Stale { .. })), "it was asked for: {stale:?}");
+    });
+}
