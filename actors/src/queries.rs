@@ -205,7 +205,9 @@ impl Answering {
         let request = &self.asked.request;
         // only what was asked for: that nothing was learnt since the last run makes nothing fresher
         let known_at = request.known_at.unwrap_or(self.now);
-        let at = self.now.min(self.point_in_time).min(known_at);
+        // nor does that an earlier page was given when it was fresh: the time that its cursor holds is nobody's wish
+        let point_in_time = request.point_in_time.unwrap_or(self.now);
+        let at = self.now.min(point_in_time).min(known_at);
         let is_identity = |path: &str| self.view.ontology.axis(path).is_some_and(|axis| axis.identity);
         let mut axes: Vec<_> = request.axes_requested.iter().map(String::as_str).collect();
         for path in request.filters.iter().map(|filter| filter.axis.as_str()) {

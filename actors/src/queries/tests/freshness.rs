@@ -51,3 +51,30 @@ fn an_axis_that_is_filtered_by_is_as_fresh_as_one_that_is_asked_for() {
         assert!(matches!(stale, Err(QueryError::Stale { .. })), "it was asked for: {stale:?}");
     });
 }
+
+#[test]
+fn a_page_is_as_fresh_as_it_is_when_it_is_asked_for() {
+    with_world(|World { system, time, .. }| async move {
+        two_releases(&system).await;
+        let pipeline_id = "world-bank-population".parse().expect("an id");
+        ingested(&system, &pipeline_id, NEW, "2026-11-20").await;
+        set(&system, |policy| {
+            policy.default_max_age_seconds = 2 * 86_400;
+            policy.default_stale_behavior = StaleBehavior::FailClosed;
+        })
+        .await;
+        let now = QueryRequest { max_results: Some(1), ..request(&[]) };
+        let then = QueryRequest { point_in_time: Some(time.clock().now()), ..now.clone() };
+        let mut pages = [now, then];
+        for page in &mut pages {
+            let answer = asked(&system, page.clone()).await.expect("it is fresh");
+            page.cursor = answer.response.cursor;
+        }
+        time.turn(3 * 86_400);
+        let [now, then] = pages;
+        let stale = asked(&system, now).await;
+        assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
+        let fresh = asked(&system, then).await.expect("it is as fresh as it was");
+        assert_eq!(told(&fresh), ["ABW/1961=55434"]);
+    });
+}
