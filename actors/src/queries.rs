@@ -173,8 +173,8 @@ struct Read {
     freshness: Freshness,
     /// The newest release among the records.
     as_of: Option<Timestamp>,
-    /// The oldest one.
-    oldest: Timestamp,
+    /// The oldest one, or, without records, the one in force.
+    oldest: Option<Timestamp>,
 }
 
 fn is_query_id(id: &str) -> bool {
@@ -197,10 +197,10 @@ impl Answering {
         spawn_blocking(read).await.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
     }
 
-    /// How fresh the answer is, where the oldest release among the records is of `oldest`: the axes asked for, and those that
+    /// How fresh the answer is, where its oldest release is of `oldest`: the axes asked for, and those that
     /// decide which records are given. Which thing is meant is no state that gets old. What is asked as of a time in the past
     /// is as fresh as it was then.
-    fn freshness(&self, oldest: Timestamp) -> Freshness {
+    fn freshness(&self, oldest: Option<Timestamp>) -> Freshness {
         let policy: FreshnessPolicy = policy_of(&self.view.state, &self.view.ontology);
         let request = &self.asked.request;
         // only what was asked for: that nothing was learnt since the last run makes nothing fresher

@@ -1,11 +1,12 @@
 //! One answer, from the question to its last field.
 
 use super::{Cursor, QueryError, cursor_of};
-use domain::ground::freshness::{Answer, Freshness};
+use domain::ground::freshness::{Answer, Freshness, age_s};
 use domain::ground::provenance::ProvenanceRecord;
 use domain::ground::query::{
     Explain, NormalizedRecord, OracleQuery, Query, QueryAnswer, QueryFreshness, QueryMetadata, QueryResponse,
 };
+use domain::ground::timeline::Release;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -46,19 +47,38 @@ impl Answering {
         Ok(Self { asked, view, now, point_in_time, known_at, after, is_lookup, warnings: Vec::new() })
     }
 
-    /// The releases of the newest and of the oldest record; where there are none, that of the version in force.
-    pub(super) fn ages(&self, answered: &Answered) -> (Option<Timestamp>, Timestamp) {
+    /// When the newest and the oldest of the records were released; where there are none, nothing and the version in force.
+    pub(super) fn ages(&self, answered: &Answered) -> (Option<Timestamp>, Option<Timestamp>) {
         let released =
             |hit: &Hit| self.view.state.run(hit.found.version.last_seen).map(|run| run.release.released_at);
         let releases: Vec<_> = answered.found.iter().filter_map(released).collect();
-        let in_force = || {
-            let known = |at: Timestamp| self.known_at.is_none_or(|known_at| at <= known_at);
-            let releases = self.view.state.completed.iter().map(|completed| &completed.release);
-            let counts = releases
-                .filter(|release| known(release.ingested_at) && release.released_at <= self.point_in_time);
-            counts.map(|release| release.released_at).max().unwrap_or(Timestamp::MIN)
-        };
-        (releases.iter().max().copied(), releases.iter().min().copied().unwrap_or_else(in_force))
+        let in_force = || self.in_force().map(|release| release.released_at);
+        (releases.iter().max().copied(), releases.iter().min().copied().or_else(in_force))
+    }
+
+    /// The latest release up to the time that is asked for, as far as releases were known then.
+    fn in_force(&self) -> Option<&Release> {
+        let known = self.view.knowledge(self.known_at);
+        let releases = self.view.state.completed.iter().map(|completed| &completed.release);
+        let counts =
+            releases.filter(|release| known.counts(release.run) && release.released_at <= self.point_in_time);
+        counts.max_by_key(|release| (release.released_at, &release.version))
+    }
+
+    /// The versions of the source that the records are of, in the order of their releases; where there are none, the one in
+    /// force.
+    fn data_version(&self, hits: &[Hit]) -> String {
+        let runs: BTreeSet<u32> = hits.iter().map(|hit| hit.found.version.last_seen).collect();
+        let releases = runs.into_iter().filter_map(|run| self.view.state.run(run)).map(|run| &run.release);
+        let mut releases: Vec<_> = releases.collect();
+        if releases.is_empty() {
+            releases.extend(self.in_force());
+        }
+        releases.sort_by_key(|release| (release.released_at, &release.version));
+        let named = releases.iter().take(VERSIONS_NAMED_MAX).map(|release| release.version.as_str());
+        let named = named.collect::<Vec<_>>().join(", ");
+        let more = releases.len().saturating_sub(VERSIONS_NAMED_MAX);
+        if more > 0 { format!("{named} and {more} more") } else { named }
     }
 
     /// The answer.
@@ -67,7 +87,7 @@ impl Answering {
         answered: Answered,
         freshness: Freshness,
         as_of: Option<Timestamp>,
-        oldest: Timestamp,
+        oldest: Option<Timestamp>,
         began: Instant,
     ) -> Result<QueryAnswer, QueryError> {
         let view = Arc::clone(&self.view);
@@ -83,7 +103,7 @@ impl Answering {
         let records =
             answered.found.iter().map(|hit| record(&view, &query, hit)).collect::<Result<Vec<_>, _>>()?;
         let provenance = self.asked.request.include_provenance.then(|| provenance(&view, &answered.found));
-        let query_id = self.asked.query_id.unwrap_or_else(|| made_up(self.now, &records));
+        let query_id = self.asked.query_id.take().unwrap_or_else(|| made_up(self.now, &records));
         let explain = self.asked.request.explain.then(|| Explain {
             access: answered.access.to_string(),
             filters: query.filters.iter().map(|filter| filter.in_words()).collect(),
@@ -102,12 +122,12 @@ impl Answering {
             records_scanned: answered.scanned,
             records_returned: records.len() as u64,
             cache_hit: false,
-            data_version: data_version(&view, &answered.found),
+            data_version: self.data_version(&answered.found),
             known_at: self.known_at,
             oracle_tier,
             freshness: QueryFreshness {
                 data_as_of: as_of,
-                staleness_seconds: u64::try_from(self.now.duration_since(oldest).as_secs()).unwrap_or(0),
+                staleness_seconds: oldest.map(|oldest| age_s(oldest, self.now)),
                 policy: freshness,
             },
         };
@@ -142,22 +162,6 @@ fn definitions<V>(chosen: &[(&str, V)], all: &BTreeMap<String, String>) -> BTree
 
 fn provenance(view: &SourceView, hits: &[Hit]) -> Result<Vec<ProvenanceRecord>, QueryError> {
     hits.iter().map(|hit| Ok(view.provenance(&hit.found)?)).collect()
-}
-
-/// The versions of the source that the records are of, in the order of their releases; where there are none, the current
-/// one.
-fn data_version(view: &SourceView, hits: &[Hit]) -> String {
-    let runs: BTreeSet<u32> = hits.iter().map(|hit| hit.found.version.last_seen).collect();
-    let mut releases: Vec<_> =
-        runs.into_iter().filter_map(|run| view.state.run(run)).map(|run| &run.release).collect();
-    releases.sort_by(|one, other| (one.released_at, &one.version).cmp(&(other.released_at, &other.version)));
-    if releases.is_empty() {
-        return view.state.entry.current_version.clone();
-    }
-    let named: Vec<_> =
-        releases.iter().take(VERSIONS_NAMED_MAX).map(|release| release.version.as_str()).collect();
-    let more = releases.len() - named.len();
-    if more > 0 { format!("{} and {more} more", named.join(", ")) } else { named.join(", ") }
 }
 
 /// A name for a query that has none: the same for the same answer at the same time.

@@ -179,8 +179,9 @@ fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look)
         records => writeln!(out, "{}", across(records, paths, look))?,
     }
     let stale = metadata.freshness.policy.axes.iter().any(|axis| axis.stale);
-    let days = metadata.freshness.staleness_seconds / 86_400;
-    let age = format!("{days} days old{}", if stale { ", stale" } else { "" });
+    let days = metadata.freshness.staleness_seconds.map(|age_s| age_s / 86_400);
+    let age = days.map_or_else(|| "no release".into(), |days| format!("{days} days old"));
+    let age = format!("{age}{}", if stale { ", stale" } else { "" });
     let coloured = if look.colour { painted(&age, stale) } else { age };
     let (source, version) = (&answer.oracle_id, &metadata.data_version);
     writeln!(

@@ -133,7 +133,7 @@ pub struct QueryMetadata {
     pub records_returned: u64,
     /// Whether it was answered from a cache.
     pub cache_hit: bool,
-    /// The versions of the source that were used.
+    /// The versions of the source that were used; where there are no records the one in force, or none.
     pub data_version: String,
     /// As it was known then.
     pub known_at: Option<Timestamp>,
@@ -148,8 +148,9 @@ pub struct QueryMetadata {
 pub struct QueryFreshness {
     /// The newest release among the records; nothing where there are none.
     pub data_as_of: Option<Timestamp>,
-    /// The age of the oldest release among them, in seconds.
-    pub staleness_seconds: u64,
+    /// How long ago the oldest release among them was, or the one in force where there are none, in seconds: to now, whatever
+    /// time is asked for. Nothing where none was in force.
+    pub staleness_seconds: Option<u64>,
     /// What the policy says of the axes asked for, and of those filtered by that are no identity.
     #[serde(flatten)]
     pub policy: Freshness,

@@ -78,3 +78,44 @@ fn a_page_is_as_fresh_as_it_is_when_it_is_asked_for() {
         assert_eq!(told(&fresh), ["ABW/1961=55434"]);
     });
 }
+
+#[test]
+fn before_the_first_release_nothing_has_an_age_and_nothing_is_fresh() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
+        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        let axes = vec!["population".to_owned(), "area_name".to_owned()];
+        let now = QueryRequest { axes_requested: axes.clone(), ..request(&[]) };
+        let at = |time: &str| Some(time.parse().expect("a time"));
+        let then = QueryRequest { point_in_time: at("2019-01-01T00:00:00Z"), ..now.clone() };
+        let unknown = QueryRequest { known_at: at("2026-01-01T00:00:00Z"), ..now.clone() };
+        for ingests in [false, true] {
+            if ingests {
+                ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+            }
+            for request in [&now, &then, &unknown].into_iter().skip(usize::from(ingests)) {
+                let answer = asked(&system, request.clone()).await.expect("it answers").response;
+                assert!(answer.records.is_empty());
+                let metadata = answer.query_metadata;
+                assert_eq!(metadata.data_version, "", "no version was in force");
+                assert_eq!(
+                    (metadata.freshness.data_as_of, metadata.freshness.staleness_seconds),
+                    (None, None)
+                );
+                let axes = &metadata.freshness.policy.axes;
+                assert!(axes.iter().all(|axis| axis.stale && axis.age_seconds.is_none()), "{axes:?}");
+                assert_eq!(answer.warnings.len(), 1, "{:?}", answer.warnings);
+                assert!(answer.warnings[0].contains("no release"), "{:?}", answer.warnings);
+            }
+        }
+        set(&system, |policy| policy.default_stale_behavior = StaleBehavior::FailClosed).await;
+        let stale = asked(&system, then).await;
+        assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
+        // what was released is what there is, be there no records that are meant
+        let none = request(&[("area", Operator::Eq, json!("XXX"))]);
+        let none = QueryRequest { point_in_time: at("2020-04-15T00:00:00Z"), ..none };
+        let metadata = asked(&system, none).await.expect("it is a day old").response.query_metadata;
+        assert_eq!((metadata.data_version.as_str(), metadata.records_returned), ("2020-04-14", 0));
+    });
+}
