@@ -6,19 +6,20 @@
 mod answer;
 mod cursor;
 mod feed;
+mod freshness;
 mod record;
 
 pub use feed::{BadPlace, Changed, ChangesPage, Place};
+pub use freshness::Stale;
 pub use record::{RecordAnswer, RecordError, RecordStanding};
 
 use crate::clock::{Clock, monotonic};
 use crate::door::Door;
-use crate::ingestion::{Ingestion, Refresh};
+use crate::ingestion::Ingestion;
 use crate::metrics::Metrics;
-use crate::registry::policy_of;
 use answer::Answering;
 use cursor::Cursor;
-use domain::ground::freshness::{Answer, Freshness, FreshnessPolicy};
+use domain::ground::freshness::Freshness;
 use domain::ground::id::SourceId;
 use domain::ground::query::{BadQuery, OracleQuery, Query, QueryAnswer};
 use domain::ground::source::Standing;
@@ -28,7 +29,6 @@ use std::time::Duration;
 use store::ground::query::{Answered, RECORDS_SCANNED_MAX};
 use store::{Store, StoreError};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
 /// The longest id of a query, in bytes.
 pub const QUERY_ID_MAX_BYTES: usize = 128;
@@ -48,14 +48,9 @@ pub enum QueryError {
     /// The query's id is none.
     #[error("`query_id` has 1 to {QUERY_ID_MAX_BYTES} visible ASCII characters")]
     QueryId,
-    /// What there is is too old, by the source's policy.
-    #[error("what source {oracle_id} says is stale: {}", .freshness.warnings.join("; "))]
-    Stale {
-        /// Whose.
-        oracle_id: SourceId,
-        /// How old it is, and how old it may be.
-        freshness: Box<Freshness>,
-    },
+    /// What there is is too old.
+    #[error(transparent)]
+    Stale(#[from] Stale),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -105,24 +100,8 @@ impl Queries {
         let mut waited = false;
         loop {
             let Read { answering, answered, freshness, as_of, oldest } = self.read(asked.clone()).await?;
-            let oracle_id = asked.oracle_id.clone();
-            match freshness.answer {
-                Answer::BlockUntilFresh if !waited => {
-                    waited = true;
-                    self.wait_for_refresh(oracle_id).await;
-                }
-                Answer::BlockUntilFresh | Answer::FailClosed => {
-                    if freshness.refresh && !waited {
-                        self.begin_refresh(oracle_id.clone());
-                    }
-                    return Err(QueryError::Stale { oracle_id, freshness: Box::new(freshness) });
-                }
-                Answer::Serve | Answer::ServeWithWarnings | Answer::DegradeTier => {
-                    if freshness.refresh {
-                        self.begin_refresh(oracle_id);
-                    }
-                    return answering.finish(answered, freshness, as_of, oldest, began);
-                }
+            if self.passes(&asked.oracle_id, &freshness, &mut waited).await? {
+                return answering.finish(answered, freshness, as_of, oldest, began);
             }
         }
     }
@@ -143,26 +122,6 @@ impl Queries {
         let (as_of, oldest) = answering.ages(&answered);
         let freshness = answering.freshness(oldest);
         Ok(Read { answering, answered, freshness, as_of, oldest })
-    }
-
-    /// Waits for the source to be pulled, within the budget.
-    async fn wait_for_refresh(&self, oracle_id: SourceId) {
-        let refreshed = timeout(self.refresh_wait, self.ingestion.ask(Refresh(oracle_id.clone()))).await;
-        if let Ok(Ok(Err(error))) = refreshed {
-            tracing::debug!(%oracle_id, %error, "nothing can be refreshed");
-        }
-    }
-
-    /// Has the source pulled, and does not wait for it.
-    fn begin_refresh(&self, oracle_id: SourceId) {
-        let ingestion = self.ingestion.clone();
-        tokio::spawn(async move {
-            match ingestion.ask(Refresh(oracle_id.clone())).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%oracle_id, %error, "nothing can be refreshed"),
-                Err(error) => tracing::warn!(%oracle_id, %error, "no refresh has begun"),
-            }
-        });
     }
 }
 
@@ -201,7 +160,6 @@ impl Answering {
     /// decide which records are given. Which thing is meant is no state that gets old. What is asked as of a time in the past
     /// is as fresh as it was then.
     fn freshness(&self, oldest: Option<Timestamp>) -> Freshness {
-        let policy: FreshnessPolicy = policy_of(&self.view.state, &self.view.ontology);
         let request = &self.asked.request;
         // only what was asked for: that nothing was learnt since the last run makes nothing fresher
         let known_at = request.known_at.unwrap_or(self.now);
@@ -215,8 +173,7 @@ impl Answering {
                 axes.push(path);
             }
         }
-        let invalidated_at = self.view.state.invalidated_at.filter(|invalidated_at| *invalidated_at <= at);
-        policy.evaluate(&axes, oldest, invalidated_at, at)
+        freshness::of(&self.view, &axes, oldest, at)
     }
 }
 

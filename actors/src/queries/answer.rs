@@ -1,7 +1,8 @@
 //! One answer, from the question to its last field.
 
+use super::freshness::tier_of;
 use super::{Cursor, QueryError, cursor_of};
-use domain::ground::freshness::{Answer, Freshness, age_s};
+use domain::ground::freshness::{Freshness, age_s};
 use domain::ground::provenance::ProvenanceRecord;
 use domain::ground::query::{
     Explain, NormalizedRecord, OracleQuery, Query, QueryAnswer, QueryFreshness, QueryMetadata, QueryResponse,
@@ -98,8 +99,7 @@ impl Answering {
         if answered.pruned > 0 {
             self.warnings.push(format!("{} versions that held then have been pruned", answered.pruned));
         }
-        let degraded = freshness.answer == Answer::DegradeTier;
-        let oracle_tier = if degraded { registration.oracle_tier.lower() } else { registration.oracle_tier };
+        let oracle_tier = tier_of(&view, &freshness);
         let records =
             answered.found.iter().map(|hit| record(&view, &query, hit)).collect::<Result<Vec<_>, _>>()?;
         let provenance = self.asked.request.include_provenance.then(|| provenance(&view, &answered.found));

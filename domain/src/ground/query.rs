@@ -144,7 +144,7 @@ pub struct QueryMetadata {
 }
 
 /// How old the data of an answer is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryFreshness {
     /// The newest release among the records; nothing where there are none.
     pub data_as_of: Option<Timestamp>,

@@ -2,6 +2,7 @@
 
 use super::*;
 use domain::ground::freshness::AxisFreshnessRequirement;
+use domain::ground::source::OracleTier;
 
 /// Has the source's policy be its default one, changed so.
 async fn set(system: &System, change: impl FnOnce(&mut FreshnessPolicy)) {
@@ -117,5 +118,60 @@ fn before_the_first_release_nothing_has_an_age_and_nothing_is_fresh() {
         let none = QueryRequest { point_in_time: at("2020-04-15T00:00:00Z"), ..none };
         let metadata = asked(&system, none).await.expect("it is a day old").response.query_metadata;
         assert_eq!((metadata.data_version.as_str(), metadata.records_returned), ("2020-04-14", 0));
+    });
+}
+
+#[test]
+fn a_record_by_its_id_is_given_as_its_policy_lets_it_pass() {
+    with_world(|World { system, time, .. }| async move {
+        two_releases(&system).await;
+        let at =
+            |time: &str| QueryRequest { point_in_time: Some(time.parse().expect("a time")), ..request(&[]) };
+        let old = asked(&system, at("2021-01-01T00:00:00Z")).await.expect("it answers").response.records;
+        let [superseded, valid, withdrawn] =
+            [0, 1, 2].map(|place: usize| old.get(place).expect("there are three").record_id.clone());
+        let record = async |id: &str| system.queries.record(id).await;
+        let warned = record(&valid).await.expect("it is there");
+        let axes = warned.freshness.policy.axes.iter().map(|axis| (axis.axis.as_str(), axis.stale));
+        assert_eq!(axes.collect::<Vec<_>>(), [("area_name", true), ("population", true)]);
+        assert_eq!(warned.freshness.data_as_of, "2023-05-04T00:00:00Z".parse().ok(), "it was last seen then");
+        assert_eq!(
+            (warned.warnings.len(), warned.oracle_tier),
+            (2, OracleTier::Primary),
+            "{:?}",
+            warned.warnings
+        );
+        for (behavior, tier) in [
+            (StaleBehavior::DegradeTier, Some(OracleTier::Secondary)),
+            (StaleBehavior::FailClosed, None),
+            (StaleBehavior::BlockUntilFresh, None),
+        ] {
+            set(&system, |policy| a_minute(policy, "population", behavior)).await;
+            let now = record(&valid).await;
+            assert_eq!(now.as_ref().ok().map(|record| record.oracle_tier), tier, "{behavior:?}: {now:?}");
+            assert!(now.is_ok() || matches!(now, Err(RecordError::Stale(_))), "{now:?}");
+            system.queries.provenance(&valid).expect("it is readable");
+        }
+        // three years old when they ceased to hold: what is known of them is history, and was stale by then
+        for gone in [&superseded, &withdrawn] {
+            assert!(matches!(record(gone).await, Err(RecordError::Stale(_))));
+        }
+        set(&system, |policy| {
+            policy.axis_freshness.clear();
+            policy.default_max_age_seconds = 4 * 365 * 86_400;
+            policy.default_stale_behavior = StaleBehavior::FailClosed;
+        })
+        .await;
+        time.turn(365 * 86_400);
+        assert!(matches!(record(&valid).await, Err(RecordError::Stale(_))));
+        for gone in [&superseded, &withdrawn] {
+            let gone = record(gone).await.expect("it is as fresh as it was");
+            assert_eq!(gone.freshness.policy.axes[0].age_seconds, Some(1115 * 86_400), "from 2020 to 2023");
+        }
+        let review = Review::Deprecate(time.clock().now() + Duration::from_secs(100 * 86_400));
+        let review = ReviewSource { oracle_id: source(), review, peer: PEER };
+        system.registry.ask(review).await.expect("it answers").expect("it is deprecated");
+        let warned = record(&superseded).await.expect("it is there").warnings;
+        assert!(warned.iter().any(|warning| warning.contains("deprecated")), "{warned:?}");
     });
 }

@@ -20,6 +20,17 @@ pub enum Answer {
     FailClosed,
 }
 
+impl Answer {
+    /// Whether it is given.
+    #[must_use]
+    pub const fn is_given(self) -> bool {
+        match self {
+            Self::Serve | Self::ServeWithWarnings | Self::DegradeTier => true,
+            Self::BlockUntilFresh | Self::FailClosed => false,
+        }
+    }
+}
+
 impl From<StaleBehavior> for Answer {
     fn from(behavior: StaleBehavior) -> Self {
         match behavior {
