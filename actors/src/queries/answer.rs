@@ -12,11 +12,15 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
-use store::ground::query::{Answered, Hit};
+use store::ground::query::{Access, Answered, Hit, RECORDS_SCANNED_MAX};
 use store::ground::view::SourceView;
 
 /// So many versions are named in an answer.
 const VERSIONS_NAMED_MAX: usize = 16;
+
+/// A lookup looks at so many records, and finds so many bytes, on the thread of whoever asks.
+const LOOKUP_RECORDS: u64 = 256;
+const LOOKUP_BYTES: usize = 64 << 10;
 
 /// A question on its way to an answer.
 pub(super) struct Answering {
@@ -27,15 +31,36 @@ pub(super) struct Answering {
     /// As of when it is known: at the latest, when the last run became visible.
     pub(super) known_at: Option<Timestamp>,
     pub(super) after: Option<Vec<u8>>,
-    /// Whether it speaks of one thing.
-    pub(super) is_lookup: bool,
-    pub(super) warnings: Vec<String>,
+    /// What is to be said of the source.
+    warning: Option<String>,
+    began: Instant,
+}
+
+/// What there is to a question, and how fresh it is.
+pub(super) struct Looked {
+    pub(super) freshness: Freshness,
+    /// Where the policy lets it pass.
+    pub(super) answer: Option<QueryAnswer>,
+}
+
+/// What came of a look at one thing.
+pub(super) enum LookedUp {
+    Answered(Box<Looked>),
+    /// It is no such question, or there is more to be looked at than whoever asks should wait for.
+    TooMuch {
+        /// A page has at most about so many bytes of what records say.
+        page_bytes: usize,
+    },
 }
 
 impl Answering {
-    pub(super) fn new(asked: OracleQuery, view: Arc<SourceView>, now: Timestamp) -> Result<Self, QueryError> {
-        let provided = &view.state.entry.registration.axes_provided;
-        let is_lookup = Query::new(&asked.request, &view.ontology, provided)?.identity_is_whole;
+    pub(super) fn new(
+        asked: OracleQuery,
+        view: Arc<SourceView>,
+        warning: Option<String>,
+        now: Timestamp,
+        began: Instant,
+    ) -> Result<Self, QueryError> {
         let cursor = asked.request.cursor.as_ref().map(|text| Cursor::read(text, &asked)).transpose()?;
         let (point_in_time, known_at) = match &cursor {
             Some(cursor) => (cursor.point_in_time, cursor.known_at),
@@ -45,7 +70,50 @@ impl Answering {
             }
         };
         let after = cursor.map(|cursor| cursor.key);
-        Ok(Self { asked, view, now, point_in_time, known_at, after, is_lookup, warnings: Vec::new() })
+        Ok(Self { asked, view, now, point_in_time, known_at, after, warning, began })
+    }
+
+    fn query(&self) -> Result<Query<'_>, QueryError> {
+        let provided = &self.view.state.entry.registration.axes_provided;
+        Ok(Query::new(&self.asked.request, &self.view.ontology, provided)?)
+    }
+
+    /// The answer where it takes no longer than a moment: to a question that speaks of one thing, of which little is said.
+    pub(super) fn look_up(&self) -> Result<LookedUp, QueryError> {
+        let query = self.query()?;
+        let too_much = LookedUp::TooMuch { page_bytes: query.page_bytes() };
+        if !query.identity_is_whole {
+            return Ok(too_much);
+        }
+        let answered = self.read(&query, LOOKUP_RECORDS)?;
+        let is_cut_short = answered.more.is_some() && answered.found.len() < query.max_results;
+        if is_cut_short || answered.bytes > LOOKUP_BYTES {
+            return Ok(too_much);
+        }
+        self.judged(&query, answered).map(|looked| LookedUp::Answered(Box::new(looked)))
+    }
+
+    /// A page of the answer, however long that takes.
+    pub(super) fn page(&self) -> Result<Looked, QueryError> {
+        let query = self.query()?;
+        self.judged(&query, self.read(&query, RECORDS_SCANNED_MAX)?)
+    }
+
+    fn read(&self, query: &Query<'_>, scanned_max: u64) -> Result<Answered, QueryError> {
+        let Self { view, point_in_time, known_at, after, .. } = self;
+        Ok(view.query(query, *point_in_time, *known_at, after.as_deref(), scanned_max)?)
+    }
+
+    /// What becomes of what was found.
+    fn judged(&self, query: &Query<'_>, answered: Answered) -> Result<Looked, QueryError> {
+        let (as_of, oldest) = self.ages(&answered);
+        let policy = self.freshness(oldest);
+        let freshness = policy.clone();
+        let staleness_seconds = oldest.map(|oldest| age_s(oldest, self.now));
+        let age = QueryFreshness { data_as_of: as_of, staleness_seconds, policy };
+        let is_given = freshness.answer.is_given();
+        let answer = is_given.then(|| self.answer(query, answered, age)).transpose()?;
+        Ok(Looked { freshness, answer })
     }
 
     /// When the newest and the oldest of the records were released; where there are none, nothing and the version in force.
@@ -82,63 +150,55 @@ impl Answering {
         if more > 0 { format!("{named} and {more} more") } else { named }
     }
 
-    /// The answer.
-    pub(super) fn finish(
-        mut self,
+    fn answer(
+        &self,
+        query: &Query<'_>,
         answered: Answered,
-        freshness: Freshness,
-        as_of: Option<Timestamp>,
-        oldest: Option<Timestamp>,
-        began: Instant,
+        age: QueryFreshness,
     ) -> Result<QueryAnswer, QueryError> {
-        let view = Arc::clone(&self.view);
-        let registration = &view.state.entry.registration;
-        let query = Query::new(&self.asked.request, &view.ontology, &registration.axes_provided)?;
-        let cursor = cursor_of(&self, answered.more.clone());
-        self.warnings.extend(freshness.warnings.iter().cloned());
-        if answered.pruned > 0 {
-            self.warnings.push(format!("{} versions that held then have been pruned", answered.pruned));
+        let view = &*self.view;
+        let Answered { found, scanned, pruned, more, access, .. } = answered;
+        let data_version = self.data_version(&found);
+        let mut warnings: Vec<_> = self.warning.iter().chain(&age.policy.warnings).cloned().collect();
+        if pruned > 0 {
+            warnings.push(format!("{pruned} versions that held then have been pruned"));
         }
-        let oracle_tier = tier_of(&view, &freshness);
-        let records =
-            answered.found.iter().map(|hit| record(&view, &query, hit)).collect::<Result<Vec<_>, _>>()?;
-        let provenance = self.asked.request.include_provenance.then(|| provenance(&view, &answered.found));
-        let query_id = self.asked.query_id.take().unwrap_or_else(|| made_up(self.now, &records));
-        let explain = self.asked.request.explain.then(|| Explain {
-            access: answered.access.to_string(),
-            filters: query.filters.iter().map(|filter| filter.in_words()).collect(),
-            releases: view
-                .state
-                .completed
-                .iter()
-                .map(|completed| completed.release.version.clone())
-                .collect(),
-            files: view.file_count(),
-        });
+        let include_provenance = self.asked.request.include_provenance;
+        let provenance = include_provenance.then(|| provenance(view, &found)).transpose()?;
+        let records: Vec<_> =
+            found.into_iter().map(|hit| record(view, query, hit)).collect::<Result<_, _>>()?;
+        let query_id = self.asked.query_id.clone().unwrap_or_else(|| made_up(self.now, &records));
+        let explain = self.asked.request.explain.then(|| explain(view, query, &access));
         let query_metadata = QueryMetadata {
             query_id: query_id.clone(),
             executed_at: self.now,
-            latency_ms: began.elapsed().as_secs_f64() * 1e3,
-            records_scanned: answered.scanned,
+            latency_ms: self.began.elapsed().as_secs_f64() * 1e3,
+            records_scanned: scanned,
             records_returned: records.len() as u64,
             cache_hit: false,
-            data_version: self.data_version(&answered.found),
+            data_version,
             known_at: self.known_at,
-            oracle_tier,
-            freshness: QueryFreshness {
-                data_as_of: as_of,
-                staleness_seconds: oldest.map(|oldest| age_s(oldest, self.now)),
-                policy: freshness,
-            },
+            oracle_tier: tier_of(view, &age.policy),
+            freshness: age,
         };
-        let warnings = self.warnings;
-        let provenance = provenance.transpose()?;
+        let cursor = cursor_of(self, more);
         let response = QueryResponse { records, provenance, query_metadata, cursor, warnings, explain };
-        Ok(QueryAnswer { query_id, oracle_id: self.asked.oracle_id, response })
+        Ok(QueryAnswer { query_id, oracle_id: self.asked.oracle_id.clone(), response })
     }
 }
 
-fn record(view: &SourceView, query: &Query<'_>, hit: &Hit) -> Result<NormalizedRecord, QueryError> {
+fn explain(view: &SourceView, query: &Query<'_>, access: &Access) -> Explain {
+    let releases = view.state.completed.iter().map(|completed| completed.release.version.clone());
+    Explain {
+        access: access.to_string(),
+        filters: query.filters.iter().map(|filter| filter.in_words()).collect(),
+        releases: releases.collect(),
+        files: view.file_count(),
+    }
+}
+
+/// A record as it is given. What is not given of it is let go at once: there may be many.
+fn record(view: &SourceView, query: &Query<'_>, hit: Hit) -> Result<NormalizedRecord, QueryError> {
     let Hit { found, content } = hit;
     let chosen = query.chosen(&view.ontology, &content.axes);
     let unit = |path: &str| view.ontology.axis(path)?.unit.clone();

@@ -33,27 +33,26 @@ pub(super) const fn tier_of(view: &SourceView, freshness: &Freshness) -> OracleT
 }
 
 impl Queries {
-    /// Whether what a source says is given, as fresh as it is; a refresh is begun where one is due. It is not where a refresh
-    /// was waited for, and the source is to be read anew: once, since `waited` is true from then on.
-    pub(super) async fn passes(
+    /// What of a source is given, as fresh as it is; a refresh is begun where one is due. Nothing where a refresh was waited for,
+    /// and the source is to be read anew: once, since `waited` is true from then on.
+    pub(super) async fn passed<T>(
         &self,
         oracle_id: &SourceId,
         freshness: &Freshness,
+        given: Option<T>,
         waited: &mut bool,
-    ) -> Result<bool, Stale> {
+    ) -> Result<Option<T>, Stale> {
         if freshness.answer == Answer::BlockUntilFresh && !*waited {
             *waited = true;
             self.wait_for_refresh(oracle_id.clone()).await;
-            return Ok(false);
+            return Ok(None);
         }
-        let is_given = freshness.answer.is_given();
-        if freshness.refresh && (is_given || !*waited) {
+        let given = given.filter(|_| freshness.answer.is_given());
+        if freshness.refresh && (given.is_some() || !*waited) {
             self.begin_refresh(oracle_id.clone());
         }
-        if is_given {
-            return Ok(true);
-        }
-        Err(Stale { oracle_id: oracle_id.clone(), freshness: Box::new(freshness.clone()) })
+        let stale = || Stale { oracle_id: oracle_id.clone(), freshness: Box::new(freshness.clone()) };
+        given.map(Some).ok_or_else(stale)
     }
 
     /// Waits for the source to be pulled, within the budget.

@@ -98,7 +98,8 @@ impl Queries {
             let answer = self.answer_of(record_id)?;
             // what no longer holds does not get fresher
             waited |= !matches!(answer.standing, RecordStanding::Valid | RecordStanding::NotYetValid);
-            if self.passes(&answer.oracle_id, &answer.freshness.policy, &mut waited).await? {
+            let (oracle_id, freshness) = (answer.oracle_id.clone(), answer.freshness.policy.clone());
+            if let Some(answer) = self.passed(&oracle_id, &freshness, Some(answer), &mut waited).await? {
                 return Ok(answer);
             }
         }

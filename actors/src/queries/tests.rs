@@ -1,4 +1,5 @@
 mod freshness;
+mod pages;
 
 use super::*;
 use crate::ingestion::tests::{NEW, OLD};
@@ -25,6 +26,13 @@ fn request(filters: &[(&str, Operator, serde_json::Value)]) -> QueryRequest {
         axes_requested: vec!["population".into()],
         filters: filters.iter().map(filter).collect(),
         ..QueryRequest::default()
+    }
+}
+
+impl Queries {
+    /// The answer to `asked`.
+    pub(crate) async fn ask(&self, asked: OracleQuery) -> Result<QueryAnswer, QueryError> {
+        Ok(self.page(asked).await?.answer)
     }
 }
 

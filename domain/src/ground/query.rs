@@ -19,6 +19,10 @@ use std::collections::BTreeMap;
 pub const MAX_RESULTS_DEFAULT: usize = 100;
 /// The most records in one answer.
 pub const MAX_RESULTS_MAX: usize = 10_000;
+/// A page holds at most about so many bytes of what records say.
+pub const PAGE_BYTES_MAX: usize = 16 << 20;
+/// And so many for each record that it is to have at the most, so that the room for a small one is small.
+const PAGE_BYTES_A_RECORD: usize = 16 << 10;
 /// The most filters of a query.
 const FILTERS_MAX: usize = 64;
 /// The most axes that are asked for by name.
@@ -255,6 +259,12 @@ impl<'o> Query<'o> {
         let identity: Vec<_> = ontology.identity().map_while(fixed).collect();
         let identity_is_whole = identity.len() == ontology.identity().count();
         Ok(Self { axes, filters, identity: Identity::new(identity), identity_is_whole, max_results })
+    }
+
+    /// A page ends when what its records say has so many bytes.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.max_results.saturating_mul(PAGE_BYTES_A_RECORD).min(PAGE_BYTES_MAX)
     }
 
     /// Whether all filters hold of the values `axes`.
