@@ -1,6 +1,7 @@
 //! `POST /v1/signals/{…}`, or any other path that a freshness policy names: a source tells that what it has said is not to
 //! be relied on any more.
 
+use super::request::Unasked;
 use crate::problem::{GroundProblem, Problem, ProblemDocument};
 use crate::service::Service;
 use actors::registry::Invalidate;
@@ -40,6 +41,7 @@ pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     uri: Uri,
+    _: Unasked,
 ) -> Result<Json<Invalidated>, Problem> {
     let named = named_by(&service, uri.path())?;
     if named.is_empty() {
@@ -58,6 +60,7 @@ pub async fn elsewhere(
     Extension(peer): Extension<Peer>,
     method: Method,
     uri: Uri,
+    _: Unasked,
 ) -> Result<Json<Invalidated>, Problem> {
     let named = named_by(&service, uri.path())?;
     match method {
