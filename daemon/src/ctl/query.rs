@@ -1,5 +1,7 @@
 //! `oraclectl query`.
 
+mod joined;
+
 use super::look::Look;
 use super::output::{csv_of, json, on_one_line};
 use super::{CtlError, Options};
@@ -99,12 +101,7 @@ impl Query {
             }
             request.cursor = Some(cursor);
             request.max_results = Some(left.min(PAGE_MAX));
-            let page = ask(options, &self.oracle_id, &request).await?.response;
-            let sofar = &mut answer.response;
-            sofar.records.extend(page.records);
-            sofar.query_metadata.records_scanned += page.query_metadata.records_scanned;
-            sofar.query_metadata.records_returned += page.query_metadata.records_returned;
-            sofar.cursor = page.cursor;
+            joined::join(&mut answer.response, ask(options, &self.oracle_id, &request).await?.response);
         }
         if options.json {
             return json(out, &answer);
@@ -184,6 +181,7 @@ fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look)
     let age = format!("{age}{}", if stale { ", stale" } else { "" });
     let coloured = if look.colour { painted(&age, stale) } else { age };
     let (source, version) = (&answer.oracle_id, &metadata.data_version);
+    let version = if version.is_empty() { "none" } else { version };
     writeln!(
         out,
         "{source}, {}, version {}: {coloured}",
