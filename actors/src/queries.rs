@@ -6,29 +6,35 @@
 mod answer;
 mod cursor;
 mod feed;
+mod freshness;
 mod record;
 
 pub use feed::{BadPlace, Changed, ChangesPage, Place};
+pub use freshness::Stale;
 pub use record::{RecordAnswer, RecordError, RecordStanding};
 
 use crate::clock::{Clock, monotonic};
 use crate::door::Door;
-use crate::ingestion::{Ingestion, Refresh};
+use crate::ingestion::Ingestion;
 use crate::metrics::Metrics;
-use crate::registry::policy_of;
-use answer::Answering;
+use answer::{Answering, Looked, LookedUp};
 use cursor::Cursor;
-use domain::ground::freshness::{Answer, Freshness, FreshnessPolicy};
+use domain::ground::freshness::Freshness;
 use domain::ground::id::SourceId;
-use domain::ground::query::{BadQuery, OracleQuery, Query, QueryAnswer};
+use domain::ground::query::{BadQuery, OracleQuery, QueryAnswer};
 use domain::ground::source::Standing;
 use jiff::Timestamp;
 use std::sync::Arc;
-use std::time::Duration;
-use store::ground::query::{Answered, RECORDS_SCANNED_MAX};
+use std::time::{Duration, Instant};
 use store::{Store, StoreError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+
+/// How long room for a page is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// So many times as long as what its records say an answer is at the most, about.
+const JSON_TIMES: usize = 2;
 
 /// The longest id of a query, in bytes.
 pub const QUERY_ID_MAX_BYTES: usize = 128;
@@ -48,20 +54,27 @@ pub enum QueryError {
     /// The query's id is none.
     #[error("`query_id` has 1 to {QUERY_ID_MAX_BYTES} visible ASCII characters")]
     QueryId,
-    /// What there is is too old, by the source's policy.
-    #[error("what source {oracle_id} says is stale: {}", .freshness.warnings.join("; "))]
-    Stale {
-        /// Whose.
-        oracle_id: SourceId,
-        /// How old it is, and how old it may be.
-        freshness: Box<Freshness>,
-    },
+    /// What there is is too old.
+    #[error(transparent)]
+    Stale(#[from] Stale),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Others have all the room for pages.
+    #[error("as many answers as are allowed are being made or wait to be read")]
+    Busy,
     /// Reading failed inside.
     #[error("the query could not be answered: {0}")]
     Reading(String),
+}
+
+/// An answer, with its part of the memory for pages, to be given back when it has been sent. A small one has none.
+#[derive(Debug)]
+pub struct Page {
+    /// The answer.
+    pub answer: QueryAnswer,
+    /// As many permits as bytes, at least as long as the answer's JSON about is.
+    pub room: Option<OwnedSemaphorePermit>,
 }
 
 /// Whoever answers queries.
@@ -73,62 +86,55 @@ pub struct Queries {
     ingestion: Door<Ingestion>,
     /// How long a stale answer waits for a refresh.
     refresh_wait: Duration,
+    /// The memory for pages, in bytes, and all of it.
+    pages: Arc<Semaphore>,
+    pages_bytes: usize,
 }
 
 impl Queries {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         store: Store,
         clock: Clock,
         metrics: Metrics,
         ingestion: Door<Ingestion>,
         refresh_wait: Duration,
+        pages_bytes: usize,
     ) -> Self {
-        Self { store, clock, metrics, ingestion, refresh_wait }
+        let pages = Arc::new(Semaphore::new(pages_bytes));
+        Self { store, clock, metrics, ingestion, refresh_wait, pages, pages_bytes }
     }
 
-    /// The answer to `asked`.
+    /// A page of the answer to `asked`.
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn ask(&self, asked: OracleQuery) -> Result<QueryAnswer, QueryError> {
+    pub async fn page(&self, asked: OracleQuery) -> Result<Page, QueryError> {
         let began = monotonic();
-        let answered = self.answer(asked).await;
+        let answered = self.answer(asked, began).await;
         self.metrics.querying.asked(began.elapsed(), answered.as_ref().err());
         answered
     }
 
-    async fn answer(&self, asked: OracleQuery) -> Result<QueryAnswer, QueryError> {
-        let began = monotonic();
+    async fn answer(&self, asked: OracleQuery, began: Instant) -> Result<Page, QueryError> {
         if !asked.query_id.as_ref().is_none_or(|id| is_query_id(id)) {
             return Err(QueryError::QueryId);
         }
         let mut waited = false;
         loop {
-            let Read { answering, answered, freshness, as_of, oldest } = self.read(asked.clone()).await?;
-            let oracle_id = asked.oracle_id.clone();
-            match freshness.answer {
-                Answer::BlockUntilFresh if !waited => {
-                    waited = true;
-                    self.wait_for_refresh(oracle_id).await;
-                }
-                Answer::BlockUntilFresh | Answer::FailClosed => {
-                    if freshness.refresh && !waited {
-                        self.begin_refresh(oracle_id.clone());
-                    }
-                    return Err(QueryError::Stale { oracle_id, freshness: Box::new(freshness) });
-                }
-                Answer::Serve | Answer::ServeWithWarnings | Answer::DegradeTier => {
-                    if freshness.refresh {
-                        self.begin_refresh(oracle_id);
-                    }
-                    return answering.finish(answered, freshness, as_of, oldest, began);
-                }
+            let (freshness, page) = self.read(asked.clone(), began).await?;
+            if let Some(page) = self.passed(&asked.oracle_id, &freshness, page, &mut waited).await? {
+                return Ok(page);
             }
         }
     }
 
-    /// What there is, and how fresh it is.
-    async fn read(&self, asked: OracleQuery) -> Result<Read, QueryError> {
+    /// How fresh what there is is, and a page of it where the policy lets it pass: a small lookup here, anything longer on a
+    /// thread of its own once there is room for it.
+    async fn read(
+        &self,
+        asked: OracleQuery,
+        began: Instant,
+    ) -> Result<(Freshness, Option<Page>), QueryError> {
         let now = self.clock.now();
         let unknown = || QueryError::SourceUnknown(asked.oracle_id.clone());
         let view = self.store.view(&asked.oracle_id)?.ok_or_else(unknown)?;
@@ -137,44 +143,25 @@ impl Queries {
             Standing::AnswersWithWarning(warning) => Some(warning),
             Standing::Silent(why) => return Err(QueryError::Silent(why)),
         };
-        let mut answering = Answering::new(asked, view, now)?;
-        answering.warnings.extend(warning);
-        let answered = answering.read().await?;
-        let (as_of, oldest) = answering.ages(&answered);
-        let freshness = answering.freshness(oldest);
-        Ok(Read { answering, answered, freshness, as_of, oldest })
-    }
-
-    /// Waits for the source to be pulled, within the budget.
-    async fn wait_for_refresh(&self, oracle_id: SourceId) {
-        let refreshed = timeout(self.refresh_wait, self.ingestion.ask(Refresh(oracle_id.clone()))).await;
-        if let Ok(Ok(Err(error))) = refreshed {
-            tracing::debug!(%oracle_id, %error, "nothing can be refreshed");
-        }
-    }
-
-    /// Has the source pulled, and does not wait for it.
-    fn begin_refresh(&self, oracle_id: SourceId) {
-        let ingestion = self.ingestion.clone();
-        tokio::spawn(async move {
-            match ingestion.ask(Refresh(oracle_id.clone())).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::debug!(%oracle_id, %error, "nothing can be refreshed"),
-                Err(error) => tracing::warn!(%oracle_id, %error, "no refresh has begun"),
+        let answering = Answering::new(asked, view, warning, now, began)?;
+        let (Looked { freshness, answer }, room) = match answering.look_up()? {
+            LookedUp::Answered(looked) => (*looked, None),
+            LookedUp::TooMuch { page_bytes } => {
+                let room = self.room(page_bytes.saturating_mul(JSON_TIMES)).await?;
+                // on that thread, since what it reads stays in memory though nobody waits for it any more
+                let read = spawn_blocking(move || Ok((answering.page()?, Some(room)))).await;
+                read.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))?
             }
-        });
+        };
+        Ok((freshness, answer.map(|answer| Page { answer, room })))
     }
-}
 
-/// What there is to a question, and how fresh it is.
-struct Read {
-    answering: Answering,
-    answered: Answered,
-    freshness: Freshness,
-    /// The newest release among the records.
-    as_of: Option<Timestamp>,
-    /// The oldest one.
-    oldest: Timestamp,
+    /// Waits until there is room for so many bytes, or for a page that takes all of it.
+    async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, QueryError> {
+        let permits = u32::try_from(bytes.min(self.pages_bytes)).unwrap_or(u32::MAX);
+        let room = timeout(PATIENCE, Arc::clone(&self.pages).acquire_many_owned(permits)).await;
+        Ok(room.map_err(|_| QueryError::Busy)?.expect("nobody closes the semaphore"))
+    }
 }
 
 fn is_query_id(id: &str) -> bool {
@@ -182,31 +169,24 @@ fn is_query_id(id: &str) -> bool {
 }
 
 impl Answering {
-    /// Reads a page: a lookup here, anything longer on a thread of its own.
-    async fn read(&self) -> Result<Answered, QueryError> {
-        let (view, request) = (Arc::clone(&self.view), self.asked.request.clone());
-        let (point_in_time, known_at, after) = (self.point_in_time, self.known_at, self.after.clone());
-        let read = move || -> Result<Answered, QueryError> {
-            let provided = &view.state.entry.registration.axes_provided;
-            let query = Query::new(&request, &view.ontology, provided)?;
-            Ok(view.query(&query, point_in_time, known_at, after.as_deref(), RECORDS_SCANNED_MAX)?)
-        };
-        if self.is_lookup {
-            return read();
-        }
-        spawn_blocking(read).await.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
-    }
-
-    /// How fresh the axes asked for are, where the oldest release among the records is of `oldest`. What is asked as of a
-    /// time in the past is as fresh as it was then.
-    fn freshness(&self, oldest: Timestamp) -> Freshness {
-        let policy: FreshnessPolicy = policy_of(&self.view.state, &self.view.ontology);
+    /// How fresh the answer is, where its oldest release is of `oldest`: the axes asked for, and those that
+    /// decide which records are given. Which thing is meant is no state that gets old. What is asked as of a time in the past
+    /// is as fresh as it was then.
+    fn freshness(&self, oldest: Option<Timestamp>) -> Freshness {
+        let request = &self.asked.request;
         // only what was asked for: that nothing was learnt since the last run makes nothing fresher
-        let known_at = self.asked.request.known_at.unwrap_or(self.now);
-        let at = self.now.min(self.point_in_time).min(known_at);
-        let axes: Vec<_> = self.asked.request.axes_requested.iter().map(String::as_str).collect();
-        let invalidated_at = self.view.state.invalidated_at.filter(|invalidated_at| *invalidated_at <= at);
-        policy.evaluate(&axes, oldest, invalidated_at, at)
+        let known_at = request.known_at.unwrap_or(self.now);
+        // nor does that an earlier page was given when it was fresh: the time that its cursor holds is nobody's wish
+        let point_in_time = request.point_in_time.unwrap_or(self.now);
+        let at = self.now.min(point_in_time).min(known_at);
+        let is_identity = |path: &str| self.view.ontology.axis(path).is_some_and(|axis| axis.identity);
+        let mut axes: Vec<_> = request.axes_requested.iter().map(String::as_str).collect();
+        for path in request.filters.iter().map(|filter| filter.axis.as_str()) {
+            if !is_identity(path) && !axes.contains(&path) {
+                axes.push(path);
+            }
+        }
+        freshness::of(&self.view, &axes, oldest, at)
     }
 }
 

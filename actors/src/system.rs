@@ -46,6 +46,8 @@ pub struct Parts {
     pub queue: usize,
     /// The memory for hot verdicts, in bytes.
     pub hot_bytes: u64,
+    /// The memory for pages of answers to queries, in bytes.
+    pub pages_bytes: usize,
     /// How mail is sent.
     pub mailing: Mailing,
     /// How text is checked against facts.
@@ -102,7 +104,8 @@ impl System {
     )]
     pub fn start(parts: Parts) -> Self {
         let Parts { journal, store, clock, fallback, supervision, .. } = parts;
-        let Parts { oracles, model, calls, mailing, rules, ingestion, queue, hot_bytes, .. } = parts;
+        let Parts { oracles, model, calls, mailing, rules, ingestion, queue, hot_bytes, pages_bytes, .. } =
+            parts;
         let metrics = Metrics::default();
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
@@ -139,7 +142,7 @@ impl System {
 
         let queries = {
             let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
-            Queries::new(store, clock, metrics, ingestion.clone(), refresh_wait)
+            Queries::new(store, clock, metrics, ingestion.clone(), refresh_wait, pages_bytes)
         };
 
         let mails = mailing.service.is_some();

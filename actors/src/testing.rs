@@ -117,6 +117,7 @@ pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<
         calls: CallLimits { per_minute: NonZeroU32::new(1000).expect("not zero"), at_once: 4 },
         queue: 2000,
         hot_bytes: 1 << 20,
+        pages_bytes: 1 << 26,
         mailing: outside.mailing.unwrap_or_else(nobody),
         rules: RulesConfig { settings: Settings::default(), compiled_bytes: 1 << 20 },
         ingestion: ingestion(time),

@@ -22,6 +22,7 @@ use crate::problem::Problem;
 use crate::service::Service;
 use axum::Router;
 use axum::routing::{get, post, put};
+use request::Unasked;
 use std::sync::Arc;
 
 /// Every path of the routes' socket.
@@ -46,6 +47,6 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/metrics", get(metrics::get))
         .route("/openapi.json", get(openapi::get))
         .fallback(signals::elsewhere)
-        .method_not_allowed_fallback(async || Problem::MethodNotAllowed)
+        .method_not_allowed_fallback(async |_: Unasked| Problem::MethodNotAllowed)
         .with_state(service)
 }

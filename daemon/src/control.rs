@@ -26,6 +26,7 @@ pub mod status;
 pub mod upkeep;
 
 use crate::api::oracles;
+use crate::api::request::Unasked;
 use crate::problem::Problem;
 use crate::service::Service;
 use ::actors::logger::CommitError;
@@ -77,8 +78,8 @@ pub fn router(service: Arc<Service>) -> Router {
     #[cfg(debug_assertions)]
     let router = router.route("/v1/inject-panic/{actor}", post(inject_panic::post));
     router
-        .fallback(async || Problem::NotFound)
-        .method_not_allowed_fallback(async || Problem::MethodNotAllowed)
+        .fallback(async |_: Unasked| Problem::NotFound)
+        .method_not_allowed_fallback(async |_: Unasked| Problem::MethodNotAllowed)
         .with_state(service)
 }
 

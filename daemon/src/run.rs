@@ -121,6 +121,7 @@ impl Daemon {
             calls: upstreams.calls,
             queue: config.limits.in_flight.saturating_add(config.limits.connections),
             hot_bytes: config.storage.hot_bytes,
+            pages_bytes: config.limits.bodies_bytes,
             mailing: upstreams.mailing,
             rules: config.rules.to_config(),
             ingestion: IngestionConfig {

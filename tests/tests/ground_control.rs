@@ -232,7 +232,9 @@ async fn a_policy_is_set_and_an_invalidation_holds_until_the_next_version() {
     register(control).await;
     let path = format!("{SOURCE}/freshness");
     let before = document(&get(control, &path).await);
-    assert_eq!((&before["is_default"], &before["now"]), (&json!(true), &json!(null)), "{before}");
+    assert_eq!((&before["is_default"], &before["released_at"]), (&json!(true), &json!(null)), "{before}");
+    assert_eq!(before["now"]["axes"][0]["age_seconds"], json!(null), "no release has an age: {before}");
+    assert_eq!(before["now"]["axes"][0]["stale"], true, "{before}");
     let run_id = begun(&ingest(control, "2025", payload(1)).await);
     assert_eq!(ended(control, &run_id).await["state"], "completed");
 
@@ -245,6 +247,13 @@ async fn a_policy_is_set_and_an_invalidation_holds_until_the_next_version() {
     assert_eq!((&fresh["is_default"], &fresh["policy"]), (&json!(false), &policy));
     assert_eq!((&fresh["current_version"], &fresh["now"]["answer"]), (&json!("2025"), &json!("serve")));
     assert_eq!(fresh["now"]["axes"].as_array().map(Vec::len), Some(4), "{fresh}");
+    let run_id = begun(&ingest(control, "2200", payload(3)).await);
+    assert_eq!(ended(control, &run_id).await["state"], "completed");
+    assert_eq!(
+        document(&get(control, &path).await)["current_version"],
+        "2025",
+        "what lies ahead is not in force"
+    );
 
     let no_reason = post(control, &format!("{SOURCE}/invalidate"), &json!({"reason": " "})).await;
     problem(&no_reason, 400, "invalid_request");
@@ -268,7 +277,7 @@ async fn a_policy_is_set_and_an_invalidation_holds_until_the_next_version() {
     assert_eq!(ended(control, &run_id).await["state"], "completed");
     assert_eq!(at(&get(control, &path).await, "/invalidated_at"), json!(null));
     let runs = document(&get(control, "/v1/runs").await);
-    assert_eq!((&runs[0]["run"]["version"], &runs[1]["run"]["version"]), (&json!("2026"), &json!("2025")));
+    assert_eq!((&runs[0]["run"]["version"], &runs[2]["run"]["version"]), (&json!("2026"), &json!("2025")));
 }
 
 #[tokio::test]

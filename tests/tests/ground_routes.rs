@@ -1,6 +1,7 @@
 //! What routes ask of sources: records, their provenance, what changed, and signals.
 
 use bytes::Bytes;
+use harness::wire::{Wire, head};
 use harness::{World, at, document, eventually, get, log, post, problem};
 use hyper::Method;
 use oracled::client::Client;
@@ -215,4 +216,64 @@ async fn an_export_is_every_version_and_pruning_leaves_provenance() {
             .await;
     let warnings = then.pointer("/response/warnings").expect("it warns").to_string();
     assert!(warnings.contains("2 versions"), "{then}");
+}
+
+#[tokio::test]
+async fn a_damaged_source_keeps_no_signal_from_the_others() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    two_releases(control).await;
+    harness::ground::register(control, "iso-4217").await;
+    let policy = |source: &str| {
+        json!({
+            "oracle_id": source,
+            "axis_freshness": {},
+            "default_max_age_seconds": 1_000_000_000,
+            "default_stale_behavior": "fail_closed",
+            "invalidation_triggers": [{"trigger_type": "upstream_signal", "config": {"webhook": "/v1/signals/all"}}],
+        })
+    };
+    for source in [SOURCE, "iso-4217"] {
+        let path = format!("/v1/sources/{source}/freshness");
+        let set = harness::ground::put(control, &path, &policy(source)).await;
+        assert_eq!(set.status, 200, "{}", document(&set));
+    }
+    assert!(daemon.stop().success());
+    for fact in fs::read_dir(world.state().join("ground/facts")).expect("there are some") {
+        fs::write(fact.expect("it is read").path(), "damaged").expect("it is written");
+    }
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let asked = json!({"oracle_id": SOURCE, "request": {"axes_requested": ["population"]}});
+    assert_eq!(post(routes, "/v1/query", &asked).await.status, 500);
+    let told = post(routes, "/v1/signals/all", &json!({})).await;
+    assert_eq!(document(&told), json!({"invalidated": ["iso-4217", SOURCE]}));
+}
+
+#[tokio::test]
+async fn whoever_sends_a_body_that_nobody_asked_for_reads_the_answer() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let body = vec![b' '; 8 << 20];
+    let length = body.len().to_string();
+    for (socket, path, status) in [
+        (world.socket(), "/v1/signals/bank", 404),
+        (world.socket(), "/no/such", 404),
+        (world.socket(), "/v1/sources", 405),
+        (world.control_socket(), "/v1/runs/0123456789abcdef/cancel", 404),
+        (world.control_socket(), "/v1/pipelines/no-such/pull", 404),
+        (world.control_socket(), "/v1/reload", 200),
+        (world.control_socket(), "/no-such", 404),
+        (world.control_socket(), "/v1/status", 405),
+    ] {
+        let mut wire = Wire::connect(&socket).await;
+        for _ in 0..2 {
+            wire.send(head("POST", path, &[("content-length", &length)])).await.expect("it listens");
+            wire.send(&body).await.unwrap_or_else(|error| panic!("{path}: {error}"));
+            let answer = wire.answer().await.expect("it answers");
+            assert_eq!(answer.status, status, "{path}: {}", document(&answer));
+        }
+    }
+    assert!(daemon.stop().success());
 }

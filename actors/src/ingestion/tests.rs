@@ -133,10 +133,10 @@ fn a_version_is_not_read_from_something_else_by_mistake_and_there_is_a_way_back(
         let (oracle_id, review) = (third.oracle_id.clone(), Review::Approve);
         let approved = system.registry.ask(ReviewSource { oracle_id, review, peer: PEER }).await;
         approved.expect("it answers").expect("it may");
-        let record = system.queries.record(&third.record_id(0)).expect("it is there");
+        let record = system.queries.record(&third.record_id(0)).await.expect("it is there");
         assert_eq!(record.standing, RecordStanding::Valid);
         assert_eq!(
-            system.queries.record(&second.record_id(0)).expect("it is there").standing,
+            system.queries.record(&second.record_id(0)).await.expect("it is there").standing,
             RecordStanding::Replaced
         );
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);

@@ -36,6 +36,7 @@ impl Querying {
             Some(QueryError::SourceUnknown(_) | QueryError::Bad(_) | QueryError::QueryId) => "refused",
             Some(QueryError::Silent(_)) => "silent",
             Some(QueryError::Stale { .. }) => "stale",
+            Some(QueryError::Busy) => "busy",
             Some(QueryError::Store(_) | QueryError::Reading(_)) => "failed",
         };
         self.queries.get_or_create(&AnsweredAs { result: Word(result) }).inc();

@@ -1,20 +1,26 @@
 //! One answer, from the question to its last field.
 
+use super::freshness::tier_of;
 use super::{Cursor, QueryError, cursor_of};
-use domain::ground::freshness::{Answer, Freshness};
+use domain::ground::freshness::{Freshness, age_s};
 use domain::ground::provenance::ProvenanceRecord;
 use domain::ground::query::{
     Explain, NormalizedRecord, OracleQuery, Query, QueryAnswer, QueryFreshness, QueryMetadata, QueryResponse,
 };
+use domain::ground::timeline::Release;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
-use store::ground::query::{Answered, Hit};
+use store::ground::query::{Access, Answered, Hit, RECORDS_SCANNED_MAX};
 use store::ground::view::SourceView;
 
 /// So many versions are named in an answer.
 const VERSIONS_NAMED_MAX: usize = 16;
+
+/// A lookup looks at so many records, and finds so many bytes, on the thread of whoever asks.
+const LOOKUP_RECORDS: u64 = 256;
+const LOOKUP_BYTES: usize = 64 << 10;
 
 /// A question on its way to an answer.
 pub(super) struct Answering {
@@ -25,15 +31,36 @@ pub(super) struct Answering {
     /// As of when it is known: at the latest, when the last run became visible.
     pub(super) known_at: Option<Timestamp>,
     pub(super) after: Option<Vec<u8>>,
-    /// Whether it speaks of one thing.
-    pub(super) is_lookup: bool,
-    pub(super) warnings: Vec<String>,
+    /// What is to be said of the source.
+    warning: Option<String>,
+    began: Instant,
+}
+
+/// What there is to a question, and how fresh it is.
+pub(super) struct Looked {
+    pub(super) freshness: Freshness,
+    /// Where the policy lets it pass.
+    pub(super) answer: Option<QueryAnswer>,
+}
+
+/// What came of a look at one thing.
+pub(super) enum LookedUp {
+    Answered(Box<Looked>),
+    /// It is no such question, or there is more to be looked at than whoever asks should wait for.
+    TooMuch {
+        /// A page has at most about so many bytes of what records say.
+        page_bytes: usize,
+    },
 }
 
 impl Answering {
-    pub(super) fn new(asked: OracleQuery, view: Arc<SourceView>, now: Timestamp) -> Result<Self, QueryError> {
-        let provided = &view.state.entry.registration.axes_provided;
-        let is_lookup = Query::new(&asked.request, &view.ontology, provided)?.identity_is_whole;
+    pub(super) fn new(
+        asked: OracleQuery,
+        view: Arc<SourceView>,
+        warning: Option<String>,
+        now: Timestamp,
+        began: Instant,
+    ) -> Result<Self, QueryError> {
         let cursor = asked.request.cursor.as_ref().map(|text| Cursor::read(text, &asked)).transpose()?;
         let (point_in_time, known_at) = match &cursor {
             Some(cursor) => (cursor.point_in_time, cursor.known_at),
@@ -43,22 +70,59 @@ impl Answering {
             }
         };
         let after = cursor.map(|cursor| cursor.key);
-        Ok(Self { asked, view, now, point_in_time, known_at, after, is_lookup, warnings: Vec::new() })
+        Ok(Self { asked, view, now, point_in_time, known_at, after, warning, began })
     }
 
-    /// The releases of the newest and of the oldest record; where there are none, that of the version in force.
-    pub(super) fn ages(&self, answered: &Answered) -> (Option<Timestamp>, Timestamp) {
+    fn query(&self) -> Result<Query<'_>, QueryError> {
+        let provided = &self.view.state.entry.registration.axes_provided;
+        Ok(Query::new(&self.asked.request, &self.view.ontology, provided)?)
+    }
+
+    /// The answer where it takes no longer than a moment: to a question that speaks of one thing, of which little is said.
+    pub(super) fn look_up(&self) -> Result<LookedUp, QueryError> {
+        let query = self.query()?;
+        let too_much = LookedUp::TooMuch { page_bytes: query.page_bytes() };
+        if !query.identity_is_whole {
+            return Ok(too_much);
+        }
+        let answered = self.read(&query, LOOKUP_RECORDS)?;
+        let is_cut_short = answered.more.is_some() && answered.found.len() < query.max_results;
+        if is_cut_short || answered.bytes > LOOKUP_BYTES {
+            return Ok(too_much);
+        }
+        self.judged(&query, answered).map(|looked| LookedUp::Answered(Box::new(looked)))
+    }
+
+    /// A page of the answer, however long that takes.
+    pub(super) fn page(&self) -> Result<Looked, QueryError> {
+        let query = self.query()?;
+        self.judged(&query, self.read(&query, RECORDS_SCANNED_MAX)?)
+    }
+
+    fn read(&self, query: &Query<'_>, scanned_max: u64) -> Result<Answered, QueryError> {
+        let Self { view, point_in_time, known_at, after, .. } = self;
+        Ok(view.query(query, *point_in_time, *known_at, after.as_deref(), scanned_max)?)
+    }
+
+    /// What becomes of what was found.
+    fn judged(&self, query: &Query<'_>, answered: Answered) -> Result<Looked, QueryError> {
+        let (as_of, oldest) = self.ages(&answered);
+        let policy = self.freshness(oldest);
+        let freshness = policy.clone();
+        let staleness_seconds = oldest.map(|oldest| age_s(oldest, self.now));
+        let age = QueryFreshness { data_as_of: as_of, staleness_seconds, policy };
+        let is_given = freshness.answer.is_given();
+        let answer = is_given.then(|| self.answer(query, answered, age)).transpose()?;
+        Ok(Looked { freshness, answer })
+    }
+
+    /// When the newest and the oldest of the records were released; where there are none, nothing and the version in force.
+    pub(super) fn ages(&self, answered: &Answered) -> (Option<Timestamp>, Option<Timestamp>) {
         let released =
             |hit: &Hit| self.view.state.run(hit.found.version.last_seen).map(|run| run.release.released_at);
         let releases: Vec<_> = answered.found.iter().filter_map(released).collect();
-        let in_force = || {
-            let known = |at: Timestamp| self.known_at.is_none_or(|known_at| at <= known_at);
-            let releases = self.view.state.completed.iter().map(|completed| &completed.release);
-            let counts = releases
-                .filter(|release| known(release.ingested_at) && release.released_at <= self.point_in_time);
-            counts.map(|release| release.released_at).max().unwrap_or(Timestamp::MIN)
-        };
-        (releases.iter().max().copied(), releases.iter().min().copied().unwrap_or_else(in_force))
+        let in_force = || self.in_force().map(|release| release.released_at);
+        (releases.iter().max().copied(), releases.iter().min().copied().or_else(in_force))
     }
 
     /// The versions of the releases that counted, in the order in which they were ingested.
@@ -69,59 +133,79 @@ impl Answering {
         counted.map(|release| release.version.clone()).collect()
     }
 
-    /// The answer.
-    pub(super) fn finish(
-        mut self,
-        answered: Answered,
-        freshness: Freshness,
-        as_of: Option<Timestamp>,
-        oldest: Timestamp,
-        began: Instant,
-    ) -> Result<QueryAnswer, QueryError> {
-        let view = Arc::clone(&self.view);
-        let registration = &view.state.entry.registration;
-        let query = Query::new(&self.asked.request, &view.ontology, &registration.axes_provided)?;
-        let cursor = cursor_of(&self, answered.more.clone());
-        self.warnings.extend(freshness.warnings.iter().cloned());
-        if answered.pruned > 0 {
-            self.warnings.push(format!("{} versions that held then have been pruned", answered.pruned));
+    /// The latest release up to the time that is asked for, as far as releases were known then.
+    fn in_force(&self) -> Option<&Release> {
+        let known = self.view.knowledge(self.known_at);
+        let releases = self.view.state.completed.iter().map(|completed| &completed.release);
+        let counts =
+            releases.filter(|release| known.counts(release.run) && release.released_at <= self.point_in_time);
+        counts.max_by_key(|release| (release.released_at, &release.version))
+    }
+
+    /// The versions of the source that the records are of, in the order of their releases; where there are none, the one in
+    /// force.
+    fn data_version(&self, hits: &[Hit]) -> String {
+        let runs: BTreeSet<u32> = hits.iter().map(|hit| hit.found.version.last_seen).collect();
+        let releases = runs.into_iter().filter_map(|run| self.view.state.run(run)).map(|run| &run.release);
+        let mut releases: Vec<_> = releases.collect();
+        if releases.is_empty() {
+            releases.extend(self.in_force());
         }
-        let degraded = freshness.answer == Answer::DegradeTier;
-        let oracle_tier = if degraded { registration.oracle_tier.lower() } else { registration.oracle_tier };
-        let records =
-            answered.found.iter().map(|hit| record(&view, &query, hit)).collect::<Result<Vec<_>, _>>()?;
-        let provenance = self.asked.request.include_provenance.then(|| provenance(&view, &answered.found));
-        let explain = self.asked.request.explain.then(|| Explain {
-            access: answered.access.to_string(),
-            filters: query.filters.iter().map(|filter| filter.in_words()).collect(),
-            releases: self.releases(),
-            files: view.file_count(),
-        });
-        let query_id = self.asked.query_id.unwrap_or_else(|| made_up(self.now, &records));
+        releases.sort_by_key(|release| (release.released_at, &release.version));
+        let named = releases.iter().take(VERSIONS_NAMED_MAX).map(|release| release.version.as_str());
+        let named = named.collect::<Vec<_>>().join(", ");
+        let more = releases.len().saturating_sub(VERSIONS_NAMED_MAX);
+        if more > 0 { format!("{named} and {more} more") } else { named }
+    }
+
+    fn answer(
+        &self,
+        query: &Query<'_>,
+        answered: Answered,
+        age: QueryFreshness,
+    ) -> Result<QueryAnswer, QueryError> {
+        let view = &*self.view;
+        let Answered { found, scanned, pruned, more, access, .. } = answered;
+        let data_version = self.data_version(&found);
+        let mut warnings: Vec<_> = self.warning.iter().chain(&age.policy.warnings).cloned().collect();
+        if pruned > 0 {
+            warnings.push(format!("{pruned} versions that held then have been pruned"));
+        }
+        let include_provenance = self.asked.request.include_provenance;
+        let provenance = include_provenance.then(|| provenance(view, &found)).transpose()?;
+        let records: Vec<_> =
+            found.into_iter().map(|hit| record(view, query, hit)).collect::<Result<_, _>>()?;
+        let query_id = self.asked.query_id.clone().unwrap_or_else(|| made_up(self.now, &records));
+        let explain = self.asked.request.explain.then(|| self.explain(query, &access));
         let query_metadata = QueryMetadata {
             query_id: query_id.clone(),
             executed_at: self.now,
-            latency_ms: began.elapsed().as_secs_f64() * 1e3,
-            records_scanned: answered.scanned,
+            latency_ms: self.began.elapsed().as_secs_f64() * 1e3,
+            records_scanned: scanned,
             records_returned: records.len() as u64,
             cache_hit: false,
-            data_version: data_version(&view, &answered.found),
+            data_version,
             known_at: self.known_at,
-            oracle_tier,
-            freshness: QueryFreshness {
-                data_as_of: as_of,
-                staleness_seconds: u64::try_from(self.now.duration_since(oldest).as_secs()).unwrap_or(0),
-                policy: freshness,
-            },
+            oracle_tier: tier_of(view, &age.policy),
+            freshness: age,
         };
-        let warnings = self.warnings;
-        let provenance = provenance.transpose()?;
+        let cursor = cursor_of(self, more);
         let response = QueryResponse { records, provenance, query_metadata, cursor, warnings, explain };
-        Ok(QueryAnswer { query_id, oracle_id: self.asked.oracle_id, response })
+        Ok(QueryAnswer { query_id, oracle_id: self.asked.oracle_id.clone(), response })
+    }
+
+    fn explain(&self, query: &Query<'_>, access: &Access) -> Explain {
+        Explain {
+            access: access.to_string(),
+            filters: query.filters.iter().map(|filter| filter.in_words()).collect(),
+            releases: self.releases(),
+            files: self.view.file_count(),
+        }
     }
 }
 
-fn record(view: &SourceView, query: &Query<'_>, hit: &Hit) -> Result<NormalizedRecord, QueryError> {
+/// A record as it is given. What is not given of it is let go at once: there may be many.
+fn record(view: &SourceView, query: &Query<'_>, hit: Hit) -> Result<NormalizedRecord, QueryError> {
     let Hit { found, content } = hit;
     let chosen = query.chosen(&view.ontology, &content.axes);
     let unit = |path: &str| view.ontology.axis(path)?.unit.clone();
@@ -145,22 +229,6 @@ fn definitions<V>(chosen: &[(&str, V)], all: &BTreeMap<String, String>) -> BTree
 
 fn provenance(view: &SourceView, hits: &[Hit]) -> Result<Vec<ProvenanceRecord>, QueryError> {
     hits.iter().map(|hit| Ok(view.provenance(&hit.found)?)).collect()
-}
-
-/// The versions of the source that the records are of, in the order of their releases; where there are none, the current
-/// one.
-fn data_version(view: &SourceView, hits: &[Hit]) -> String {
-    let runs: BTreeSet<u32> = hits.iter().map(|hit| hit.found.version.last_seen).collect();
-    let mut releases: Vec<_> =
-        runs.into_iter().filter_map(|run| view.state.run(run)).map(|run| &run.release).collect();
-    releases.sort_by(|one, other| (one.released_at, &one.version).cmp(&(other.released_at, &other.version)));
-    if releases.is_empty() {
-        return view.state.entry.current_version.clone();
-    }
-    let named: Vec<_> =
-        releases.iter().take(VERSIONS_NAMED_MAX).map(|release| release.version.as_str()).collect();
-    let more = releases.len() - named.len();
-    if more > 0 { format!("{} and {more} more", named.join(", ")) } else { named.join(", ") }
 }
 
 /// A name for a query that has none: the same for the same answer at the same time.

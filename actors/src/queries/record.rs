@@ -1,15 +1,18 @@
 //! One record by its id, whatever has become of it since.
 
-use super::Queries;
+use super::{Queries, Stale, freshness};
 use domain::Sha256Hex;
+use domain::ground::freshness::age_s;
 use domain::ground::id::SourceId;
 use domain::ground::provenance::ProvenanceRecord;
-use domain::ground::query::NormalizedRecord;
+use domain::ground::query::{NormalizedRecord, QueryFreshness};
+use domain::ground::record::Content;
 use domain::ground::run::split_record_id;
-use domain::ground::source::Standing;
+use domain::ground::source::{OracleTier, Standing};
 use domain::ground::timeline::{Became, End, Version};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use store::StoreError;
 use store::ground::statement::StoredStatement;
@@ -27,6 +30,13 @@ pub struct RecordAnswer {
     pub record: NormalizedRecord,
     /// Where it stands.
     pub standing: RecordStanding,
+    /// How far the source is trusted with it: one tier less than is registered where it is stale and its policy says so.
+    pub oracle_tier: OracleTier,
+    /// How old it is now or, where it no longer holds, was when it ceased to.
+    pub freshness: QueryFreshness,
+    /// What whoever uses this should know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// The record that has taken its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<String>,
@@ -62,6 +72,9 @@ pub enum RecordError {
     /// Its source does not answer.
     #[error("{0}")]
     Silent(String),
+    /// What it says is too old.
+    #[error(transparent)]
+    Stale(#[from] Stale),
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -76,20 +89,39 @@ struct Stands {
 }
 
 impl Queries {
-    /// A record with all its axes.
+    /// A record with all its axes, as the source's freshness policy lets it pass.
     ///
     /// # Errors
-    /// `Unknown`, `Silent`; where the store cannot be read.
-    pub fn record(&self, record_id: &str) -> Result<RecordAnswer, RecordError> {
-        let Stands { view, found, standing, same_as } = self.stands(record_id)?;
-        if let Standing::Silent(why) = view.state.entry.standing(self.clock.now()) {
-            return Err(RecordError::Silent(why));
+    /// `Unknown`, `Silent`, `Stale`; where the store cannot be read.
+    pub async fn record(&self, record_id: &str) -> Result<RecordAnswer, RecordError> {
+        let mut waited = false;
+        loop {
+            let answer = self.answer_of(record_id)?;
+            // what no longer holds does not get fresher
+            waited |= !matches!(answer.standing, RecordStanding::Valid | RecordStanding::NotYetValid);
+            let (oracle_id, freshness) = (answer.oracle_id.clone(), answer.freshness.policy.clone());
+            if let Some(answer) = self.passed(&oracle_id, &freshness, Some(answer), &mut waited).await? {
+                return Ok(answer);
+            }
         }
+    }
+
+    fn answer_of(&self, record_id: &str) -> Result<RecordAnswer, RecordError> {
+        let Stands { view, found, standing, same_as } = self.stands(record_id)?;
+        let now = self.clock.now();
+        let entry = &view.state.entry;
+        let mut warnings = match entry.standing(now) {
+            Standing::Answers => Vec::new(),
+            Standing::AnswersWithWarning(warning) => vec![warning],
+            Standing::Silent(why) => return Err(RecordError::Silent(why)),
+        };
         let content = view.content(&found.statement)?.unwrap_or_default();
+        let freshness = freshness_of(&view, &found.version, &content, now);
+        warnings.extend(freshness.policy.warnings.iter().cloned());
         let unit = |path: &String| Some((path.clone(), view.ontology.axis(path)?.unit.clone()?));
         let run = view.state.run(found.statement.time.run);
         Ok(RecordAnswer {
-            oracle_id: view.state.entry.oracle_id().clone(),
+            oracle_id: entry.oracle_id().clone(),
             source_version: run.map(|run| run.release.version.clone()).unwrap_or_default(),
             record: NormalizedRecord {
                 record_id: record_id.to_owned(),
@@ -101,6 +133,9 @@ impl Queries {
                 valid_until: found.version.valid_until,
             },
             standing,
+            oracle_tier: freshness::tier_of(&view, &freshness.policy),
+            freshness,
+            warnings,
             superseded_by: found.superseded_by.and_then(|(run, position)| view.record_id(run, position)),
             same_as: same_as.and_then(|(run, position)| view.record_id(run, position)),
         })
@@ -133,6 +168,23 @@ impl Queries {
             .ok_or_else(unknown)?;
         stand(view, record, place, self.clock.now()).ok_or_else(unknown)
     }
+}
+
+/// How fresh a version is, which says `content`: each of its axes that is no identity, or those where it has no others. What
+/// no longer holds is as fresh as it was when it ceased to.
+fn freshness_of(view: &SourceView, version: &Version, content: &Content, now: Timestamp) -> QueryFreshness {
+    let identity: BTreeSet<_> = view.ontology.identity().map(|axis| axis.axis.as_str()).collect();
+    let said: BTreeSet<_> = content
+        .axes
+        .keys()
+        .map(|path| view.ontology.axis(path).map_or(path.as_str(), |axis| axis.axis.as_str()))
+        .collect();
+    let others: Vec<_> = said.difference(&identity).copied().collect();
+    let axes = if others.is_empty() { said.into_iter().collect() } else { others };
+    let as_of = view.state.run(version.last_seen).map(|run| run.release.released_at);
+    let at = version.valid_until.map_or(now, |until| until.min(now));
+    let policy = freshness::of(view, &axes, as_of, at);
+    QueryFreshness { data_as_of: as_of, staleness_seconds: as_of.map(|as_of| age_s(as_of, now)), policy }
 }
 
 /// Where the statement at `place` stands among all that is said of its record.

@@ -1,15 +1,17 @@
 //! `POST /v1/query`: what a registered source says.
 
-use super::held::{self, Held};
+use super::held::Held;
 use super::request::JsonBody;
 use super::verdicts::document;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
+use actors::queries::Page;
 use axum::extract::State;
 use axum::response::Response;
-use domain::ground::query::OracleQuery;
+use domain::ground::query::{OracleQuery, QueryAnswer};
 use hyper::StatusCode;
 use std::sync::Arc;
+use tokio::task::spawn_blocking;
 
 /// Answers a query of a source, with how fresh the answer is.
 ///
@@ -28,8 +30,18 @@ use std::sync::Arc;
 pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
     let asked = body.parse::<OracleQuery>()?;
     let queries = service.system.queries.clone();
-    let answer = service.work(async move { Ok(queries.ask(asked).await?) }).await?;
-    let json = serde_json::to_vec(&answer).expect("an answer is plain data with text for keys");
-    let room = held::room_of(json.len(), &service).await?;
-    Ok(document(StatusCode::OK, Held::new(json, Some(room))))
+    let held = service.work(async move {
+        let Page { answer, room } = queries.page(asked).await?;
+        if room.is_none() {
+            return Ok(Held::new(json(&answer), None));
+        }
+        // a long one keeps others waiting while it becomes text
+        let held = spawn_blocking(move || Held::new(json(&answer), room)).await;
+        held.map_err(|error| Problem::Internal(error.to_string()))
+    });
+    Ok(document(StatusCode::OK, held.await?))
+}
+
+fn json(answer: &QueryAnswer) -> Vec<u8> {
+    serde_json::to_vec(answer).expect("an answer is plain data with text for keys")
 }

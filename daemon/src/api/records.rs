@@ -9,25 +9,26 @@ use axum::extract::{Path, State};
 use domain::ground::provenance::ProvenanceRecord;
 use std::sync::Arc;
 
-/// A record by its id, with when it is or was valid.
+/// A record by its id, with when it is or was valid, and how fresh it is.
 ///
 /// # Errors
-/// `record_unknown`, `source_silent`.
+/// `record_unknown`, `source_silent`, `source_stale`.
 #[utoipa::path(
     get,
     path = "/v1/records/{record_id}",
     params(("record_id" = String, Path, description = "As a query gives it")),
     responses(
-        (status = 200, description = "The record with all its axes, and where it stands", body = Object),
+        (status = 200, description = "The record with all its axes, where it stands, and how fresh it is", body = Object),
         (status = "4XX", description = "There is none, or its source does not answer", body = ProblemDocument),
-        (status = "5XX", description = "It cannot be told for now", body = ProblemDocument),
+        (status = "5XX", description = "It cannot be told for now, or is too old", body = ProblemDocument),
     ),
 )]
 pub async fn get(
     State(service): State<Arc<Service>>,
     record_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<RecordAnswer>, Problem> {
-    Ok(Json(service.system.queries.record(&named(record_id)?)?))
+    let (record_id, queries) = (named(record_id)?, service.system.queries.clone());
+    Ok(Json(service.work(async move { Ok(queries.record(&record_id).await?) }).await?))
 }
 
 /// Where a record comes from.
@@ -64,6 +65,7 @@ impl From<RecordError> for Problem {
         match error {
             RecordError::Unknown(_) => GroundProblem::RecordUnknown(told).into(),
             RecordError::Silent(_) => GroundProblem::SourceSilent(told).into(),
+            RecordError::Stale(_) => GroundProblem::SourceStale(told).into(),
             RecordError::Store(error) => error.into(),
         }
     }

@@ -21,6 +21,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,6 +155,18 @@ pub(crate) fn told(error: &impl Display) -> String {
     let text = error.to_string();
     let end = text.char_indices().nth(TOLD_MAX_CHARS).map(|(end, _)| end);
     end.and_then(|end| text.get(..end)).map_or_else(|| text.clone(), |start| format!("{start}…"))
+}
+
+/// A body that nobody has asked for: it is taken, and not looked at.
+pub struct Unasked;
+
+impl<S: Sync> FromRequest<S> for Unasked {
+    type Rejection = Infallible;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Infallible> {
+        discard(&mut request.into_body()).await;
+        Ok(Self)
+    }
 }
 
 /// Takes what still comes of a body that is refused, for a moment: many clients read no answer before they have sent

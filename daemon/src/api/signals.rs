@@ -1,9 +1,10 @@
 //! `POST /v1/signals/{…}`, or any other path that a freshness policy names: a source tells that what it has said is not to
 //! be relied on any more.
 
+use super::request::Unasked;
 use crate::problem::{GroundProblem, Problem, ProblemDocument};
 use crate::service::Service;
-use actors::registry::{Invalidate, policy_of};
+use actors::registry::Invalidate;
 use axum::extract::State;
 use axum::{Extension, Json};
 use domain::Peer;
@@ -40,6 +41,7 @@ pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     uri: Uri,
+    _: Unasked,
 ) -> Result<Json<Invalidated>, Problem> {
     let named = named_by(&service, uri.path())?;
     if named.is_empty() {
@@ -58,6 +60,7 @@ pub async fn elsewhere(
     Extension(peer): Extension<Peer>,
     method: Method,
     uri: Uri,
+    _: Unasked,
 ) -> Result<Json<Invalidated>, Problem> {
     let named = named_by(&service, uri.path())?;
     match method {
@@ -67,22 +70,19 @@ pub async fn elsewhere(
     }
 }
 
-/// The sources whose policies have a webhook at `path`.
+/// The sources whose policies have a webhook at `path`; the one that every source has without its own names none.
 fn named_by(service: &Service, path: &str) -> Result<Vec<SourceId>, Problem> {
-    let store = &service.system.store;
-    let mut named = Vec::new();
-    for state in store.sources()? {
-        let oracle_id = state.entry.oracle_id().clone();
-        let Some(view) = store.view(&oracle_id)? else { continue };
-        let policy = policy_of(&view.state, &view.ontology);
-        let names_it = |trigger: &InvalidationTrigger| matches!(trigger, InvalidationTrigger::UpstreamSignal { webhook } if webhook == path);
-        if policy.invalidation_triggers.iter().any(names_it) {
-            named.push(oracle_id);
-        }
-    }
-    Ok(named)
+    let names_it = |trigger: &InvalidationTrigger| matches!(trigger, InvalidationTrigger::UpstreamSignal { webhook } if webhook == path);
+    let sources = service.system.store.sources()?.into_iter();
+    let named = sources.filter(|state| {
+        let triggers = state.policy.iter().flat_map(|policy| &policy.invalidation_triggers);
+        triggers.into_iter().any(names_it)
+    });
+    Ok(named.map(|state| state.entry.registration.oracle_id).collect())
 }
 
+/// Declares each of the sources stale, also where that fails for one of them; whoever has sent the signal is told so, and
+/// sends it again.
 async fn invalidate(
     service: &Arc<Service>,
     named: Vec<SourceId>,
@@ -92,11 +92,14 @@ async fn invalidate(
     let registry = service.system.registry.clone();
     let detail = format!("signal at {path}");
     let invalidated = service.work(async move {
+        let mut failed = Ok(());
         for oracle_id in &named {
             let (trigger, detail) = (InvalidationCause::UpstreamSignal, detail.clone());
-            registry.ask(Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer }).await??;
+            let order = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer };
+            let done = registry.ask(order).await.map_err(Problem::from);
+            failed = failed.and(done.and_then(|done| done.map_err(Problem::from)));
         }
-        Ok(named)
+        failed.map(|()| named)
     });
     Ok(Json(Invalidated { invalidated: invalidated.await? }))
 }

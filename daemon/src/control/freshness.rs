@@ -24,12 +24,12 @@ pub struct Standing {
     pub is_default: bool,
     /// When what the source has said was declared stale, and no run has followed.
     pub invalidated_at: Option<Timestamp>,
-    /// The version that is the newest by its release; null before the first.
+    /// The version in force: the latest that was released by now; null before the first.
     pub current_version: Option<String>,
     /// When it was released: what all ages count from.
     pub released_at: Option<Timestamp>,
-    /// What that makes of each axis now; null before the first version.
-    pub now: Option<Freshness>,
+    /// What that makes of each axis now.
+    pub now: Freshness,
 }
 
 /// How fresh a source is by the policy in force.
@@ -48,11 +48,13 @@ pub async fn get(
     let policy = policy_of(&state, &ontology.ok_or_else(unknown)?.0);
     let axes: Vec<_> = registration.axes_provided.iter().map(String::as_str).collect();
     let (invalidated_at, now) = (state.invalidated_at, service.system.clock.now());
-    let newest = state.entry.version_history.last();
+    // in the order of their releases, some of which may lie ahead
+    let in_force = state.entry.version_history.iter().rfind(|version| version.released_at <= now);
+    let released_at = in_force.map(|version| version.released_at);
     Ok(Json(Standing {
-        now: newest.map(|newest| policy.evaluate(&axes, newest.released_at, invalidated_at, now)),
-        current_version: newest.map(|newest| newest.version.clone()),
-        released_at: newest.map(|newest| newest.released_at),
+        now: policy.evaluate(&axes, released_at, invalidated_at, now),
+        current_version: in_force.map(|version| version.version.clone()),
+        released_at,
         is_default: state.policy.is_none(),
         invalidated_at,
         policy,

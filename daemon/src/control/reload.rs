@@ -1,6 +1,7 @@
 //! `POST /v1/reload`, and SIGHUP: opens `oracle_log.jsonl` anew and puts the configured log level in force.
 
 use super::{act, audit};
+use crate::api::request::Unasked;
 use crate::config::{Config, Flags};
 use crate::problem::Problem;
 use crate::service::Service;
@@ -27,6 +28,7 @@ pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     Extension(flags): Extension<Arc<Flags>>,
+    _: Unasked,
 ) -> Result<Json<Reloaded>, Problem> {
     act(async move { reload(&service, &flags, Some(peer)).await.map(Json) }).await
 }

@@ -1,6 +1,7 @@
 //! `/v1/runs`: what was ingested, what is, and what came of it.
 
 use super::act;
+use crate::api::request::Unasked;
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
@@ -91,6 +92,7 @@ pub async fn cancel(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     run_id: Result<Path<String>, PathRejection>,
+    _: Unasked,
 ) -> Result<(StatusCode, Json<Seen>), Problem> {
     act(async move {
         let run = known(&service.system.store, run_id)?;

@@ -4,6 +4,7 @@
 
 use super::document::Document;
 use super::{act, named};
+use crate::api::request::Unasked;
 use crate::moment::Moment;
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
@@ -79,6 +80,7 @@ pub async fn pull(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     pipeline_id: Result<Path<String>, PathRejection>,
+    _: Unasked,
 ) -> Result<Json<Pulled>, Problem> {
     let pipeline_id = named(pipeline_id)?;
     act(async move {

@@ -64,14 +64,13 @@ fn show(out: &mut dyn Write, standing: &Standing) -> Result<(), CtlError> {
         ("policy", if *is_default { "the one that every source has" } else { "its own" }.into()),
         ("version", current_version.as_ref().map_or_else(none, |version| format!("{version}{released}"))),
         ("invalidated", invalidated_at.map_or_else(|| "no".into(), |at| at.to_string())),
-        ("an answer now", now.as_ref().map_or_else(none, |now| word(&now.answer))),
+        ("an answer now", word(&now.answer)),
     ];
     out.write_all(pairs(&shown).as_bytes())?;
-    let Some(now) = now else { return Ok(()) };
     let row = |axis: &AxisFreshness| {
         [
             axis.axis.clone(),
-            format!("{} s", axis.age_seconds),
+            axis.age_seconds.map_or_else(none, |age_seconds| format!("{age_seconds} s")),
             format!("{} s", axis.max_age_seconds),
             if axis.stale { "stale" } else { "fresh" }.into(),
             word(&axis.stale_behavior),

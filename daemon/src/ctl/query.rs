@@ -1,5 +1,7 @@
 //! `oraclectl query`.
 
+mod joined;
+
 use super::look::Look;
 use super::output::{csv_of, json, on_one_line};
 use super::{CtlError, Options};
@@ -20,7 +22,8 @@ use std::io::Write;
 pub struct Query {
     /// Which source
     oracle_id: SourceId,
-    /// What must hold of a record: `area=ABW`, `year>=2000`, `area_name~Aru` (contains), `area_name=~^A` (pattern), `area!=ABW`
+    /// What must hold of a record: `area=ABW`, `year>=2000`, `area_name~Aru` (contains), `area_name=~^A` (pattern), `area!=ABW`,
+    /// `'area in ABW,AFG'` (one of them), `'name in ["Korea, Rep.","Japan"]'` (where one has a comma)
     #[arg(value_name = "FILTER", value_parser = filter)]
     filters: Vec<QueryFilter>,
     /// Which axes to show; all of the source's where none is named
@@ -49,7 +52,8 @@ const COLUMNS_MAX: usize = 8;
 const PAGE_MAX: usize = 10_000;
 
 /// The operators as they are written, the longest first.
-const OPERATORS: [(&str, Operator); 8] = [
+const OPERATORS: [(&str, Operator); 9] = [
+    (" in ", Operator::In),
     ("!=", Operator::Ne),
     (">=", Operator::Gte),
     ("<=", Operator::Lte),
@@ -60,21 +64,28 @@ const OPERATORS: [(&str, Operator); 8] = [
     ("~", Operator::Contains),
 ];
 
-/// The filter that is written `text`: several values with `=`, separated by commas, are one of them.
+/// The filter that is written `text`: the axis, the first of the signs in it, and a value, which is all that stands behind it.
 fn filter(text: &str) -> Result<QueryFilter, String> {
     let at = |(sign, operator): (&'static str, Operator)| Some((text.find(sign)?, sign, operator));
     let found =
         OPERATORS.into_iter().filter_map(at).min_by_key(|(at, sign, _)| (*at, usize::MAX - sign.len()));
-    let (at, sign, operator) =
-        found.ok_or("a filter is AXIS, one of = != > >= < <= ~ =~, and a value; as in year>=2000")?;
+    let (at, sign, operator) = found.ok_or(
+        "a filter is AXIS, one of = != > >= < <= ~ =~ in, and a value; as in year>=2000 or 'area in ABW,AFG'",
+    )?;
     let (axis, value) = (text.get(..at).unwrap_or_default(), text.get(at + sign.len()..).unwrap_or_default());
-    let several = operator == Operator::Eq && value.contains(',');
-    let (operator, value) = if several {
-        (Operator::In, value.split(',').map(|value| Json::String(value.trim().into())).collect())
-    } else {
-        (operator, Json::String(value.trim().into()))
-    };
+    let value = if operator == Operator::In { list(value)? } else { Json::String(value.trim().into()) };
     Ok(QueryFilter { axis: axis.trim().into(), operator, value })
+}
+
+/// Values separated by commas, or a list in JSON.
+fn list(text: &str) -> Result<Json, String> {
+    if !text.trim_start().starts_with('[') {
+        return Ok(text.split(',').map(|value| Json::String(value.trim().into())).collect());
+    }
+    let list: Vec<Json> = serde_json::from_str(text).map_err(|error| {
+        format!("what stands behind `in` begins like a list in JSON, and is none: {error}")
+    })?;
+    Ok(list.into())
 }
 
 impl Query {
@@ -99,12 +110,7 @@ impl Query {
             }
             request.cursor = Some(cursor);
             request.max_results = Some(left.min(PAGE_MAX));
-            let page = ask(options, &self.oracle_id, &request).await?.response;
-            let sofar = &mut answer.response;
-            sofar.records.extend(page.records);
-            sofar.query_metadata.records_scanned += page.query_metadata.records_scanned;
-            sofar.query_metadata.records_returned += page.query_metadata.records_returned;
-            sofar.cursor = page.cursor;
+            joined::join(&mut answer.response, ask(options, &self.oracle_id, &request).await?.response);
         }
         if options.json {
             return json(out, &answer);
@@ -179,10 +185,12 @@ fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look)
         records => writeln!(out, "{}", across(records, paths, look))?,
     }
     let stale = metadata.freshness.policy.axes.iter().any(|axis| axis.stale);
-    let days = metadata.freshness.staleness_seconds / 86_400;
-    let age = format!("{days} days old{}", if stale { ", stale" } else { "" });
+    let days = metadata.freshness.staleness_seconds.map(|age_s| age_s / 86_400);
+    let age = days.map_or_else(|| "no release".into(), |days| format!("{days} days old"));
+    let age = format!("{age}{}", if stale { ", stale" } else { "" });
     let coloured = if look.colour { painted(&age, stale) } else { age };
     let (source, version) = (&answer.oracle_id, &metadata.data_version);
+    let version = if version.is_empty() { "none" } else { version };
     writeln!(
         out,
         "{source}, {}, version {}: {coloured}",
@@ -270,8 +278,14 @@ mod tests {
         assert_eq!(read("name=~^A.*=x"), Ok(("name".into(), Operator::Regex, text("^A.*=x"))));
         assert_eq!(read("name~a=b"), Ok(("name".into(), Operator::Contains, text("a=b"))));
         assert_eq!(read("area != X"), Ok(("area".into(), Operator::Ne, text("X"))));
+        assert_eq!(read("name=Korea, Rep."), Ok(("name".into(), Operator::Eq, text("Korea, Rep."))));
+        assert_eq!(read("name=Food in cans"), Ok(("name".into(), Operator::Eq, text("Food in cans"))));
         let several = Json::Array(vec![text("ABW"), text("AFG")]);
-        assert_eq!(read("area=ABW,AFG"), Ok(("area".into(), Operator::In, several)));
-        assert!(read("area").is_err());
+        assert_eq!(read("area in ABW, AFG"), Ok(("area".into(), Operator::In, several)));
+        let several = Json::Array(vec![text("Korea, Rep."), 7.into()]);
+        assert_eq!(read(r#"name in ["Korea, Rep.", 7]"#), Ok(("name".into(), Operator::In, several)));
+        for bad in ["area", "name in [\"Korea"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
     }
 }

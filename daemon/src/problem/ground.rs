@@ -170,6 +170,7 @@ impl From<QueryError> for Problem {
             QueryError::SourceUnknown(_) => GroundProblem::SourceUnknown(told).into(),
             QueryError::Silent(_) => GroundProblem::SourceSilent(told).into(),
             QueryError::Bad(_) | QueryError::QueryId => GroundProblem::InvalidQuery(told).into(),
+            QueryError::Busy => Self::Overloaded(told),
             QueryError::Stale { .. } => GroundProblem::SourceStale(told).into(),
             QueryError::Store(error) => error.into(),
             QueryError::Reading(_) => Self::Internal(told),

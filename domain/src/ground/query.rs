@@ -19,6 +19,10 @@ use std::collections::BTreeMap;
 pub const MAX_RESULTS_DEFAULT: usize = 100;
 /// The most records in one answer.
 pub const MAX_RESULTS_MAX: usize = 10_000;
+/// A page holds at most about so many bytes of what records say.
+pub const PAGE_BYTES_MAX: usize = 16 << 20;
+/// And so many for each record that it is to have at the most, so that the room for a small one is small.
+const PAGE_BYTES_A_RECORD: usize = 16 << 10;
 /// The most filters of a query.
 const FILTERS_MAX: usize = 64;
 /// The most axes that are asked for by name.
@@ -133,7 +137,7 @@ pub struct QueryMetadata {
     pub records_returned: u64,
     /// Whether it was answered from a cache.
     pub cache_hit: bool,
-    /// The versions of the source that were used.
+    /// The versions of the source that were used; where there are no records the one in force, or none.
     pub data_version: String,
     /// As it was known then.
     pub known_at: Option<Timestamp>,
@@ -144,13 +148,14 @@ pub struct QueryMetadata {
 }
 
 /// How old the data of an answer is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryFreshness {
     /// The newest release among the records; nothing where there are none.
     pub data_as_of: Option<Timestamp>,
-    /// The age of the oldest release among them, in seconds.
-    pub staleness_seconds: u64,
-    /// What the policy says of the axes asked for.
+    /// How long ago the oldest release among them was, or the one in force where there are none, in seconds: to now, whatever
+    /// time is asked for. Nothing where none was in force.
+    pub staleness_seconds: Option<u64>,
+    /// What the policy says of the axes asked for, and of those filtered by that are no identity.
     #[serde(flatten)]
     pub policy: Freshness,
 }
@@ -254,6 +259,12 @@ impl<'o> Query<'o> {
         let identity: Vec<_> = ontology.identity().map_while(fixed).collect();
         let identity_is_whole = identity.len() == ontology.identity().count();
         Ok(Self { axes, filters, identity: Identity::new(identity), identity_is_whole, max_results })
+    }
+
+    /// A page ends when what its records say has so many bytes.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.max_results.saturating_mul(PAGE_BYTES_A_RECORD).min(PAGE_BYTES_MAX)
     }
 
     /// Whether all filters hold of the values `axes`.

@@ -12,8 +12,6 @@ use std::ops::Bound;
 
 /// So many records are looked at for one page of an answer, where nothing else is said.
 pub const RECORDS_SCANNED_MAX: u64 = 1_000_000;
-/// A page ends when what it holds has so many bytes.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// A block of an index leads to so many records that lie apart, or more.
 const RECORDS_BY_INDEX_BLOCK: usize = 64;
 
@@ -22,6 +20,8 @@ const RECORDS_BY_INDEX_BLOCK: usize = 64;
 pub struct Answered {
     /// The records, in the order of their keys.
     pub found: Vec<Hit>,
+    /// How many bytes what they say has, with their keys.
+    pub bytes: usize,
     /// How many were looked at.
     pub scanned: u64,
     /// How many versions hold at the time, and cannot be looked at, since what they say was pruned.
@@ -35,7 +35,7 @@ pub struct Answered {
 /// A record that answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hit {
-    /// The version that holds.
+    /// The version that holds, without the bytes of what it says.
     pub found: Found,
     /// What it says.
     pub content: Content,
@@ -76,8 +76,8 @@ struct Plan {
 
 impl SourceView {
     /// The records that answer `query` at `point_in_time`, as far as it was known at `known_at`, or is known now; those
-    /// behind the record key `after`. A page ends with `max_results` of the query, or when `scanned_max` records were looked
-    /// at (at least one is).
+    /// behind the record key `after`. A page ends with `max_results` of the query, with its `page_bytes`, or when `scanned_max`
+    /// records were looked at (at least one is).
     ///
     /// The same query finds the same records in the same order, whatever files they lie in.
     ///
@@ -163,7 +163,6 @@ struct Page<'q> {
     known: &'q Knowledge,
     time: Timestamp,
     scanned_max: u64,
-    bytes: usize,
     last: Vec<u8>,
     answered: Answered,
 }
@@ -177,15 +176,15 @@ impl<'q> Page<'q> {
         scanned_max: u64,
         access: Access,
     ) -> Self {
-        let answered = Answered { found: Vec::new(), scanned: 0, pruned: 0, more: None, access };
-        Self { view, query, known, time, scanned_max, bytes: 0, last: Vec::new(), answered }
+        let answered = Answered { found: Vec::new(), bytes: 0, scanned: 0, pruned: 0, more: None, access };
+        Self { view, query, known, time, scanned_max, last: Vec::new(), answered }
     }
 
     fn is_full(&self) -> bool {
-        let Answered { found, scanned, .. } = &self.answered;
+        let Answered { found, bytes, scanned, .. } = &self.answered;
         found.len() >= self.query.max_results
             || *scanned >= self.scanned_max.max(1)
-            || self.bytes >= ANSWER_BYTES_MAX
+            || *bytes >= self.query.page_bytes()
     }
 
     fn pass(&mut self, key: Vec<u8>) {
@@ -196,7 +195,7 @@ impl<'q> Page<'q> {
     fn look_at(&mut self, record: Record) -> Result<(), StoreError> {
         self.answered.scanned += 1;
         self.last.clone_from(&record.key);
-        let Some(found) = SourceView::valid_at(record, self.known, self.time) else { return Ok(()) };
+        let Some(mut found) = SourceView::valid_at(record, self.known, self.time) else { return Ok(()) };
         let Some(json) = &found.statement.content else {
             self.answered.pruned += 1;
             return Ok(());
@@ -207,7 +206,8 @@ impl<'q> Page<'q> {
         let bytes = found.key.len() + json.len();
         let Some(content) = self.view.content(&found.statement)? else { return Ok(()) };
         if self.query.holds(&content.axes) {
-            self.bytes += bytes;
+            self.answered.bytes += bytes;
+            found.statement.content = None;
             self.answered.found.push(Hit { found, content });
         }
         Ok(())

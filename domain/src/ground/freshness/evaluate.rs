@@ -20,6 +20,17 @@ pub enum Answer {
     FailClosed,
 }
 
+impl Answer {
+    /// Whether it is given.
+    #[must_use]
+    pub const fn is_given(self) -> bool {
+        match self {
+            Self::Serve | Self::ServeWithWarnings | Self::DegradeTier => true,
+            Self::BlockUntilFresh | Self::FailClosed => false,
+        }
+    }
+}
+
 impl From<StaleBehavior> for Answer {
     fn from(behavior: StaleBehavior) -> Self {
         match behavior {
@@ -37,11 +48,11 @@ impl From<StaleBehavior> for Answer {
 pub struct AxisFreshness {
     /// Which.
     pub axis: String,
-    /// How old it is, in whole seconds.
-    pub age_seconds: u64,
+    /// How old it is, in whole seconds; nothing where the source had no release.
+    pub age_seconds: Option<u64>,
     /// How old it may be, in seconds.
     pub max_age_seconds: u64,
-    /// Whether it is older than that, or from before an invalidation.
+    /// Whether it is older than that, from before an invalidation, or of no release at all.
     pub stale: bool,
     /// What applies to it where it is stale.
     pub stale_behavior: StaleBehavior,
@@ -50,7 +61,7 @@ pub struct AxisFreshness {
 /// How fresh an answer is, and what becomes of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Freshness {
-    /// Each axis, in the order in which they were asked for.
+    /// Each axis that the answer depends on, in the order in which they were named.
     pub axes: Vec<AxisFreshness>,
     /// What becomes of the answer: the strictest of what applies to its stale axes.
     pub answer: Answer,
@@ -61,43 +72,56 @@ pub struct Freshness {
 }
 
 impl FreshnessPolicy {
-    /// What becomes of an answer at `now` that is made of `axes_requested`, as they were at `as_of`: the release of the
-    /// version that they come from, or when they were retrieved.
+    /// What becomes of an answer at `now` that depends on `axes`, as they were at `as_of`: the release of the version that
+    /// they come from, or when they were retrieved. Without one the source had nothing to say yet, and that is stale.
     ///
     /// `invalidated_at` is the latest invalidation that no refresh has followed yet (by a trigger other than `time_based`,
     /// which is a matter of age); whatever is from before it is stale. Answers without axes are served.
     #[must_use]
     pub fn evaluate(
         &self,
-        axes_requested: &[&str],
-        as_of: Timestamp,
+        axes: &[&str],
+        as_of: Option<Timestamp>,
         invalidated_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Freshness {
-        let invalidated_at = invalidated_at.filter(|at| as_of < *at);
-        let age_seconds = age_s(as_of, now);
+        let invalidated_at = invalidated_at.filter(|at| as_of.is_some_and(|as_of| as_of < *at));
+        let age_seconds = as_of.map(|as_of| age_s(as_of, now));
         let mut freshness = Freshness {
-            axes: Vec::with_capacity(axes_requested.len()),
+            axes: Vec::with_capacity(axes.len()),
             answer: Answer::Serve,
             warnings: Vec::new(),
             refresh: false,
         };
-        for axis in axes_requested {
+        for axis in axes {
             let requirement = self.requirement(axis);
             let stale_behavior =
                 requirement.map_or(self.default_stale_behavior, |required| required.stale_behavior);
             let max_age_seconds = self.max_age_s(requirement);
-            let stale = invalidated_at.is_some() || age_seconds > max_age_seconds;
+            let is_too_old = age_seconds.is_none_or(|age_seconds| age_seconds > max_age_seconds);
+            let stale = is_too_old || invalidated_at.is_some();
             if stale {
                 freshness.answer = freshness.answer.max(stale_behavior.into());
                 freshness.refresh |= stale_behavior == StaleBehavior::BlockUntilFresh
                     || requirement.is_some_and(|required| required.refresh_on_query);
             }
             if stale && stale_behavior != StaleBehavior::ServeStaleSilent {
-                freshness.warnings.push(match invalidated_at {
-                    Some(at) => format!("`{axis}` is as of {as_of} and was invalidated at {at}"),
-                    None => format!("`{axis}` is {age_seconds} s old, and {max_age_seconds} s are allowed"),
-                });
+                let warning = match (as_of, invalidated_at) {
+                    (Some(as_of), Some(at)) => {
+                        format!("`{axis}` is as of {as_of} and was invalidated at {at}")
+                    }
+                    (Some(as_of), None) => {
+                        format!(
+                            "`{axis}` is {} s old, and {max_age_seconds} s are allowed",
+                            age_s(as_of, now)
+                        )
+                    }
+                    (None, _) => format!("source {} had no release then", self.oracle_id),
+                };
+                // where there was none that is said once, not of each axis
+                if as_of.is_some() || freshness.warnings.is_empty() {
+                    freshness.warnings.push(warning);
+                }
             }
             let axis = (*axis).to_owned();
             freshness.axes.push(AxisFreshness { axis, age_seconds, max_age_seconds, stale, stale_behavior });

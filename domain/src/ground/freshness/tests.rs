@@ -66,12 +66,12 @@ fn the_seeds_example_is_read_and_written_and_valid() {
     let axes = [sensitive("inr_value", Some(86_400)), bound("medication_list")];
     assert_eq!(policy.validate(&axes), Ok(()));
     let now = at(86_401);
-    let freshness = policy.evaluate(&["medication_list"], at(0), None, now);
+    let freshness = policy.evaluate(&["medication_list"], Some(at(0)), None, now);
     assert_eq!((freshness.answer, freshness.refresh), (Answer::ServeWithWarnings, true));
     assert_eq!(freshness.warnings, ["`medication_list` is 86401 s old, and 3600 s are allowed"]);
-    let freshness = policy.evaluate(&["medication_list", "inr_value"], at(0), None, now);
+    let freshness = policy.evaluate(&["medication_list", "inr_value"], Some(at(0)), None, now);
     assert_eq!((freshness.answer, freshness.refresh), (Answer::FailClosed, true));
-    let fresh = policy.evaluate(&["medication_list", "inr_value"], at(0), None, at(3_600));
+    let fresh = policy.evaluate(&["medication_list", "inr_value"], Some(at(0)), None, at(3_600));
     assert_eq!(
         (fresh.answer, fresh.refresh, fresh.warnings),
         (Answer::Serve, false, vec![]),
@@ -202,10 +202,10 @@ fn every_source_has_a_default_policy_that_is_valid() {
         let policy = FreshnessPolicy::default_of("xx".parse().expect("an id"), frequency, &axes);
         assert_eq!(policy.validate(&axes), Ok(()), "{frequency:?}");
         ages.push(policy.default_max_age_seconds);
-        let stale = policy.evaluate(&["population"], at(0), Some(at(1)), at(1));
+        let stale = policy.evaluate(&["population"], Some(at(0)), Some(at(1)), at(1));
         assert_eq!(stale.answer, Answer::ServeWithWarnings, "{frequency:?}");
         for axis in ["dose", "price"] {
-            let stale = policy.evaluate(&[axis], at(0), None, at(61));
+            let stale = policy.evaluate(&[axis], Some(at(0)), None, at(61));
             assert_eq!((stale.answer, stale.refresh), (Answer::FailClosed, true), "{axis} {frequency:?}");
         }
     }
@@ -225,7 +225,7 @@ fn what_is_required_of_a_keyed_group_is_required_of_each_of_its_axes() {
     {
         policy.axis_freshness.insert(group.into(), ruled(group, max_age_s, StaleBehavior::FailClosed));
     }
-    let max_age_s = |axis: &str| policy.evaluate(&[axis], at(0), None, at(0)).axes[0].max_age_seconds;
+    let max_age_s = |axis: &str| policy.evaluate(&[axis], Some(at(0)), None, at(0)).axes[0].max_age_seconds;
     assert_eq!(max_age_s("nutrients.*.amount"), 60);
     assert_eq!(max_age_s("nutrients.protein.amount"), 60);
     assert_eq!(max_age_s("nutrients.iron.amount"), 30, "the strictest of them");
@@ -246,15 +246,15 @@ fn each_behavior_is_real() {
         (StaleBehavior::FailClosed, Answer::FailClosed, true, false),
     ] {
         let policy = FreshnessPolicy { default_stale_behavior: behavior, ..policy() };
-        let stale = policy.evaluate(&["dose"], at(0), None, at(86_401));
+        let stale = policy.evaluate(&["dose"], Some(at(0)), None, at(86_401));
         assert_eq!((stale.answer, !stale.warnings.is_empty(), stale.refresh), (answer, warns, refresh));
         assert!(stale.axes[0].stale);
-        let fresh = policy.evaluate(&["dose"], at(0), None, at(86_400));
+        let fresh = policy.evaluate(&["dose"], Some(at(0)), None, at(86_400));
         assert_eq!((fresh.answer, fresh.warnings.len(), fresh.refresh), (Answer::Serve, 0, false));
     }
     let answers = BEHAVIORS.map(Answer::from);
     assert!(answers.is_sorted() && answers.contains(&Answer::FailClosed), "the strictest last: {answers:?}");
-    let invalidated = policy().evaluate(&["dose"], at(0), Some(at(1)), at(2));
+    let invalidated = policy().evaluate(&["dose"], Some(at(0)), Some(at(1)), at(2));
     let words = "`dose` is as of 2023-11-14T22:13:20Z and was invalidated at 2023-11-14T22:13:21Z";
     assert_eq!(invalidated.warnings, [words]);
 }
@@ -262,14 +262,20 @@ fn each_behavior_is_real() {
 #[test]
 fn ages_are_whole_seconds_and_never_negative() {
     let policy = policy();
-    let age_s = |as_of, now| policy.evaluate(&["dose"], as_of, None, now).axes[0].age_seconds;
+    let age_s = |as_of, now| {
+        policy.evaluate(&["dose"], Some(as_of), None, now).axes[0].age_seconds.expect("it has one")
+    };
     assert_eq!(age_s(at(10), at(0)), 0, "what lies ahead is new");
     let later = |ms: i64| Timestamp::from_millisecond(1_700_000_000_000 + ms).expect("a time");
     assert_eq!((age_s(at(0), later(999)), age_s(at(0), later(1_000))), (0, 1));
     assert_eq!(age_s(later(1), at(0)), 0);
     let all = Timestamp::MAX.duration_since(Timestamp::MIN).as_secs();
     assert_eq!(i64::try_from(age_s(Timestamp::MIN, Timestamp::MAX)), Ok(all));
-    assert_eq!(policy.evaluate(&[], at(0), Some(at(1)), at(9)).answer, Answer::Serve, "nothing is said");
+    assert_eq!(
+        policy.evaluate(&[], Some(at(0)), Some(at(1)), at(9)).answer,
+        Answer::Serve,
+        "nothing is said"
+    );
 }
 
 const AXES: [&str; 4] = ["a", "b", "c", "d"];
@@ -304,7 +310,7 @@ proptest! {
         policy in any_policy(), as_of in -50..50_i64, age_s in 0..120_i64, more_s in 0..120_i64,
         invalidated in prop::option::of(-60..60_i64),
     ) {
-        let look = |as_of| policy.evaluate(&AXES, at(as_of), invalidated.map(at), at(50 + age_s));
+        let look = |as_of| policy.evaluate(&AXES, Some(at(as_of)), invalidated.map(at), at(50 + age_s));
         let (newer, older) = (look(as_of), look(as_of - more_s));
         prop_assert!(newer.answer <= older.answer);
         prop_assert!(newer.refresh <= older.refresh);
@@ -315,9 +321,20 @@ proptest! {
     }
 
     #[test]
+    fn what_was_never_released_is_treated_like_what_is_too_old(
+        policy in any_policy(), invalidated in prop::option::of(-60..60_i64),
+    ) {
+        let look = |as_of| policy.evaluate(&AXES, as_of, invalidated.map(at), at(0));
+        let (never, old) = (look(None), look(Some(at(-1000))));
+        prop_assert_eq!((never.answer, never.refresh), (old.answer, old.refresh));
+        prop_assert_eq!(never.warnings.len(), old.warnings.len().min(1), "it is said once");
+        prop_assert!(never.axes.iter().all(|axis| axis.stale && axis.age_seconds.is_none()));
+    }
+
+    #[test]
     fn the_strictest_of_the_axes_wins(policy in any_policy(), age_s in 0..120_i64) {
-        let all = policy.evaluate(&AXES, at(0), None, at(age_s));
-        let each = AXES.map(|axis| policy.evaluate(&[axis], at(0), None, at(age_s)));
+        let all = policy.evaluate(&AXES, Some(at(0)), None, at(age_s));
+        let each = AXES.map(|axis| policy.evaluate(&[axis], Some(at(0)), None, at(age_s)));
         prop_assert_eq!(Some(all.answer), each.iter().map(|one| one.answer).max());
         prop_assert_eq!(all.refresh, each.iter().any(|one| one.refresh));
         let warnings: Vec<_> = each.iter().flat_map(|one| one.warnings.clone()).collect();
@@ -325,7 +342,7 @@ proptest! {
         for (axis, name) in all.axes.iter().zip(AXES) {
             let own = policy.axis_freshness.get(name);
             let allowed_s = own.map_or(policy.default_max_age_seconds, |own| own.max_age_seconds);
-            prop_assert_eq!(axis.stale, axis.age_seconds > axis.max_age_seconds);
+            prop_assert_eq!(axis.stale, axis.age_seconds > Some(axis.max_age_seconds));
             prop_assert!(axis.max_age_seconds <= allowed_s, "a trigger makes it less, never more");
         }
     }
@@ -334,7 +351,7 @@ proptest! {
     fn an_invalidation_makes_all_from_before_it_stale_and_nothing_else(
         policy in any_policy(), as_of in 0..100_i64, invalidated in 0..100_i64, age_s in 0..120_i64,
     ) {
-        let look = |invalidated| policy.evaluate(&AXES, at(as_of), invalidated, at(as_of + age_s));
+        let look = |invalidated| policy.evaluate(&AXES, Some(at(as_of)), invalidated, at(as_of + age_s));
         let (with, without) = (look(Some(at(invalidated))), look(None));
         if as_of < invalidated {
             prop_assert!(with.axes.iter().all(|axis| axis.stale));

@@ -97,6 +97,27 @@ fn a_page_ends_early_and_says_where_to_go_on() {
 }
 
 #[test]
+fn a_page_ends_with_its_bytes_though_not_before_its_first_record() {
+    let (mut world, ontology) = (World::new(), ontology());
+    // each of these is six letters of what is said, and one of an index
+    let wordy = |year| Said { region: "\u{1}".repeat(7000), ..said("ABW", year, 1) };
+    world.ingest(&reading("1", 100, false, (0..5).map(wordy).collect()));
+    let mut query = query(&ontology, &[]);
+    for (max_results, pages) in [(1, vec![1, 1, 1, 1, 1]), (3, vec![2, 2, 1]), (10_000, vec![5])] {
+        query.max_results = max_results;
+        let (mut found, mut after) = (Vec::new(), None::<Vec<u8>>);
+        loop {
+            let page = world.view().query(&query, at(100), None, after.as_deref(), u64::MAX).unwrap();
+            assert!(page.bytes > page.found.len() * 40_000, "{}", page.bytes);
+            found.push(page.found.len());
+            let Some(more) = page.more else { break };
+            after = Some(more);
+        }
+        assert_eq!(found, pages, "{max_results}");
+    }
+}
+
+#[test]
 fn a_place_to_go_on_that_lies_elsewhere_leads_to_nothing_else() {
     let (world, ontology) = (world(), ontology());
     let query = query(&ontology, &[("country", "eq", json!("FRA"))]);

@@ -1,0 +1,177 @@
+//! What a source's freshness policy lets pass.
+
+use super::*;
+use domain::ground::freshness::AxisFreshnessRequirement;
+use domain::ground::source::OracleTier;
+
+/// Has the source's policy be its default one, changed so.
+async fn set(system: &System, change: impl FnOnce(&mut FreshnessPolicy)) {
+    let view = system.store.view(&source()).expect("it opens").expect("it is there");
+    let mut policy = policy_of(&view.state, &view.ontology);
+    change(&mut policy);
+    let set = SetFreshness { policy, peer: PEER };
+    system.registry.ask(set).await.expect("it answers").expect("it is set");
+}
+
+/// That what the source says of `axis` may be a minute old, and what becomes of it then.
+fn a_minute(policy: &mut FreshnessPolicy, axis: &str, stale_behavior: StaleBehavior) {
+    let axis = axis.to_owned();
+    let requirement = AxisFreshnessRequirement {
+        axis: axis.clone(),
+        max_age_seconds: 60,
+        stale_behavior,
+        refresh_on_query: false,
+    };
+    policy.axis_freshness.insert(axis, requirement);
+}
+
+#[test]
+fn an_axis_that_is_filtered_by_is_as_fresh_as_one_that_is_asked_for() {
+    with_world(|World { system, .. }| async move {
+        two_releases(&system).await;
+        let by = |axis: &str, operator, value| QueryRequest {
+            axes_requested: vec!["area_name".into()],
+            ..request(&[(axis, operator, value)])
+        };
+        let axes = |answer: &QueryAnswer| {
+            let axes = answer.response.query_metadata.freshness.policy.axes.iter();
+            axes.map(|axis| axis.axis.clone()).collect::<Vec<_>>()
+        };
+        let more = || by("population", Operator::Gte, json!(1));
+        let fresh = asked(&system, more()).await.expect("it answers");
+        assert_eq!(axes(&fresh), ["area_name", "population"]);
+        set(&system, |policy| a_minute(policy, "population", StaleBehavior::FailClosed)).await;
+        let stale = asked(&system, more()).await;
+        assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
+        // which thing is meant is no state that gets old
+        set(&system, |policy| a_minute(policy, "area", StaleBehavior::FailClosed)).await;
+        let fresh = asked(&system, by("area", Operator::Eq, json!("ABW"))).await.expect("it answers");
+        assert_eq!(axes(&fresh), ["area_name"]);
+        let area = QueryRequest { axes_requested: vec!["area".into()], ..request(&[]) };
+        let stale = asked(&system, area).await;
+        assert!(matches!(stale, Err(QueryError::Stale { .. })), "it was asked for: {stale:?}");
+    });
+}
+
+#[test]
+fn a_page_is_as_fresh_as_it_is_when_it_is_asked_for() {
+    with_world(|World { system, time, .. }| async move {
+        two_releases(&system).await;
+        let pipeline_id = "world-bank-population".parse().expect("an id");
+        ingested(&system, &pipeline_id, NEW, "2026-11-20").await;
+        set(&system, |policy| {
+            policy.default_max_age_seconds = 2 * 86_400;
+            policy.default_stale_behavior = StaleBehavior::FailClosed;
+        })
+        .await;
+        let now = QueryRequest { max_results: Some(1), ..request(&[]) };
+        let then = QueryRequest { point_in_time: Some(time.clock().now()), ..now.clone() };
+        let mut pages = [now, then];
+        for page in &mut pages {
+            let answer = asked(&system, page.clone()).await.expect("it is fresh");
+            page.cursor = answer.response.cursor;
+        }
+        time.turn(3 * 86_400);
+        let [now, then] = pages;
+        let stale = asked(&system, now).await;
+        assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
+        let fresh = asked(&system, then).await.expect("it is as fresh as it was");
+        assert_eq!(told(&fresh), ["ABW/1961=55434"]);
+    });
+}
+
+#[test]
+fn before_the_first_release_nothing_has_an_age_and_nothing_is_fresh() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
+        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        let axes = vec!["population".to_owned(), "area_name".to_owned()];
+        let now = QueryRequest { axes_requested: axes.clone(), ..request(&[]) };
+        let at = |time: &str| Some(time.parse().expect("a time"));
+        let then = QueryRequest { point_in_time: at("2019-01-01T00:00:00Z"), ..now.clone() };
+        let unknown = QueryRequest { known_at: at("2026-01-01T00:00:00Z"), ..now.clone() };
+        for ingests in [false, true] {
+            if ingests {
+                ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+            }
+            for request in [&now, &then, &unknown].into_iter().skip(usize::from(ingests)) {
+                let answer = asked(&system, request.clone()).await.expect("it answers").response;
+                assert!(answer.records.is_empty());
+                let metadata = answer.query_metadata;
+                assert_eq!(metadata.data_version, "", "no version was in force");
+                assert_eq!(
+                    (metadata.freshness.data_as_of, metadata.freshness.staleness_seconds),
+                    (None, None)
+                );
+                let axes = &metadata.freshness.policy.axes;
+                assert!(axes.iter().all(|axis| axis.stale && axis.age_seconds.is_none()), "{axes:?}");
+                assert_eq!(answer.warnings.len(), 1, "{:?}", answer.warnings);
+                assert!(answer.warnings[0].contains("no release"), "{:?}", answer.warnings);
+            }
+        }
+        set(&system, |policy| policy.default_stale_behavior = StaleBehavior::FailClosed).await;
+        let stale = asked(&system, then).await;
+        assert!(matches!(stale, Err(QueryError::Stale { .. })), "{stale:?}");
+        // what was released is what there is, be there no records that are meant
+        let none = request(&[("area", Operator::Eq, json!("XXX"))]);
+        let none = QueryRequest { point_in_time: at("2020-04-15T00:00:00Z"), ..none };
+        let metadata = asked(&system, none).await.expect("it is a day old").response.query_metadata;
+        assert_eq!((metadata.data_version.as_str(), metadata.records_returned), ("2020-04-14", 0));
+    });
+}
+
+#[test]
+fn a_record_by_its_id_is_given_as_its_policy_lets_it_pass() {
+    with_world(|World { system, time, .. }| async move {
+        two_releases(&system).await;
+        let at =
+            |time: &str| QueryRequest { point_in_time: Some(time.parse().expect("a time")), ..request(&[]) };
+        let old = asked(&system, at("2021-01-01T00:00:00Z")).await.expect("it answers").response.records;
+        let [superseded, valid, withdrawn] =
+            [0, 1, 2].map(|place: usize| old.get(place).expect("there are three").record_id.clone());
+        let record = async |id: &str| system.queries.record(id).await;
+        let warned = record(&valid).await.expect("it is there");
+        let axes = warned.freshness.policy.axes.iter().map(|axis| (axis.axis.as_str(), axis.stale));
+        assert_eq!(axes.collect::<Vec<_>>(), [("area_name", true), ("population", true)]);
+        assert_eq!(warned.freshness.data_as_of, "2023-05-04T00:00:00Z".parse().ok(), "it was last seen then");
+        assert_eq!(
+            (warned.warnings.len(), warned.oracle_tier),
+            (2, OracleTier::Primary),
+            "{:?}",
+            warned.warnings
+        );
+        for (behavior, tier) in [
+            (StaleBehavior::DegradeTier, Some(OracleTier::Secondary)),
+            (StaleBehavior::FailClosed, None),
+            (StaleBehavior::BlockUntilFresh, None),
+        ] {
+            set(&system, |policy| a_minute(policy, "population", behavior)).await;
+            let now = record(&valid).await;
+            assert_eq!(now.as_ref().ok().map(|record| record.oracle_tier), tier, "{behavior:?}: {now:?}");
+            assert!(now.is_ok() || matches!(now, Err(RecordError::Stale(_))), "{now:?}");
+            system.queries.provenance(&valid).expect("it is readable");
+        }
+        // three years old when they ceased to hold: what is known of them is history, and was stale by then
+        for gone in [&superseded, &withdrawn] {
+            assert!(matches!(record(gone).await, Err(RecordError::Stale(_))));
+        }
+        set(&system, |policy| {
+            policy.axis_freshness.clear();
+            policy.default_max_age_seconds = 4 * 365 * 86_400;
+            policy.default_stale_behavior = StaleBehavior::FailClosed;
+        })
+        .await;
+        time.turn(365 * 86_400);
+        assert!(matches!(record(&valid).await, Err(RecordError::Stale(_))));
+        for gone in [&superseded, &withdrawn] {
+            let gone = record(gone).await.expect("it is as fresh as it was");
+            assert_eq!(gone.freshness.policy.axes[0].age_seconds, Some(1115 * 86_400), "from 2020 to 2023");
+        }
+        let review = Review::Deprecate(time.clock().now() + Duration::from_secs(100 * 86_400));
+        let review = ReviewSource { oracle_id: source(), review, peer: PEER };
+        system.registry.ask(review).await.expect("it answers").expect("it is deprecated");
+        let warned = record(&superseded).await.expect("it is there").warnings;
+        assert!(warned.iter().any(|warning| warning.contains("deprecated")), "{warned:?}");
+    });
+}

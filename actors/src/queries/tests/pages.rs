@@ -1,0 +1,63 @@
+//! Where answers are made, and in which room.
+
+use super::*;
+use crate::registry::RegisterPipeline;
+use crate::testing::ground::document;
+use serde_json::Value as Json;
+use tokio::time::timeout;
+
+/// A source with so many records of one thing, which says more of it than its identity tells apart, and one of another.
+async fn of_one_thing(system: &System, records: usize) {
+    let pipeline_id = population(system).await;
+    let pipeline = include_str!("../../../../examples/ground-truth/pipelines/world-bank-population.json");
+    let mut definition: Json = document(pipeline);
+    definition["pipeline"]["validation"]["deduplication_key"] = json!(["Country Code", "Year", "Value"]);
+    let definition = document(&definition.to_string());
+    let registered = system.registry.ask(RegisterPipeline { definition, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered");
+    let rows: String = (1..=records).map(|value| format!("Aruba,ABW,1960,{value}\n")).collect();
+    let payload = format!("Country Name,Country Code,Year,Value\n{rows}Zambia,ZMB,1960,3119430\n");
+    ingested(system, &pipeline_id, &payload, "2023-05-04").await;
+    let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
+    system.registry.ask(review).await.expect("it answers").expect("it is approved");
+}
+
+async fn page(system: &System, area: &str, max_results: usize) -> Result<Page, QueryError> {
+    let one = [("area", Operator::Eq, json!(area)), ("year", Operator::Eq, json!(1960))];
+    let request = QueryRequest { max_results: Some(max_results), ..request(&one) };
+    system.queries.page(OracleQuery { query_id: None, oracle_id: source(), request }).await
+}
+
+#[test]
+fn a_lookup_that_finds_more_than_a_little_is_read_like_a_page() {
+    with_world(|World { system, .. }| async move {
+        of_one_thing(&system, 300).await;
+        let all = page(&system, "ABW", 1000).await.expect("it answers");
+        assert_eq!(all.answer.response.records.len(), 300);
+        assert!(all.room.is_some(), "it is no lookup");
+        let few = page(&system, "ABW", 20).await.expect("it answers");
+        assert_eq!(few.answer.response.records.len(), 20);
+        assert!(few.room.is_none() && few.answer.response.cursor.is_some());
+        let one = page(&system, "ZMB", 1000).await.expect("it answers");
+        assert_eq!((one.answer.response.records.len(), one.room.is_none()), (1, true));
+    });
+}
+
+#[test]
+fn pages_wait_for_room_and_lookups_do_not() {
+    with_world(|World { system, .. }| async move {
+        of_one_thing(&system, 300).await;
+        let mut held = Vec::new();
+        // 64 MiB for all, twice what a page holds for each
+        for _ in 0..2 {
+            held.push(page(&system, "ABW", 10_000).await.expect("there is room"));
+        }
+        page(&system, "ZMB", 10_000).await.expect("it takes no room");
+        let none = timeout(Duration::from_millis(200), page(&system, "ABW", 10_000)).await;
+        assert!(none.is_err(), "it waits: {none:?}");
+        let room = held.pop().and_then(|page| page.room);
+        page(&system, "ABW", 10_000).await.expect_err("others have it all");
+        drop(room);
+        page(&system, "ABW", 10_000).await.expect("there is room");
+    });
+}
