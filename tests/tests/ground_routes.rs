@@ -121,6 +121,34 @@ async fn what_cannot_be_meant_is_an_error_and_not_an_empty_answer() {
 }
 
 #[tokio::test]
+async fn days_are_taken_like_moments_and_what_is_neither_is_told_with_its_field() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    two_releases(&mut daemon.control().await).await;
+    let routes = &mut daemon.routes().await;
+    let request = |field: &str, when: Value| json!({"axes_requested": ["population"], field: when});
+    let by_moment = query(routes, request("point_in_time", json!("2021-01-01T00:00:00Z"))).await;
+    let by_day = query(routes, request("point_in_time", json!("2021-01-01"))).await;
+    assert_eq!(by_day["response"]["records"], by_moment["response"]["records"]);
+    assert_eq!(by_day["response"]["records"][0]["axes"]["population"], "54208");
+    let unknown_yet = query(routes, request("known_at", json!("2021-01-01"))).await;
+    assert_eq!(unknown_yet["response"]["records"], json!([]));
+    for (field, when) in [
+        ("point_in_time", json!("2021-02-30")),
+        ("point_in_time", json!(2021)),
+        ("known_at", json!("yesterday")),
+        ("known_at", json!("2021-01-01T00:00:00")),
+    ] {
+        let asked = json!({"oracle_id": SOURCE, "request": request(field, when)});
+        let problem = problem(&post(routes, "/v1/query", &asked).await, 400, "invalid_request");
+        let detail = problem["detail"].as_str().expect("it says why");
+        assert!(detail.starts_with(&format!("request.{field}: ")), "{detail}");
+        let forms = "a day such as 2026-11-20, or a time such as 2026-11-20T10:00:00Z";
+        assert!(detail.contains(forms), "{detail}");
+    }
+}
+
+#[tokio::test]
 async fn the_feed_and_a_signal_tell_whoever_keeps_copies() {
     let world = World::default();
     let daemon = world.serve().await;

@@ -3,9 +3,9 @@
 use super::look::Look;
 use super::output::{csv_of, json, on_one_line};
 use super::{CtlError, Options};
-use crate::moment::Moment;
 use comfy_table::{Cell, Table};
 use domain::ground::id::SourceId;
+use domain::ground::moment::Moment;
 use domain::ground::query::{
     NormalizedRecord, Operator, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
 };

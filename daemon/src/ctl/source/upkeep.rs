@@ -5,9 +5,9 @@ use crate::client::Client;
 use crate::control::upkeep::{PruneOrder, VerifyOrder};
 use crate::ctl::output::{count, json, on_one_line};
 use crate::ctl::{CtlError, Options, answer_lines};
-use crate::moment::Moment;
 use actors::ingestion::{PruneOutcome, VerifiedRun, VerifiedSource};
 use domain::ground::id::SourceId;
+use domain::ground::moment::Moment;
 use hyper::Method;
 use std::io::Write;
 

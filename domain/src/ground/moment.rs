@@ -1,0 +1,93 @@
+//! Moments as people write them: a day, or a time of a day.
+
+use super::date::canonical;
+use jiff::Timestamp;
+use serde::de::{self, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A moment. A day without a time is its midnight in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
+pub struct Moment(pub Timestamp);
+
+/// Why a text is not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("it is neither a day such as 2026-11-20 nor a time such as 2026-11-20T10:00:00Z")]
+pub struct BadMoment;
+
+impl FromStr for Moment {
+    type Err = BadMoment;
+
+    fn from_str(text: &str) -> Result<Self, BadMoment> {
+        let canonical = canonical(text).ok_or(BadMoment)?;
+        let time = if canonical.contains('T') { "" } else { "T00:00:00Z" };
+        (canonical + time).parse().map(Self).map_err(|_| BadMoment)
+    }
+}
+
+impl From<Moment> for String {
+    fn from(Moment(at): Moment) -> Self {
+        at.to_string()
+    }
+}
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(MomentVisitor)
+    }
+}
+
+struct MomentVisitor;
+
+impl Visitor<'_> for MomentVisitor {
+    type Value = Moment;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a day such as 2026-11-20, or a time such as 2026-11-20T10:00:00Z")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Moment, E> {
+        text.parse().map_err(|BadMoment| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}
+
+/// The moment in a field that may be left out, for serde's `deserialize_with`.
+///
+/// # Errors
+/// Where there is something that is none.
+pub fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    Ok(Option::<Moment>::deserialize(deserializer)?.map(|Moment(at)| at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_its_midnight_in_utc() {
+        for (text, at) in [
+            ("2026-11-20", "2026-11-20T00:00:00Z"),
+            ("2026-11-20T10:00:00+02:00", "2026-11-20T08:00:00Z"),
+            ("-000001-01-01", ""),
+            ("2026-11-20T10:00:00", ""),
+            ("20261120", ""),
+            ("tomorrow", ""),
+            ("", ""),
+        ] {
+            let wanted = at.parse().map(Moment).map_err(|_| BadMoment);
+            assert_eq!(text.parse::<Moment>(), wanted, "{text}");
+            let read = serde_json::from_value::<Moment>(text.into());
+            assert_eq!(read.ok(), wanted.ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_told_with_the_forms_that_are_taken() {
+        for json in ["5", "\"2018\"", "null", "[]"] {
+            let told = serde_json::from_str::<Moment>(json).expect_err("it is none").to_string();
+            assert!(told.contains("a day such as 2026-11-20, or a time such as"), "{told}");
+        }
+    }
+}
