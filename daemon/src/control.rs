@@ -38,6 +38,9 @@ use hyper::Request;
 use std::fmt::Display;
 use std::sync::Arc;
 
+/// Where the paths of the administrators' socket are listed.
+const PATHS: &str = "the README's \"Steering it\", or ask by `oraclectl`: this is the administrators' socket";
+
 /// Every path of the administrators' socket.
 pub fn router(service: Arc<Service>) -> Router {
     let router = Router::new()
@@ -75,8 +78,8 @@ pub fn router(service: Arc<Service>) -> Router {
     #[cfg(debug_assertions)]
     let router = router.route("/v1/inject-panic/{actor}", post(inject_panic::post));
     router
-        .fallback(async || Problem::NotFound)
-        .method_not_allowed_fallback(async || Problem::MethodNotAllowed)
+        .fallback(async || Problem::NotFound(PATHS))
+        .method_not_allowed_fallback(async || Problem::MethodNotAllowed(PATHS))
         .with_state(service)
 }
 

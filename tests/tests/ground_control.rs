@@ -159,6 +159,10 @@ async fn what_is_not_there_and_what_cannot_change_is_said() {
         problem(&get(control, path).await, 400, "invalid_request");
     }
 
+    let nothing = problem(&get(control, "/v1/nothing").await, 404, "not_found");
+    let told = nothing["detail"].as_str().expect("it says why");
+    assert!(told.contains("Steering it") && !told.contains("openapi"), "{told}");
+
     register(control).await;
     let mut ontology = example("ontologies/population.json");
     ontology["axes"][0]["description"] = json!("another");

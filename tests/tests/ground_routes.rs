@@ -168,6 +168,9 @@ async fn the_feed_and_a_signal_tell_whoever_keeps_copies() {
     );
     problem(&get(routes, "/v1/changes?since=yesterday").await, 400, "invalid_request");
     problem(&get(routes, "/v1/changes?limit=0").await, 400, "invalid_request");
+    problem(&get(routes, "/v1/changes?oracle_id=no-such").await, 404, "source_unknown");
+    let of_source = document(&get(routes, &format!("/v1/changes?oracle_id={SOURCE}")).await);
+    assert_eq!(of_source["changes"].as_array().map(Vec::len), Some(6), "{of_source}");
 
     problem(&post(routes, "/v1/signals/bank/population", &json!({})).await, 404, "signal_unknown");
     problem(&post(routes, "/api/bank/invalidate", &json!({})).await, 404, "not_found");
