@@ -166,10 +166,12 @@ pub enum CtlError {
     #[error("{0}")]
     NotOne(String),
     /// A document does not say what it is.
-    #[error("{file} is no such document: {cause}")]
+    #[error("{file} is not {kind}: {cause}")]
     Document {
         /// Which one.
         file: String,
+        /// What it should be.
+        kind: &'static str,
         /// What is wrong.
         cause: String,
     },

@@ -474,7 +474,10 @@ async fn the_command_line_registers_and_shows_documents() {
         printed(&world, &["source", "register", &no_json], 5).contains("line 2, column 6: expected value")
     );
     let other = file(&world, "other.json", "{\"a\": 1}");
-    assert!(printed(&world, &["source", "register", &other], 5).contains("no text at /oracle_id"));
+    assert!(
+        printed(&world, &["source", "register", &other], 5)
+            .contains("other.json is not a source: `oracle_id` is missing")
+    );
 }
 
 #[tokio::test]

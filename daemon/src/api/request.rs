@@ -12,6 +12,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use bytes::Bytes;
 use domain::rules::{Expected, RuleId};
 use domain::session::{Email, Query};
+use domain::wording::plain;
 use domain::{Label, Payload, SessionId, Tier};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
@@ -157,7 +158,7 @@ fn with_place<T: DeserializeOwned>(text: &[u8], error: &serde_json::Error) -> St
     match serde_path_to_error::deserialize::<_, T>(&mut json) {
         Err(error) => told_with_place(&error),
         // it is a fault behind it
-        Ok(_) => told(error),
+        Ok(_) => told(&plain(&error.to_string())),
     }
 }
 
@@ -173,7 +174,7 @@ fn shortened(text: &str, chars_max: usize) -> String {
 
 /// The same, with the place: a name that is not known stands in that, too.
 pub(crate) fn told_with_place(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
-    let (path, told) = (error.path(), told(error.inner()));
+    let (path, told) = (error.path(), told(&plain(&error.inner().to_string())));
     if path.iter().next().is_none() {
         return told;
     }

@@ -36,8 +36,8 @@ enum Steering {
 impl Freshness {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         if let Some(Steering::Set { file }) = &self.steering {
-            let document = Document::read(file)?;
-            let path = path(document.text_at("/oracle_id")?);
+            let document = Document::read(file, "a freshness policy")?;
+            let path = path(document.text_at("oracle_id")?);
             let registered: Registered<FreshnessPolicy> = document.put(options, &path).await?;
             if options.json {
                 return json(out, &registered);

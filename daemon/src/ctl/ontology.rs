@@ -56,8 +56,8 @@ impl Ontology {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
             Action::Register { file } => {
-                let document = Document::read(file)?;
-                let path = path(document.text_at("/ontology_id")?, document.text_at("/version")?);
+                let document = Document::read(file, "an ontology")?;
+                let path = path(document.text_at("ontology_id")?, document.text_at("version")?);
                 let registered: Registered<ontology::Ontology> = document.put(options, &path).await?;
                 if options.json {
                     return json(out, &registered);

@@ -38,8 +38,8 @@ impl Pipeline {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
             Action::Register { file } => {
-                let document = Document::read(file)?;
-                let path = path(document.text_at("/pipeline/pipeline_id")?);
+                let document = Document::read(file, "a pipeline")?;
+                let path = path(document.text_at("pipeline.pipeline_id")?);
                 let registered: Registered<RegisteredPipeline> = document.put(options, &path).await?;
                 if options.json {
                     return json(out, &registered);

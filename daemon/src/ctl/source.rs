@@ -81,8 +81,8 @@ impl Source {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
             Action::Register { file } => {
-                let document = Document::read(file)?;
-                let path = format!("/v1/sources/{}", segment(document.text_at("/oracle_id")?));
+                let document = Document::read(file, "a source")?;
+                let path = format!("/v1/sources/{}", segment(document.text_at("oracle_id")?));
                 let registered: Registered<SourceRegistryEntry> = document.put(options, &path).await?;
                 if options.json {
                     return json(out, &registered);
