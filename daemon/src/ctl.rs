@@ -6,6 +6,7 @@ pub mod crosscheck;
 pub mod divergence;
 mod document;
 pub mod drain;
+mod fit;
 pub mod freshness;
 pub mod get;
 pub mod health;

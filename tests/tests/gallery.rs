@@ -56,7 +56,7 @@ async fn the_gallery_is_ingested_and_answers_and_the_second_time_nothing_changes
         "(with Transnistria)",
         "ANG BGN CUC HRK SLL ZWL\n",
         "raw hash         bfb92ef454bb78fcc816b29ea58939388ef24f9480e5821c4b9dd6e9a9765f11",
-        "2017-10-26: 35 raw records in 959 bytes, nothing is wrong",
+        "2017-10-26, run 9a9f263c7a29: 35 raw records in 959 bytes, nothing is wrong",
         "0.643",
         "0.0000006",
         "superseded 15, withdrawn 1",

@@ -7,6 +7,7 @@ use crate::control::document::Registered;
 use crate::control::freshness::Standing;
 use domain::ground::freshness::{AxisFreshness, FreshnessPolicy};
 use domain::ground::id::SourceId;
+use domain::ground::moment::span;
 use hyper::Method;
 use serde::Serialize;
 use serde_json::Value;
@@ -71,8 +72,8 @@ fn show(out: &mut dyn Write, standing: &Standing) -> Result<(), CtlError> {
     let row = |axis: &AxisFreshness| {
         [
             axis.axis.clone(),
-            format!("{} s", axis.age_seconds),
-            format!("{} s", axis.max_age_seconds),
+            span(axis.age_seconds),
+            span(axis.max_age_seconds),
             if axis.stale { "stale" } else { "fresh" }.into(),
             word(&axis.stale_behavior),
         ]

@@ -3,7 +3,7 @@
 mod upkeep;
 
 use super::document::{Document, how};
-use super::output::{json, pairs, table};
+use super::output::{by_whom, json, pairs, table};
 use super::{CtlError, Options, segment};
 use crate::control::document::Registered;
 use crate::control::source::{Order, Reason};
@@ -179,7 +179,7 @@ fn show(out: &mut dyn Write, entry: &SourceRegistryEntry) -> Result<(), CtlError
         ("ontology", registration.ontology.to_string()),
         ("axes", registration.axes_provided.join(", ")),
         ("a release holds", if registration.snapshot { "all records" } else { "what changed" }.into()),
-        ("registered", format!("{} by {}", entry.registered_at, entry.registered_by)),
+        ("registered", format!("{} by {}", entry.registered_at, by_whom(&entry.registered_by))),
     ];
     out.write_all(pairs(&shown).as_bytes())?;
     if entry.version_history.is_empty() {

@@ -1,4 +1,4 @@
-//! Moments as people write them: a day, or a time of a day.
+//! Moments as people write them, a day or a time of a day; and how long ago one is, in words.
 
 use super::date::canonical;
 use jiff::Timestamp;
@@ -61,9 +61,37 @@ pub fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Tim
     Ok(Option::<Moment>::deserialize(deserializer)?.map(|Moment(at)| at))
 }
 
+/// So many seconds in words: whole days, or hours, minutes, seconds where there are less than two.
+#[must_use]
+pub fn span(seconds: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3600, "hours"), (60, "minutes")];
+    let unit = UNITS.into_iter().find(|(unit_s, _)| seconds >= 2 * unit_s);
+    match unit {
+        Some((unit_s, name)) => format!("{} {name}", seconds / unit_s),
+        None => format!("{seconds} {}", if seconds == 1 { "second" } else { "seconds" }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ages_are_told_in_the_largest_unit_of_which_there_are_two() {
+        for (seconds, words) in [
+            (0, "0 seconds"),
+            (1, "1 second"),
+            (119, "119 seconds"),
+            (120, "2 minutes"),
+            (3600, "60 minutes"),
+            (7200, "2 hours"),
+            (172_799, "47 hours"),
+            (172_800, "2 days"),
+            (22_436_818, "259 days"),
+        ] {
+            assert_eq!(span(seconds), words);
+        }
+    }
 
     #[test]
     fn a_day_is_its_midnight_in_utc() {

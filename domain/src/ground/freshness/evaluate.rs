@@ -1,6 +1,7 @@
 //! Whether an answer is stale, and what becomes of it.
 
 use super::{FreshnessPolicy, StaleBehavior, age_s};
+use crate::ground::moment::span;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,17 @@ pub struct Freshness {
     pub refresh: bool,
 }
 
+/// That an axis is older than it may be; by the second where words would not tell the ages apart.
+fn too_old(axis: &str, age_seconds: u64, max_age_seconds: u64) -> String {
+    let (age, allowed) = (span(age_seconds), span(max_age_seconds));
+    let (age, allowed) = if age == allowed {
+        (format!("{age_seconds} seconds"), format!("{max_age_seconds} seconds"))
+    } else {
+        (age, allowed)
+    };
+    format!("`{axis}` is {age} old, and {allowed} are allowed")
+}
+
 impl FreshnessPolicy {
     /// What becomes of an answer at `now` that is made of `axes_requested`, as they were at `as_of`: the release of the
     /// version that they come from, or when they were retrieved.
@@ -96,7 +108,7 @@ impl FreshnessPolicy {
             if stale && stale_behavior != StaleBehavior::ServeStaleSilent {
                 freshness.warnings.push(match invalidated_at {
                     Some(at) => format!("`{axis}` is as of {as_of} and was invalidated at {at}"),
-                    None => format!("`{axis}` is {age_seconds} s old, and {max_age_seconds} s are allowed"),
+                    None => too_old(axis, age_seconds, max_age_seconds),
                 });
             }
             let axis = (*axis).to_owned();
