@@ -240,10 +240,24 @@ async fn an_export_is_every_version_and_pruning_leaves_provenance() {
         .collect();
     let said: Vec<_> = lines.iter().map(|line| line["record"].is_null()).collect();
     assert_eq!(said, [true, false, false, true]);
+    let pruned: Vec<_> = lines.iter().map(|line| line["provenance"]["pruned"] == true).collect();
+    assert_eq!(pruned, said, "provenance says so");
     let routes = &mut daemon.routes().await;
     let then =
         query(routes, json!({"axes_requested": ["population"], "point_in_time": "2021-01-01T00:00:00Z"}))
             .await;
     let warnings = then.pointer("/response/warnings").expect("it warns").to_string();
     assert!(warnings.contains("2 versions"), "{then}");
+    for (line, was_pruned) in lines.iter().zip(said) {
+        let record_id = line["provenance"]["record_id"].as_str().expect("it has one");
+        let record = document(&get(routes, &format!("/v1/records/{record_id}")).await);
+        assert_eq!(
+            (record["pruned"] == true, record["axes"] == json!({})),
+            (was_pruned, was_pruned),
+            "{record}"
+        );
+        let shown = world.ctl(&["provenance", record_id]);
+        let shown = String::from_utf8_lossy(&shown.stdout);
+        assert_eq!(shown.contains("it was pruned"), was_pruned, "{shown}");
+    }
 }

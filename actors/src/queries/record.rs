@@ -26,6 +26,9 @@ pub struct RecordAnswer {
     pub record: NormalizedRecord,
     /// Where it stands.
     pub standing: RecordStanding,
+    /// Whether what it said was pruned, so that it has no axes here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pruned: bool,
     /// The record that has taken its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<String>,
@@ -84,7 +87,9 @@ impl Queries {
         if let Standing::Silent(why) = view.state.entry.standing(self.clock.now()) {
             return Err(RecordError::Silent(why));
         }
-        let content = view.content(&found.statement)?.unwrap_or_default();
+        let content = view.content(&found.statement)?;
+        let pruned = content.is_none();
+        let content = content.unwrap_or_default();
         let unit = |path: &String| Some((path.clone(), view.ontology.axis(path)?.unit.clone()?));
         let run = view.state.run(found.statement.time.run);
         Ok(RecordAnswer {
@@ -100,6 +105,7 @@ impl Queries {
                 valid_until: found.version.valid_until,
             },
             standing,
+            pruned,
             superseded_by: found.superseded_by.and_then(|(run, position)| view.record_id(run, position)),
             same_as: same_as.and_then(|(run, position)| view.record_id(run, position)),
         })

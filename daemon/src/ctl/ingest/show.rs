@@ -6,6 +6,7 @@ use crate::ctl::output::{by_whom, pairs, short};
 use actors::ingestion::{Phase, RunProgress};
 use domain::ground::rejection::Rule;
 use domain::ground::run::Run;
+use domain::ground::timeline::ChangeKind;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -103,6 +104,12 @@ pub(super) fn show(out: &mut dyn Write, Seen { run, progress }: &Seen) -> Result
         let changes: u64 = counts.changes.values().sum();
         let parts = counts.changes.iter().map(|(change, count)| format!("{change} {count}")).collect();
         shown.push(("changes", with_parts(changes, parts)));
+        let withdrawn = counts.changes.get(ChangeKind::Withdrawn.as_str()).is_some_and(|count| *count > 0);
+        if withdrawn && counts.rejected > 0 {
+            let note =
+                "a record that is rejected counts as lacking in its release: it may be among those withdrawn";
+            shown.push(("note", note.into()));
+        }
     }
     shown.extend(run.cause.clone().map(|cause| ("cause", cause)));
     Ok(out.write_all(pairs(&shown).as_bytes())?)
