@@ -25,6 +25,9 @@ use axum::routing::{get, post, put};
 use request::Unasked;
 use std::sync::Arc;
 
+/// Where the paths of the routes' socket are listed.
+const PATHS: &str = "/openapi.json";
+
 /// Every path of the routes' socket.
 pub fn router(service: Arc<Service>) -> Router {
     Router::new()
@@ -47,6 +50,6 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/metrics", get(metrics::get))
         .route("/openapi.json", get(openapi::get))
         .fallback(signals::elsewhere)
-        .method_not_allowed_fallback(async |_: Unasked| Problem::MethodNotAllowed)
+        .method_not_allowed_fallback(async |_: Unasked| Problem::MethodNotAllowed(PATHS))
         .with_state(service)
 }

@@ -39,6 +39,9 @@ use hyper::Request;
 use std::fmt::Display;
 use std::sync::Arc;
 
+/// Where the paths of the administrators' socket are listed.
+const PATHS: &str = "the README's \"Steering it\", or ask by `oraclectl`: this is the administrators' socket";
+
 /// Every path of the administrators' socket.
 pub fn router(service: Arc<Service>) -> Router {
     let router = Router::new()
@@ -78,8 +81,8 @@ pub fn router(service: Arc<Service>) -> Router {
     #[cfg(debug_assertions)]
     let router = router.route("/v1/inject-panic/{actor}", post(inject_panic::post));
     router
-        .fallback(async |_: Unasked| Problem::NotFound)
-        .method_not_allowed_fallback(async |_: Unasked| Problem::MethodNotAllowed)
+        .fallback(async |_: Unasked| Problem::NotFound(PATHS))
+        .method_not_allowed_fallback(async |_: Unasked| Problem::MethodNotAllowed(PATHS))
         .with_state(service)
 }
 

@@ -6,6 +6,7 @@ pub mod crosscheck;
 pub mod divergence;
 mod document;
 pub mod drain;
+mod fit;
 pub mod freshness;
 pub mod get;
 pub mod health;
@@ -72,11 +73,11 @@ struct Ctl {
 /// What every verb takes.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
-    /// The routes' socket
-    #[arg(long, global = true, value_name = "PATH", env = "ORACLED_SOCKET", hide_env_values = true)]
+    /// The routes' socket [env: ORACLED_SOCKET]
+    #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// The administrators' socket
-    #[arg(long, global = true, value_name = "PATH", env = "ORACLED_CONTROL_SOCKET", hide_env_values = true)]
+    /// The administrators' socket [env: ORACLED_CONTROL_SOCKET]
+    #[arg(long, global = true, value_name = "PATH")]
     control_socket: Option<PathBuf>,
     /// Print JSON, for programs
     #[arg(long, global = true)]
@@ -166,10 +167,12 @@ pub enum CtlError {
     #[error("{0}")]
     NotOne(String),
     /// A document does not say what it is.
-    #[error("{file} is no such document: {cause}")]
+    #[error("{file} is not {kind}: {cause}")]
     Document {
         /// Which one.
         file: String,
+        /// What it should be.
+        kind: &'static str,
         /// What is wrong.
         cause: String,
     },
@@ -303,13 +306,12 @@ fn ask(verb: impl Future<Output = Result<(), CtlError>>) -> Result<(), CtlError>
 }
 
 impl Options {
-    /// The routes' socket: as given, else systemd's if it is there, else the user's own.
     fn routes_path(&self) -> PathBuf {
-        self.socket.clone().unwrap_or_else(|| Directories::socket("oracled.sock"))
+        socket(self.socket.as_ref(), "ORACLED_SOCKET", "oracled.sock")
     }
 
     fn control_path(&self) -> PathBuf {
-        self.control_socket.clone().unwrap_or_else(|| Directories::socket("control.sock"))
+        socket(self.control_socket.as_ref(), "ORACLED_CONTROL_SOCKET", "control.sock")
     }
 
     async fn on_routes(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Answer, CtlError> {
@@ -327,6 +329,13 @@ impl Options {
     async fn on_control(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Answer, CtlError> {
         call(&self.control_path(), method, path, body).await
     }
+}
+
+/// A socket: as given, else as a variable says, else systemd's if it is there, else the user's own. clap, told of the variable,
+/// would show the flag in every usage as one that has to be given.
+fn socket(given: Option<&PathBuf>, variable: &str, name: &str) -> PathBuf {
+    let set = || std::env::var_os(variable).map(PathBuf::from);
+    given.cloned().or_else(set).unwrap_or_else(|| Directories::socket(name))
 }
 
 async fn call(socket: &Path, method: Method, path: &str, body: Option<Bytes>) -> Result<Answer, CtlError> {

@@ -37,7 +37,7 @@ const LOG_LEVEL: &str = "warn,actors::upstream=error,actors::oracle_health=error
 pub fn dev(flags: Flags, exit: bool) -> anyhow::Result<ExitCode> {
     let throw_away =
         tempfile::Builder::new().prefix("oracled-dev-").tempdir().context("no temporary directory")?;
-    let mut config = in_place_of_defaults(Config::load(&flags)?, &throw_away);
+    let mut config = of_its_own(Config::load(&flags)?, &flags, &throw_away);
     let log_level = telemetry::start(config.log_format, &config.log_level)?;
     actix_rt::System::new().block_on(async {
         let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -76,18 +76,14 @@ pub fn dev(flags: Flags, exit: bool) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What nobody has configured goes into the throw-away directory.
-fn in_place_of_defaults(mut config: Config, throw_away: &TempDir) -> Config {
-    let default = Config::default();
-    let instead = |path: &mut PathBuf, default: PathBuf, name: &str| {
-        if *path == default {
-            *path = throw_away.path().join(name);
-        }
-    };
-    instead(&mut config.state_dir, default.state_dir, "state");
-    instead(&mut config.socket, default.socket, "oracled.sock");
-    instead(&mut config.control_socket, default.control_socket, "control.sock");
-    if config.log_level == default.log_level {
+/// What no flag names lies in the throw-away directory: the file and the variables may be those of a daemon that lives.
+fn of_its_own(mut config: Config, flags: &Flags, throw_away: &TempDir) -> Config {
+    let own =
+        |flag: &Option<PathBuf>, name: &str| flag.clone().unwrap_or_else(|| throw_away.path().join(name));
+    config.state_dir = own(&flags.state_dir, "state");
+    config.socket = own(&flags.socket, "oracled.sock");
+    config.control_socket = own(&flags.control_socket, "control.sock");
+    if config.log_level == Config::default().log_level {
         LOG_LEVEL.clone_into(&mut config.log_level);
     }
     config

@@ -10,7 +10,6 @@ pub mod control;
 pub mod ctl;
 pub mod dev;
 pub mod listen;
-pub mod moment;
 pub mod problem;
 pub mod run;
 pub mod secret;

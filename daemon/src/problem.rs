@@ -78,12 +78,12 @@ pub enum Problem {
         /// How long it may take.
         max_s: u64,
     },
-    /// There is no such path.
-    #[error("there is nothing at this path; see /openapi.json")]
-    NotFound,
-    /// There is such a path, for another method.
-    #[error("this path is not for this method; see /openapi.json")]
-    MethodNotAllowed,
+    /// There is no such path. Where those are listed that there are.
+    #[error("there is nothing at this path; see {0}")]
+    NotFound(&'static str),
+    /// There is such a path, for another method. Where that is told.
+    #[error("this path is not for this method; see {0}")]
+    MethodNotAllowed(&'static str),
     /// No verdict is cached for the session.
     #[error("no verdict is cached for session {0}")]
     VerdictNotCached(String),
@@ -237,8 +237,8 @@ impl Problem {
                 (StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type")
             }
             Self::RequestTimeout { .. } => (StatusCode::REQUEST_TIMEOUT, "request_timeout"),
-            Self::NotFound => (StatusCode::NOT_FOUND, "not_found"),
-            Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
+            Self::NotFound(_) => (StatusCode::NOT_FOUND, "not_found"),
+            Self::MethodNotAllowed(_) => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::VerdictNotCached(_) => (StatusCode::NOT_FOUND, "verdict_not_cached"),
             Self::OracleUnknown(_) => (StatusCode::NOT_FOUND, "oracle_unknown"),
             Self::MailUnknown(_) => (StatusCode::NOT_FOUND, "mail_unknown"),

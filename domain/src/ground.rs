@@ -9,6 +9,7 @@ pub mod format;
 pub mod frequency;
 pub mod freshness;
 pub mod id;
+pub mod moment;
 pub mod normalize;
 pub mod ontology;
 pub mod path;

@@ -5,7 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-oraclectl() { "${ORACLECTL:-oraclectl}" "$@"; }
+# `command` passes by this function, which bears the name of what it calls
+oraclectl() { command "${ORACLECTL:-oraclectl}" "$@"; }
 title() { printf '\n== %s\n' "$*"; }
 
 # A source with its pipeline, which bears the same name. It is approved unless it is already.

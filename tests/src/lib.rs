@@ -55,8 +55,15 @@ fn without_surroundings(command: &mut Command) {
     let meant_for_a_daemon = |name: &str| {
         ["ORACLED_", "LISTEN_", "WATCHDOG_", "XDG_"].iter().any(|prefix| name.starts_with(prefix))
             || name.ends_with("_DIRECTORY")
-            || ["NOTIFY_SOCKET", "JOURNAL_STREAM", "GEMINI_API_KEY", "OPENAI_API_KEY", "SMTP_PASSWORD"]
-                .contains(&name)
+            || [
+                "COLUMNS",
+                "NOTIFY_SOCKET",
+                "JOURNAL_STREAM",
+                "GEMINI_API_KEY",
+                "OPENAI_API_KEY",
+                "SMTP_PASSWORD",
+            ]
+            .contains(&name)
     };
     for (name, _) in env::vars_os() {
         if name.to_str().is_some_and(meant_for_a_daemon) {

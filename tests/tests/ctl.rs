@@ -502,6 +502,15 @@ async fn a_verdict_that_is_handed_in_with_facts_is_checked_by_the_rules_too() {
 }
 
 #[test]
+fn a_usage_names_what_has_to_be_given_whatever_the_variables_say() {
+    let mut command = Command::new(harness::program("oraclectl"));
+    command.arg("query").env("ORACLED_SOCKET", "/s").env("ORACLED_CONTROL_SOCKET", "/c");
+    let output = command.output().expect("oraclectl starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(" query <ORACLE_ID>") && !said.contains("socket"), "{said}");
+}
+
+#[test]
 fn completions_and_the_man_page_are_printed() {
     let world = World::default();
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {

@@ -159,6 +159,10 @@ async fn what_is_not_there_and_what_cannot_change_is_said() {
         problem(&get(control, path).await, 400, "invalid_request");
     }
 
+    let nothing = problem(&get(control, "/v1/nothing").await, 404, "not_found");
+    let told = nothing["detail"].as_str().expect("it says why");
+    assert!(told.contains("Steering it") && !told.contains("openapi"), "{told}");
+
     register(control).await;
     let mut ontology = example("ontologies/population.json");
     ontology["axes"][0]["description"] = json!("another");
@@ -557,7 +561,10 @@ async fn the_command_line_registers_and_shows_documents() {
         printed(&world, &["source", "register", &no_json], 5).contains("line 2, column 6: expected value")
     );
     let other = file(&world, "other.json", "{\"a\": 1}");
-    assert!(printed(&world, &["source", "register", &other], 5).contains("no text at /oracle_id"));
+    assert!(
+        printed(&world, &["source", "register", &other], 5)
+            .contains("other.json is not a source: `oracle_id` is missing")
+    );
 }
 
 #[tokio::test]
@@ -582,7 +589,12 @@ async fn the_command_line_hands_a_payload_in_and_shows_what_came_of_it() {
     assert!(rejects.contains("check") && rejects.contains("population"), "{rejects}");
     let csv = printed(&world, &["rejects", digits, "--rule", "check", "--csv"], 0);
     assert_eq!(csv.lines().count(), 2, "{csv}");
-    let first = printed(&world, &["rejects", digits, "-n", "1", "--json"], 0);
+    let cut = world.ctl(&["rejects", digits, "-n", "1", "--csv"]);
+    assert!(String::from_utf8_lossy(&cut.stderr).contains("they are left out"), "{cut:?}");
+    let whole = world.ctl(&["rejects", digits, "--csv"]);
+    assert_eq!((whole.stdout.split(|byte| *byte == b'\n').count(), whole.stderr.len()), (4, 0), "{whole:?}");
+    let first = world.ctl(&["rejects", digits, "-n", "1", "--json"]).stdout;
+    let first = String::from_utf8_lossy(&first).into_owned();
     let first: Value = serde_json::from_str(&first).unwrap();
     assert_eq!((&first["rejects"][0]["position"], &first["more"]), (&json!(20), &json!(true)), "{first}");
     assert!(printed(&world, &["rejects", digits, "--rule", "taste"], 2).contains("duplicate_key"));
@@ -606,6 +618,88 @@ async fn what_cannot_be_read_to_its_end_is_no_payload_and_standard_input_can_be_
     assert!(String::from_utf8_lossy(&piped.stdout).contains("goes on"), "{piped:?}");
     let run_id = at(&get(control, "/v1/runs").await, "/0/run/run_id").as_str().unwrap().to_owned();
     assert_eq!(ended(control, &run_id).await["counts"]["records"], 3);
+}
+
+/// The words of a query.
+fn query<'l>(more: &[&'l str]) -> Vec<&'l str> {
+    [&["query", "world-bank-population"], more].concat()
+}
+
+#[tokio::test]
+async fn the_command_line_asks_for_all_pages_or_says_that_there_are_more() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    register(&mut daemon.control().await).await;
+    let payload = file(&world, "payload.csv", &payload(250));
+    assert!(printed(&world, &run(&payload, "2023", &[]), 0).contains("completed"));
+    assert!(printed(&world, &["source", "approve", "world-bank-population"], 0).contains("is approved"));
+    let csv = printed(&world, &query(&["--csv"]), 0);
+    assert_eq!(csv.lines().count(), 251, "{csv}");
+    assert!(csv.starts_with("record_id,source_record_id,valid_from,valid_until,area,year,"), "{csv}");
+    let json: Value = serde_json::from_str(&printed(&world, &query(&["--json"]), 0)).expect("it is JSON");
+    assert_eq!(json["response"]["records"].as_array().map(Vec::len), Some(250));
+    for format in ["--csv", "--json"] {
+        let cut = world.ctl(&query(&[format, "-n", "3"]));
+        assert!(String::from_utf8_lossy(&cut.stderr).contains("they are left out"), "{cut:?}");
+    }
+    assert!(printed(&world, &query(&["-n", "0"]), 2).contains("0 is not in 1.."));
+
+    let mut narrow = world.ctl_command(&query(&["--axes", "population,area_name"]));
+    let shown = narrow.env("COLUMNS", "80").output().expect("it starts");
+    let shown = String::from_utf8(shown.stdout).expect("it is text");
+    let words: Vec<_> = shown.lines().next().expect("it has a heading").split_whitespace().collect();
+    assert_eq!(words, ["area", "year", "population", "area_name", "valid", "from", "until", "record"]);
+    assert!(shown.ends_with("there are more: -n N\n") && shown.contains(" 1049 "), "{shown}");
+    let record = shown.lines().nth(3).and_then(|row| row.split_whitespace().last()).expect("it has a record");
+    assert!(printed(&world, &["provenance", record], 0).contains("which the source calls AAA/1900"));
+    for columns in ["60", "80"] {
+        let lists: [&[&str]; 4] = [
+            &["query", "world-bank-population", "-n", "2"],
+            &["ingest", "list"],
+            &["source", "list"],
+            &["ontology", "show", "population"],
+        ];
+        for list in lists {
+            let shown = world.ctl_command(list).env("COLUMNS", columns).output().expect("it starts");
+            let shown = String::from_utf8(shown.stdout).expect("it is text");
+            let rows = shown.lines().take_while(|line| !line.starts_with("world-bank-population, primary"));
+            let widest = rows.map(|line| line.chars().count()).max();
+            assert!(widest <= columns.parse().ok(), "{columns}: {shown}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_ontology_is_shown_with_all_that_its_axes_say() {
+    let world = World::default();
+    let _daemon = world.serve().await;
+    let ontology = json!({"ontology_id": "clinic", "version": "1", "axes": [
+        {"axis": "patient", "type": "string", "class": "measured", "identity": true, "description": "Who"},
+        {"axis": "status", "type": "enum", "values": ["open", "closed"], "class": "self_reported", "description": "How it is"},
+        {"axis": "dose", "type": "number", "unit": "mg", "precision": 2, "conservative": "lower", "class": "measured",
+         "state_sensitive": true, "max_ttl_seconds": 86_400, "description": "How much"},
+    ]});
+    let document = file(&world, "clinic.json", &ontology.to_string());
+    assert!(printed(&world, &["ontology", "register", &document], 0).contains("is registered"));
+    let shown = printed(&world, &["ontology", "show", "clinic"], 0);
+    for told in [
+        "self-reported, open | closed",
+        "the same up to 2 digits behind the point, the lower is careful, state sensitive, at most 24 hours old",
+    ] {
+        assert!(shown.contains(told), "{shown}");
+    }
+    for (version, told) in
+        [(json!(1), "`version` is a text, in quotes, and 1 stands there"), (Value::Null, "null stands")]
+    {
+        let mut wrong = ontology.clone();
+        wrong["version"] = version;
+        let document = file(&world, "wrong.json", &wrong.to_string());
+        let complaint = printed(&world, &["ontology", "register", &document], 5);
+        assert!(
+            complaint.contains("wrong.json is not an ontology: ") && complaint.contains(told),
+            "{complaint}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -122,6 +122,34 @@ async fn what_cannot_be_meant_is_an_error_and_not_an_empty_answer() {
 }
 
 #[tokio::test]
+async fn days_are_taken_like_moments_and_what_is_neither_is_told_with_its_field() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    two_releases(&mut daemon.control().await).await;
+    let routes = &mut daemon.routes().await;
+    let request = |field: &str, when: Value| json!({"axes_requested": ["population"], field: when});
+    let by_moment = query(routes, request("point_in_time", json!("2021-01-01T00:00:00Z"))).await;
+    let by_day = query(routes, request("point_in_time", json!("2021-01-01"))).await;
+    assert_eq!(by_day["response"]["records"], by_moment["response"]["records"]);
+    assert_eq!(by_day["response"]["records"][0]["axes"]["population"], "54208");
+    let unknown_yet = query(routes, request("known_at", json!("2021-01-01"))).await;
+    assert_eq!(unknown_yet["response"]["records"], json!([]));
+    for (field, when) in [
+        ("point_in_time", json!("2021-02-30")),
+        ("point_in_time", json!(2021)),
+        ("known_at", json!("yesterday")),
+        ("known_at", json!("2021-01-01T00:00:00")),
+    ] {
+        let asked = json!({"oracle_id": SOURCE, "request": request(field, when)});
+        let problem = problem(&post(routes, "/v1/query", &asked).await, 400, "invalid_request");
+        let detail = problem["detail"].as_str().expect("it says why");
+        assert!(detail.starts_with(&format!("request.{field}: ")), "{detail}");
+        let forms = "a day such as 2026-11-20, or a time such as 2026-11-20T10:00:00Z";
+        assert!(detail.contains(forms), "{detail}");
+    }
+}
+
+#[tokio::test]
 async fn the_feed_and_a_signal_tell_whoever_keeps_copies() {
     let world = World::default();
     let daemon = world.serve().await;
@@ -141,6 +169,9 @@ async fn the_feed_and_a_signal_tell_whoever_keeps_copies() {
     );
     problem(&get(routes, "/v1/changes?since=yesterday").await, 400, "invalid_request");
     problem(&get(routes, "/v1/changes?limit=0").await, 400, "invalid_request");
+    problem(&get(routes, "/v1/changes?oracle_id=no-such").await, 404, "source_unknown");
+    let of_source = document(&get(routes, &format!("/v1/changes?oracle_id={SOURCE}")).await);
+    assert_eq!(of_source["changes"].as_array().map(Vec::len), Some(6), "{of_source}");
 
     problem(&post(routes, "/v1/signals/bank/population", &json!({})).await, 404, "signal_unknown");
     problem(&post(routes, "/api/bank/invalidate", &json!({})).await, 404, "not_found");
@@ -210,12 +241,26 @@ async fn an_export_is_every_version_and_pruning_leaves_provenance() {
         .collect();
     let said: Vec<_> = lines.iter().map(|line| line["record"].is_null()).collect();
     assert_eq!(said, [true, false, false, true]);
+    let pruned: Vec<_> = lines.iter().map(|line| line["provenance"]["pruned"] == true).collect();
+    assert_eq!(pruned, said, "provenance says so");
     let routes = &mut daemon.routes().await;
     let then =
         query(routes, json!({"axes_requested": ["population"], "point_in_time": "2021-01-01T00:00:00Z"}))
             .await;
     let warnings = then.pointer("/response/warnings").expect("it warns").to_string();
     assert!(warnings.contains("2 versions"), "{then}");
+    for (line, was_pruned) in lines.iter().zip(said) {
+        let record_id = line["provenance"]["record_id"].as_str().expect("it has one");
+        let record = document(&get(routes, &format!("/v1/records/{record_id}")).await);
+        assert_eq!(
+            (record["pruned"] == true, record["axes"] == json!({})),
+            (was_pruned, was_pruned),
+            "{record}"
+        );
+        let shown = world.ctl(&["provenance", record_id]);
+        let shown = String::from_utf8_lossy(&shown.stdout);
+        assert_eq!(shown.contains("it was pruned"), was_pruned, "{shown}");
+    }
 }
 
 #[tokio::test]

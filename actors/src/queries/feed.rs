@@ -66,7 +66,7 @@ impl Queries {
     /// The first `limit` changes behind `since`, of all sources or of one.
     ///
     /// # Errors
-    /// Where the store cannot be read.
+    /// `SourceUnknown`; where the store cannot be read.
     pub async fn changes(
         &self,
         since: Option<Place>,
@@ -85,6 +85,11 @@ fn page(
     oracle_id: Option<&SourceId>,
     limit: usize,
 ) -> Result<ChangesPage, QueryError> {
+    if let Some(oracle_id) = oracle_id
+        && store.source(oracle_id)?.is_none()
+    {
+        return Err(QueryError::SourceUnknown(oracle_id.clone()));
+    }
     let mut page = ChangesPage { changes: Vec::new(), next: since, more: false };
     for (seq, run) in store.completed_since(since.map_or(0, |since| since.seq))? {
         if oracle_id.is_some_and(|wanted| *wanted != run.oracle_id) {

@@ -30,6 +30,9 @@ pub struct RecordAnswer {
     pub record: NormalizedRecord,
     /// Where it stands.
     pub standing: RecordStanding,
+    /// Whether what it said was pruned, so that it has no axes here.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pruned: bool,
     /// How far the source is trusted with it: one tier less than is registered where it is stale and its policy says so.
     pub oracle_tier: OracleTier,
     /// How old it is now or, where it no longer holds, was when it ceased to.
@@ -115,7 +118,9 @@ impl Queries {
             Standing::AnswersWithWarning(warning) => vec![warning],
             Standing::Silent(why) => return Err(RecordError::Silent(why)),
         };
-        let content = view.content(&found.statement)?.unwrap_or_default();
+        let content = view.content(&found.statement)?;
+        let pruned = content.is_none();
+        let content = content.unwrap_or_default();
         let freshness = freshness_of(&view, &found.version, &content, now);
         warnings.extend(freshness.policy.warnings.iter().cloned());
         let unit = |path: &String| Some((path.clone(), view.ontology.axis(path)?.unit.clone()?));
@@ -133,6 +138,7 @@ impl Queries {
                 valid_until: found.version.valid_until,
             },
             standing,
+            pruned,
             oracle_tier: freshness::tier_of(&view, &freshness.policy),
             freshness,
             warnings,

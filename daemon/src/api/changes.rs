@@ -32,14 +32,14 @@ pub struct Asked {
 /// The changes behind a place. `next` is where to go on, at the end too, since more will come.
 ///
 /// # Errors
-/// `invalid_request` where the place is none.
+/// `invalid_request` where the place is none; `source_unknown`.
 #[utoipa::path(
     get,
     path = "/v1/changes",
     params(Asked),
     responses(
         (status = 200, description = "`{changes: [{kind, oracle_id, run_id, source_version, known_at, record_id, source_record_id, valid_from, valid_until, superseded_by}], next, more}`", body = Object),
-        (status = "4XX", description = "The question is not understood", body = ProblemDocument),
+        (status = "4XX", description = "The question is not understood, or there is no such source", body = ProblemDocument),
         (status = "5XX", description = "It cannot be told for now", body = ProblemDocument),
     ),
 )]

@@ -12,6 +12,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use bytes::Bytes;
 use domain::rules::{Expected, RuleId};
 use domain::session::{Email, Query};
+use domain::wording::plain;
 use domain::{Label, Payload, SessionId, Tier};
 use http_body_util::BodyExt;
 use hyper::HeaderMap;
@@ -37,6 +38,8 @@ const DISCARD_PAUSE: Duration = Duration::from_millis(200);
 
 /// So much is told of what is wrong with a body, in characters.
 const TOLD_MAX_CHARS: usize = 500;
+/// So much of its place, in characters.
+const PLACE_MAX_CHARS: usize = 200;
 
 /// The session that a path names, within its bounds.
 pub struct SessionInPath(pub SessionId);
@@ -138,23 +141,45 @@ impl JsonBody {
 /// # Errors
 /// `InvalidJson` where it is not JSON, `InvalidRequest` where it is not a `T`.
 pub(super) fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    let not_taken = |error: serde_json::Error| match error.classify() {
-        Category::Data => Problem::InvalidRequest(told(&error)),
-        Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(told(&error)),
-    };
+    let not_json = |error: serde_json::Error| Problem::InvalidJson(told(&error));
     // serde would take an array as the fields in their order, without their names
     if text.trim_ascii_start().starts_with(b"[") {
-        serde_json::from_slice::<IgnoredAny>(text).map_err(not_taken)?;
+        serde_json::from_slice::<IgnoredAny>(text).map_err(not_json)?;
         return Err(Problem::InvalidRequest("a request is an object, not an array".into()));
     }
-    serde_json::from_slice(text).map_err(not_taken)
+    serde_json::from_slice(text).map_err(|error| match error.classify() {
+        Category::Data => Problem::InvalidRequest(with_place::<T>(text, &error)),
+        Category::Io | Category::Syntax | Category::Eof => not_json(error),
+    })
+}
+
+/// What is wrong with `text`, which is no `T`, and where: it is read again, since a reader that knows its place is slower.
+fn with_place<T: DeserializeOwned>(text: &[u8], error: &serde_json::Error) -> String {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    match serde_path_to_error::deserialize::<_, T>(&mut json) {
+        Err(error) => told_with_place(&error),
+        // it is a fault behind it
+        Ok(_) => told(&plain(&error.to_string())),
+    }
 }
 
 /// What is told of an error: a name that is not known may be as long as the body.
 pub(crate) fn told(error: &impl Display) -> String {
-    let text = error.to_string();
-    let end = text.char_indices().nth(TOLD_MAX_CHARS).map(|(end, _)| end);
-    end.and_then(|end| text.get(..end)).map_or_else(|| text.clone(), |start| format!("{start}…"))
+    shortened(&error.to_string(), TOLD_MAX_CHARS)
+}
+
+fn shortened(text: &str, chars_max: usize) -> String {
+    let end = text.char_indices().nth(chars_max).map(|(end, _)| end);
+    end.and_then(|end| text.get(..end)).map_or_else(|| text.to_owned(), |start| format!("{start}…"))
+}
+
+/// The same, with the place: a name that is not known stands in that, too.
+pub(crate) fn told_with_place(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let (path, told) = (error.path(), told(&plain(&error.inner().to_string())));
+    if path.iter().next().is_none() {
+        return told;
+    }
+    format!("{}: {told}", shortened(&path.to_string(), PLACE_MAX_CHARS))
 }
 
 /// A body that nobody has asked for: it is taken, and not looked at.

@@ -1,6 +1,7 @@
 //! `POST /v1/signals/{…}`, or any other path that a freshness policy names: a source tells that what it has said is not to
 //! be relied on any more.
 
+use super::PATHS;
 use super::request::Unasked;
 use crate::problem::{GroundProblem, Problem, ProblemDocument};
 use crate::service::Service;
@@ -64,9 +65,9 @@ pub async fn elsewhere(
 ) -> Result<Json<Invalidated>, Problem> {
     let named = named_by(&service, uri.path())?;
     match method {
-        _ if named.is_empty() => Err(Problem::NotFound),
+        _ if named.is_empty() => Err(Problem::NotFound(PATHS)),
         Method::POST => invalidate(&service, named, uri.path(), peer).await,
-        _ => Err(Problem::MethodNotAllowed),
+        _ => Err(Problem::MethodNotAllowed(PATHS)),
     }
 }
 

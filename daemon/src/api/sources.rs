@@ -15,6 +15,8 @@ pub struct ListedSource {
     #[serde(flatten)]
     #[schema(value_type = Object)]
     pub entry: SourceRegistryEntry,
+    /// The axes that say which real thing a record speaks of, in the order of its ontology.
+    pub identity: Vec<String>,
     /// Whether it answers now.
     pub answers: bool,
     /// Why not, or until when.
@@ -40,7 +42,11 @@ pub struct ListedSource {
 )]
 pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<ListedSource>>, Problem> {
     let now = service.system.clock.now();
-    let listed = service.system.store.sources()?.into_iter().map(|state| {
+    let store = &service.system.store;
+    let listed = store.sources()?.into_iter().map(|state| {
+        let known = store.ontology(&state.entry.registration.ontology)?;
+        let axes = known.iter().flat_map(|(ontology, _)| ontology.identity());
+        let identity = axes.map(|axis| axis.axis.clone()).collect();
         let (answers, note) = match state.entry.standing(now) {
             Standing::Answers => (true, None),
             Standing::AnswersWithWarning(note) => (true, Some(note)),
@@ -48,7 +54,7 @@ pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<Listed
         };
         let statements = state.files.iter().map(|file| file.statements).sum();
         let size_bytes = state.files.iter().map(|file| file.size_bytes).sum();
-        ListedSource { entry: state.entry, answers, note, statements, size_bytes }
+        Ok(ListedSource { entry: state.entry, identity, answers, note, statements, size_bytes })
     });
-    Ok(Json(listed.collect()))
+    listed.collect::<Result<_, Problem>>().map(Json)
 }

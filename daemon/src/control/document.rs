@@ -1,7 +1,7 @@
 //! Documents that administrators hand in: ontologies, sources, pipelines, policies, and orders. They are read strictly,
 //! since what is misspelt in one would be missing from every answer that depends on it.
 
-use crate::api::request::{JsonBody, told};
+use crate::api::request::{JsonBody, told, told_with_place};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
@@ -71,7 +71,7 @@ pub(super) fn check_named<N: Display + PartialEq>(
 
 fn read_strictly<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     let Distinct = read(text, |error| match error.inner().classify() {
-        Category::Data => GroundProblem::InvalidDocument(told(&error)).into(),
+        Category::Data => GroundProblem::InvalidDocument(told_with_place(&error)).into(),
         Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(told(error.inner())),
     })?;
     // serde would take an array as the fields in their order, without their names
@@ -79,7 +79,7 @@ fn read_strictly<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
         return Err(GroundProblem::InvalidDocument("a document is an object, not an array".into()).into());
     }
     // it is JSON: whatever is wrong now is not what is wanted, also where serde calls that a fault of syntax
-    read(text, |error| GroundProblem::InvalidDocument(told(&error)).into())
+    read(text, |error| GroundProblem::InvalidDocument(told_with_place(&error)).into())
 }
 
 fn read<T: DeserializeOwned>(

@@ -4,7 +4,6 @@
 
 use super::{act, named, pipeline};
 use crate::api::request::discard;
-use crate::moment::Moment;
 use crate::problem::Problem;
 use crate::service::Service;
 use actors::ingestion::{ARCHIVING, Archiving, Begin, Begun, IngestionError, Running};
@@ -14,6 +13,7 @@ use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
 use domain::Peer;
 use domain::ground::id::PipelineId;
+use domain::ground::moment::Moment;
 use domain::ground::ontology::is_version;
 use domain::ground::run::{Run, RunState};
 use http_body_util::BodyExt;

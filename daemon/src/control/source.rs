@@ -2,7 +2,6 @@
 
 use super::document::{Document, Registered, check_named};
 use super::{act, named};
-use crate::moment::Moment;
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
@@ -13,6 +12,7 @@ use axum::{Extension, Json};
 use domain::Peer;
 use domain::event::ground::InvalidationCause;
 use domain::ground::id::SourceId;
+use domain::ground::moment::Moment;
 use domain::ground::source::{Registration, SourceRegistryEntry};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -5,7 +5,6 @@
 use super::document::Document;
 use super::{act, named};
 use crate::api::request::Unasked;
-use crate::moment::Moment;
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
@@ -19,6 +18,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use bytes::Bytes;
 use domain::ground::id::SourceId;
+use domain::ground::moment::Moment;
 use domain::ground::run::Run;
 use domain::{Peer, Sha256Hex};
 use http_body_util::channel::Channel;

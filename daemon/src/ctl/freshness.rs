@@ -7,6 +7,7 @@ use crate::control::document::Registered;
 use crate::control::freshness::Standing;
 use domain::ground::freshness::{AxisFreshness, FreshnessPolicy};
 use domain::ground::id::SourceId;
+use domain::ground::moment::span;
 use hyper::Method;
 use serde::Serialize;
 use serde_json::Value;
@@ -36,8 +37,8 @@ enum Steering {
 impl Freshness {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         if let Some(Steering::Set { file }) = &self.steering {
-            let document = Document::read(file)?;
-            let path = path(document.text_at("/oracle_id")?);
+            let document = Document::read(file, "a freshness policy")?;
+            let path = path(document.text_at("oracle_id")?);
             let registered: Registered<FreshnessPolicy> = document.put(options, &path).await?;
             if options.json {
                 return json(out, &registered);
@@ -70,8 +71,8 @@ fn show(out: &mut dyn Write, standing: &Standing) -> Result<(), CtlError> {
     let row = |axis: &AxisFreshness| {
         [
             axis.axis.clone(),
-            axis.age_seconds.map_or_else(none, |age_seconds| format!("{age_seconds} s")),
-            format!("{} s", axis.max_age_seconds),
+            axis.age_seconds.map_or_else(none, span),
+            span(axis.max_age_seconds),
             if axis.stale { "stale" } else { "fresh" }.into(),
             word(&axis.stale_behavior),
         ]

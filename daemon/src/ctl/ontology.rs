@@ -6,7 +6,8 @@ use super::{CtlError, Options, segment};
 use crate::control::document::Registered;
 use crate::control::ontology::Listed;
 use domain::ground::id::OntologyId;
-use domain::ground::ontology::{self, Axis, OntologyRef};
+use domain::ground::moment::span;
+use domain::ground::ontology::{self, Axis, AxisClass, Conservative, OntologyRef};
 use hyper::Method;
 use std::io::Write;
 use std::path::PathBuf;
@@ -36,6 +37,9 @@ enum Action {
     },
 }
 
+/// Of the words of an axis so many are shown.
+const WORDS_MAX: usize = 12;
+
 /// An ontology as it is named on the command line.
 #[derive(Debug, Clone)]
 struct Named {
@@ -56,8 +60,8 @@ impl Ontology {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
             Action::Register { file } => {
-                let document = Document::read(file)?;
-                let path = path(document.text_at("/ontology_id")?, document.text_at("/version")?);
+                let document = Document::read(file, "an ontology")?;
+                let path = path(document.text_at("ontology_id")?, document.text_at("version")?);
                 let registered: Registered<ontology::Ontology> = document.put(options, &path).await?;
                 if options.json {
                     return json(out, &registered);
@@ -119,21 +123,40 @@ fn page(listed: Vec<Listed>) -> String {
 
 fn show(out: &mut dyn Write, ontology: &ontology::Ontology) -> Result<(), CtlError> {
     let row = |axis: &Axis| {
-        let marks = [
-            (axis.identity, "identity"),
-            (axis.indexed, "indexed"),
-            (axis.state_sensitive, "state sensitive"),
-        ];
-        let marks: Vec<_> = marks.into_iter().filter(|(holds, _)| *holds).map(|(_, mark)| mark).collect();
         [
             axis.axis.clone(),
             axis.kind.as_str().to_owned(),
             axis.unit.clone().unwrap_or_default(),
-            marks.join(", "),
+            marks(axis).join(", "),
             axis.description.clone(),
         ]
     };
     let rows = ontology.axes.iter().map(row).collect();
     writeln!(out, "{}\n", ontology.reference())?;
     Ok(writeln!(out, "{}", table(["axis", "type", "unit", "marks", "description"], rows))?)
+}
+
+/// What else an axis says of itself.
+fn marks(axis: &Axis) -> Vec<String> {
+    let mark = |holds: bool, mark: &str| holds.then(|| mark.to_owned());
+    let careful = |way| match way {
+        Conservative::Lower => "the lower is careful".to_owned(),
+        Conservative::Higher => "the higher is careful".to_owned(),
+    };
+    let more = axis.values.len().saturating_sub(WORDS_MAX);
+    let mut words = axis.values.iter().take(WORDS_MAX).cloned().collect::<Vec<_>>().join(" | ");
+    if more > 0 {
+        words += &format!(" and {more} more");
+    }
+    let marks = [
+        mark(axis.identity, "identity"),
+        mark(axis.indexed, "indexed"),
+        mark(axis.class == AxisClass::SelfReported, "self-reported"),
+        (!words.is_empty()).then_some(words),
+        axis.precision.map(|digits| format!("the same up to {digits} digits behind the point")),
+        axis.conservative.map(careful),
+        mark(axis.state_sensitive, "state sensitive"),
+        axis.max_ttl_seconds.map(|ttl_s| format!("at most {} old", span(ttl_s))),
+    ];
+    marks.into_iter().flatten().collect()
 }

@@ -1,10 +1,17 @@
 //! How verbs print: JSON for programs, tables for people.
 
 use super::CtlError;
-use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
+use super::look::{Look, text};
+use domain::Sha256Hex;
 use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;
+
+/// So many digits of a run's id are shown.
+const DIGITS: usize = 12;
+
+/// Where names are broken in a table that has not room for them, before it is no table any more.
+const JOINTS: &str = " -_./:@";
 
 /// One JSON document on lines of its own.
 pub(super) fn json(out: &mut dyn Write, value: &impl Serialize) -> Result<(), CtlError> {
@@ -54,14 +61,42 @@ pub(super) fn count(number: u64, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-/// A table with a heading.
+/// A table with a heading; where the terminal has not room for it, row by row.
 pub(super) fn table<const N: usize>(heading: [&str; N], rows: Vec<[String; N]>) -> String {
-    let mut table = Table::new();
-    let style = TableStyle::new().header_separator(LineStyle::none().fill('─'));
-    table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(heading);
-    table.add_rows(rows.into_iter().map(|row| row.map(|cell| on_one_line(&cell))));
-    table.to_string()
+    let cells: Vec<Vec<_>> =
+        rows.iter().map(|row| row.iter().map(|cell| on_one_line(cell)).collect()).collect();
+    let look = Look::of_stdout();
+    let fitted = [" ", JOINTS].into_iter().find_map(|ends| look.fitted(&heading, &cells, ends));
+    if let Some(table) = fitted {
+        return text(&table);
+    }
+    let row = |row: [String; N]| pairs(&heading.into_iter().zip(row).collect::<Vec<_>>());
+    rows.into_iter().map(row).collect::<Vec<_>>().join("\n")
+}
+
+/// So many rows are printed for people who do not say how many.
+const ROWS: u64 = 100;
+
+/// How many rows to print at the most: as many as are asked for, else all of them for programs.
+pub(super) fn limit(asked: Option<u64>, for_programs: bool) -> usize {
+    let rows = asked.unwrap_or(if for_programs { u64::MAX } else { ROWS });
+    usize::try_from(rows).unwrap_or(usize::MAX)
+}
+
+/// Says beside what programs read that there is more.
+pub(super) fn left_out() {
+    drop(writeln!(std::io::stderr(), "oraclectl: there are more than -n allows, and they are left out"));
+}
+
+/// The beginning of a run's id, as much as tells it apart.
+pub(super) fn short(run_id: &Sha256Hex) -> String {
+    run_id.as_str().chars().take(DIGITS).collect()
+}
+
+/// Who asked for something: a user's number is said to be one.
+pub(super) fn by_whom(name: &str) -> String {
+    let is_uid = name.bytes().all(|byte| byte.is_ascii_digit());
+    if is_uid { format!("uid {name}") } else { name.to_owned() }
 }
 
 /// The same for programs that read tables, as RFC 4180 has it.

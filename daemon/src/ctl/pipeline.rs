@@ -1,7 +1,7 @@
 //! `oraclectl pipeline`.
 
 use super::document::{Document, how};
-use super::output::{json, pairs, table};
+use super::output::{by_whom, json, pairs, table};
 use super::{CtlError, Options, segment};
 use crate::control::document::Registered;
 use crate::control::pipeline;
@@ -38,8 +38,8 @@ impl Pipeline {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
             Action::Register { file } => {
-                let document = Document::read(file)?;
-                let path = path(document.text_at("/pipeline/pipeline_id")?);
+                let document = Document::read(file, "a pipeline")?;
+                let path = path(document.text_at("pipeline.pipeline_id")?);
                 let registered: Registered<RegisteredPipeline> = document.put(options, &path).await?;
                 if options.json {
                     return json(out, &registered);
@@ -61,7 +61,10 @@ impl Pipeline {
                 let head = [
                     ("pipeline", registered.pipeline_id.to_string()),
                     ("source", registered.oracle_id.to_string()),
-                    ("registered", format!("{} by {}", registered.registered_at, registered.registered_by)),
+                    (
+                        "registered",
+                        format!("{} by {}", registered.registered_at, by_whom(&registered.registered_by)),
+                    ),
                     ("sha256", registered.pipeline_sha256.to_string()),
                 ];
                 writeln!(out, "{}", pairs(&head))?;
@@ -82,7 +85,7 @@ fn page(pipelines: Vec<RegisteredPipeline>) -> String {
     }
     let row = |pipeline: RegisteredPipeline| {
         let (id, source) = (pipeline.pipeline_id.to_string(), pipeline.oracle_id.to_string());
-        [id, source, pipeline.registered_at.to_string(), pipeline.registered_by]
+        [id, source, pipeline.registered_at.to_string(), by_whom(&pipeline.registered_by)]
     };
     table(["pipeline", "source", "registered at", "by"], pipelines.into_iter().map(row).collect())
 }

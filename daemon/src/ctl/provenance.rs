@@ -42,9 +42,14 @@ fn shown(chain: &ProvenanceRecord, record: Option<&RecordAnswer>) -> Vec<(&'stat
         });
         let standing =
             serde_json::to_value(record.standing).ok().and_then(|word| word.as_str().map(str::to_owned));
-        shown.push(("says", values.collect::<Vec<_>>().join(", ")));
+        if !chain.pruned {
+            shown.push(("says", values.collect::<Vec<_>>().join(", ")));
+        }
         shown.push(("standing", standing.unwrap_or_default()));
         shown.extend(record.warnings.iter().map(|warning| ("warning", warning.clone())));
+    }
+    if chain.pruned {
+        shown.push(("says", "no more: it was pruned, and its hashes and times are left".into()));
     }
     let until = chain.valid_until.map_or_else(open, |until| until.to_string());
     shown.push(("valid", format!("from {} until {until}", chain.valid_from)));

@@ -2,12 +2,13 @@
 
 mod joined;
 
-use super::look::Look;
-use super::output::{csv_of, json, on_one_line};
+use super::look::{Look, text};
+use super::output::{csv_of, json, left_out, limit, on_one_line, pairs};
 use super::{CtlError, Options};
-use crate::moment::Moment;
-use comfy_table::{Cell, Table};
+use crate::api::sources::ListedSource;
+use comfy_table::Table;
 use domain::ground::id::SourceId;
+use domain::ground::moment::{Moment, span};
 use domain::ground::query::{
     NormalizedRecord, Operator, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
 };
@@ -17,7 +18,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::io::Write;
 
-/// Asks a source; all pages of the answer, unless so many records are enough
+/// Asks a source
 #[derive(Debug, clap::Args)]
 pub struct Query {
     /// Which source
@@ -35,9 +36,9 @@ pub struct Query {
     /// As it was known then: a day or a time
     #[arg(long, value_name = "WHEN")]
     known_at: Option<Moment>,
-    /// How many records at the most
-    #[arg(short = 'n', long, default_value_t = 100, value_name = "N")]
-    limit: usize,
+    /// How many records at the most: 100, and all with --csv and --json, unless given
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
     /// Tell how it was answered
     #[arg(long)]
     explain: bool,
@@ -48,6 +49,8 @@ pub struct Query {
 
 /// A record with more values than this is shown by itself.
 const COLUMNS_MAX: usize = 8;
+/// The columns behind the values.
+const FIXED: [&str; 3] = ["valid from", "until", "record"];
 /// The most records of one page.
 const PAGE_MAX: usize = 10_000;
 
@@ -90,20 +93,22 @@ fn list(text: &str) -> Result<Json, String> {
 
 impl Query {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
-        let axes =
-            if self.axes.is_empty() { provided(options, &self.oracle_id).await? } else { self.axes.clone() };
+        let Provided { identity, axes } = provided(options, &self.oracle_id).await?;
+        let axes_requested = if self.axes.is_empty() { axes } else { self.axes.clone() };
+        let order: Vec<_> = identity.into_iter().chain(axes_requested.iter().cloned()).collect();
+        let limit = limit(self.limit, options.json || self.csv);
         let mut request = QueryRequest {
-            axes_requested: axes,
+            axes_requested,
             filters: self.filters.clone(),
             point_in_time: self.at.map(|Moment(at)| at),
             known_at: self.known_at.map(|Moment(at)| at),
-            max_results: Some(self.limit.clamp(1, PAGE_MAX)),
+            max_results: Some(limit.min(PAGE_MAX)),
             explain: self.explain,
             ..QueryRequest::default()
         };
         let mut answer = ask(options, &self.oracle_id, &request).await?;
         while let Some(cursor) = answer.response.cursor.take() {
-            let left = self.limit.saturating_sub(answer.response.records.len());
+            let left = limit.saturating_sub(answer.response.records.len());
             if left == 0 {
                 answer.response.cursor = Some(cursor);
                 break;
@@ -112,10 +117,13 @@ impl Query {
             request.max_results = Some(left.min(PAGE_MAX));
             joined::join(&mut answer.response, ask(options, &self.oracle_id, &request).await?.response);
         }
+        if answer.response.cursor.is_some() && (options.json || self.csv) {
+            left_out();
+        }
         if options.json {
             return json(out, &answer);
         }
-        let paths = paths(&answer.response.records);
+        let paths = paths(&answer.response.records, &order);
         if self.csv {
             return self.csv(out, &answer, &paths);
         }
@@ -149,22 +157,35 @@ async fn ask(
     Ok(options.on_routes(Method::POST, "/v1/query", Some(body.into())).await?.json()?)
 }
 
-/// The axes that a source provides.
-async fn provided(options: &Options, oracle_id: &SourceId) -> Result<Vec<String>, CtlError> {
-    let sources: Vec<Json> = options.on_routes(Method::GET, "/v1/sources", None).await?.json()?;
-    let source = sources
-        .iter()
-        .find(|source| source.get("oracle_id").and_then(Json::as_str) == Some(oracle_id.as_str()));
-    let axes = source.and_then(|source| source.get("axes_provided")?.as_array());
-    let names = axes.into_iter().flatten().filter_map(Json::as_str).map(str::to_owned).collect::<Vec<_>>();
-    // one that is not there is refused by the daemon, which says so
-    Ok(if names.is_empty() { vec!["*".into()] } else { names })
+/// The axes that a source provides, and those of them that say what a record speaks of, in their order.
+struct Provided {
+    identity: Vec<String>,
+    axes: Vec<String>,
 }
 
-/// Every path that a record has a value at.
-fn paths(records: &[NormalizedRecord]) -> Vec<String> {
+async fn provided(options: &Options, oracle_id: &SourceId) -> Result<Provided, CtlError> {
+    let listed: Vec<ListedSource> = options.on_routes(Method::GET, "/v1/sources", None).await?.json()?;
+    let source = listed.into_iter().find(|source| source.entry.oracle_id() == oracle_id);
+    // one that is not there is refused by the daemon, which says so
+    Ok(source.map_or_else(
+        || Provided { identity: Vec::new(), axes: vec!["*".into()] },
+        |source| Provided { identity: source.identity, axes: source.entry.registration.axes_provided },
+    ))
+}
+
+/// Every path that a record has a value at, in the order of `axes`: a group's in its place, by their keys.
+fn paths(records: &[NormalizedRecord], axes: &[String]) -> Vec<String> {
     let all: BTreeSet<_> = records.iter().flat_map(|record| record.axes.keys()).collect();
-    all.into_iter().cloned().collect()
+    let mut paths: Vec<_> = all.into_iter().cloned().collect();
+    paths.sort_by_key(|path| axes.iter().position(|axis| covers(axis, path)).unwrap_or(axes.len()));
+    paths
+}
+
+/// Whether `path` is of the axis, or of one of its group (`nutrients.*.amount`).
+fn covers(axis: &str, path: &str) -> bool {
+    let (axis, path) = (axis.split('.'), path.split('.'));
+    axis.clone().count() == path.clone().count()
+        && axis.zip(path).all(|(axis, path)| axis == "*" || axis == path)
 }
 
 fn value(record: &NormalizedRecord, path: &str) -> String {
@@ -175,18 +196,18 @@ fn value(record: &NormalizedRecord, path: &str) -> String {
 fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look) -> Result<(), CtlError> {
     let response = &answer.response;
     let metadata = &response.query_metadata;
-    match response.records.as_slice() {
-        [] => writeln!(out, "no records")?,
-        records if paths.len() > COLUMNS_MAX => {
-            for record in records {
-                writeln!(out, "{}\n", down(record, look))?;
-            }
+    if response.records.is_empty() {
+        writeln!(out, "no records")?;
+    } else if let Some(table) = across(&response.records, paths, look) {
+        writeln!(out, "{}", text(&table))?;
+    } else {
+        for record in &response.records {
+            writeln!(out, "{}", down(record, paths))?;
         }
-        records => writeln!(out, "{}", across(records, paths, look))?,
     }
     let stale = metadata.freshness.policy.axes.iter().any(|axis| axis.stale);
-    let days = metadata.freshness.staleness_seconds.map(|age_s| age_s / 86_400);
-    let age = days.map_or_else(|| "no release".into(), |days| format!("{days} days old"));
+    let age = metadata.freshness.staleness_seconds;
+    let age = age.map_or_else(|| "no release".into(), |age_s| format!("{} old", span(age_s)));
     let age = format!("{age}{}", if stale { ", stale" } else { "" });
     let coloured = if look.colour { painted(&age, stale) } else { age };
     let (source, version) = (&answer.oracle_id, &metadata.data_version);
@@ -201,7 +222,7 @@ fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look)
         writeln!(out, "warning: {}", on_one_line(warning))?;
     }
     if response.cursor.is_some() {
-        writeln!(out, "there are more: -n")?;
+        writeln!(out, "there are more: -n N")?;
     }
     if let Some(explain) = &response.explain {
         let filters = if explain.filters.is_empty() { "none".into() } else { explain.filters.join(", ") };
@@ -214,48 +235,49 @@ fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look)
     Ok(())
 }
 
-/// A record in each row.
-fn across(records: &[NormalizedRecord], paths: &[String], look: Look) -> Table {
+/// A record in each row; nothing where they have too many values for that, or the terminal is too narrow.
+fn across(records: &[NormalizedRecord], paths: &[String], look: Look) -> Option<Table> {
+    if paths.len() > COLUMNS_MAX {
+        return None;
+    }
     let unit = |path: &String| records.iter().find_map(|record| record.units.get(path));
     let title = |path: &String| unit(path).map_or_else(|| path.clone(), |unit| format!("{path}\n{unit}"));
-    let titles: Vec<_> = paths.iter().map(title).chain(["valid from".into(), "until".into()]).collect();
+    let titles: Vec<_> = paths.iter().map(title).chain(FIXED.map(str::to_owned)).collect();
     let titles: Vec<_> = titles.iter().map(String::as_str).collect();
-    let text: Vec<_> = (0..titles.len()).collect();
-    let mut table = look.table(&titles, &text);
-    for record in records {
+    let row = |record: &NormalizedRecord| {
         let values = paths.iter().map(|path| match (record.axes.get(path), record.definitions.get(path)) {
-            (Some(value), Some(definition)) => format!("{value}\n({definition})"),
-            (Some(value), None) => value.to_string(),
+            (Some(value), Some(definition)) => {
+                format!("{}\n({})", on_one_line(&value.to_string()), on_one_line(definition))
+            }
+            (Some(value), None) => on_one_line(&value.to_string()),
             (None, _) => "-".to_owned(),
         });
-        table.add_row(values.chain(valid(record)).map(|text| cell(&text)).collect::<Vec<_>>());
-    }
-    table
+        let [from, until] = valid(record);
+        values.chain([from, until, record.record_id.clone()]).collect()
+    };
+    look.fitted(&titles, &records.iter().map(row).collect::<Vec<_>>(), " ")
 }
 
-/// A value in each row, of a record that has too many for one.
-fn down(record: &NormalizedRecord, look: Look) -> Table {
+/// A record by itself, a value in each row.
+fn down(record: &NormalizedRecord, paths: &[String]) -> String {
     let [from, until] = valid(record);
-    let title = format!("{}, valid from {from} until {until}", on_one_line(&record.source_record_id));
-    let mut table = look.table(&[&title, "value", "unit"], &[0, 2]);
-    for (path, value) in &record.axes {
-        let unit = record.units.get(path).map_or("", String::as_str);
+    let valid = [("valid from", from), ("until", until), ("record", record.record_id.clone())];
+    let values = paths.iter().filter_map(|path| {
+        let value = record.axes.get(path)?;
+        let unit = record.units.get(path).map(|unit| format!(" {unit}")).unwrap_or_default();
         let definition = record.definitions.get(path).map(|definition| format!(" ({definition})"));
-        let value = format!("{value}{}", definition.unwrap_or_default());
-        table.add_row([path.as_str(), &value, unit].map(cell));
-    }
-    table
+        Some((path.as_str(), format!("{value}{unit}{}", definition.unwrap_or_default())))
+    });
+    pairs(&values.chain(valid).collect::<Vec<_>>())
 }
 
-/// From when until when a record is valid, by the day.
+/// From when until when a record is valid: a midnight is a day, as it can be asked for.
 fn valid(record: &NormalizedRecord) -> [String; 2] {
-    let day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
-    [day(record.valid_from), record.valid_until.map_or_else(|| "now".into(), day)]
-}
-
-/// A cell of lines that were written by others.
-fn cell(text: &str) -> Cell {
-    Cell::new(text.lines().map(on_one_line).collect::<Vec<_>>().join("\n"))
+    let moment = |at: Timestamp| {
+        let written = at.to_string();
+        written.strip_suffix("T00:00:00Z").map(str::to_owned).unwrap_or(written)
+    };
+    [moment(record.valid_from), record.valid_until.map_or_else(|| "now".into(), moment)]
 }
 
 /// In red what is stale, in green what is not.
@@ -287,5 +309,46 @@ mod tests {
         for bad in ["area", "name in [\"Korea"] {
             assert!(read(bad).is_err(), "{bad}");
         }
+    }
+
+    fn record(from: &str, until: Option<&str>) -> NormalizedRecord {
+        let json = serde_json::json!({
+            "record_id": "0123456789abcdef-7", "source_record_id": "x",
+            "axes": {"area": "MDA", "gases.b.share": "2", "gases.a.share": "1", "mass": "5", "year": "2015"},
+            "units": {"mass": "kg"}, "definitions": {"mass": "dry"},
+            "valid_from": from, "valid_until": until,
+        });
+        serde_json::from_value(json).expect("it is a record")
+    }
+
+    #[test]
+    fn values_stand_in_the_order_in_which_they_are_asked_for_and_groups_by_their_keys() {
+        let axes = ["year", "area", "mass", "gases.*.share"].map(str::to_owned);
+        let paths = paths(&[record("2020-01-01T00:00:00Z", None)], &axes);
+        assert_eq!(paths, ["year", "area", "mass", "gases.a.share", "gases.b.share"]);
+    }
+
+    #[test]
+    fn a_midnight_is_a_day_and_other_moments_have_their_time() {
+        let valid_in = |from, until| valid(&record(from, until));
+        assert_eq!(
+            valid_in("2020-01-01T00:00:00Z", Some("2020-01-01T10:30:00Z")),
+            ["2020-01-01", "2020-01-01T10:30:00Z"]
+        );
+        assert_eq!(valid_in("2020-01-01T00:00:01Z", None), ["2020-01-01T00:00:01Z", "now"]);
+    }
+
+    #[test]
+    fn a_record_for_which_a_line_has_not_room_stands_by_itself_with_its_id() {
+        let paths = ["year", "mass"].map(str::to_owned);
+        let records = [record("2020-01-01T00:00:00Z", None)];
+        let table = across(&records, &paths, Look::new(60, false)).expect("there is room");
+        assert!(
+            text(&table).ends_with(" 2015  5      2020-01-01  now    0123456789abcdef-7\n       (dry)"),
+            "{table}"
+        );
+        assert!(across(&records, &paths, Look::new(40, false)).is_none());
+        let alone = "year        2015\nmass        5 kg (dry)\nvalid from  2020-01-01\nuntil       now\nrecord      0123456789abcdef-7\n";
+        assert_eq!(down(&records[0], &paths), alone);
     }
 }

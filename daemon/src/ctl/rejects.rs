@@ -1,6 +1,6 @@
 //! `oraclectl rejects`.
 
-use super::output::{csv, json, table};
+use super::output::{csv, json, left_out, limit, table};
 use super::{CtlError, Options, ingest};
 use crate::control::rejects::{LIMIT_MAX, Page};
 use domain::ground::rejection::{Reject, Rule};
@@ -23,10 +23,9 @@ pub struct Rejects {
     /// Only those that did not keep to this rule
     #[arg(long, value_parser = rule)]
     rule: Option<Rule>,
-    /// How many at the most: 100, or up to 100000
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 100, hide_default_value = true)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    limit: u32,
+    /// How many at the most: 100, and all with --csv and --json, unless given
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
     /// Print a table for programs
     #[arg(long, conflicts_with = "json")]
     csv: bool,
@@ -51,6 +50,9 @@ impl Rejects {
         let run = ingest::seen(options, &self.run_id).await?.run;
         let (rejects, more) = self.read(options).await?;
         let shown = Shown { rejected_by_rule: run.counts.rejected_by_rule, rejects, more };
+        if more && (options.json || self.csv) {
+            left_out();
+        }
         if options.json {
             return json(out, &shown);
         }
@@ -74,7 +76,7 @@ impl Rejects {
 
     /// The rejects that are asked for, and whether there are more of them.
     async fn read(&self, options: &Options) -> Result<(Vec<Reject>, bool), CtlError> {
-        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let limit = limit(self.limit, options.json || self.csv);
         let (mut rejects, mut after) = (Vec::new(), None);
         loop {
             let behind = after.map(|after| format!("&after={after}")).unwrap_or_default();

@@ -3,12 +3,12 @@
 mod upkeep;
 
 use super::document::{Document, how};
-use super::output::{json, pairs, table};
+use super::output::{by_whom, json, pairs, table};
 use super::{CtlError, Options, segment};
 use crate::control::document::Registered;
 use crate::control::source::{Order, Reason};
-use crate::moment::Moment;
 use domain::ground::id::SourceId;
+use domain::ground::moment::Moment;
 use domain::ground::source::{ReviewStatus, SourceRegistryEntry, VersionRecord};
 use hyper::Method;
 use serde::Serialize;
@@ -94,8 +94,8 @@ impl Source {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
             Action::Register { file } => {
-                let document = Document::read(file)?;
-                let path = format!("/v1/sources/{}", segment(document.text_at("/oracle_id")?));
+                let document = Document::read(file, "a source")?;
+                let path = format!("/v1/sources/{}", segment(document.text_at("oracle_id")?));
                 let registered: Registered<SourceRegistryEntry> = document.put(options, &path).await?;
                 if options.json {
                     return json(out, &registered);
@@ -198,7 +198,7 @@ fn show(out: &mut dyn Write, entry: &SourceRegistryEntry) -> Result<(), CtlError
         ("ontology", registration.ontology.to_string()),
         ("axes", registration.axes_provided.join(", ")),
         ("a release holds", if registration.snapshot { "all records" } else { "what changed" }.into()),
-        ("registered", format!("{} by {}", entry.registered_at, entry.registered_by)),
+        ("registered", format!("{} by {}", entry.registered_at, by_whom(&entry.registered_by))),
     ];
     out.write_all(pairs(&shown).as_bytes())?;
     if entry.version_history.is_empty() {

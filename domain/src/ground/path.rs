@@ -18,6 +18,8 @@ pub struct Path {
     steps: Vec<Step>,
     /// The steps within each element of the group, if there is one.
     within: Option<Vec<Step>>,
+    /// Of the text, so many bytes lead to the group's elements.
+    group_bytes: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +57,7 @@ impl Path {
         if text.len() > PATH_MAX_BYTES {
             return Err(bad("it is longer than 512 bytes"));
         }
-        let (mut steps, mut within) = (Vec::new(), None::<Vec<Step>>);
+        let (mut steps, mut within, mut group_bytes) = (Vec::new(), None::<Vec<Step>>, 0);
         let mut rest = match text.strip_prefix('$') {
             Some(rest) => rest,
             None => {
@@ -70,13 +72,16 @@ impl Path {
             match found {
                 Found::Step(step) => within.as_mut().unwrap_or(&mut steps).push(step),
                 Found::Each if within.is_some() => return Err(bad("at most one `*` is taken")),
-                Found::Each => within = Some(Vec::new()),
+                Found::Each => {
+                    within = Some(Vec::new());
+                    group_bytes = text.len() - rest.len();
+                }
             }
         }
         if steps.len() + within.as_ref().map_or(0, Vec::len) > STEPS_MAX {
             return Err(bad("it has more than 16 steps"));
         }
-        Ok(Self { text: text.to_owned(), steps, within })
+        Ok(Self { text: text.to_owned(), steps, within, group_bytes })
     }
 
     /// As it was written.
@@ -95,6 +100,15 @@ impl Path {
     #[must_use]
     pub fn goes_with(&self, other: &Self) -> bool {
         self.is_group() == other.is_group() && (!self.is_group() || self.steps == other.steps)
+    }
+
+    /// What a path is like that goes with this one, in words.
+    #[must_use]
+    pub fn companion(&self) -> String {
+        match self.text.get(..self.group_bytes).filter(|_| self.is_group()) {
+            Some(group) => format!("a path that begins with `{group}`"),
+            None => "a path without a `*`".into(),
+        }
     }
 
     /// What stands at the place; for a group, the list or object that its elements are in.

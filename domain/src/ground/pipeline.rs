@@ -306,7 +306,7 @@ pub struct GroupKey {
 
 /// By which definition a value was measured: sources measure different things under one name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, deny_unknown_fields)]
+#[serde(untagged, deny_unknown_fields, expecting = "a text is taken, or `{axis, table}`")]
 pub enum Measured {
     /// All values of the axis by the same.
     Always(String),

@@ -27,7 +27,7 @@ pub struct ProvenanceRecord {
     pub ingestion_run_id: Sha256Hex,
     /// The SHA-256 of the raw record.
     pub raw_hash: Sha256Hex,
-    /// The SHA-256 of the normalized record's canonical JSON; absent where that was pruned.
+    /// The SHA-256 of the normalized record's canonical JSON, which stays when that is pruned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub normalized_hash: Option<Sha256Hex>,
     /// What was applied to it.
@@ -48,6 +48,9 @@ pub struct ProvenanceRecord {
     pub verified_at: Option<Timestamp>,
     /// Where the raw record lies.
     pub raw: RawPlace,
+    /// Whether what it said was taken out, as had ceased to hold.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pruned: bool,
 }
 
 /// Where a raw record lies in its payload.

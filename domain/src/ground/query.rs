@@ -6,6 +6,7 @@ pub use filter::{Filter, Operator, QueryFilter};
 
 use super::freshness::Freshness;
 use super::id::SourceId;
+use super::moment;
 use super::ontology::{Axis, Ontology};
 use super::provenance::ProvenanceRecord;
 use super::record::Identity;
@@ -51,10 +52,10 @@ pub struct QueryRequest {
     #[serde(default)]
     pub filters: Vec<QueryFilter>,
     /// As it was valid then; now where it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
     /// As it was known then; all that is known where it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
     pub known_at: Option<Timestamp>,
     /// Whether to give each record's provenance.
     #[serde(default)]

@@ -296,6 +296,7 @@ impl SourceView {
                 offset: statement.offset,
                 len: statement.len,
             },
+            pruned: statement.content.is_none(),
         })
     }
 

@@ -2,18 +2,17 @@
 
 use crate::control::run::Seen;
 use crate::ctl::CtlError;
-use crate::ctl::output::pairs;
+use crate::ctl::output::{by_whom, pairs, short};
 use actors::ingestion::{Phase, RunProgress};
 use domain::ground::rejection::Rule;
 use domain::ground::run::Run;
+use domain::ground::timeline::ChangeKind;
 use std::collections::BTreeMap;
 use std::io::Write;
 
 /// The columns for people.
 pub(super) const HEADING: [&str; 7] =
     ["run", "source", "version", "state", "started at", "records", "rejected"];
-/// So many digits of a run's id are shown in a table.
-const DIGITS: usize = 12;
 
 /// The columns for programs.
 pub(super) const COLUMNS: [&str; 11] = [
@@ -35,11 +34,11 @@ pub(super) fn short_row(Seen { run, progress }: &Seen) -> [String; 7] {
     let state = progress.as_ref().map_or(run.state.as_str(), |progress| phase(progress.phase));
     let rejected = progress.as_ref().map_or(run.counts.rejected, |progress| progress.rejected);
     [
-        run.run_id.as_str().chars().take(DIGITS).collect(),
+        short(&run.run_id),
         run.oracle_id.to_string(),
         run.input.version.clone(),
         state.to_owned(),
-        format!("{:.0}", run.started_at),
+        run.started_at.strftime("%Y-%m-%d %H:%M:%SZ").to_string(),
         run.counts.records.to_string(),
         rejected.to_string(),
     ]
@@ -88,7 +87,7 @@ pub(super) fn show(out: &mut dyn Write, Seen { run, progress }: &Seen) -> Result
         ("source", format!("{oracle_id}, version {} of {}", input.version, input.released_at)),
         ("pipeline", pipeline_id.to_string()),
         ("payload", format!("{} bytes, {}", run.raw_bytes, input.raw_sha256)),
-        ("asked for by", run.requested_by.clone()),
+        ("asked for by", by_whom(&run.requested_by)),
         ("started", run.started_at.to_string()),
     ];
     shown.extend(run.source_url.clone().map(|url| ("pulled from", url)));
@@ -105,6 +104,12 @@ pub(super) fn show(out: &mut dyn Write, Seen { run, progress }: &Seen) -> Result
         let changes: u64 = counts.changes.values().sum();
         let parts = counts.changes.iter().map(|(change, count)| format!("{change} {count}")).collect();
         shown.push(("changes", with_parts(changes, parts)));
+        let withdrawn = counts.changes.get(ChangeKind::Withdrawn.as_str()).is_some_and(|count| *count > 0);
+        if withdrawn && counts.rejected > 0 {
+            let note =
+                "a record that is rejected counts as lacking in its release: it may be among those withdrawn";
+            shown.push(("note", note.into()));
+        }
     }
     shown.extend(run.cause.clone().map(|cause| ("cause", cause)));
     Ok(out.write_all(pairs(&shown).as_bytes())?)

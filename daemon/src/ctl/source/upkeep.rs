@@ -3,11 +3,11 @@
 use super::path;
 use crate::client::Client;
 use crate::control::upkeep::{PruneOrder, VerifyOrder};
-use crate::ctl::output::{count, json, on_one_line};
+use crate::ctl::output::{count, json, on_one_line, short};
 use crate::ctl::{CtlError, Options, answer_lines};
-use crate::moment::Moment;
 use actors::ingestion::{PruneOutcome, RebuildOutcome, VerifiedRun, VerifiedSource};
 use domain::ground::id::SourceId;
+use domain::ground::moment::Moment;
 use hyper::Method;
 use std::io::Write;
 
@@ -35,10 +35,11 @@ fn show(out: &mut dyn Write, verified: &VerifiedSource) -> Result<(), CtlError> 
         None => writeln!(out, "{} rows in the files of {} are whole", verified.rows, verified.oracle_id)?,
         Some(fault) => writeln!(out, "a file of {} is damaged: {}", verified.oracle_id, on_one_line(fault))?,
     }
-    for VerifiedRun { version, records, payload_bytes, has_payload, fault_count, faults, .. } in
+    for VerifiedRun { run_id, version, records, payload_bytes, has_payload, fault_count, faults, .. } in
         &verified.runs
     {
-        let version = on_one_line(version);
+        // a version may have come by several runs
+        let version = format!("{}, run {}", on_one_line(version), short(run_id));
         if !has_payload {
             writeln!(out, "{version}: its payload is not kept")?;
             continue;

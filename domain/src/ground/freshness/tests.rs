@@ -68,7 +68,7 @@ fn the_seeds_example_is_read_and_written_and_valid() {
     let now = at(86_401);
     let freshness = policy.evaluate(&["medication_list"], Some(at(0)), None, now);
     assert_eq!((freshness.answer, freshness.refresh), (Answer::ServeWithWarnings, true));
-    assert_eq!(freshness.warnings, ["`medication_list` is 86401 s old, and 3600 s are allowed"]);
+    assert_eq!(freshness.warnings, ["`medication_list` is 24 hours old, and 60 minutes are allowed"]);
     let freshness = policy.evaluate(&["medication_list", "inr_value"], Some(at(0)), None, now);
     assert_eq!((freshness.answer, freshness.refresh), (Answer::FailClosed, true));
     let fresh = policy.evaluate(&["medication_list", "inr_value"], Some(at(0)), None, at(3_600));

@@ -34,11 +34,17 @@ pub(super) struct Expression {
     kind: AxisType,
 }
 
+/// What the parser says, without its drawing of where: that stands in words before it, as `line:column`.
+fn on_one_line(told: &str) -> String {
+    let what = told.lines().filter(|line| !line.starts_with('|')).collect::<Vec<_>>().join("; ");
+    what.replace("ERROR: <input>:", "at ")
+}
+
 impl Expression {
     /// The expression that is written `source`, over the axes of `ontology`, for the axis that is at `place` in it.
     pub(super) fn new(source: &str, ontology: &Ontology, place: usize) -> Result<Self, String> {
         let env = Arc::new(Env::stdlib());
-        let program = env.compile(source).map_err(|error| error.to_string())?;
+        let program = env.compile(source).map_err(|error| on_one_line(&error.to_string()))?;
         let mut parts = Parts::default();
         parts.take(program.expression(), 0)?;
         parts.names.remove(VALUE);

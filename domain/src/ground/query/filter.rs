@@ -4,6 +4,7 @@ use super::BadQuery;
 use crate::ground::decimal::Decimal;
 use crate::ground::ontology::{Axis, AxisType};
 use crate::ground::value::{Typed, Value};
+use crate::wording::of_pattern;
 use memchr::memmem::Finder;
 use regex::{Regex, RegexBuilder};
 use serde::de::Error as _;
@@ -254,7 +255,7 @@ fn typed(value: &Json, axis: &Axis) -> Result<Typed, String> {
         Json::String(text) => Typed::of_text(text, axis),
         Json::Number(number) => Typed::of_text(&number.to_string(), axis),
         Json::Null | Json::Array(_) | Json::Object(_) => {
-            return Err(format!("a {} is taken", axis.kind.as_str()));
+            return Err(format!("a value of type {} is taken", axis.kind.as_str()));
         }
     };
     typed.map_err(|error| error.to_string())
@@ -266,5 +267,5 @@ fn pattern(text: &str) -> Result<Regex, String> {
     }
     let built =
         RegexBuilder::new(text).size_limit(COMPILED_MAX_BYTES).dfa_size_limit(COMPILED_MAX_BYTES).build();
-    built.map_err(|error| error.to_string())
+    built.map_err(|error| of_pattern(&error))
 }

@@ -7,6 +7,7 @@ use crate::ground::normalize::expression::Expression;
 use crate::ground::ontology::Axis;
 use crate::ground::pipeline::{Check, CheckType, OnFailure};
 use crate::ground::value::Typed;
+use crate::wording::{of_pattern, plain};
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -53,7 +54,8 @@ impl Parts<'_> {
 }
 
 fn range(constraint: &Json, axis: &Axis, place: &str) -> Result<Constraint, BadDefinition> {
-    let config = RangeConfig::deserialize(constraint).map_err(|error| BadDefinition::new(place, error))?;
+    let config = RangeConfig::deserialize(constraint)
+        .map_err(|error| BadDefinition::new(place, plain(&error.to_string())))?;
     let bound = |bound: Option<Json>| bound.map(|bound| typed(&bound, axis, place)).transpose();
     let (min, max) = (bound(config.min)?, bound(config.max)?);
     match (&min, &max) {
@@ -78,7 +80,7 @@ pub(super) fn typed(value: &Json, axis: &Axis, place: &str) -> Result<Typed, Bad
         }
         Json::Number(number) => Typed::of_text(&number.to_string(), axis),
         Json::Null | Json::Array(_) | Json::Object(_) => {
-            return Err(bad(format!("a {} is taken", axis.kind.as_str())));
+            return Err(bad(format!("a value of type {} is taken", axis.kind.as_str())));
         }
     };
     typed.map_err(|error| bad(error.to_string()))
@@ -98,5 +100,5 @@ fn whole_text(pattern: &str, place: &str) -> Result<Regex, BadDefinition> {
     };
     // by itself first: the parentheses around it must not be closed by its own
     let whole = built(pattern).and_then(|_| built(&format!("^(?:{pattern})$")));
-    whole.map_err(|error| BadDefinition::new(place, error))
+    whole.map_err(|error| BadDefinition::new(place, of_pattern(&error)))
 }

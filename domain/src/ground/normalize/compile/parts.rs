@@ -166,10 +166,7 @@ impl<'a> Parts<'a> {
             if let Some(field) = &group_key.field {
                 let path = self.path(field, &key_place)?;
                 if !path.goes_with(&source) {
-                    return Err(BadDefinition::new(
-                        key_place,
-                        format!("`{field}` is not beside `{}`", source.as_str()),
-                    ));
+                    return Err(BadDefinition::new(key_place, not_beside(field, &source)));
                 }
                 key = Some(path);
             }
@@ -295,6 +292,11 @@ impl<'a> Parts<'a> {
             }
         })
     }
+}
+
+/// That a path does not go with the one of the values.
+pub(super) fn not_beside(field: &str, source: &Path) -> String {
+    format!("`{field}` is not beside `{}`: {} would be", source.as_str(), source.companion())
 }
 
 /// Whether nothing is called by a blank text, which would be there and say nothing.

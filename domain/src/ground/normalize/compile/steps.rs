@@ -1,7 +1,7 @@
 //! Value normalizers made ready: each with the configuration that it takes.
 
 use super::BadDefinition;
-use super::parts::{Parts, check_called};
+use super::parts::{Parts, check_called, not_beside};
 use crate::ground::normalize::mapping::Mapping;
 use crate::ground::normalize::steps::{Dates, Precision, Step, StepKind, TextForm};
 use crate::ground::normalize::units::Units;
@@ -10,6 +10,7 @@ use crate::ground::pipeline::tables::{Amount, Otherwise, Table, Words};
 use crate::ground::pipeline::{Definition, FixedConversion, NormalizerType, ValueNormalizer};
 use crate::ground::unit::{Equivalence, Unit, UnitError};
 use crate::ground::value::Typed;
+use crate::wording::plain;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};
@@ -120,7 +121,7 @@ impl Parts<'_> {
             };
             for mapping in mappings.iter_mut().filter(|mapping| of_axis(mapping)) {
                 if !path.goes_with(&mapping.source) {
-                    let fault = format!("`{field}` is not beside `{}`", mapping.source.as_str());
+                    let fault = not_beside(&field, &mapping.source);
                     return Err(BadDefinition::new(place, fault));
                 }
                 mapping.unit = Some(path.clone());
@@ -259,5 +260,9 @@ pub(super) fn dates(formats: Vec<String>, place: &str) -> Result<Dates, BadDefin
 
 /// The configuration of one kind.
 fn read<T: DeserializeOwned>(config: Map<String, Json>, place: &str) -> Result<T, BadDefinition> {
-    serde_json::from_value(Json::Object(config)).map_err(|error| BadDefinition::new(place, error))
+    serde_path_to_error::deserialize(Json::Object(config)).map_err(|error| {
+        let (path, fault) = (error.path(), plain(&error.inner().to_string()));
+        let is_of_all = path.iter().next().is_none();
+        BadDefinition::new(place, if is_of_all { fault } else { format!("`{path}`: {fault}") })
+    })
 }

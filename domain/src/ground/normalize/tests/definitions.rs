@@ -51,7 +51,7 @@ fn a_mapping_leads_from_a_place_to_an_axis_of_the_source() {
         ("key", json!({}), ".key", "only a group has keys"),
         ("default_value", json!("x"), ".default_value", "`x` is not a number"),
         ("default_value", json!(" "), ".default_value", "blank"),
-        ("default_value", json!([1]), ".default_value", "a integer is taken"),
+        ("default_value", json!([1]), ".default_value", "a value of type integer is taken"),
         ("definition", json!({ "axis": "weight", "table": "t" }), ".definition", "no axis"),
         ("definition", json!({ "axis": "kind", "table": "t" }), ".definition", "no table `t`"),
         ("definition", json!({ "axis": "parts.*.amount", "table": "t" }), ".definition", "is a group"),
@@ -67,7 +67,8 @@ fn a_mapping_leads_from_a_place_to_an_axis_of_the_source() {
         |member: &str, value: Json| with([(&*format!("/normalization/axis_mappings/7/{member}"), value)]);
     let key = "normalization.axis_mappings[7].key";
     faulty(group("key", json!({ "field": "name" })), key, "not beside");
-    faulty(group("key", json!({ "field": "$.others.*.name" })), key, "not beside");
+    let telling = "is not beside `$.parts.*.value`: a path that begins with `$.parts.*` would be";
+    faulty(group("key", json!({ "field": "$.others.*.name" })), key, telling);
     faulty(group("key", json!({ "table": "t" })), key, "no table `t`");
     faulty(
         group("default_value", json!(1)),
@@ -134,7 +135,7 @@ fn a_normalizer_has_the_configuration_that_it_takes() {
             "amount",
             "unit_conversion",
             json!({ "from_unit_field": "$.a[*].u", "to_unit": "g" }),
-            "not beside `amount`",
+            "not beside `amount`: a path without a `*` would be",
         ),
         (
             "amount",
@@ -150,6 +151,12 @@ fn a_normalizer_has_the_configuration_that_it_takes() {
         ),
         ("amount", "unit_conversion", json!({ "from_unit": "kg", "to_unit": "g", "factor": 1 }), "factor"),
         ("amount", "numeric_precision", json!({ "digits": -31 }), "-30 to 30"),
+        (
+            "amount",
+            "numeric_precision",
+            json!({ "digits": 1.5 }),
+            "`digits`: invalid type: number `1.5`, expected a whole",
+        ),
         ("amount", "numeric_precision", json!({ "digits": 1, "mode": "up" }), "half_even"),
         ("name", "numeric_precision", json!({ "digits": 1 }), "not for an axis"),
         ("kind", "enum_mapping", json!({}), "either `table`"),

@@ -1,0 +1,119 @@
+//! Moments as people write them, a day or a time of a day; and how long ago one is, in words.
+
+use super::date::Date;
+use jiff::Timestamp;
+use serde::de::{self, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A moment. A day without a time is its midnight in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
+pub struct Moment(pub Timestamp);
+
+/// Why a text is not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("it is neither a day such as 2026-11-20 nor a time such as 2026-11-20T10:00:00Z")]
+pub struct BadMoment;
+
+impl FromStr for Moment {
+    type Err = BadMoment;
+
+    fn from_str(text: &str) -> Result<Self, BadMoment> {
+        Date::read(text).and_then(|date| date.moment()).map(Self).ok_or(BadMoment)
+    }
+}
+
+impl From<Moment> for String {
+    fn from(Moment(at): Moment) -> Self {
+        at.to_string()
+    }
+}
+
+impl<'de> Deserialize<'de> for Moment {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(MomentVisitor)
+    }
+}
+
+struct MomentVisitor;
+
+impl Visitor<'_> for MomentVisitor {
+    type Value = Moment;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a day such as 2026-11-20, or a time such as 2026-11-20T10:00:00Z")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Moment, E> {
+        text.parse().map_err(|BadMoment| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}
+
+/// The moment in a field that may be left out, for serde's `deserialize_with`.
+///
+/// # Errors
+/// Where there is something that is none.
+pub fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    Ok(Option::<Moment>::deserialize(deserializer)?.map(|Moment(at)| at))
+}
+
+/// So many seconds in words: whole days, or hours, minutes, seconds where there are less than two.
+#[must_use]
+pub fn span(seconds: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3600, "hours"), (60, "minutes")];
+    let unit = UNITS.into_iter().find(|(unit_s, _)| seconds >= 2 * unit_s);
+    match unit {
+        Some((unit_s, name)) => format!("{} {name}", seconds / unit_s),
+        None => format!("{seconds} {}", if seconds == 1 { "second" } else { "seconds" }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_told_in_the_largest_unit_of_which_there_are_two() {
+        for (seconds, words) in [
+            (0, "0 seconds"),
+            (1, "1 second"),
+            (119, "119 seconds"),
+            (120, "2 minutes"),
+            (3600, "60 minutes"),
+            (7200, "2 hours"),
+            (172_799, "47 hours"),
+            (172_800, "2 days"),
+            (22_436_818, "259 days"),
+        ] {
+            assert_eq!(span(seconds), words);
+        }
+    }
+
+    #[test]
+    fn a_day_is_its_midnight_in_utc() {
+        for (text, at) in [
+            ("2026-11-20", "2026-11-20T00:00:00Z"),
+            ("2026-11-20T10:00:00+02:00", "2026-11-20T08:00:00Z"),
+            ("-000001-01-01", ""),
+            ("2026-11-20T10:00:00", ""),
+            ("20261120", ""),
+            ("tomorrow", ""),
+            ("", ""),
+        ] {
+            let wanted = at.parse().map(Moment).map_err(|_| BadMoment);
+            assert_eq!(text.parse::<Moment>(), wanted, "{text}");
+            let read = serde_json::from_value::<Moment>(text.into());
+            assert_eq!(read.ok(), wanted.ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_none_is_told_with_the_forms_that_are_taken() {
+        for json in ["5", "\"2018\"", "null", "[]"] {
+            let told = serde_json::from_str::<Moment>(json).expect_err("it is none").to_string();
+            assert!(told.contains("a day such as 2026-11-20, or a time such as"), "{told}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What serde, and what compiles patterns, say of something that they do not take: in words that tell nothing of how the
+//! reader is written, and on one line.
+
+/// What serde says of a value, where it names the types of the reader's language.
+#[must_use]
+pub fn plain(told: &str) -> String {
+    let (what, place) = told.split_at(told.rfind(" at line ").unwrap_or(told.len()));
+    if what == "expected value" {
+        // so it is where one of several words should stand, or an object with one of them for its name
+        return format!("invalid type: expected one of the words that are taken here{place}");
+    }
+    let Some((given, expected)) = what.rsplit_once(", expected ").filter(|(given, _)| is_invalid(given))
+    else {
+        return told.to_owned();
+    };
+    format!("{}, expected {}{place}", given_in_words(given), expected_in_words(expected))
+}
+
+fn is_invalid(given: &str) -> bool {
+    ["type: ", "value: ", "length "]
+        .iter()
+        .any(|what| given.strip_prefix("invalid ").is_some_and(|given| given.starts_with(what)))
+}
+
+fn given_in_words(given: &str) -> String {
+    match given {
+        "invalid type: map" => "invalid type: object".into(),
+        "invalid type: sequence" => "invalid type: list".into(),
+        "invalid type: unit variant" => "invalid type: the word alone".into(),
+        _ => given.replacen("invalid type: floating point ", "invalid type: number ", 1),
+    }
+}
+
+fn expected_in_words(expected: &str) -> &str {
+    match expected {
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
+        "f32" | "f64" => "a number",
+        "a map" | "map" => "an object",
+        "a sequence" => "a list",
+        "a string" | "a borrowed string" => "a text",
+        "a boolean" => "true or false",
+        "unit" | "unit variant" => "the word alone",
+        _ if expected.starts_with("struct ") || expected == "struct variant" => "an object",
+        _ if expected.starts_with("internally tagged enum ") => "an object",
+        _ if expected.starts_with("adjacently tagged enum ") => "an object",
+        _ if expected.starts_with("enum ") => "one of the words that are taken here",
+        _ => expected,
+    }
+}
+
+/// What is wrong with a pattern, without the drawing of where.
+#[must_use]
+pub fn of_pattern(error: &regex::Error) -> String {
+    let told = error.to_string();
+    let what = told.rsplit_once("error: ").map_or(told.as_str(), |(_, what)| what);
+    format!("it is no pattern: {}", what.trim().replace('\n', " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_names_a_type_of_the_reader_is_told_in_words() {
+        for (told, plain_words) in [
+            (
+                "invalid type: string \"x\", expected struct Axis at line 1 column 59",
+                "invalid type: string \"x\", expected an object at line 1 column 59",
+            ),
+            ("invalid type: map, expected a sequence", "invalid type: object, expected a list"),
+            (
+                "invalid type: floating point `1.5`, expected i32",
+                "invalid type: number `1.5`, expected a whole number",
+            ),
+            (
+                "invalid value: integer `-1`, expected u64",
+                "invalid value: integer `-1`, expected a whole number from 0 on",
+            ),
+            (
+                "invalid type: unit variant, expected struct variant",
+                "invalid type: the word alone, expected an object",
+            ),
+            (
+                "invalid type: integer `3`, expected struct variant Format::Csv",
+                "invalid type: integer `3`, expected an object",
+            ),
+            (
+                "invalid type: string \"m\", expected adjacently tagged enum Trigger",
+                "invalid type: string \"m\", expected an object",
+            ),
+            (
+                "invalid length 0, expected struct QueryRequest with 8 elements",
+                "invalid length 0, expected an object",
+            ),
+            (
+                "expected value at line 1 column 82",
+                "invalid type: expected one of the words that are taken here at line 1 column 82",
+            ),
+        ] {
+            assert_eq!(plain(told), plain_words);
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_is_left_as_it_is() {
+        for told in [
+            "invalid type: string \"a, expected u64\", expected a day",
+            "unknown field `a, expected i32`, expected `b` or `c`",
+            "missing field `a`",
+            "it is wrong, expected u64",
+            "",
+        ] {
+            assert_eq!(plain(told), told);
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_is_told_of_on_one_line() {
+        for pattern in ["(", "a{2,1}", "(?x)\n[", "(a{1000}){1000}", "\\p{Nope}"] {
+            let error = regex::RegexBuilder::new(pattern).size_limit(1000).build().expect_err("it is none");
+            let told = of_pattern(&error);
+            assert!(told.starts_with("it is no pattern: ") && !told.contains('\n'), "{told}");
+            assert!(told.len() < 100, "{told}");
+        }
+    }
+}
