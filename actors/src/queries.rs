@@ -20,7 +20,7 @@ use answer::Answering;
 use cursor::Cursor;
 use domain::ground::freshness::{Answer, Freshness, FreshnessPolicy};
 use domain::ground::id::SourceId;
-use domain::ground::query::{BadQuery, OracleQuery, Query, QueryAnswer};
+use domain::ground::query::{BadQuery, OracleQuery, QueryAnswer};
 use domain::ground::source::Standing;
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -184,17 +184,15 @@ fn is_query_id(id: &str) -> bool {
 impl Answering {
     /// Reads a page: a lookup here, anything longer on a thread of its own.
     async fn read(&self) -> Result<Answered, QueryError> {
-        let (view, request) = (Arc::clone(&self.view), self.asked.request.clone());
+        let (view, query) = (Arc::clone(&self.view), Arc::clone(&self.query));
         let (point_in_time, known_at, after) = (self.point_in_time, self.known_at, self.after.clone());
-        let read = move || -> Result<Answered, QueryError> {
-            let provided = &view.state.entry.registration.axes_provided;
-            let query = Query::new(&request, &view.ontology, provided)?;
-            Ok(view.query(&query, point_in_time, known_at, after.as_deref(), RECORDS_SCANNED_MAX)?)
-        };
-        if self.is_lookup {
-            return read();
+        let is_lookup = query.identity_is_whole;
+        let read = move || view.query(&query, point_in_time, known_at, after.as_deref(), RECORDS_SCANNED_MAX);
+        if is_lookup {
+            return Ok(read()?);
         }
-        spawn_blocking(read).await.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
+        let read = spawn_blocking(read).await.map_err(|error| QueryError::Reading(error.to_string()))?;
+        Ok(read?)
     }
 
     /// How fresh the axes asked for are, where the oldest release among the records is of `oldest`. What is asked as of a
@@ -212,9 +210,11 @@ impl Answering {
 
 /// What a page goes on from, for a query that is the same but for its cursor.
 fn cursor_of(answering: &Answering, more: Option<Vec<u8>>) -> Option<String> {
-    let (point_in_time, known_at) = (answering.point_in_time, answering.known_at);
-    let query = Cursor::digest(&answering.asked);
-    more.map(|key| Cursor { key, point_in_time, known_at, query }.to_text())
+    let Answering { asked, point_in_time, known_at, .. } = answering;
+    more.map(|key| {
+        let query = Cursor::digest(asked);
+        Cursor { key, point_in_time: *point_in_time, known_at: *known_at, query }.to_text()
+    })
 }
 
 #[cfg(test)]

@@ -25,15 +25,14 @@ pub(super) struct Answering {
     /// As of when it is known: at the latest, when the last run became visible.
     pub(super) known_at: Option<Timestamp>,
     pub(super) after: Option<Vec<u8>>,
-    /// Whether it speaks of one thing.
-    pub(super) is_lookup: bool,
+    pub(super) query: Arc<Query>,
     pub(super) warnings: Vec<String>,
 }
 
 impl Answering {
     pub(super) fn new(asked: OracleQuery, view: Arc<SourceView>, now: Timestamp) -> Result<Self, QueryError> {
         let provided = &view.state.entry.registration.axes_provided;
-        let is_lookup = Query::new(&asked.request, &view.ontology, provided)?.identity_is_whole;
+        let query = Arc::new(Query::new(&asked.request, &view.ontology, provided)?);
         let cursor = asked.request.cursor.as_ref().map(|text| Cursor::read(text, &asked)).transpose()?;
         let (point_in_time, known_at) = match &cursor {
             Some(cursor) => (cursor.point_in_time, cursor.known_at),
@@ -43,7 +42,7 @@ impl Answering {
             }
         };
         let after = cursor.map(|cursor| cursor.key);
-        Ok(Self { asked, view, now, point_in_time, known_at, after, is_lookup, warnings: Vec::new() })
+        Ok(Self { asked, view, now, point_in_time, known_at, after, query, warnings: Vec::new() })
     }
 
     /// The releases of the newest and of the oldest record; where there are none, that of the version in force.
@@ -72,8 +71,8 @@ impl Answering {
     ) -> Result<QueryAnswer, QueryError> {
         let view = Arc::clone(&self.view);
         let registration = &view.state.entry.registration;
-        let query = Query::new(&self.asked.request, &view.ontology, &registration.axes_provided)?;
-        let cursor = cursor_of(&self, answered.more.clone());
+        let query = Arc::clone(&self.query);
+        let cursor = cursor_of(&self, answered.more);
         self.warnings.extend(freshness.warnings.iter().cloned());
         if answered.pruned > 0 {
             self.warnings.push(format!("{} versions that held then have been pruned", answered.pruned));
@@ -118,7 +117,7 @@ impl Answering {
     }
 }
 
-fn record(view: &SourceView, query: &Query<'_>, hit: &Hit) -> Result<NormalizedRecord, QueryError> {
+fn record(view: &SourceView, query: &Query, hit: &Hit) -> Result<NormalizedRecord, QueryError> {
     let Hit { found, content } = hit;
     let chosen = query.chosen(&view.ontology, &content.axes);
     let unit = |path: &str| view.ontology.axis(path)?.unit.clone();

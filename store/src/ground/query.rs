@@ -85,7 +85,7 @@ impl SourceView {
     /// Where a file cannot be read, or what it holds is no record.
     pub fn query(
         &self,
-        query: &Query<'_>,
+        query: &Query,
         point_in_time: Timestamp,
         known_at: Option<Timestamp>,
         after: Option<&[u8]>,
@@ -124,7 +124,7 @@ impl SourceView {
 
     /// The way that looks at the fewest records, as far as the files' indexes in memory tell: where the thing is not fixed, an
     /// index is taken unless it leads to more than what the beginning of the things leaves.
-    fn plan(&self, query: &Query<'_>) -> Plan {
+    fn plan(&self, query: &Query) -> Plan {
         let prefix = query.identity.key();
         if query.identity_is_whole {
             return Plan { access: Access::Identity, prefix, index: None };
@@ -159,7 +159,7 @@ impl SourceView {
 /// A page in the making.
 struct Page<'q> {
     view: &'q SourceView,
-    query: &'q Query<'q>,
+    query: &'q Query,
     known: &'q Knowledge,
     time: Timestamp,
     scanned_max: u64,
@@ -171,7 +171,7 @@ struct Page<'q> {
 impl<'q> Page<'q> {
     fn new(
         view: &'q SourceView,
-        query: &'q Query<'q>,
+        query: &'q Query,
         known: &'q Knowledge,
         time: Timestamp,
         scanned_max: u64,
