@@ -195,7 +195,7 @@ impl World {
                 len: raw.len() as u32,
                 raw_hash: digest(&raw),
                 verified: true,
-                content: Some(said.content().to_json()),
+                content: Some(said.content().to_json().into()),
             };
             offset += raw.len() as u64;
             let mut region = Vec::new();

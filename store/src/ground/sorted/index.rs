@@ -79,7 +79,14 @@ impl Index {
             Ordering::Equal => {
                 let wanted = head(key, self.shared_bytes);
                 let begin = self.heads.partition_point(|head| *head < wanted);
-                let alike = self.heads.get(begin..)?.partition_point(|head| *head == wanted);
+                // few are alike, as a rule: the end is looked for in growing steps
+                let mut within = 1;
+                while self.heads.get(begin + within - 1) == Some(&wanted) {
+                    within *= 2;
+                }
+                let near = self.heads.get(begin..)?;
+                let near = near.get(..within).unwrap_or(near);
+                let alike = near.partition_point(|head| *head == wanted);
                 let alike = self.places.get(begin..begin + alike)?;
                 begin + alike.partition_point(|place| self.first_key(place) <= key)
             }
