@@ -17,8 +17,8 @@ pub struct Rows {
     /// Where it begins, until it is there.
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
-    /// Whether all of the block lies before that.
-    is_before_end: bool,
+    /// Whether the next block begins before that, and so all of this one lies there; nothing while it was not asked.
+    goes_on: Option<bool>,
     at: At,
 }
 
@@ -35,18 +35,12 @@ enum At {
 impl Rows {
     pub(super) fn new(file: SortedFile, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
         let first = match &start {
-            Bound::Included(key) | Bound::Excluded(key) => file.block_of(key).unwrap_or_default(),
-            Bound::Unbounded => 0,
+            Bound::Included(key) | Bound::Excluded(key) => file.block_of(key),
+            Bound::Unbounded => None,
         };
-        Self {
-            file,
-            block: BlockRows::default(),
-            next_block: first,
-            start,
-            end,
-            is_before_end: false,
-            at: At::Start,
-        }
+        // where one was found, it begins at the start or before it
+        let (next_block, goes_on) = (first.unwrap_or_default(), first.map(|_| true));
+        Self { file, block: BlockRows::default(), next_block, start, end, goes_on, at: At::Start }
     }
 
     /// The next row's key and value; nothing behind the last one.
@@ -74,7 +68,7 @@ impl Rows {
         }
         if self.file.first_key(self.next_block).is_some_and(|first| first <= key) {
             self.next_block = self.file.block_of(key).unwrap_or_default();
-            self.block = BlockRows::default();
+            (self.block, self.goes_on) = (BlockRows::default(), None);
         }
         self.start = Bound::Included(key.to_vec());
         self.advance().map(drop)
@@ -111,7 +105,7 @@ impl Rows {
                 continue;
             }
             self.start = Bound::Unbounded;
-            return Ok(self.is_before_end || is_before(key, &self.end));
+            return Ok(self.goes_on == Some(true) || is_before(key, &self.end));
         }
     }
 
@@ -120,12 +114,12 @@ impl Rows {
         let (file, next) = (&self.file, self.next_block);
         let begins_before_end =
             |block| file.first_key(block).is_some_and(|first| is_before(first, &self.end));
-        if !begins_before_end(next) {
+        if !self.goes_on.unwrap_or_else(|| begins_before_end(next)) {
             return Ok(false);
         }
         // whoever goes on from there reads much, and once
         let is_looked_up = self.start != Bound::Unbounded;
-        self.is_before_end = !is_looked_up && begins_before_end(next + 1);
+        self.goes_on = (!is_looked_up).then(|| begins_before_end(next + 1));
         self.block.begin(if is_looked_up { file.look_up(next) } else { file.read_block(next) }?);
         self.next_block += 1;
         Ok(true)
