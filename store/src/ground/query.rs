@@ -204,7 +204,7 @@ impl<'q> Page<'q> {
         if !record.statements.iter().any(|said| said.content.as_ref().is_none_or(may_hold)) {
             return Ok(());
         }
-        let Some(found) = SourceView::valid_at(record, self.known, self.time) else { return Ok(()) };
+        let Some(mut found) = SourceView::valid_at(record, self.known, self.time) else { return Ok(()) };
         let Some(json) = &found.statement.content else {
             self.answered.pruned += 1;
             return Ok(());
@@ -213,6 +213,8 @@ impl<'q> Page<'q> {
         let Some(content) = self.view.content(&found.statement)? else { return Ok(()) };
         if self.query.holds(&content.axes) {
             self.bytes += bytes;
+            // else each record of a page would keep a whole block in memory
+            found.statement.content = Some(Bytes::copy_from_slice(json));
             self.answered.found.push(Hit { found, content });
         }
         Ok(())
