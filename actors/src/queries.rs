@@ -192,9 +192,11 @@ impl Answering {
 
 /// What a page goes on from, for a query that is the same but for its cursor.
 fn cursor_of(answering: &Answering, more: Option<Vec<u8>>) -> Option<String> {
-    let (point_in_time, known_at) = (answering.point_in_time, answering.known_at);
-    let query = Cursor::digest(&answering.asked);
-    more.map(|key| Cursor { key, point_in_time, known_at, query }.to_text())
+    let Answering { asked, point_in_time, known_at, .. } = answering;
+    more.map(|key| {
+        let query = Cursor::digest(asked);
+        Cursor { key, point_in_time: *point_in_time, known_at: *known_at, query }.to_text()
+    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::progress::{Phase, Progress};
 use super::slices::{Limits, Slice, SliceError, slices};
 use crate::registry::Ready;
+use bytes::Bytes;
 use domain::ground::normalize::Normalized;
 use domain::ground::ontology::Ontology;
 use domain::ground::rejection::{Reject, Rejection, Rule};
@@ -113,7 +114,7 @@ impl Reading {
                 let Normalized { content, identity, source_record_id, valid_from, valid_until, warnings } =
                     normalized;
                 warnings.iter().for_each(|warning| staging.warn(warning));
-                let json = content.to_json();
+                let json = Bytes::from(content.to_json());
                 let time =
                     Statement { run: self.release.run, valid_from, valid_until, content: sha256(&json) };
                 let verified = warnings.is_empty();

@@ -26,7 +26,7 @@ fn valid(system: &System, at: &str) -> Vec<String> {
     let at = format!("{at}T00:00:00Z").parse().expect("a time");
     let records = view.records(&[], Bound::Unbounded).expect("they are read");
     let found =
-        records.filter_map(|record| SourceView::valid_at(record.expect("it is read"), &view.known, at));
+        records.filter_map(|record| SourceView::valid_at(&record.expect("it is read"), &view.known, at));
     let told = found.map(|found: Found| {
         let content = view.content(&found.statement).expect("it is read").expect("it was not pruned");
         let provenance = view.provenance(&found).expect("it has one");

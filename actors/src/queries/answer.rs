@@ -31,6 +31,7 @@ pub(super) struct Answering {
     /// As of when it is known: at the latest, when the last run became visible.
     pub(super) known_at: Option<Timestamp>,
     pub(super) after: Option<Vec<u8>>,
+    query: Query,
     /// What is to be said of the source.
     warning: Option<String>,
     began: Instant,
@@ -61,6 +62,8 @@ impl Answering {
         now: Timestamp,
         began: Instant,
     ) -> Result<Self, QueryError> {
+        let provided = &view.state.entry.registration.axes_provided;
+        let query = Query::new(&asked.request, &view.ontology, provided)?;
         let cursor = asked.request.cursor.as_ref().map(|text| Cursor::read(text, &asked)).transpose()?;
         let (point_in_time, known_at) = match &cursor {
             Some(cursor) => (cursor.point_in_time, cursor.known_at),
@@ -70,49 +73,42 @@ impl Answering {
             }
         };
         let after = cursor.map(|cursor| cursor.key);
-        Ok(Self { asked, view, now, point_in_time, known_at, after, warning, began })
-    }
-
-    fn query(&self) -> Result<Query<'_>, QueryError> {
-        let provided = &self.view.state.entry.registration.axes_provided;
-        Ok(Query::new(&self.asked.request, &self.view.ontology, provided)?)
+        Ok(Self { asked, view, now, point_in_time, known_at, after, query, warning, began })
     }
 
     /// The answer where it takes no longer than a moment: to a question that speaks of one thing, of which little is said.
     pub(super) fn look_up(&self) -> Result<LookedUp, QueryError> {
-        let query = self.query()?;
-        let too_much = LookedUp::TooMuch { page_bytes: query.page_bytes() };
-        if !query.identity_is_whole {
+        let too_much = LookedUp::TooMuch { page_bytes: self.query.page_bytes() };
+        if !self.query.identity_is_whole {
             return Ok(too_much);
         }
-        let answered = self.read(&query, LOOKUP_RECORDS)?;
-        let is_cut_short = answered.more.is_some() && answered.found.len() < query.max_results;
+        let answered = self.read(LOOKUP_RECORDS)?;
+        let is_cut_short = answered.more.is_some() && answered.found.len() < self.query.max_results;
         if is_cut_short || answered.bytes > LOOKUP_BYTES {
             return Ok(too_much);
         }
-        self.judged(&query, answered).map(|looked| LookedUp::Answered(Box::new(looked)))
+        self.judged(answered).map(|looked| LookedUp::Answered(Box::new(looked)))
     }
 
     /// A page of the answer, however long that takes.
     pub(super) fn page(&self) -> Result<Looked, QueryError> {
-        let query = self.query()?;
-        self.judged(&query, self.read(&query, RECORDS_SCANNED_MAX)?)
+        self.judged(self.read(RECORDS_SCANNED_MAX)?)
     }
 
-    fn read(&self, query: &Query<'_>, scanned_max: u64) -> Result<Answered, QueryError> {
-        let Self { view, point_in_time, known_at, after, .. } = self;
+    fn read(&self, scanned_max: u64) -> Result<Answered, QueryError> {
+        let Self { view, query, point_in_time, known_at, after, .. } = self;
         Ok(view.query(query, *point_in_time, *known_at, after.as_deref(), scanned_max)?)
     }
 
     /// What becomes of what was found.
-    fn judged(&self, query: &Query<'_>, answered: Answered) -> Result<Looked, QueryError> {
+    fn judged(&self, answered: Answered) -> Result<Looked, QueryError> {
         let (as_of, oldest) = self.ages(&answered);
         let policy = self.freshness(oldest);
         let freshness = policy.clone();
         let staleness_seconds = oldest.map(|oldest| age_s(oldest, self.now));
         let age = QueryFreshness { data_as_of: as_of, staleness_seconds, policy };
         let is_given = freshness.answer.is_given();
-        let answer = is_given.then(|| self.answer(query, answered, age)).transpose()?;
+        let answer = is_given.then(|| self.answer(answered, age)).transpose()?;
         Ok(Looked { freshness, answer })
     }
 
@@ -158,13 +154,8 @@ impl Answering {
         if more > 0 { format!("{named} and {more} more") } else { named }
     }
 
-    fn answer(
-        &self,
-        query: &Query<'_>,
-        answered: Answered,
-        age: QueryFreshness,
-    ) -> Result<QueryAnswer, QueryError> {
-        let view = &*self.view;
+    fn answer(&self, answered: Answered, age: QueryFreshness) -> Result<QueryAnswer, QueryError> {
+        let (view, query) = (&*self.view, &self.query);
         let Answered { found, scanned, pruned, more, access, .. } = answered;
         let data_version = self.data_version(&found);
         let mut warnings: Vec<_> = self.warning.iter().chain(&age.policy.warnings).cloned().collect();
@@ -176,7 +167,7 @@ impl Answering {
         let records: Vec<_> =
             found.into_iter().map(|hit| record(view, query, hit)).collect::<Result<_, _>>()?;
         let query_id = self.asked.query_id.clone().unwrap_or_else(|| made_up(self.now, &records));
-        let explain = self.asked.request.explain.then(|| self.explain(query, &access));
+        let explain = self.asked.request.explain.then(|| self.explain(&access));
         let query_metadata = QueryMetadata {
             query_id: query_id.clone(),
             executed_at: self.now,
@@ -194,10 +185,10 @@ impl Answering {
         Ok(QueryAnswer { query_id, oracle_id: self.asked.oracle_id.clone(), response })
     }
 
-    fn explain(&self, query: &Query<'_>, access: &Access) -> Explain {
+    fn explain(&self, access: &Access) -> Explain {
         Explain {
             access: access.to_string(),
-            filters: query.filters.iter().map(|filter| filter.in_words()).collect(),
+            filters: self.query.filters.iter().map(|filter| filter.in_words()).collect(),
             releases: self.releases(),
             files: self.view.file_count(),
         }
@@ -205,7 +196,7 @@ impl Answering {
 }
 
 /// A record as it is given. What is not given of it is let go at once: there may be many.
-fn record(view: &SourceView, query: &Query<'_>, hit: Hit) -> Result<NormalizedRecord, QueryError> {
+fn record(view: &SourceView, query: &Query, hit: Hit) -> Result<NormalizedRecord, QueryError> {
     let Hit { found, content } = hit;
     let chosen = query.chosen(&view.ontology, &content.axes);
     let unit = |path: &str| view.ontology.axis(path)?.unit.clone();

@@ -8,6 +8,7 @@ pub use rounding::Rounding;
 use num_bigint::{BigInt, BigUint, Sign};
 use num_traits::{Pow, ToPrimitive};
 use serde::{Deserialize, Serialize, Serializer};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 
@@ -263,16 +264,14 @@ impl std::str::FromStr for Decimal {
             None => (unsigned, 0),
         };
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let count = whole.len() + fraction.len();
-        let digits = || whole.bytes().chain(fraction.bytes());
-        if count == 0 || !digits().all(|digit| digit.is_ascii_digit()) {
+        let digits = if fraction.is_empty() { Cow::from(whole) } else { [whole, fraction].concat().into() };
+        if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
             return Err(syntax());
         }
-        let leading = digits().take_while(|digit| *digit == b'0').count();
-        let trailing = digits().rev().take_while(|digit| *digit == b'0').count();
-        let significant = digits().take(count - trailing).skip(leading).map(char::from);
+        let significant = digits.trim_start_matches('0');
+        let leading = digits.len() - significant.len();
         let magnitude = exponent.saturating_add(whole.len() as i64 - 1 - leading as i64);
-        Self::new(is_negative, magnitude, significant.collect())
+        Self::new(is_negative, magnitude, significant.trim_end_matches('0').into())
     }
 }
 

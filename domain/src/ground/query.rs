@@ -209,11 +209,11 @@ pub enum BadQuery {
 
 /// A query that can be meant.
 #[derive(Debug)]
-pub struct Query<'o> {
-    /// The axes asked for, each as it is in the ontology, with the path where it names one of a group.
-    pub axes: Vec<(&'o Axis, Option<String>)>,
+pub struct Query {
+    /// The axes asked for, each by its path in the ontology, with its own where it names one of a group.
+    pub axes: Vec<(String, Option<String>)>,
     /// What must hold.
-    pub filters: Vec<Filter<'o>>,
+    pub filters: Vec<Filter>,
     /// The values of the first identity axes, as far as filters fix them.
     pub identity: Identity,
     /// Whether that is all of the identity.
@@ -222,14 +222,14 @@ pub struct Query<'o> {
     pub max_results: usize,
 }
 
-impl<'o> Query<'o> {
+impl Query {
     /// What `request` means in `ontology`, of whose axes the source has `axes_provided`.
     ///
     /// # Errors
     /// Why it cannot be meant.
     pub fn new(
         request: &QueryRequest,
-        ontology: &'o Ontology,
+        ontology: &Ontology,
         axes_provided: &[String],
     ) -> Result<Self, BadQuery> {
         if !(1..=AXES_MAX).contains(&request.axes_requested.len()) {
@@ -252,11 +252,11 @@ impl<'o> Query<'o> {
         let mut axes = Vec::new();
         for path in &request.axes_requested {
             let axis = known(path)?;
-            axes.push((axis, (axis.axis != *path).then(|| path.clone())));
+            axes.push((axis.axis.clone(), (axis.axis != *path).then(|| path.clone())));
         }
         let filters = request.filters.iter().map(|filter| Filter::new(filter, known(&filter.axis)?));
         let filters = filters.collect::<Result<Vec<_>, _>>()?;
-        let fixed = |axis: &Axis| filters.iter().find_map(|filter: &Filter<'_>| filter.fixes(axis)).cloned();
+        let fixed = |axis: &Axis| filters.iter().find_map(|filter: &Filter| filter.fixes(axis)).cloned();
         let identity: Vec<_> = ontology.identity().map_while(fixed).collect();
         let identity_is_whole = identity.len() == ontology.identity().count();
         Ok(Self { axes, filters, identity: Identity::new(identity), identity_is_whole, max_results })
@@ -283,8 +283,8 @@ impl<'o> Query<'o> {
     ) -> Vec<(&'v str, &'v Value)> {
         let wanted = |path: &str| {
             let Some(axis) = ontology.axis(path) else { return false };
-            let asked = |(asked, at): &(&Axis, Option<String>)| {
-                asked.axis == axis.axis && at.as_ref().is_none_or(|at| at == path)
+            let asked = |(asked, at): &(String, Option<String>)| {
+                *asked == axis.axis && at.as_ref().is_none_or(|at| at == path)
             };
             axis.identity || self.axes.iter().any(asked)
         };

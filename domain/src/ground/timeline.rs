@@ -176,7 +176,7 @@ impl Knowledge {
     ///
     /// Statements of runs that do not count are passed over, so that one list serves whatever is known.
     #[must_use]
-    pub fn versions(&self, statements: &[Statement]) -> Vec<Version> {
+    pub fn versions<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> Vec<Version> {
         let mut versions: Vec<_> = self.backwards(statements).collect();
         versions.reverse();
         versions
@@ -184,7 +184,11 @@ impl Knowledge {
 
     /// The version that holds at `time`: the same as [`at`] finds among all, without making those before it.
     #[must_use]
-    pub fn valid_at(&self, statements: &[Statement], time: Timestamp) -> Option<Version> {
+    pub fn valid_at<'s>(
+        &self,
+        statements: impl IntoIterator<Item = &'s Statement>,
+        time: Timestamp,
+    ) -> Option<Version> {
         let begun = self.backwards(statements).find(|version| version.valid_from <= time);
         begun.filter(|version| version.holds_at(time))
     }
@@ -199,9 +203,9 @@ impl Knowledge {
     }
 
     /// The statements that count, each as an entry of its own, in the order of `valid_from`, the latest release first.
-    fn placed(&self, statements: &[Statement]) -> Vec<Entry> {
-        let mut placed: Vec<_> =
-            statements.iter().enumerate().filter_map(|(index, said)| self.place(index, said)).collect();
+    fn placed<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> Vec<Entry> {
+        let statements = statements.into_iter().enumerate();
+        let mut placed: Vec<_> = statements.filter_map(|(index, said)| self.place(index, said)).collect();
         placed.sort_unstable_by_key(|entry| entry.last_seen);
         // the next release that speaks of the record, and the first snapshot without it from there on
         let mut next: Option<(usize, Option<usize>)> = None;
@@ -232,7 +236,7 @@ impl Knowledge {
     }
 
     /// The entries in the order of `valid_from`, one each.
-    fn entries(&self, statements: &[Statement]) -> Vec<Entry> {
+    fn entries<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> Vec<Entry> {
         let mut entries = self.placed(statements);
         entries.dedup_by(|earlier_release, kept| {
             let same_time = earlier_release.valid_from == kept.valid_from;
@@ -263,7 +267,7 @@ impl Knowledge {
     }
 
     /// The versions, the latest first.
-    fn backwards(&self, statements: &[Statement]) -> Backwards<'_> {
+    fn backwards<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> Backwards<'_> {
         Backwards { knowledge: self, entries: self.entries(statements), following: None, pending: None }
     }
 }

@@ -3,7 +3,8 @@
 use super::date::Date;
 use super::decimal::Decimal;
 use super::ontology::{Axis, AxisType};
-use serde::{Deserialize, Serialize};
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -13,7 +14,7 @@ pub const TEXT_MAX_BYTES: usize = 64 * 1024;
 const QUOTED_CHARS: usize = 60;
 
 /// A value as it stands in a record's canonical JSON: numbers, dates and words are text there, in one form each.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
     /// True or false.
@@ -63,6 +64,35 @@ impl Value {
             Self::Bool(value) => Typed::of_bool(*value, axis),
             Self::Text(text) => Typed::of_text(text, axis),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+/// Takes a value as it comes: records are read by the million.
+struct ValueVisitor;
+
+impl Visitor<'_> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, true or false")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Value, E> {
+        Ok(Value::Text(text))
     }
 }
 

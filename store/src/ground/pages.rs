@@ -52,7 +52,7 @@ impl SourceView {
         let Some(completed) = self.state.run(run) else { return Ok(None) };
         let rows = self.files.open_sorted(&completed.rows, &self.state.owner(FileKind::Facts))?;
         let Some(key) = rows.get(&row_key(PLACE, position))? else { return Ok(None) };
-        self.record_of_key(&key)
+        Ok(self.records_apart(&key).at(&key)?.cloned())
     }
 }
 

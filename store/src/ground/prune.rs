@@ -7,7 +7,6 @@ use super::view::{Record, STATEMENT, SourceView, key_of};
 use crate::error::StoreError;
 use domain::Sha256Hex;
 use domain::ground::run::FileRef;
-use domain::ground::timeline::Statement;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -90,8 +89,7 @@ impl SourceView {
 
     /// Which of a record's statements keep what they say.
     fn kept(&self, record: &Record, before: Timestamp) -> Vec<bool> {
-        let times: Vec<Statement> = record.statements.iter().map(|said| said.time).collect();
-        let versions = self.known.versions(&times);
+        let versions = self.known.versions(record.times());
         let is_kept = |said: &StoredStatement| {
             let mut same = versions.iter().filter(|version| version.content == said.time.content).peekable();
             if same.peek().is_some() {

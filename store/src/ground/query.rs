@@ -2,6 +2,7 @@
 
 use super::view::{Found, IndexKey, Record, SourceView};
 use crate::error::StoreError;
+use bytes::Bytes;
 use domain::ground::ontology::Axis;
 use domain::ground::query::Query;
 use domain::ground::record::Content;
@@ -85,7 +86,7 @@ impl SourceView {
     /// Where a file cannot be read, or what it holds is no record.
     pub fn query(
         &self,
-        query: &Query<'_>,
+        query: &Query,
         point_in_time: Timestamp,
         known_at: Option<Timestamp>,
         after: Option<&[u8]>,
@@ -97,25 +98,28 @@ impl SourceView {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         match index {
             Some(value) => {
+                let mut records = self.records_apart(&prefix);
                 for key in self.indexed(&value, &prefix, from)? {
                     let key = key?;
                     if page.is_full() {
                         return Ok(page.cut());
                     }
-                    match self.record_of_key(&key)? {
-                        Some(record) => page.look_at(record)?,
-                        // all of the run that bore this key were rejected
-                        None => page.pass(key),
+                    page.pass(&key);
+                    // there is none where all of the run that bore this key were rejected
+                    if let Some(record) = records.at(&key)? {
+                        page.look_at(record)?;
                     }
                 }
             }
             None => {
                 let identity = query.identity_is_whole.then_some(prefix.as_slice());
-                for record in self.records_in(0..self.file_count(), identity, &prefix, from)? {
+                let mut records = self.records_in(0..self.file_count(), identity, &prefix, from)?;
+                while let Some(record) = records.advance()? {
                     if page.is_full() {
                         return Ok(page.cut());
                     }
-                    page.look_at(record?)?;
+                    page.pass(&record.key);
+                    page.look_at(record)?;
                 }
             }
         }
@@ -124,7 +128,7 @@ impl SourceView {
 
     /// The way that looks at the fewest records, as far as the files' indexes in memory tell: where the thing is not fixed, an
     /// index is taken unless it leads to more than what the beginning of the things leaves.
-    fn plan(&self, query: &Query<'_>) -> Plan {
+    fn plan(&self, query: &Query) -> Plan {
         let prefix = query.identity.key();
         if query.identity_is_whole {
             return Plan { access: Access::Identity, prefix, index: None };
@@ -159,7 +163,7 @@ impl SourceView {
 /// A page in the making.
 struct Page<'q> {
     view: &'q SourceView,
-    query: &'q Query<'q>,
+    query: &'q Query,
     known: &'q Knowledge,
     time: Timestamp,
     scanned_max: u64,
@@ -170,7 +174,7 @@ struct Page<'q> {
 impl<'q> Page<'q> {
     fn new(
         view: &'q SourceView,
-        query: &'q Query<'q>,
+        query: &'q Query,
         known: &'q Knowledge,
         time: Timestamp,
         scanned_max: u64,
@@ -187,26 +191,28 @@ impl<'q> Page<'q> {
             || *bytes >= self.query.page_bytes()
     }
 
-    fn pass(&mut self, key: Vec<u8>) {
+    /// Counts the record with this key.
+    fn pass(&mut self, key: &[u8]) {
         self.answered.scanned += 1;
-        self.last = key;
+        key.clone_into(&mut self.last);
     }
 
-    fn look_at(&mut self, record: Record) -> Result<(), StoreError> {
-        self.answered.scanned += 1;
-        self.last.clone_from(&record.key);
+    fn look_at(&mut self, record: &Record) -> Result<(), StoreError> {
+        // before it is asked which of them holds: of most records none of them does
+        let may_hold = |json: &Bytes| self.query.filters.iter().all(|filter| filter.may_hold(json));
+        if !record.statements.iter().any(|said| said.content.as_ref().is_none_or(may_hold)) {
+            return Ok(());
+        }
         let Some(mut found) = SourceView::valid_at(record, self.known, self.time) else { return Ok(()) };
         let Some(json) = &found.statement.content else {
             self.answered.pruned += 1;
             return Ok(());
         };
-        if !self.query.filters.iter().all(|filter| filter.may_hold(json)) {
-            return Ok(());
-        }
         let bytes = found.key.len() + json.len();
         let Some(content) = self.view.content(&found.statement)? else { return Ok(()) };
         if self.query.holds(&content.axes) {
             self.answered.bytes += bytes;
+            // it would keep a whole block in memory
             found.statement.content = None;
             self.answered.found.push(Hit { found, content });
         }

@@ -2,61 +2,93 @@
 
 use super::sorted::{Merge, Rows};
 use super::statement::StoredStatement;
-use super::view::{Record, SourceView, split_key};
+use super::view::{Record, SourceView, identity_in, key_of, split_key};
 use crate::error::StoreError;
 
 /// Records in the order of their keys. They end with the first error.
+///
+/// [`Records::advance`] lends each; as an iterator it hands them out.
 #[derive(Debug)]
 pub struct Records<'v> {
     view: &'v SourceView,
     /// The files by their places, the oldest first, each at its next statement.
     files: Vec<(usize, Rows)>,
+    /// The one that was lent last.
+    record: Record,
 }
 
 impl<'v> Records<'v> {
-    pub(super) fn new(
-        view: &'v SourceView,
-        files: impl Iterator<Item = (usize, Rows)>,
-    ) -> Result<Self, StoreError> {
-        let begun = files.map(|(place, mut rows)| {
-            rows.advance()?;
-            Ok((place, rows))
-        });
-        Ok(Self { view, files: begun.collect::<Result<_, StoreError>>()? })
+    /// Those in the rows of `files`, which have not begun.
+    pub(super) fn new(view: &'v SourceView, files: impl Iterator<Item = (usize, Rows)>) -> Self {
+        Self { view, files: files.collect(), record: Record::none(Vec::new()) }
     }
 
-    fn record(&mut self) -> Result<Option<Record>, StoreError> {
-        let ill = || self.view.corrupt("a statement cannot be read");
+    /// Goes to the first record.
+    pub(super) fn begin(mut self) -> Result<Self, StoreError> {
+        self.files.iter_mut().try_for_each(|(_, rows)| rows.advance().map(drop))?;
+        Ok(self)
+    }
+
+    /// The next record; nothing behind the last one.
+    pub(super) fn advance(&mut self) -> Result<Option<&Record>, StoreError> {
         // no record's key is the beginning of another's, so that the first row is of the first record
         let first = self.files.iter().filter_map(|(_, rows)| rows.current()).map(|(key, _)| key).min();
         let Some(first) = first else { return Ok(None) };
-        let (key, _) = split_key(first).ok_or_else(ill)?;
-        let mut record = Record { key: key.to_vec(), statements: Vec::new(), places: Vec::new() };
-        // a file's runs all come behind those of the files before it
+        let (key, _) = split_key(first).ok_or_else(|| ill(self.view))?;
+        key.clone_into(&mut self.record.key);
+        self.gather().map(Some)
+    }
+
+    /// The record with this key, if there is one. Whoever asks for several asks in the order of their keys.
+    pub(super) fn at(&mut self, key: &[u8]) -> Result<Option<&Record>, StoreError> {
+        let (identity, begin) = (identity_in(key), key_of(key, 0));
         for (place, rows) in &mut self.files {
-            while let Some((key, value)) = rows.current() {
-                let (key, run) = split_key(key).ok_or_else(ill)?;
+            if self.view.may_tell(*place, identity) {
+                rows.seek(&begin)?;
+            }
+        }
+        key.clone_into(&mut self.record.key);
+        self.gather().map(|record| Some(record).filter(|record| !record.statements.is_empty()))
+    }
+
+    /// All that the files say of the record with the key that stands there already, where they are at it.
+    fn gather(&mut self) -> Result<&Record, StoreError> {
+        let Self { view, files, record } = self;
+        record.statements.clear();
+        record.places.clear();
+        // a file's runs all come behind those of the files before it
+        for (place, rows) in files {
+            while let Some((key, _)) = rows.current() {
+                let (key, run) = split_key(key).ok_or_else(|| ill(view))?;
                 if key != record.key {
                     break;
                 }
-                record.statements.push(StoredStatement::read(run, value).ok_or_else(ill)?);
+                let statement = StoredStatement::read(run, rows.shared_value());
+                record.statements.push(statement.ok_or_else(|| ill(view))?);
                 record.places.push(*place);
                 rows.advance()?;
             }
         }
-        Ok(Some(record))
+        Ok(record)
     }
+}
+
+fn ill(view: &SourceView) -> StoreError {
+    view.corrupt("a statement cannot be read")
 }
 
 impl Iterator for Records<'_> {
     type Item = Result<Record, StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let record = self.record();
-        if record.is_err() {
-            self.files.clear();
-        }
-        record.transpose()
+        match self.advance() {
+            Ok(record) => record?,
+            Err(error) => {
+                self.files.clear();
+                return Some(Err(error));
+            }
+        };
+        Some(Ok(std::mem::replace(&mut self.record, Record::none(Vec::new()))))
     }
 }
 

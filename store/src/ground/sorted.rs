@@ -19,6 +19,7 @@ pub use writer::SortedWriter;
 
 use super::sealed::{Format, Owner, Seal, Sealed};
 use crate::error::StoreError;
+use bytes::Bytes;
 use cache::Kept;
 use domain::{Sha256Hex, Sha256Stream};
 use index::Index;
@@ -99,8 +100,9 @@ impl SortedFile {
     /// `SourceFile` where the block that would hold it is damaged, `Io` where it cannot be read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let Some(block) = self.block_of(key) else { return Ok(None) };
-        let find = |bytes: &[u8]| block::find(bytes, key).map(|found| found.map(<[u8]>::to_vec));
-        self.look_up(block, find)?.map_err(|_| self.malformed(block))
+        let bytes = self.look_up(block)?;
+        let found = block::find(&bytes, key).map_err(|_| self.malformed(block))?;
+        Ok(found.map(<[u8]>::to_vec))
     }
 
     /// The rows whose keys lie within `keys`, in key order.
@@ -145,7 +147,9 @@ impl SortedFile {
         let (mut rows, mut size_bytes) = (0, 0);
         let (mut block, mut last_key) = (BlockRows::default(), Vec::new());
         for (number, place) in index.places().iter().enumerate() {
-            block.refill(|bytes| file.read_block(number, bytes).inspect(|()| sha256.push(bytes)))?;
+            let bytes = file.read_block(number)?;
+            sha256.push(&bytes);
+            block.begin(bytes);
             let mut is_first = true;
             while block.advance().map_err(|_| file.malformed(number))? {
                 if rows > 0 && block.key() <= last_key.as_slice() {
@@ -181,24 +185,21 @@ impl SortedFile {
         index.place(block).map(|place| index.first_key(place))
     }
 
-    /// Hands a block to `look`, by way of the cache if there is one.
-    fn look_up<T>(&self, block: usize, look: impl FnOnce(&[u8]) -> T) -> Result<T, StoreError> {
-        let Some(kept) = &self.cache else {
-            let mut bytes = Vec::new();
-            return self.read_block(block, &mut bytes).map(|()| look(&bytes));
-        };
-        kept.block(block, |bytes| self.read_block(block, bytes)).map(|bytes| look(&bytes))
+    /// A block by its number, by way of the cache if there is one.
+    fn look_up(&self, block: usize) -> Result<Bytes, StoreError> {
+        match &self.cache {
+            Some(kept) => kept.block(block, || self.read_block(block)),
+            None => self.read_block(block),
+        }
     }
 
     /// Reads a block by its number and checks it; one that is not there is empty.
-    fn read_block(&self, block: usize, into: &mut Vec<u8>) -> Result<(), StoreError> {
-        match self.inner.index.place(block) {
-            Some(place) => self.inner.file.read_checked(place.at, place.len_bytes.into(), place.crc, into),
-            None => {
-                into.clear();
-                Ok(())
-            }
+    fn read_block(&self, block: usize) -> Result<Bytes, StoreError> {
+        let mut bytes = Vec::new();
+        if let Some(place) = self.inner.index.place(block) {
+            self.inner.file.read_checked(place.at, place.len_bytes.into(), place.crc, &mut bytes)?;
         }
+        Ok(bytes.into())
     }
 
     /// That a block's checksum is right and its rows cannot be read.

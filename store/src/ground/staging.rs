@@ -247,7 +247,7 @@ impl Staging {
         after: &Knowledge,
         ordinal: &mut u64,
     ) -> Result<(), StoreError> {
-        let times: Vec<Statement> = record.statements.iter().map(|stored| stored.time).collect();
+        let times: Vec<Statement> = record.times().copied().collect();
         for change in changes(&times, &view.known, after) {
             let entry = ChangeEntry::of(&change, record);
             *self.counts.changes.entry(entry.kind.as_str().to_owned()).or_default() += 1;

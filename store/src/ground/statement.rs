@@ -1,5 +1,6 @@
 //! A statement as it lies in a sorted file.
 
+use bytes::{Buf, Bytes};
 use domain::ground::timeline::Statement;
 use jiff::Timestamp;
 
@@ -19,7 +20,7 @@ pub struct StoredStatement {
     /// Whether its pipeline vouches for it: nothing was noted of it on its way.
     pub verified: bool,
     /// Its canonical JSON; nothing where it was pruned.
-    pub content: Option<Vec<u8>>,
+    pub content: Option<Bytes>,
 }
 
 const VERIFIED: u8 = 1;
@@ -53,9 +54,9 @@ impl StoredStatement {
         bytes
     }
 
-    /// The statement of `run` that `bytes` are; nothing where they are none.
+    /// The statement of `run` that `bytes` are, whose content stays where it is; nothing where they are none.
     #[must_use]
-    pub fn read(run: u32, bytes: &[u8]) -> Option<Self> {
+    pub fn read(run: u32, mut bytes: Bytes) -> Option<Self> {
         let (&flags, rest) = bytes.split_first()?;
         let (position, rest) = rest.split_first_chunk()?;
         let (offset, rest) = rest.split_first_chunk()?;
@@ -64,15 +65,19 @@ impl StoredStatement {
         let (digest, rest) = rest.split_first_chunk()?;
         let (valid_from, rest) = read_time(flags & FROM != 0, rest)?;
         let (valid_until, content) = read_time(flags & UNTIL != 0, rest)?;
-        Some(Self {
+        let (content_at, is_pruned) = (bytes.len() - content.len(), flags & PRUNED != 0);
+        let mut read = Self {
             time: Statement { run, valid_from, valid_until, content: *digest },
             position: u64::from_be_bytes(*position),
             offset: u64::from_be_bytes(*offset),
             len: u32::from_be_bytes(*len),
             raw_hash: *raw_hash,
             verified: flags & VERIFIED != 0,
-            content: (flags & PRUNED == 0).then(|| content.to_vec()),
-        })
+            content: None,
+        };
+        bytes.advance(content_at);
+        read.content = (!is_pruned).then_some(bytes);
+        Some(read)
     }
 }
 
@@ -92,8 +97,8 @@ mod tests {
     #[test]
     fn a_statement_reads_back_as_itself() {
         for (valid_from, valid_until, content) in [
-            (None, None, Some(b"{}".to_vec())),
-            (Some(Timestamp::MIN), Some(Timestamp::MAX), Some(Vec::new())),
+            (None, None, Some(Bytes::from_static(b"{}"))),
+            (Some(Timestamp::MIN), Some(Timestamp::MAX), Some(Bytes::new())),
             (None, Some(Timestamp::UNIX_EPOCH), None),
         ] {
             let time = Statement { run: 7, valid_from, valid_until, content: [3; 32] };
@@ -107,10 +112,10 @@ mod tests {
                 verified: content.is_some(),
                 content,
             };
-            let bytes = stored.to_bytes();
-            assert_eq!(StoredStatement::read(7, &bytes), Some(stored.clone()));
+            let bytes = Bytes::from(stored.to_bytes());
+            assert_eq!(StoredStatement::read(7, bytes.clone()), Some(stored.clone()));
             let short = bytes.len() - stored.content.map_or(0, |content| content.len()) - 1;
-            assert_eq!(StoredStatement::read(7, bytes.get(..short).expect("it is shorter")), None);
+            assert_eq!(StoredStatement::read(7, bytes.slice(..short)), None);
         }
     }
 }

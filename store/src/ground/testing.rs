@@ -209,7 +209,7 @@ impl World {
                 len: raw.len() as u32,
                 raw_hash: digest(&raw),
                 verified: true,
-                content: Some(said.content().to_json()),
+                content: Some(said.content().to_json().into()),
             };
             offset += raw.len() as u64;
             let mut region = Vec::new();
@@ -361,7 +361,7 @@ pub(super) fn brief(content: &Content) -> (String, u32, u64) {
     (text("country"), text("year").parse().expect("a year"), text("people").parse().expect("a number"))
 }
 
-pub(super) fn query<'o>(ontology: &'o Ontology, filters: &[(&str, &str, serde_json::Value)]) -> Query<'o> {
+pub(super) fn query(ontology: &Ontology, filters: &[(&str, &str, serde_json::Value)]) -> Query {
     let filters: Vec<_> = filters
         .iter()
         .map(|(axis, operator, value)| json!({"axis": axis, "operator": operator, "value": value}))

@@ -7,6 +7,7 @@ use super::sorted::SortedFile;
 use super::state::{Completed, SourceState};
 use super::statement::StoredStatement;
 use crate::error::{FileKind, StoreError};
+use bytes::Bytes;
 use domain::Sha256Hex;
 use domain::ground::ontology::Ontology;
 use domain::ground::provenance::{ProvenanceRecord, RawPlace, VerificationStatus};
@@ -56,6 +57,11 @@ impl Record {
     /// One that nothing was said of.
     pub(super) const fn none(key: Vec<u8>) -> Self {
         Self { key, statements: Vec::new(), places: Vec::new() }
+    }
+
+    /// What the order of time depends on, of each of its statements.
+    pub(super) fn times(&self) -> impl Iterator<Item = &Statement> {
+        self.statements.iter().map(|stored| &stored.time)
     }
 }
 
@@ -143,7 +149,14 @@ impl SourceView {
         };
         let start = start.as_ref().map(Vec::as_slice);
         let telling = self.telling(files, identity);
-        Records::new(self, telling.map(|(place, file)| (place, file.with_prefix_from(&whole, start))))
+        Records::new(self, telling.map(|(place, file)| (place, file.with_prefix_from(&whole, start)))).begin()
+    }
+
+    /// The records whose keys begin with `prefix`, for whoever asks for some of them.
+    pub(super) fn records_apart(&self, prefix: &[u8]) -> Records<'_> {
+        let whole = [&[STATEMENT], prefix].concat();
+        let files = self.open.iter().enumerate();
+        Records::new(self, files.map(|(place, file)| (place, file.with_prefix(&whole))))
     }
 
     /// Those of some files, with their places, that may tell of one thing, where its key is given.
@@ -152,17 +165,13 @@ impl SourceView {
         files: Range<usize>,
         identity: Option<&[u8]>,
     ) -> impl Iterator<Item = (usize, &SortedFile)> {
-        let files = self.open.iter().zip(&self.filters).enumerate().take(files.end).skip(files.start);
-        let tells = move |filter: &Filter| identity.is_none_or(|identity| filter.may_hold(identity));
-        files.filter(move |(_, (_, filter))| tells(filter)).map(|(place, (file, _))| (place, file))
+        let files = self.open.iter().enumerate().take(files.end).skip(files.start);
+        files.filter(move |(place, _)| identity.is_none_or(|identity| self.may_tell(*place, identity)))
     }
 
-    /// The record with this key.
-    ///
-    /// # Errors
-    /// Where a file cannot be read.
-    pub fn record_of_key(&self, key: &[u8]) -> Result<Option<Record>, StoreError> {
-        self.records_in(0..self.open.len(), Some(identity_in(key)), key, Bound::Unbounded)?.next().transpose()
+    /// Whether the file at `place` may tell of the thing with this key.
+    pub(super) fn may_tell(&self, place: usize, identity: &[u8]) -> bool {
+        self.filters.get(place).is_some_and(|filter| filter.may_hold(identity))
     }
 
     /// `record` with what the files before `walked` hold of it, in front. A run asks for many, and for each once: none of
@@ -171,7 +180,9 @@ impl SourceView {
         let whole = [&[STATEMENT], record.key.as_slice()].concat();
         let telling = self.telling(0..walked, Some(identity_in(&record.key)));
         let rows = telling.map(|(place, file)| (place, file.uncached().with_prefix(&whole)));
-        let Some(mut whole) = Records::new(self, rows)?.next().transpose()? else { return Ok(record) };
+        let Some(mut whole) = Records::new(self, rows).begin()?.next().transpose()? else {
+            return Ok(record);
+        };
         whole.statements.extend(record.statements);
         whole.places.extend(record.places);
         Ok(whole)
@@ -190,7 +201,7 @@ impl SourceView {
     ) -> Result<impl Iterator<Item = Result<Found, StoreError>> + use<'v>, StoreError> {
         let records = self.records_in(0..self.open.len(), Some(identity), identity, Bound::Unbounded)?;
         Ok(records
-            .filter_map(move |record| record.map(|record| Self::valid_at(record, known, time)).transpose()))
+            .filter_map(move |record| record.map(|record| Self::valid_at(&record, known, time)).transpose()))
     }
 
     /// The keys of records that begin with `prefix` and have had `value` on an axis, in their order, from `from` on or,
@@ -225,16 +236,14 @@ impl SourceView {
 
     /// The version of `record` that holds at `time`, as far as `known` goes.
     #[must_use]
-    pub fn valid_at(record: Record, known: &Knowledge, time: Timestamp) -> Option<Found> {
-        let times: Vec<Statement> = record.statements.iter().map(|stored| stored.time).collect();
-        let version = known.valid_at(&times, time)?;
+    pub fn valid_at(record: &Record, known: &Knowledge, time: Timestamp) -> Option<Found> {
+        let version = known.valid_at(record.times(), time)?;
         Found::of(&record.key, &record.statements, version)
     }
 
     /// All versions of `record`, as far as `known` goes.
     pub fn versions<'r>(record: &'r Record, known: &Knowledge) -> impl Iterator<Item = Found> + use<'r> {
-        let times: Vec<Statement> = record.statements.iter().map(|stored| stored.time).collect();
-        let versions = known.versions(&times).into_iter();
+        let versions = known.versions(record.times()).into_iter();
         versions.filter_map(move |version| Found::of(&record.key, &record.statements, version))
     }
 
@@ -249,7 +258,7 @@ impl SourceView {
     /// # Errors
     /// `SourceFile` where it is no content. Nothing where it was pruned.
     pub fn content(&self, statement: &StoredStatement) -> Result<Option<Content>, StoreError> {
-        let read = |json: &Vec<u8>| {
+        let read = |json: &Bytes| {
             serde_json::from_slice(json)
                 .map_err(|error| self.corrupt(&format!("a record's content: {error}")))
         };

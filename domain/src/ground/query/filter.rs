@@ -79,8 +79,8 @@ impl Operator {
 
 /// A filter that can be meant. A value that is missing fails every filter, `ne` too.
 #[derive(Debug)]
-pub struct Filter<'o> {
-    axis: &'o Axis,
+pub struct Filter {
+    axis: Axis,
     /// As it was asked for: a group's path stands for any of its values.
     path: String,
     operator: Operator,
@@ -98,8 +98,8 @@ enum With {
     Pattern(Regex),
 }
 
-impl<'o> Filter<'o> {
-    pub(super) fn new(asked: &QueryFilter, axis: &'o Axis) -> Result<Self, BadQuery> {
+impl Filter {
+    pub(super) fn new(asked: &QueryFilter, axis: &Axis) -> Result<Self, BadQuery> {
         let bad = |fault: String| BadQuery::Filter { axis: asked.axis.clone(), fault };
         let (operator, kind) = (asked.operator, axis.kind);
         let text_only = matches!(operator, Operator::Contains | Operator::Regex);
@@ -135,7 +135,7 @@ impl<'o> Filter<'o> {
         };
         let path = asked.axis.clone();
         let needle = needle(axis, &path, operator, &with).map(|needle| Finder::new(&needle).into_owned());
-        Ok(Self { axis, path, operator, with, needle })
+        Ok(Self { axis: axis.clone(), path, operator, with, needle })
     }
 
     /// Whether it holds of the values `axes`.
@@ -147,20 +147,23 @@ impl<'o> Filter<'o> {
     }
 
     fn compares(&self, value: &Value) -> bool {
-        let Ok(typed) = value.typed(self.axis) else { return false };
+        value.typed(&self.axis).is_ok_and(|typed| self.takes(&typed))
+    }
+
+    fn takes(&self, typed: &Typed) -> bool {
         match &self.with {
             With::One(other) => match self.operator {
-                Operator::Eq => typed == *other,
-                Operator::Ne => typed != *other,
-                Operator::Gt => typed > *other,
-                Operator::Gte => typed >= *other,
-                Operator::Lt => typed < *other,
-                Operator::Lte => typed <= *other,
+                Operator::Eq => typed == other,
+                Operator::Ne => typed != other,
+                Operator::Gt => typed > other,
+                Operator::Gte => typed >= other,
+                Operator::Lt => typed < other,
+                Operator::Lte => typed <= other,
                 Operator::In | Operator::Contains | Operator::Regex => false,
             },
-            With::Some(others) => others.binary_search(&typed).is_ok(),
-            With::Text(part) => value.to_string().contains(part.as_str()),
-            With::Pattern(pattern) => pattern.is_match(&value.to_string()),
+            With::Some(others) => others.binary_search(typed).is_ok(),
+            With::Text(part) => typed.text().contains(part.as_str()),
+            With::Pattern(pattern) => pattern.is_match(&typed.text()),
         }
     }
 
@@ -174,8 +177,8 @@ impl<'o> Filter<'o> {
 
     /// The axis and the only value that it leaves it, where records are looked up by that.
     #[must_use]
-    pub fn indexed(&self) -> Option<(&'o Axis, &Typed)> {
-        self.fixes(self.axis).filter(|_| self.axis.indexed).map(|value| (self.axis, value))
+    pub fn indexed(&self) -> Option<(&Axis, &Typed)> {
+        self.fixes(&self.axis).filter(|_| self.axis.indexed).map(|value| (&self.axis, value))
     }
 
     /// Whether it may hold of the record with this canonical JSON: where it says no, the JSON need not be read.
@@ -183,7 +186,7 @@ impl<'o> Filter<'o> {
     pub fn may_hold(&self, json: &[u8]) -> bool {
         let Some(needle) = &self.needle else { return true };
         let Some(at) = needle.find(json) else { return false };
-        if !matches!(self.with, With::One(_)) || self.operator == Operator::Eq {
+        if matches!(self.operator, Operator::Eq | Operator::Contains) {
             return true;
         }
         // behind the name of an axis of texts without an escape the value is plain to see
@@ -191,7 +194,7 @@ impl<'o> Filter<'o> {
         let text = behind.and_then(|rest| rest.get(..memchr::memchr2(b'"', b'\\', rest)?));
         let is_whole = |text: &[u8]| behind.and_then(|rest| rest.get(text.len())) == Some(&b'"');
         let text = text.filter(|text| is_whole(text)).and_then(|text| str::from_utf8(text).ok());
-        text.is_none_or(|text| self.compares(&Value::Text(text.to_owned())))
+        text.is_none_or(|text| Typed::of_text(text, &self.axis).is_ok_and(|typed| self.takes(&typed)))
     }
 
     /// It in words.

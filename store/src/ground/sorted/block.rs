@@ -6,6 +6,7 @@
 //! digit first, with the high bit set where more follow.
 
 use crate::error::StoreError;
+use bytes::Bytes;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -89,7 +90,7 @@ impl BlockBuilder {
 /// A block that is gone through.
 #[derive(Debug, Default)]
 pub(in crate::ground) struct BlockRows {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     /// Where the keys lie that are still to come.
     keys: Range<usize>,
     key: Vec<u8>,
@@ -97,21 +98,16 @@ pub(in crate::ground) struct BlockRows {
 }
 
 impl BlockRows {
-    /// Begins with another block, which `fill` puts into what is handed to it.
-    pub(in crate::ground) fn refill<E>(
-        &mut self,
-        fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        (self.keys, self.value) = (0..0, 0..0);
-        self.key.clear();
-        fill(&mut self.bytes)?;
+    /// Begins with another block.
+    pub(in crate::ground) fn begin(&mut self, bytes: Bytes) {
         // where they cannot be told apart there are none, at a place that is not there: the first step will find out
         let (keys_bytes, values_bytes) =
-            split(&self.bytes).map_or((0, usize::MAX), |(keys, values)| (keys.len(), values.len()));
-        let values_at = self.bytes.len().checked_sub(values_bytes).unwrap_or(usize::MAX);
+            split(&bytes).map_or((0, usize::MAX), |(keys, values)| (keys.len(), values.len()));
+        let values_at = bytes.len().checked_sub(values_bytes).unwrap_or(usize::MAX);
+        self.bytes = bytes;
         self.keys = values_at - keys_bytes..values_at;
         self.value = values_at..values_at;
-        Ok(())
+        self.key.clear();
     }
 
     /// Goes to the next row; `false` behind the last one.
@@ -138,6 +134,11 @@ impl BlockRows {
     /// The value of the row that it is at.
     pub(in crate::ground) fn value(&self) -> &[u8] {
         self.bytes.get(self.value.clone()).unwrap_or_default()
+    }
+
+    /// The same, which keeps the block in memory instead of being copied.
+    pub(in crate::ground) fn shared_value(&self) -> Bytes {
+        self.bytes.slice_ref(self.value())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Blocks in memory: reading one from the system's own memory costs a few times what it takes to search it.
 
 use crate::error::StoreError;
+use bytes::Bytes;
 use domain::Sha256Hex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -19,14 +20,14 @@ type Place = (u128, usize);
 /// A file is known by its digest: opened again, it finds its blocks. Those of one that was removed make room for others.
 #[derive(Debug, Clone)]
 pub struct BlockCache {
-    blocks: Arc<Cache<Place, Arc<[u8]>, ByBytes>>,
+    blocks: Arc<Cache<Place, Bytes, ByBytes>>,
 }
 
 #[derive(Debug, Clone)]
 struct ByBytes;
 
-impl Weighter<Place, Arc<[u8]>> for ByBytes {
-    fn weight(&self, _: &Place, block: &Arc<[u8]>) -> u64 {
+impl Weighter<Place, Bytes> for ByBytes {
+    fn weight(&self, _: &Place, block: &Bytes) -> u64 {
         block.len() as u64 + ENTRY_BYTES
     }
 }
@@ -63,16 +64,14 @@ impl Kept {
     pub(super) fn block(
         &self,
         block: usize,
-        read: impl FnOnce(&mut Vec<u8>) -> Result<(), StoreError>,
-    ) -> Result<Arc<[u8]>, StoreError> {
+        read: impl FnOnce() -> Result<Bytes, StoreError>,
+    ) -> Result<Bytes, StoreError> {
         let (blocks, place) = (&self.cache.blocks, (self.file, block));
         if let Some(found) = blocks.get(&place) {
             return Ok(found);
         }
-        let mut bytes = Vec::new();
-        read(&mut bytes)?;
-        let bytes = Arc::from(bytes);
-        blocks.insert(place, Arc::clone(&bytes));
+        let bytes = read()?;
+        blocks.insert(place, bytes.clone());
         Ok(bytes)
     }
 }

@@ -5,6 +5,9 @@ use crate::error::StoreError;
 use crate::ground::sealed::MAX_INDEX_BYTES;
 use std::cmp::Ordering;
 
+/// So many heads lie side by side in a few lines of memory.
+const STRETCH: usize = 64;
+
 /// A block's place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
@@ -38,7 +41,9 @@ pub(super) struct Index {
     /// How much all first keys have in common.
     shared_bytes: usize,
     /// Of each first key what follows that, as [`head`] has it: a search among these touches little memory.
-    heads: Vec<u64>,
+    heads: Vec<u128>,
+    /// The first of each [`STRETCH`] of them: a search among these first touches less still.
+    guide: Vec<u128>,
 }
 
 impl Index {
@@ -60,13 +65,14 @@ impl Index {
             at += u64::from(len_bytes);
         }
         places.shrink_to_fit();
-        let mut index = Self { bytes, places, shared_bytes: 0, heads: Vec::new() };
+        let mut index = Self { bytes, places, shared_bytes: 0, heads: Vec::new(), guide: Vec::new() };
         let ascends = index.places.is_sorted_by(|one, next| index.first_key(one) < index.first_key(next));
         if let [first, .., last] = index.places.as_slice() {
             index.shared_bytes = shared_bytes(index.first_key(first), index.first_key(last));
         }
         let heads = index.places.iter().map(|place| head(index.first_key(place), index.shared_bytes));
         index.heads = heads.collect();
+        index.guide = index.heads.iter().step_by(STRETCH).copied().collect();
         (at == data_bytes && ascends).then_some(index)
     }
 
@@ -78,8 +84,18 @@ impl Index {
             Ordering::Greater => self.places.len(),
             Ordering::Equal => {
                 let wanted = head(key, self.shared_bytes);
-                let begin = self.heads.partition_point(|head| *head < wanted);
-                let alike = self.heads.get(begin..)?.partition_point(|head| *head == wanted);
+                let below = |head: &u128| *head < wanted;
+                let from = self.guide.partition_point(below).saturating_sub(1) * STRETCH;
+                let stretch = self.heads.get(from..)?;
+                let begin = from + stretch.get(..STRETCH).unwrap_or(stretch).partition_point(below);
+                // few are alike, as a rule: the end is looked for in growing steps
+                let mut within = 1;
+                while self.heads.get(begin + within - 1) == Some(&wanted) {
+                    within *= 2;
+                }
+                let near = self.heads.get(begin..)?;
+                let near = near.get(..within).unwrap_or(near);
+                let alike = near.partition_point(|head| *head == wanted);
                 let alike = self.places.get(begin..begin + alike)?;
                 begin + alike.partition_point(|place| self.first_key(place) <= key)
             }
@@ -108,12 +124,12 @@ impl Index {
     }
 }
 
-/// Eight bytes of `key` from `at` on, filled up with zeros, as a number: of two keys that begin alike, the one with the
+/// Sixteen bytes of `key` from `at` on, filled up with zeros, as a number: of two keys that begin alike, the one with the
 /// lesser number is less.
-fn head(key: &[u8], at: usize) -> u64 {
-    let mut head = [0; 8];
+fn head(key: &[u8], at: usize) -> u128 {
+    let mut head = [0; 16];
     for (place, byte) in head.iter_mut().zip(key.get(at..).unwrap_or_default()) {
         *place = *byte;
     }
-    u64::from_be_bytes(head)
+    u128::from_be_bytes(head)
 }

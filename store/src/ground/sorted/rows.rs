@@ -3,6 +3,7 @@
 use super::block::BlockRows;
 use super::{LentRow, Row, SortedFile};
 use crate::error::StoreError;
+use bytes::Bytes;
 use std::ops::Bound;
 
 /// The rows of a file between two keys, in key order. It holds the file open, and one block of it in memory.
@@ -16,16 +17,30 @@ pub struct Rows {
     /// Where it begins, until it is there.
     start: Bound<Vec<u8>>,
     end: Bound<Vec<u8>>,
-    ended: bool,
+    /// Whether the next block begins before that, and so all of this one lies there; nothing while it was not asked.
+    goes_on: Option<bool>,
+    at: At,
+}
+
+/// Where among its rows it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    /// Before the first one.
+    Start,
+    Row,
+    /// Behind the last one, or an error.
+    End,
 }
 
 impl Rows {
     pub(super) fn new(file: SortedFile, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Self {
         let first = match &start {
-            Bound::Included(key) | Bound::Excluded(key) => file.block_of(key).unwrap_or_default(),
-            Bound::Unbounded => 0,
+            Bound::Included(key) | Bound::Excluded(key) => file.block_of(key),
+            Bound::Unbounded => None,
         };
-        Self { file, block: BlockRows::default(), next_block: first, start, end, ended: false }
+        // where one was found, it begins at the start or before it
+        let (next_block, goes_on) = (first.unwrap_or_default(), first.map(|_| true));
+        Self { file, block: BlockRows::default(), next_block, start, end, goes_on, at: At::Start }
     }
 
     /// The next row's key and value; nothing behind the last one.
@@ -33,18 +48,41 @@ impl Rows {
     /// # Errors
     /// `SourceFile` where the file is damaged, `Io` where it cannot be read.
     pub fn advance(&mut self) -> Result<Option<LentRow<'_>>, StoreError> {
-        if !self.ended {
-            // behind an error, too
-            self.ended = true;
-            self.ended = !self.step()?;
+        if self.at != At::End {
+            self.at = At::End;
+            if self.step()? {
+                self.at = At::Row;
+            }
         }
         Ok(self.current())
     }
 
-    /// The row that [`Rows::advance`] has lent last; nothing behind the last one.
+    /// Goes forward to the first row whose key is `key` or behind it. It stays where it is behind that already; `key` is not
+    /// before the first row.
+    ///
+    /// # Errors
+    /// As [`Rows::advance`].
+    pub fn seek(&mut self, key: &[u8]) -> Result<(), StoreError> {
+        if self.at == At::End || self.current().is_some_and(|(current, _)| current >= key) {
+            return Ok(());
+        }
+        if self.file.first_key(self.next_block).is_some_and(|first| first <= key) {
+            self.next_block = self.file.block_of(key).unwrap_or_default();
+            (self.block, self.goes_on) = (BlockRows::default(), None);
+        }
+        self.start = Bound::Included(key.to_vec());
+        self.advance().map(drop)
+    }
+
+    /// The row that it is at; nothing before the first one and behind the last one.
     #[must_use]
     pub fn current(&self) -> Option<LentRow<'_>> {
-        (!self.ended).then(|| (self.block.key(), self.block.value()))
+        (self.at == At::Row).then(|| (self.block.key(), self.block.value()))
+    }
+
+    /// The value of [`Rows::current`], which keeps its block in memory instead of being copied.
+    pub(in crate::ground) fn shared_value(&self) -> Bytes {
+        self.block.shared_value()
     }
 
     /// Goes to the next row within the bounds; `false` if there is none.
@@ -52,17 +90,9 @@ impl Rows {
         loop {
             let block = self.next_block.checked_sub(1);
             if !self.block.advance().map_err(|_| self.file.malformed(block.unwrap_or_default()))? {
-                let (file, next) = (&self.file, self.next_block);
-                if !file.first_key(next).is_some_and(|first| is_before(first, &self.end)) {
+                if !self.next_block()? {
                     return Ok(false);
                 }
-                // whoever goes on from there reads much, and once
-                let is_looked_up = self.start != Bound::Unbounded;
-                self.block.refill(|bytes| match is_looked_up {
-                    true => file.look_up(next, |block| block.clone_into(bytes)),
-                    false => file.read_block(next, bytes),
-                })?;
-                self.next_block += 1;
                 continue;
             }
             let key = self.block.key();
@@ -75,8 +105,24 @@ impl Rows {
                 continue;
             }
             self.start = Bound::Unbounded;
-            return Ok(is_before(key, &self.end));
+            return Ok(self.goes_on == Some(true) || is_before(key, &self.end));
         }
+    }
+
+    /// Goes to the next block; `false` if none lies before the end.
+    fn next_block(&mut self) -> Result<bool, StoreError> {
+        let (file, next) = (&self.file, self.next_block);
+        let begins_before_end =
+            |block| file.first_key(block).is_some_and(|first| is_before(first, &self.end));
+        if !self.goes_on.unwrap_or_else(|| begins_before_end(next)) {
+            return Ok(false);
+        }
+        // whoever goes on from there reads much, and once
+        let is_looked_up = self.start != Bound::Unbounded;
+        self.goes_on = (!is_looked_up).then(|| begins_before_end(next + 1));
+        self.block.begin(if is_looked_up { file.look_up(next) } else { file.read_block(next) }?);
+        self.next_block += 1;
+        Ok(true)
     }
 }
 

@@ -1,4 +1,4 @@
-use super::block::{BLOCK_BYTES, Malformed};
+use super::block::BLOCK_BYTES;
 use super::*;
 use crate::error::FileKind;
 use proptest::collection::{btree_map, btree_set, vec};
@@ -99,6 +99,29 @@ proptest! {
     }
 
     #[test]
+    fn what_is_sought_in_order_is_what_a_map_has_from_there_on(
+        rows in rows(),
+        mut sought in vec(vec(prop_oneof![Just(0), Just(b'a'), Just(b'b'), Just(0xff)], 0..4), 1..20),
+        steps in 0..3_usize,
+    ) {
+        let (_dir, path, _) = written(&rows);
+        let mut read = SortedFile::open(&path, &owner()).expect("it opens").range(..);
+        sought.sort();
+        let mut left = pairs(&rows).into_iter().peekable();
+        prop_assert_eq!(read.current(), None);
+        for key in sought {
+            read.seek(&key).expect("it is read");
+            while left.next_if(|(next, _)| *next < key).is_some() {}
+            for _ in 0..steps {
+                prop_assert_eq!(read.current(), left.peek().map(|(key, value)| (&key[..], &value[..])));
+                read.advance().expect("it is read");
+                left.next();
+            }
+            prop_assert_eq!(read.current(), left.peek().map(|(key, value)| (&key[..], &value[..])));
+        }
+    }
+
+    #[test]
     fn any_flipped_bit_is_found_and_named(rows in rows(), place in any::<prop::sample::Index>(), bit in 0..8_u8) {
         let (_dir, path, _) = written(&rows);
         let mut bytes = fs::read(&path).expect("it is read");
@@ -142,7 +165,7 @@ proptest! {
     #[test]
     fn bytes_that_are_no_rows_are_an_error_and_never_a_panic(bytes in vec(any::<u8>(), 0..64), key in vec(any::<u8>(), 0..4)) {
         let mut block = BlockRows::default();
-        block.refill(|into| { into.clone_from(&bytes); Ok::<_, Malformed>(()) }).expect("it is filled");
+        block.begin(bytes.clone().into());
         while let Ok(true) = block.advance() {}
         if let Ok(Some(value)) = block::find(&bytes, &key) {
             prop_assert!(value.len() < bytes.len());

@@ -2,6 +2,7 @@
 
 use crate::error::StoreError;
 use crate::ground::sorted::{BlockBuilder, BlockRows, MAX_BLOCK_BYTES, Row};
+use bytes::Bytes;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -97,8 +98,7 @@ impl PieceRows {
                 return Ok(false);
             }
             self.blocks_left -= 1;
-            let input = &mut self.input;
-            self.block.refill(|bytes| read_block(input, bytes))?;
+            self.block.begin(read_block(&mut self.input)?);
         }
         Ok(true)
     }
@@ -116,16 +116,16 @@ impl Iterator for PieceRows {
     }
 }
 
-fn read_block(input: &mut impl Read, into: &mut Vec<u8>) -> io::Result<()> {
+fn read_block(input: &mut impl Read) -> io::Result<Bytes> {
     let mut head = [[0; 4]; 2];
     input.read_exact(head.as_flattened_mut())?;
     let [len_bytes, crc] = head.map(u32::from_be_bytes);
     if u64::from(len_bytes) > MAX_BLOCK_BYTES {
         return Err(changed());
     }
-    into.resize(len_bytes as usize, 0);
-    input.read_exact(into)?;
-    if crc32fast::hash(into) == crc { Ok(()) } else { Err(changed()) }
+    let mut block = vec![0; len_bytes as usize];
+    input.read_exact(&mut block)?;
+    if crc32fast::hash(&block) == crc { Ok(block.into()) } else { Err(changed()) }
 }
 
 fn changed() -> io::Error {

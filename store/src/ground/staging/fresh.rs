@@ -60,7 +60,7 @@ impl<'d> Fresh<'d> {
         let mut group: Option<Group> = None;
         while self.key()?.is_some_and(|next| next == key) {
             let Some((_, value)) = self.rows.next().transpose()? else { break };
-            let statement = StoredStatement::read(self.run, &value);
+            let statement = StoredStatement::read(self.run, value.into());
             let statement = statement.ok_or_else(|| view.corrupt("a statement cannot be read"))?;
             match &mut group {
                 Some(group) => group.add(&statement, self.work_dir)?,

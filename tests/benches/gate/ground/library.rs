@@ -2,6 +2,7 @@
 
 use super::{MOST, Question, SOURCE, Told};
 use crate::alone::{CACHE_BYTES, FACTS_CACHE_BYTES};
+use domain::ground::id::SourceId;
 use domain::ground::query::{Query, QueryRequest};
 use domain::ground::record::{Content, Identity};
 use domain::ground::value::{Typed, Value};
@@ -17,6 +18,7 @@ use store::{Journal, Options, Store, StoreError};
 /// The store.
 pub(crate) struct Library {
     store: Store,
+    oracle_id: SourceId,
     /// It is open as long as this is.
     _journal: Journal,
 }
@@ -27,12 +29,11 @@ impl Library {
         let (cache_bytes, facts_cache_bytes) = (CACHE_BYTES, FACTS_CACHE_BYTES);
         let options = Options { dir: dir.to_owned(), cache_bytes, facts_cache_bytes };
         let (journal, store) = Journal::open(options).map_err(io::Error::other)?;
-        Ok(Self { store, _journal: journal })
+        Ok(Self { store, oracle_id: SOURCE.parse().expect("it is an id"), _journal: journal })
     }
 
     fn view(&self) -> Result<Arc<SourceView>, StoreError> {
-        let view = self.store.view(&SOURCE.parse().expect("it is an id"))?;
-        Ok(view.expect("the source is registered"))
+        Ok(self.store.view(&self.oracle_id)?.expect("the source is registered"))
     }
 
     /// What answers `question`, in the order of areas and years.
