@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 32] = [
+const PATHS: [(&str, &[&str]); 33] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
@@ -42,6 +42,7 @@ const PATHS: [(&str, &[&str]); 32] = [
     ("/v1/pipelines/pi-1/pull", &["POST"]),
     ("/v1/sources/or-1/prune", &["POST"]),
     ("/v1/sources/or-1/verify", &["POST"]),
+    ("/v1/sources/or-1/rebuild", &["POST"]),
     ("/v1/sources/or-1/export", &["GET"]),
     ("/v1/runs", &["GET"]),
     ("/v1/runs/0123456789abcdef", &["GET"]),

@@ -2,7 +2,7 @@ use super::*;
 use crate::queries::RecordStanding;
 use crate::registry::{Invalidate, Review, ReviewSource};
 use crate::system::System;
-use crate::testing::ground::{PEER, archived, asked, ended, ingested, population};
+use crate::testing::ground::{PEER, archived, asked, ended, ingested, population, replaced};
 use crate::testing::{Hand, Outside, World, logged, with_outside, with_world};
 use domain::event::ground::InvalidationCause;
 use domain::ground::run::RunState;
@@ -122,13 +122,11 @@ fn a_version_is_not_read_from_something_else_by_mistake_and_there_is_a_way_back(
         let elsewhen = Begin { released_at: "2020-04-15T00:00:00Z".parse().expect("a time"), ..begin(OLD) };
         let refused = system.ingestion.ask(elsewhen).await.expect("it answers");
         assert!(matches!(refused, Err(IngestionError::VersionKnown { .. })), "{refused:?}");
-        let begun = system.ingestion.ask(Begin { replace: true, ..begin(NEW) }).await.expect("it answers");
-        let second = ended(&system, begun.expect("it may")).await;
+        let second = replaced(&system, &pipeline_id, NEW, "2020-04-14").await;
         assert_eq!(second.state, RunState::Completed, "{second:?}");
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54608", "ABW/1961=55434", "ZMB/1960=3119430"]);
         // what was right is so again, under the ids that it had
-        let begun = system.ingestion.ask(Begin { replace: true, ..begin(OLD) }).await.expect("it answers");
-        let third = ended(&system, begun.expect("it may")).await;
+        let third = replaced(&system, &pipeline_id, OLD, "2020-04-14").await;
         assert_eq!((third.state, third.number, &third.run_id), (RunState::Completed, 3, &first.run_id));
         let (oracle_id, review) = (third.oracle_id.clone(), Review::Approve);
         let approved = system.registry.ask(ReviewSource { oracle_id, review, peer: PEER }).await;

@@ -5,7 +5,7 @@ use super::*;
 use crate::ingestion::tests::{NEW, OLD};
 use crate::registry::{Invalidate, RegistryError, Review, ReviewSource, SetFreshness, policy_of};
 use crate::system::System;
-use crate::testing::ground::{PEER, ingested, population};
+use crate::testing::ground::{PEER, ingested, population, replaced};
 use crate::testing::{World, with_world};
 use domain::event::ground::InvalidationCause;
 use domain::ground::freshness::{FreshnessPolicy, StaleBehavior};
@@ -112,7 +112,7 @@ fn an_explanation_names_the_releases_that_counted_then() {
         ingested(&system, &pipeline_id, NEW, "2023-05-04").await;
         time.turn(3600);
         // the first version is read anew, and counts once
-        ingested(&system, &pipeline_id, NEW, "2020-04-14").await;
+        replaced(&system, &pipeline_id, NEW, "2020-04-14").await;
         let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
         system.registry.ask(review).await.expect("it answers").expect("it is approved");
         for (known_at, releases) in

@@ -64,7 +64,16 @@ pub(crate) async fn ended(system: &System, begun: Begun) -> Run {
 }
 
 pub(crate) async fn ingested(system: &System, pipeline_id: &PipelineId, payload: &str, version: &str) -> Run {
+    brought(system, asked(pipeline_id, archived(system, payload.as_bytes()), version)).await
+}
+
+/// The same in the place of what was read as that version before.
+pub(crate) async fn replaced(system: &System, pipeline_id: &PipelineId, payload: &str, version: &str) -> Run {
     let begin = asked(pipeline_id, archived(system, payload.as_bytes()), version);
+    brought(system, Begin { replace: true, ..begin }).await
+}
+
+async fn brought(system: &System, begin: Begin) -> Run {
     let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it begins");
     let run = ended(system, begun).await;
     while !system.ingestion.ask(Running).await.expect("it answers").is_empty() {

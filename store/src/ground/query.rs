@@ -212,8 +212,8 @@ impl<'q> Page<'q> {
         let Some(content) = self.view.content(&found.statement)? else { return Ok(()) };
         if self.query.holds(&content.axes) {
             self.answered.bytes += bytes;
-            // it would keep a whole block in memory
-            found.statement.content = None;
+            // what it says stands beside it, and as it stands it would keep a whole block in memory
+            found.statement.content = Some(Bytes::new());
             self.answered.found.push(Hit { found, content });
         }
         Ok(())
