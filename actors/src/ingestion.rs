@@ -252,6 +252,23 @@ pub enum IngestionError {
         /// When what it has read was released.
         released_at: Timestamp,
     },
+    /// The same run has brought the same records, and they count no longer.
+    #[error(
+        "run {run_id} has brought these records as version {version} before, and run {by} has taken its place since; to \
+         read them so again, register the pipeline with another `normalizer_id`, or hand them in as another version, of a \
+         later `released_at`"
+    )]
+    Replaced {
+        /// The run that would be begun.
+        run_id: Sha256Hex,
+        /// Of which version.
+        version: String,
+        /// The run that counts.
+        by: Sha256Hex,
+    },
+    /// The source was described otherwise while the run was about to begin.
+    #[error("source {0} was just changed; try again")]
+    Amended(SourceId),
     /// Two runs would have records of the same ids.
     #[error("run {0} begins with the digits of another one")]
     Collision(Sha256Hex),

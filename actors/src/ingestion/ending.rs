@@ -76,7 +76,7 @@ impl Shop {
                     None => source,
                 };
                 let entry = RunEntry { run: Box::new(run.clone()), peer: None, timestamp: now };
-                Changed { source, run: run.clone(), events: vec![Event::IngestionEnded(entry)] }
+                Ok(Changed { source, run: run.clone(), events: vec![Event::IngestionEnded(entry)] })
             })
         });
         let is_ours = match ended.await {
@@ -144,7 +144,7 @@ impl Shop {
                     timestamp,
                 }));
             }
-            Changed { source, run: run.clone(), events }
+            Ok(Changed { source, run: run.clone(), events })
         })
     }
 

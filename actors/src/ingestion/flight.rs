@@ -13,12 +13,17 @@ use domain::ground::timeline::Release;
 use domain::{Event, Peer, Sha256Hex};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
+use std::time::Duration;
 use store::ground::state::{Completed, SourceState};
 use store::{Record, RowKey, StoreError, Write};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 /// What a source is said to have released lies ahead of now by no more: a day may be over elsewhere.
 const AHEAD_MAX: SignedDuration = SignedDuration::from_hours(24);
+
+/// A run that has ended gives its source's place back within so long, or whoever wants it is told to come again.
+const LEAVES: Duration = Duration::from_secs(2);
 
 /// What a run changes: its source and itself, with the entries that tell of it.
 pub(super) struct Changed {
@@ -40,14 +45,8 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
     }
     let (peer, replace) = (message.peer, message.replace);
     let run = shop.planned(message, &ready, &source);
-    let counts = source.read_as(&run.input.version);
-    if counts.is_some_and(|counts| counts.run_id == run.run_id)
-        && let Some((known, _)) = shop.store.run(&run.run_id)?
-    {
+    if let Some(known) = shop.brought_before(&run, &source, replace)? {
         return Ok(Begun::Unchanged(Box::new(known)));
-    }
-    if !replace {
-        check_version(&run, counts)?;
     }
     let record_id = run.record_id(0);
     let digits = split_record_id(&record_id).map_or("", |(digits, _)| digits);
@@ -55,13 +54,24 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
         return Err(IngestionError::Collision(run.run_id));
     }
     let (claim, progress) = shop.claim(&run).await?;
+    // another may have become visible meanwhile; from now on none does
+    let (source, _) = shop.desk().source(&run.oracle_id)?;
+    if let Some(known) = shop.brought_before(&run, &source, replace)? {
+        return Ok(Begun::Unchanged(Box::new(known)));
+    }
     let desk = shop.desk();
     let begun = desk.change_or(|desk| {
         let entry = RunEntry { run: Box::new(run.clone()), peer, timestamp: run.started_at };
-        changed(desk, &run.oracle_id, |source| Changed {
-            source: source.with_attempt(&run.run_id),
-            run: run.clone(),
-            events: vec![Event::IngestionStarted(entry)],
+        changed(desk, &run.oracle_id, |source| {
+            let registration = &source.entry.registration;
+            if (&registration.ontology, registration.snapshot) != (&run.input.ontology, run.snapshot) {
+                return Err(IngestionError::Amended(run.oracle_id.clone()));
+            }
+            Ok(Changed {
+                source: source.with_attempt(&run.run_id),
+                run: run.clone(),
+                events: vec![Event::IngestionStarted(entry)],
+            })
         })
     });
     begun.await?;
@@ -81,11 +91,23 @@ pub(super) async fn resume_all(shop: Arc<Shop>) {
     };
     for run in runs.into_iter().filter(|run| run.state == RunState::Running) {
         tracing::info!(run_id = %run.run_id, oracle_id = %run.oracle_id, "a run that was cut short goes on");
-        let Ok((claim, progress)) = shop.flights.claim(&run) else { continue };
+        let (claim, progress) = match shop.flights.claim(&run) {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                tracing::error!(run_id = %run.run_id, %error, "a run that was cut short does not go on");
+                continue;
+            }
+        };
         shop.metrics.ingesting.started();
         match shop.ready_for(&run) {
             Ok(ready) => drop(tokio::spawn(fly(Arc::clone(&shop), ready, claim, progress))),
-            Err(error) => shop.end(&progress, failed(error.to_string())).await,
+            Err(error) => {
+                let shop = Arc::clone(&shop);
+                tokio::spawn(async move {
+                    shop.end(&progress, failed(error.to_string())).await;
+                    drop(claim);
+                });
+            }
         }
     }
 }
@@ -127,10 +149,10 @@ fn check_version(run: &Run, counts: Option<&Completed>) -> Result<(), IngestionE
 pub(super) fn changed(
     desk: &Desk,
     oracle_id: &SourceId,
-    change: impl FnOnce(SourceState) -> Changed,
+    change: impl FnOnce(SourceState) -> Result<Changed, IngestionError>,
 ) -> Result<Decided<()>, IngestionError> {
     let (source, revision) = desk.source(oracle_id)?;
-    let Changed { source, run, events } = change(source);
+    let Changed { source, run, events } = change(source)?;
     let record = Record {
         expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
         events,
@@ -169,6 +191,32 @@ fn failed(cause: String) -> Outcome {
 }
 
 impl Shop {
+    /// The run that has brought what `run` would, where its records count.
+    ///
+    /// # Errors
+    /// `Replaced` where they count no longer, and, unless it may `replace`, `VersionKnown` where others count for its version.
+    fn brought_before(
+        &self,
+        run: &Run,
+        source: &SourceState,
+        replace: bool,
+    ) -> Result<Option<Run>, IngestionError> {
+        let counts = source.read_as(&run.input.version);
+        if let Some(by) = counts
+            && source.completed.iter().any(|completed| completed.run_id == run.run_id)
+        {
+            if by.run_id == run.run_id {
+                return Ok(self.store.run(&run.run_id)?.map(|(known, _)| known));
+            }
+            let (run_id, version) = (run.run_id.clone(), run.input.version.clone());
+            return Err(IngestionError::Replaced { run_id, version, by: by.run_id.clone() });
+        }
+        if !replace {
+            check_version(run, counts)?;
+        }
+        Ok(None)
+    }
+
     /// The run that a message asks for.
     fn planned(&self, message: Begin, ready: &Ready, source: &SourceState) -> Run {
         let Begin { pipeline_id, version, released_at, payload, requested_by, .. } = message;
@@ -203,15 +251,15 @@ impl Shop {
         Ok(self.desk().ready_again(definition.ok_or_else(unknown)?, &run.input.ontology)?)
     }
 
-    /// The place of a run's source. Whoever has ended, and is about to give it back, is waited for.
+    /// The place of a run's source. A run that has ended, and is about to give it back, is waited for, if not for long:
+    /// whoever has a payload for this keeps others from handing theirs in.
     async fn claim(&self, run: &Run) -> Result<(Claim, Arc<Progress>), IngestionError> {
-        loop {
-            match self.flights.claim(run) {
-                Err(IngestionError::Busy { run_id, .. }) if self.has_ended(&run_id)? => {
-                    self.flights.until_free(&run.oracle_id).await;
-                }
-                claimed => return claimed,
+        match self.flights.claim(run) {
+            Err(IngestionError::Busy { run_id, .. }) if self.has_ended(&run_id)? => {
+                drop(timeout(LEAVES, self.flights.until_left(&run_id)).await);
+                self.flights.claim(run)
             }
+            claimed => claimed,
         }
     }
 

@@ -88,9 +88,10 @@ impl Flights {
         }
     }
 
-    /// Waits until a source's place is free, however shortly.
-    pub(super) async fn until_free(&self, oracle_id: &SourceId) {
-        self.until(|held| !held.contains_key(oracle_id)).await;
+    /// Waits until a run has given its source's place back.
+    pub(super) async fn until_left(&self, run_id: &Sha256Hex) {
+        let is_its = |holder: &Holder| matches!(holder, Holder::Run(run) if run.run.run_id == *run_id);
+        self.until(|held| !held.values().any(is_its)).await;
     }
 
     async fn until(&self, is_so: impl Fn(&HashMap<SourceId, Holder>) -> bool) {

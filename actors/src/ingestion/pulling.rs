@@ -168,15 +168,23 @@ impl Shop {
         Ok(changed.await.map(drop)?)
     }
 
+    /// Whether one pipeline brings all that a source says.
+    fn is_all_of(&self, oracle_id: &SourceId) -> Result<bool, IngestionError> {
+        let pipelines = self.store.pipelines()?;
+        Ok(pipelines.iter().filter(|known| known.oracle_id == *oracle_id).count() == 1)
+    }
+
     /// What a pull comes to that was begun at `retrieved_at` and has found what `run` has read: what was declared stale
-    /// before then is not any more.
+    /// before then is not any more, where that is all that the source says.
     async fn nothing_new(
         &self,
         wanted: &Wanted,
         run: Option<&Run>,
         retrieved_at: Timestamp,
     ) -> Result<PullOutcome, IngestionError> {
-        if let Some(run) = run {
+        if let Some(run) = run
+            && self.is_all_of(&run.oracle_id)?
+        {
             let confirmation = Confirmation {
                 confirmed_by: ConfirmationCause::Pull,
                 detail: format!("pipeline {} still brings version {}", run.pipeline_id, run.input.version),

@@ -65,6 +65,8 @@ impl Shop {
             RebuildOutcome { oracle_id: oracle_id.clone(), runs: 0, prunings: 0, files: Vec::new() };
         let damaged = rebuilding.damaged();
         if damaged.is_empty() {
+            // they may have been made anew, and that not be committed
+            self.store.reopen(oracle_id);
             return Ok(outcome);
         }
         let refused = |why| IngestionError::NotRebuilt { oracle_id: oracle_id.clone(), why };
@@ -82,8 +84,12 @@ impl Shop {
             match step {
                 Step::Run(completed) => {
                     let reading = self.reading_again(&rebuilding, &completed)?;
-                    progress = Some(Arc::clone(&reading.progress));
+                    let before = progress.replace(Arc::clone(&reading.progress));
                     claim.hand_to(&reading.progress);
+                    // one that came before that was of the run before
+                    if before.is_some_and(|run| run.ending().is_some()) {
+                        return Err(cancelled());
+                    }
                     match reading.run() {
                         Outcome::Staged { staged, .. } => {
                             rebuilding.add(&completed, *staged).map_err(differs)?;
@@ -109,6 +115,7 @@ impl Shop {
             }
         }
         rebuilding.finish(&damaged).map_err(differs)?;
+        self.store.reopen(oracle_id);
         outcome.files = damaged.into_iter().map(|file| file.sha256).collect();
         Ok(outcome)
     }

@@ -1,6 +1,5 @@
 use super::*;
-use crate::queries::RecordStanding;
-use crate::registry::{Invalidate, Review, ReviewSource};
+use crate::registry::Invalidate;
 use crate::system::System;
 use crate::testing::ground::{PEER, archived, asked, ended, ingested, population, replaced};
 use crate::testing::{Hand, Outside, World, logged, with_outside, with_world};
@@ -125,18 +124,14 @@ fn a_version_is_not_read_from_something_else_by_mistake_and_there_is_a_way_back(
         let second = replaced(&system, &pipeline_id, NEW, "2020-04-14").await;
         assert_eq!(second.state, RunState::Completed, "{second:?}");
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54608", "ABW/1961=55434", "ZMB/1960=3119430"]);
-        // what was right is so again, under the ids that it had
-        let third = replaced(&system, &pipeline_id, OLD, "2020-04-14").await;
-        assert_eq!((third.state, third.number, &third.run_id), (RunState::Completed, 3, &first.run_id));
-        let (oracle_id, review) = (third.oracle_id.clone(), Review::Approve);
-        let approved = system.registry.ask(ReviewSource { oracle_id, review, peer: PEER }).await;
-        approved.expect("it answers").expect("it may");
-        let record = system.queries.record(&third.record_id(0)).await.expect("it is there");
-        assert_eq!(record.standing, RecordStanding::Valid);
-        assert_eq!(
-            system.queries.record(&second.record_id(0)).await.expect("it is there").standing,
-            RecordStanding::Replaced
+        let again = system.ingestion.ask(Begin { replace: true, ..begin(OLD) }).await.expect("it answers");
+        assert!(
+            matches!(&again, Err(IngestionError::Replaced { by, .. }) if *by == second.run_id),
+            "{again:?}"
         );
+        let renamed = Begin { version: "2020-04-14-again".into(), ..begin(OLD) };
+        let begun = system.ingestion.ask(renamed).await.expect("it answers").expect("it may");
+        assert_eq!(ended(&system, begun).await.state, RunState::Completed);
         assert_eq!(valid(&system, "2026-01-01"), ["ABW/1960=54208", "ABW/1961=55434", "XKX/1960=947000"]);
     });
 }

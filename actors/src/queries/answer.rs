@@ -115,9 +115,9 @@ impl Answering {
     /// When the newest and the oldest of the records were released; where there are none, nothing and the version in force.
     pub(super) fn ages(&self, answered: &Answered) -> (Option<Timestamp>, Option<Timestamp>) {
         let released =
-            |hit: &Hit| self.view.state.run(hit.found.version.last_seen).map(|run| run.release.released_at);
+            |hit: &Hit| self.view.state.run(hit.found.version.last_seen).map(|run| run.release.as_of());
         let releases: Vec<_> = answered.found.iter().filter_map(released).collect();
-        let in_force = || self.in_force().map(|release| release.released_at);
+        let in_force = || self.in_force().map(Release::as_of);
         (releases.iter().max().copied(), releases.iter().min().copied().or_else(in_force))
     }
 

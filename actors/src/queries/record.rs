@@ -187,7 +187,7 @@ fn freshness_of(view: &SourceView, version: &Version, content: &Content, now: Ti
         .collect();
     let others: Vec<_> = said.difference(&identity).copied().collect();
     let axes = if others.is_empty() { said.into_iter().collect() } else { others };
-    let as_of = view.state.run(version.last_seen).map(|run| run.release.released_at);
+    let as_of = view.state.run(version.last_seen).map(|run| run.release.as_of());
     let at = version.valid_until.map_or(now, |until| until.min(now));
     let policy = freshness::of(view, &axes, as_of, at);
     QueryFreshness { data_as_of: as_of, staleness_seconds: as_of.map(|as_of| age_s(as_of, now)), policy }

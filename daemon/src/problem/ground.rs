@@ -141,7 +141,10 @@ impl From<IngestionError> for Problem {
         let told = error.to_string();
         match error {
             IngestionError::Busy { .. } => GroundProblem::RunBusy(told).into(),
-            IngestionError::VersionKnown { .. } => GroundProblem::VersionKnown(told).into(),
+            IngestionError::VersionKnown { .. } | IngestionError::Replaced { .. } => {
+                GroundProblem::VersionKnown(told).into()
+            }
+            IngestionError::Amended(_) => GroundProblem::RunBusy(told).into(),
             IngestionError::Ahead { .. } => Self::InvalidRequest(told),
             IngestionError::NotRunning(_) => GroundProblem::RunNotRunning(told).into(),
             IngestionError::Version | IngestionError::NotPulled(_) | IngestionError::NoPull(_) => {

@@ -44,6 +44,14 @@ pub struct Release {
     pub snapshot: bool,
 }
 
+impl Release {
+    /// How new what it says is: as new as the release, and never newer than when it was learnt.
+    #[must_use]
+    pub fn as_of(&self) -> Timestamp {
+        self.released_at.min(self.ingested_at)
+    }
+}
+
 /// What one run says of one source record: one statement a run at the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statement {

@@ -219,6 +219,8 @@ impl Files {
         made: &Self,
         files: impl IntoIterator<Item = &'f FileRef>,
     ) -> Result<(), StoreError> {
+        // of what was under a name before, blocks may be in memory
+        self.blocks.clear();
         for file in files {
             let path = self.facts_path(&file.sha256);
             let moved = fs::rename(made.facts_path(&file.sha256), &path);

@@ -64,6 +64,13 @@ impl Ground {
 }
 
 impl Store {
+    /// Has a source's files opened anew by whoever asks next: others have taken their places.
+    pub fn reopen(&self, oracle_id: &SourceId) {
+        let mut views = self.ground().views.write().unwrap_or_else(PoisonError::into_inner);
+        views.forgotten += 1;
+        views.open.remove(oracle_id);
+    }
+
     /// The files of the ground-truth layer.
     #[must_use]
     pub fn files(&self) -> &Files {

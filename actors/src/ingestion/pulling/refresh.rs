@@ -16,8 +16,8 @@ pub(in super::super) const REFRESH_PAUSE: SignedDuration = SignedDuration::from_
 pub(super) enum Refreshing {
     /// One goes on, and says when it has ended.
     Going(watch::Receiver<bool>),
-    /// The last one, which ended then, has brought nothing.
-    Vain(Timestamp),
+    /// The last one has brought nothing.
+    Vain { began_at: Timestamp, ended_at: Timestamp },
 }
 
 /// Pulls what a source has now, unless that goes on already or was in vain a moment ago, and waits for its end. Whether
@@ -29,12 +29,15 @@ pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> R
     let (sender, mut ended) = {
         let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         match refreshing.get(&oracle_id) {
-            Some(Refreshing::Going(ended)) => (None, ended.clone()),
-            // what was declared stale since may have something new
-            Some(Refreshing::Vain(at)) if rests(*at, now) && source.invalidated_at <= Some(*at) => {
-                return Err(IngestionError::Resting { oracle_id, at: *at });
+            // one whose sender is gone has ended without a word
+            Some(Refreshing::Going(ended)) if ended.has_changed().is_ok() => (None, ended.clone()),
+            // what was declared stale since it began may have something new
+            Some(Refreshing::Vain { began_at, ended_at })
+                if rests(*ended_at, now) && source.invalidated_at <= Some(*began_at) =>
+            {
+                return Err(IngestionError::Resting { oracle_id, at: *ended_at });
             }
-            Some(Refreshing::Vain(_)) | None => {
+            Some(_) | None => {
                 let (sender, ended) = watch::channel(false);
                 refreshing.insert(oracle_id.clone(), Refreshing::Going(ended.clone()));
                 (Some(sender), ended)
@@ -51,7 +54,7 @@ pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> R
             let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
             refreshing.remove(&oracle_id);
             if is_vain {
-                refreshing.insert(oracle_id, Refreshing::Vain(shop.clock.now()));
+                refreshing.insert(oracle_id, Refreshing::Vain { began_at: now, ended_at: shop.clock.now() });
             }
             sender.send_replace(true);
         });

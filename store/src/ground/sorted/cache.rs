@@ -47,6 +47,11 @@ impl BlockCache {
         Self { blocks: Arc::new(Cache::with_weighter(blocks, max_bytes, ByBytes)) }
     }
 
+    /// Lets go of all blocks.
+    pub(in crate::ground) fn clear(&self) {
+        self.blocks.clear();
+    }
+
     /// For the file of this digest.
     pub(super) fn of(&self, sha256: &Sha256Hex) -> Kept {
         let digits = sha256.as_str().get(..32).and_then(|digits| u128::from_str_radix(digits, 16).ok());
