@@ -147,7 +147,7 @@ fn payloads_of_runs_that_came_to_nothing_are_pruned_once_and_told_once() {
         time.turn(20 * 366 * 86_400);
         let prune = || Prune { oracle_id: failed.oracle_id.clone(), before: None, peer: PEER };
         let pruned = system.ingestion.ask(prune()).await.expect("it answers").expect("it is pruned");
-        assert_eq!(pruned.payloads, [failed.input.raw_sha256.clone()]);
+        assert_eq!(pruned.payloads.as_slice(), std::slice::from_ref(&failed.input.raw_sha256));
         assert!(!system.store.files().has_archived(&failed.input.raw_sha256));
         let again = system.ingestion.ask(prune()).await.expect("it answers").expect("it is pruned");
         assert!(again.payloads.is_empty(), "{again:?}");
