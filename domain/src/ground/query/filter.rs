@@ -210,7 +210,8 @@ fn needle(axis: &Axis, path: &str, operator: Operator, with: &With) -> Option<St
     }
 }
 
-fn typed(value: &Json, axis: &Axis) -> Result<Typed, String> {
+/// The value that `value` is on `axis`; else what is wrong with it.
+pub(crate) fn typed(value: &Json, axis: &Axis) -> Result<Typed, String> {
     let typed = match value {
         Json::Bool(value) => Typed::of_bool(*value, axis),
         Json::String(text) => Typed::of_text(text, axis),
