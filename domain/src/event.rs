@@ -5,7 +5,9 @@
 
 mod crosscheck;
 pub mod ground;
+mod kind;
 mod rules;
+pub mod verification;
 
 pub use crosscheck::CrosscheckEntry;
 pub use rules::{RuleEntry, RulesEntry};
@@ -27,6 +29,7 @@ use ground::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use verification::{OracleInteraction, ResolutionEntry, ReviewEntry, VerificationEntry, WorkflowEntry};
 
 /// Who sent a control message, as the kernel tells it (`SO_PEERCRED`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -238,6 +241,16 @@ pub enum Event {
     IngestionEnded(RunEntry),
     /// Old content and raw payloads of a source were removed.
     SourcePruned(PruneEntry),
+    /// A workflow of verification was registered, or has another definition.
+    WorkflowRegistered(WorkflowEntry),
+    /// A source was asked for a verification.
+    SourceAsked(OracleInteraction),
+    /// It was decided what is told of a question.
+    VerificationDecided(VerificationEntry),
+    /// A question was put before a person.
+    ReviewOpened(ReviewEntry),
+    /// A person has decided.
+    ReviewResolved(ResolutionEntry),
     /// The journal takes entries again after a time in which it could not.
     StorageRecovered {
         /// What had failed.
@@ -274,39 +287,6 @@ pub enum Severity {
 }
 
 impl Event {
-    /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 29] = [
-        "tmm_crosscheck",
-        "crosscheck_error",
-        "rules_evaluated",
-        "verdict_cached",
-        "verdict_purged",
-        "session_registered",
-        "regen_attempted",
-        "oracle_interaction",
-        "regen_divergence_check",
-        "infrastructure_variance",
-        "mail_queued",
-        "mail_sent",
-        "mail_failed",
-        "mail_requeued",
-        "mail_dropped",
-        "control_action",
-        "oracle_health_changed",
-        "ontology_registered",
-        "source_changed",
-        "freshness_policy_set",
-        "source_invalidated",
-        "pipeline_registered",
-        "pull_failed",
-        "ingestion_started",
-        "ingestion_ended",
-        "source_pruned",
-        "storage_recovered",
-        "service_started",
-        "service_stopped",
-    ];
-
     /// The entry for `judgement` of a verdict that came in on `path` at `at`.
     #[must_use]
     pub fn judged(
@@ -317,42 +297,6 @@ impl Event {
         at: Timestamp,
     ) -> Self {
         Self::TmmCrosscheck(CrosscheckEntry::of(judgement, session_id, query, path, at))
-    }
-
-    /// The event's name: its `event` field.
-    #[must_use]
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::TmmCrosscheck(_) => "tmm_crosscheck",
-            Self::CrosscheckError { .. } => "crosscheck_error",
-            Self::RulesEvaluated(_) => "rules_evaluated",
-            Self::VerdictCached { .. } => "verdict_cached",
-            Self::VerdictPurged { .. } => "verdict_purged",
-            Self::SessionRegistered { .. } => "session_registered",
-            Self::RegenAttempted { .. } => "regen_attempted",
-            Self::OracleInteraction(_) => "oracle_interaction",
-            Self::RegenDivergenceCheck(_) => "regen_divergence_check",
-            Self::InfrastructureVariance { .. } => "infrastructure_variance",
-            Self::MailQueued { .. } => "mail_queued",
-            Self::MailSent { .. } => "mail_sent",
-            Self::MailFailed { .. } => "mail_failed",
-            Self::MailRequeued { .. } => "mail_requeued",
-            Self::MailDropped { .. } => "mail_dropped",
-            Self::ControlAction { .. } => "control_action",
-            Self::OracleHealthChanged { .. } => "oracle_health_changed",
-            Self::OntologyRegistered(_) => "ontology_registered",
-            Self::SourceChanged(_) => "source_changed",
-            Self::FreshnessPolicySet(_) => "freshness_policy_set",
-            Self::SourceInvalidated(_) => "source_invalidated",
-            Self::PipelineRegistered(_) => "pipeline_registered",
-            Self::PullFailed(_) => "pull_failed",
-            Self::IngestionStarted(_) => "ingestion_started",
-            Self::IngestionEnded(_) => "ingestion_ended",
-            Self::SourcePruned(_) => "source_pruned",
-            Self::StorageRecovered { .. } => "storage_recovered",
-            Self::ServiceStarted { .. } => "service_started",
-            Self::ServiceStopped { .. } => "service_stopped",
-        }
     }
 
     /// The session it speaks of, if any.
@@ -385,6 +329,11 @@ impl Event {
             | Self::IngestionStarted(_)
             | Self::IngestionEnded(_)
             | Self::SourcePruned(_)
+            | Self::WorkflowRegistered(_)
+            | Self::SourceAsked(_)
+            | Self::VerificationDecided(_)
+            | Self::ReviewOpened(_)
+            | Self::ReviewResolved(_)
             | Self::StorageRecovered { .. }
             | Self::ServiceStarted { .. }
             | Self::ServiceStopped { .. } => None,
@@ -414,6 +363,10 @@ impl Event {
                 | Self::IngestionStarted(_)
                 | Self::IngestionEnded(_)
                 | Self::SourcePruned(_)
+                | Self::WorkflowRegistered(_)
+                | Self::VerificationDecided(_)
+                | Self::ReviewOpened(_)
+                | Self::ReviewResolved(_)
         )
     }
 
@@ -447,6 +400,11 @@ impl Event {
             | Self::IngestionStarted(RunEntry { timestamp, .. })
             | Self::IngestionEnded(RunEntry { timestamp, .. })
             | Self::SourcePruned(PruneEntry { timestamp, .. })
+            | Self::WorkflowRegistered(WorkflowEntry { timestamp, .. })
+            | Self::SourceAsked(OracleInteraction { timestamp, .. })
+            | Self::VerificationDecided(VerificationEntry { timestamp, .. })
+            | Self::ReviewOpened(ReviewEntry { timestamp, .. })
+            | Self::ReviewResolved(ResolutionEntry { timestamp, .. })
             | Self::StorageRecovered { timestamp, .. }
             | Self::ServiceStarted { timestamp, .. }
             | Self::ServiceStopped { timestamp } => *timestamp,
