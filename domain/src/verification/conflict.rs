@@ -4,6 +4,7 @@
 //! What stands first is the most trusted statement. Each of the others is held against what stands, in their order: where it
 //! agrees, it joins; where not, that is a step.
 
+mod precedence;
 mod strategy;
 
 use super::compare::{agree, delta};

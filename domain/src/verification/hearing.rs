@@ -7,7 +7,10 @@ use super::tier::Tier;
 use super::workflow::OnTimeout;
 use crate::ground::id::SourceId;
 use crate::ground::source::OracleTier;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+
+/// So far ahead of the decision may the times of an answer lie: clocks differ a little.
+const CLOCK_SKEW_MAX: SignedDuration = SignedDuration::from_secs(60);
 
 /// All that came, in the workflow's order. Of untrusted oracles nothing is said but what they say: they are not waited for.
 #[derive(Debug, Default)]
@@ -218,6 +221,12 @@ fn fault(inputs: &Inputs, oracle_id: &SourceId, candidate: &Candidate) -> Option
     }
     if candidate.record.signature_info.as_ref().is_some_and(|signature| !signature.signature_valid) {
         return Some((Refusal::Signature, "the signature does not hold".into()));
+    }
+    let record = &candidate.record;
+    let latest = inputs.decided_at.saturating_add(CLOCK_SKEW_MAX).unwrap_or(Timestamp::MAX);
+    let times = [candidate.observed_at, record.retrieved_at, record.verified_at];
+    if let Some(ahead) = times.into_iter().find(|time| *time > latest) {
+        return Some((Refusal::Schema, format!("{ahead} lies ahead: it would never be old")));
     }
     let mut values = inputs.axes.iter().filter_map(|(path, axis)| {
         let error = candidate.values.get(path)?.value.typed(axis).err()?;

@@ -12,8 +12,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The id under which locks stand in verification records; no source is registered by it.
+/// The id under which locks stand in verification records; no workflow asks a source of that name.
 pub const LOCK_ORACLE_ID: &str = "human-lock";
+/// The id under which confirmed claims stand there.
+pub const CONFIRMATION_ORACLE_ID: &str = "human-confirmation";
 
 /// One lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

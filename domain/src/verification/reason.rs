@@ -20,6 +20,8 @@ pub enum Reason {
     RequireHuman,
     /// Oracles disagree, and none was verified later than the others, or late enough.
     RecencyUndecided,
+    /// Oracles disagree, and the order of tiers contradicts the one for the axis's class.
+    PrecedenceUnclear,
     /// Oracles disagree, and the strategy cannot settle values like these.
     StrategyImpossible,
     /// Too many conflicts on one axis.
@@ -67,6 +69,7 @@ impl Reason {
                 | Self::DeltaThreshold
                 | Self::RequireHuman
                 | Self::RecencyUndecided
+                | Self::PrecedenceUnclear
                 | Self::StrategyImpossible
                 | Self::CascadeLimit
                 | Self::OracleInvalidated

@@ -1,5 +1,6 @@
 //! The six strategies, each over two sides (RFC-0002, "Conflict Resolution Strategies").
 
+use super::precedence::rank;
 use super::{Standing, Strategy};
 use crate::ground::decimal::{Decimal, DecimalError, Rounding};
 use crate::ground::ontology::{Axis, AxisType, Conservative};
@@ -32,17 +33,25 @@ pub(super) fn apply(
     against: &Standing<'_, '_>,
 ) -> Verdict {
     match strategy {
-        Strategy::HigherTierWins => match standing.tier().cmp(&against.tier()) {
-            Ordering::Greater => Verdict::Kept,
-            Ordering::Less => Verdict::Replaced,
-            Ordering::Equal => Verdict::Escalated(Reason::StrategyImpossible),
-        },
+        Strategy::HigherTierWins => higher_tier_wins(axis, standing, against),
         Strategy::MostRecent => most_recent(inputs, standing, against),
         Strategy::RequireHuman => Verdict::Escalated(Reason::RequireHuman),
         Strategy::UseConservative => use_conservative(axis, standing, against),
         Strategy::WeightedAverage => weighted_average(axis, standing, against)
             .unwrap_or(Verdict::Escalated(Reason::StrategyImpossible)),
         Strategy::DisputeSummary => Verdict::Disputed,
+    }
+}
+
+/// The one that is trusted more, unless the hierarchy for the axis's class has it the other way round: two orders that
+/// contradict each other settle nothing.
+fn higher_tier_wins(axis: &Axis, standing: &Standing<'_, '_>, against: &Standing<'_, '_>) -> Verdict {
+    let by_class = rank(axis, standing).cmp(&rank(axis, against));
+    match standing.tier().cmp(&against.tier()) {
+        Ordering::Equal => Verdict::Escalated(Reason::StrategyImpossible),
+        by_tier if by_class == by_tier.reverse() => Verdict::Escalated(Reason::PrecedenceUnclear),
+        Ordering::Greater => Verdict::Kept,
+        Ordering::Less => Verdict::Replaced,
     }
 }
 

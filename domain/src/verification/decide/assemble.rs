@@ -10,7 +10,7 @@ use crate::verification::envelope::{
 };
 use crate::verification::hearing::Hearing;
 use crate::verification::inputs::Inputs;
-use crate::verification::lock::oracle_id;
+use crate::verification::lock::{CONFIRMATION_ORACLE_ID, oracle_id};
 use crate::verification::record::OracleVerificationRecord;
 use crate::verification::request::Claim;
 use crate::verification::settle::{Backing, Settlement, Standing};
@@ -18,8 +18,6 @@ use crate::verification::statements::Statement;
 use crate::verification::tier::Tier;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The id under which confirmed claims stand in verification records; no source is registered by it.
-pub(crate) const CONFIRMATION_ORACLE_ID: &str = "human-confirmation";
 /// What has to be said beside whatever is told without verification.
 const DISCLAIMER: &str = "Nothing of this was verified against a registered source. It holds no measurement, classification \
                           or action, and must not be used as one.";

@@ -1,7 +1,9 @@
 use super::support::*;
+use crate::ground::ontology::AxisClass;
 use crate::ground::source::OracleTier::{self, CrossDomain, Primary, Secondary, Unverified};
 use crate::ground::value::Value;
 use crate::verification::envelope::{Basis, Standing};
+use crate::verification::record::SignatureInfo;
 use crate::verification::step::{Relation, StepOutcome};
 use crate::verification::{Envelope, EnvelopeKind, Inputs, Reason, decide};
 use serde_json::{Value as Json, json};
@@ -116,6 +118,38 @@ fn the_conservative_side_is_the_axiss() {
     // sources and ontologies may change behind a workflow's back
     axis_of(&mut inputs, "dose").conservative = None;
     assert_eq!(only_reason(&decide(&inputs)), Reason::StrategyImpossible);
+}
+
+/// A lower tier with proof, where a higher one has none.
+#[test]
+fn where_the_tiers_contradict_the_hierarchy_of_the_axiss_class_a_person_decides() {
+    let signature = || {
+        Some(SignatureInfo {
+            signed_by: "key-1".into(),
+            signature_alg: "Ed25519".into(),
+            signature_valid: true,
+        })
+    };
+    let conflict = |class, tiers: (OracleTier, OracleTier), is_first_signed| {
+        let mut inputs = doses(json!({}), &[(tiers.0, "10"), (tiers.1, "12")]);
+        axis_of(&mut inputs, "dose").class = class;
+        let proof = &mut answer_of(&mut inputs, "lab-b").record;
+        (proof.signature_info, proof.chain_of_custody) = (signature(), Some(vec!["court".into()]));
+        answer_of(&mut inputs, "lab-a").record.signature_info = signature().filter(|_| is_first_signed);
+        let envelope = decide(&inputs);
+        (dose(&envelope), envelope.reasons.contains(&Reason::PrecedenceUnclear))
+    };
+    let (first, nobody) = ((Some("10".to_owned()), false), (None, true));
+    // measured: lookup in a primary oracle, then proof
+    assert_eq!(conflict(AxisClass::Measured, (Primary, Secondary), false), first);
+    assert_eq!(conflict(AxisClass::Measured, (Secondary, CrossDomain), false), nobody);
+    // self-reported: lookup counts where it is verified by cryptography
+    assert_eq!(conflict(AxisClass::SelfReported, (Primary, Secondary), false), nobody);
+    assert_eq!(conflict(AxisClass::SelfReported, (Primary, Secondary), true), first);
+    // a signature without a chain of custody is no proof
+    let mut inputs = doses(json!({}), &[(Secondary, "10"), (CrossDomain, "12")]);
+    answer_of(&mut inputs, "lab-b").record.signature_info = signature();
+    assert_eq!(dose(&decide(&inputs)), first.0);
 }
 
 #[test]

@@ -108,8 +108,8 @@ type Spoilt = (&'static str, fn(&mut Inputs));
 
 /// Poisoned answers, whoever hands them in.
 #[test]
-fn an_answer_for_another_thing_or_oracle_or_with_a_broken_signature_or_form_is_none() {
-    let spoil: [Spoilt; 4] = [
+fn an_answer_for_another_thing_oracle_or_day_or_with_a_broken_signature_or_form_is_none() {
+    let spoil: [Spoilt; 5] = [
         ("its answer is refused (identity): it speaks of another thing than was asked for", |inputs| {
             let other = Value::Text("p-2".into());
             answer_of(inputs, "lab-a").thing.insert("patient".into(), other);
@@ -123,6 +123,9 @@ fn an_answer_for_another_thing_or_oracle_or_with_a_broken_signature_or_form_is_n
                 signature_alg: "Ed25519".into(),
                 signature_valid: false,
             });
+        }),
+        ("lies ahead: it would never be old", |inputs| {
+            answer_of(inputs, "lab-a").record.verified_at = now() + jiff::SignedDuration::from_secs(61);
         }),
         ("its answer is refused (schema): `dose`: `much` is not a number", |inputs| {
             answer_of(inputs, "lab-a").values.get_mut("dose").expect("a dose").value =

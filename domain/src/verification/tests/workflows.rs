@@ -122,6 +122,7 @@ fn by_its_subjects() -> Vec<Refused> {
             json!({}),
             "`court` provides none of the axes dose; it provides patient, day, status",
         ),
+        (vec!["dose"], vec!["human-lock"], json!({}), "`human-lock` stands for what people decide"),
         (
             vec!["values.*.amount"],
             vec!["scraper"],

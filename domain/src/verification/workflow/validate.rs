@@ -7,6 +7,7 @@ use super::Workflow;
 use crate::ground::id::SourceId;
 use crate::ground::ontology::{Axis, AxisClass, Ontology, OntologyRef};
 use crate::ground::source::{OracleTier, Registration};
+use crate::verification::lock::{CONFIRMATION_ORACLE_ID, LOCK_ORACLE_ID};
 use crate::verification::workflow::EnforcementMode;
 use std::collections::BTreeSet;
 
@@ -137,6 +138,11 @@ impl Workflow {
             return Err(field("oracles", fault));
         }
         distinct("oracles", &self.oracles)?;
+        let of_people = [LOCK_ORACLE_ID, CONFIRMATION_ORACLE_ID];
+        if let Some(id) = self.oracles.iter().find(|id| of_people.contains(&id.as_str())) {
+            let fault = format!("`{id}` stands for what people decide; a source of that name is not asked");
+            return Err(field("oracles", fault));
+        }
         let found = |oracle_id: &SourceId| {
             let source = sources.iter().find(|source| source.oracle_id == *oracle_id);
             let source = *source.ok_or_else(|| BadWorkflow::UnknownOracle {
