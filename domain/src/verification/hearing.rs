@@ -185,10 +185,13 @@ fn kept<'a>(
     warnings: &mut Vec<String>,
 ) -> Option<&'a Candidate> {
     let latency = &inputs.workflow.oracle_latency;
-    if latency.on_timeout != OnTimeout::ServeStale || absence == Absence::Unusable {
+    let (OnTimeout::ServeStale, Some(tolerance_s)) = (latency.on_timeout, latency.stale_tolerance_seconds)
+    else {
+        return None;
+    };
+    if absence == Absence::Unusable {
         return None;
     }
-    let tolerance_s = latency.stale_tolerance_seconds.unwrap_or_default();
     let Some(candidate) = call.kept.as_deref() else {
         warnings.push(format!("{oracle_id}: nothing is kept of it"));
         return None;

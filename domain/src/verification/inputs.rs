@@ -107,6 +107,6 @@ impl Inputs {
 
     /// The moment whose state is asked for: answers are as old as they were then.
     pub(super) fn as_of(&self) -> Timestamp {
-        self.question.point_in_time.map_or(self.decided_at, |moment| moment.min(self.decided_at))
+        self.question.point_in_time.unwrap_or(self.decided_at)
     }
 }

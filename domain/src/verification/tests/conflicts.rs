@@ -103,6 +103,8 @@ fn an_average_is_over_all_that_take_part_and_as_precise_as_its_axis() {
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12"));
     answers(&mut inputs, "lab-a", CrossDomain, &[("dose", "20.02")]);
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12.29"));
+    // a whole number has no digits behind the point, whatever its axis says
+    axis_of(&mut inputs, "dose").precision = Some(1);
     axis_of(&mut inputs, "dose").kind = crate::ground::ontology::AxisType::Integer;
     answers(&mut inputs, "lab-a", CrossDomain, &[("dose", "20")]);
     assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12"));
@@ -232,6 +234,7 @@ fn by_oracle_a_conflict_takes_all_that_both_say_with_it_asked_for_or_not() {
         assert_eq!(envelope.kind, EnvelopeKind::HumanReview, "{asked:?}");
         assert_eq!(only_reason(&envelope), Reason::OracleInvalidated);
         assert!(envelope.axes.values().all(|outcome| outcome.standing == Standing::Escalated));
+        assert!(envelope.steps.is_empty(), "nothing is settled: {:?}", envelope.steps);
     }
     let mut inputs = partial(json!({"granularity": "oracle"}), &["status"]);
     answers(&mut inputs, "lab-b", Secondary, &[("inr", "2.5"), ("status", "open")]);

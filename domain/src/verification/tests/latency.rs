@@ -77,6 +77,18 @@ fn a_thing_that_is_not_fixed_is_asked_for() {
 }
 
 #[test]
+fn what_is_kept_is_not_even_looked_at_where_the_workflow_does_not_serve_it() {
+    let mut inputs = with_second(Primary, Reply::TimedOut { cut: Cut::HardTimeout });
+    let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
+    second.kept = Some(Box::new(candidate("lab-b", &[("dose", "10")])));
+    // no registration would take this
+    inputs.workflow.oracle_latency.stale_tolerance_seconds = Some(600);
+    let envelope = decide(&inputs);
+    assert_eq!(envelope.kind, EnvelopeKind::Blocked);
+    assert_eq!(envelope.warnings, ["lab-b: no answer within its hard timeout"]);
+}
+
+#[test]
 fn a_circuit_that_an_administrator_holds_open_has_no_time_to_wait_for() {
     let envelope = decide(&with_second(Primary, Reply::CircuitOpen { retry_after_ms: None }));
     assert_eq!(envelope.kind, EnvelopeKind::Blocked);
@@ -190,9 +202,8 @@ fn the_age_of_a_state_sensitive_value_counts_up_to_the_moment_that_is_asked_for(
     assert_eq!(expired.retry.expect("there is guidance").after_ms, Some(0));
     let then = build(3601, json!({"point_in_time": ago(60)}));
     assert_eq!(then.kind, EnvelopeKind::Authoritative);
-    // a moment ahead makes nothing younger
-    let ahead = now() + jiff::SignedDuration::from_secs(60);
-    assert_eq!(build(3601, json!({"point_in_time": ahead})).kind, EnvelopeKind::Blocked);
+    let ahead = now() + jiff::SignedDuration::from_secs(3600);
+    assert_eq!(build(1, json!({"point_in_time": ahead})).kind, EnvelopeKind::Blocked);
 }
 
 #[test]

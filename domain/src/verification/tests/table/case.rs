@@ -186,7 +186,7 @@ pub(super) fn sources_and_times() -> impl Iterator<Item = Case> {
     each(cases, &MODES, |case, mode| case.mode = mode)
 }
 
-/// What becomes of a call × what is kept × both timeout behaviours × mode × whether the budget is kept.
+/// What becomes of a call × what is kept × both timeout behaviours × mode × whether the budget is kept × freshness.
 pub(super) fn times_and_budgets() -> impl Iterator<Item = Case> {
     const REPLIES: [FirstReply; 7] = [
         FirstReply::Answered,
@@ -199,13 +199,16 @@ pub(super) fn times_and_budgets() -> impl Iterator<Item = Case> {
     ];
     const STRATEGIES: [Strategy; 3] =
         [Strategy::HigherTierWins, Strategy::RequireHuman, Strategy::DisputeSummary];
+    const APART: [Values; 2] = [Values::Same, Values::FirstMore];
+    const FRESHNESS: [Freshness; 2] = [Freshness::Fresh, Freshness::Stale(StaleBehavior::FailClosed)];
     let cases = each(std::iter::once(PLAIN), &REPLIES, |case, reply| case.reply = reply);
     let cases = each(cases, &KEPT, |case, kept| case.kept = kept);
     let cases = each(cases, &ON_TIMEOUT, |case, on_timeout| case.on_timeout = on_timeout);
     let cases = each(cases, &ON_BUDGET, |case, on_budget| case.on_budget = on_budget);
     let cases = each(cases, &[false, true], |case, too_long| case.takes_too_long = too_long);
-    let cases = each(cases, &VALUES, |case, values| case.values = values);
+    let cases = each(cases, &APART, |case, values| case.values = values);
     let cases = each(cases, &STRATEGIES, |case, strategy| case.strategy = strategy);
+    let cases = each(cases, &FRESHNESS, |case, freshness| case.freshness = freshness);
     each(cases, &MODES, |case, mode| case.mode = mode)
 }
 
