@@ -26,7 +26,7 @@ pub mod step;
 pub mod tier;
 pub mod workflow;
 
-pub use call::{Call, Cut, Failure, Refusal, Reply};
+pub use call::{Call, CallOutcome, Cut, Failure, Refusal, Reply};
 pub use candidate::Candidate;
 pub use decide::decide;
 pub use envelope::{Envelope, EnvelopeKind};

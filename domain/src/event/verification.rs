@@ -7,7 +7,7 @@ use crate::interaction::Status;
 use crate::verification::review::Resolution;
 use crate::verification::workflow::Workflow;
 use crate::verification::{
-    Call, Candidate, Envelope, EnvelopeKind, HumanLock, Inputs, Reason, Reply, Review, decide,
+    Call, CallOutcome, Candidate, Envelope, EnvelopeKind, HumanLock, Inputs, Reason, Reply, Review, decide,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -178,11 +178,11 @@ impl OracleInteraction {
         (call, request_timestamp): (&Call, Timestamp),
     ) -> Self {
         let outcome = envelope.candidates.iter().find(|outcome| outcome.oracle_id == *oracle_id);
-        let word = outcome.map_or(call.reply.as_str(), |outcome| &outcome.outcome);
+        let ended = outcome.map_or(call.reply.outcome(), |outcome| outcome.outcome);
         let is_contested = outcome.is_some_and(|outcome| outcome.contested && !outcome.stale);
-        let status = match word {
-            "timed_out" => Status::Timeout,
-            "failed" | "circuit_open" | "refused" => Status::Error,
+        let status = match ended {
+            CallOutcome::TimedOut => Status::Timeout,
+            CallOutcome::Failed | CallOutcome::CircuitOpen | CallOutcome::Refused => Status::Error,
             _ if is_contested => Status::Conflict,
             _ => Status::Success,
         };
@@ -200,7 +200,7 @@ impl OracleInteraction {
             response_timestamp: call.ended_at,
             latency_ms: call.latency_ms,
             status,
-            error_code: matches!(status, Status::Timeout | Status::Error).then(|| word.to_owned()),
+            error_code: matches!(status, Status::Timeout | Status::Error).then(|| ended.as_str().to_owned()),
             response_hash: record.and_then(|record| record.evidence_hash.clone()),
             cache_hit: call.cache_hit,
             stale_data_used: outcome.is_some_and(|outcome| outcome.stale),

@@ -190,7 +190,7 @@ fn covers(group: &str, axis: &str) -> bool {
 }
 
 /// How old what was true at `as_of` is, in whole seconds; 0 where that lies ahead.
-fn age_s(as_of: Timestamp, now: Timestamp) -> u64 {
+pub(crate) fn age_s(as_of: Timestamp, now: Timestamp) -> u64 {
     u64::try_from(now.duration_since(as_of).as_secs()).unwrap_or(0)
 }
 

@@ -82,19 +82,58 @@ pub enum Reply {
     },
 }
 
-impl Reply {
+/// What came of asking, without the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallOutcome {
+    /// It says something of the thing.
+    Answered,
+    /// It knows nothing of it.
+    NoRecord,
+    /// It knows several things that could be meant.
+    Several,
+    /// It did not answer in time.
+    TimedOut,
+    /// It could not be asked, or did not answer the question.
+    Failed,
+    /// It is left alone for a while.
+    CircuitOpen,
+    /// It answered, and that cannot be trusted.
+    Refused,
+    /// It was not asked.
+    NotAsked,
+}
+
+impl CallOutcome {
     /// The word for it.
     #[must_use]
-    pub const fn as_str(&self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Answered { .. } => "answered",
+            Self::Answered => "answered",
             Self::NoRecord => "no_record",
-            Self::Several { .. } => "several",
-            Self::TimedOut { .. } => "timed_out",
-            Self::Failed { .. } => "failed",
-            Self::CircuitOpen { .. } => "circuit_open",
-            Self::Refused { .. } => "refused",
-            Self::NotAsked { .. } => "not_asked",
+            Self::Several => "several",
+            Self::TimedOut => "timed_out",
+            Self::Failed => "failed",
+            Self::CircuitOpen => "circuit_open",
+            Self::Refused => "refused",
+            Self::NotAsked => "not_asked",
+        }
+    }
+}
+
+impl Reply {
+    /// Which it is.
+    #[must_use]
+    pub const fn outcome(&self) -> CallOutcome {
+        match self {
+            Self::Answered { .. } => CallOutcome::Answered,
+            Self::NoRecord => CallOutcome::NoRecord,
+            Self::Several { .. } => CallOutcome::Several,
+            Self::TimedOut { .. } => CallOutcome::TimedOut,
+            Self::Failed { .. } => CallOutcome::Failed,
+            Self::CircuitOpen { .. } => CallOutcome::CircuitOpen,
+            Self::Refused { .. } => CallOutcome::Refused,
+            Self::NotAsked { .. } => CallOutcome::NotAsked,
         }
     }
 }

@@ -86,7 +86,8 @@ impl<'a> Ruling<'a> {
             let open = |path: &String| {
                 ruling.settled.get(path.as_str()).is_some_and(|settlement| !settlement.is_by_a_person())
             };
-            absent.call.axes.iter().any(open)
+            // whoever was asked for nothing in particular may have had everything to say
+            absent.call.axes.is_empty() || absent.call.axes.iter().any(open)
         };
         ruling.missing = hearing.absent.iter().filter(is_needed).collect();
         ruling.rule(inputs);
@@ -97,11 +98,7 @@ impl<'a> Ruling<'a> {
     fn in_conflict(&self, inputs: &'a Inputs, hearing: &'a Hearing<'a>) -> BTreeSet<&'a SourceId> {
         let asked = self.settled.values().flat_map(|settlement| settlement.contested_by.iter().copied());
         let beside = inputs.axes.iter().filter(|(path, _)| !self.settled.contains_key(path.as_str()));
-        let beside = beside.flat_map(|(path, axis)| {
-            let said = on_axis(inputs, hearing, path, axis);
-            let is_contested = said.is_contested(axis);
-            said.oracles().filter(move |_| is_contested).collect::<Vec<_>>()
-        });
+        let beside = beside.flat_map(|(path, axis)| settle(inputs, hearing, path, axis).contested_by);
         asked.chain(beside).collect()
     }
 
@@ -166,7 +163,8 @@ impl<'a> Ruling<'a> {
                 OnTimeout::FailOpenNarrative => EnvelopeKind::NarrativeOnly,
                 OnTimeout::FailClosedBlock | OnTimeout::ServeStale => EnvelopeKind::Blocked,
             }
-        } else if standings.contains(&Standing::Unsettled) || self.settled.is_empty() {
+        } else if standings.contains(&Standing::Unsettled) || self.settled.len() < inputs.question.axes.len()
+        {
             EnvelopeKind::Blocked
         } else if standings.contains(&Standing::Disputed) {
             EnvelopeKind::DisputeSummary

@@ -1,6 +1,7 @@
 //! Envelopes: what a caller is told. Only one that is `authoritative` holds values; what the oracles say is told beside it
 //! where that is what the envelope is about, in a dispute or before a review.
 
+use super::call::CallOutcome;
 use super::candidate::Stated;
 use super::reason::Reason;
 use super::record::OracleVerificationRecord;
@@ -178,8 +179,8 @@ pub struct Evidence {
 pub struct CandidateOutcome {
     /// Which.
     pub oracle_id: SourceId,
-    /// What came of it: `answered`, `no_record`, `several`, `timed_out`, `failed`, `circuit_open`, `refused` or `not_asked`.
-    pub outcome: String,
+    /// What came of it; an answer that is late beyond its hard timeout has `timed_out`, one that is no good is `refused`.
+    pub outcome: CallOutcome,
     /// Its tier as registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registered_tier: Option<OracleTier>,

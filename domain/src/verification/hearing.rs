@@ -1,10 +1,11 @@
 //! What came of asking: who has something to say, and who is missing.
 
-use super::call::{Call, Cut, Failure, Refusal, Reply};
+use super::call::{Call, CallOutcome, Cut, Failure, Refusal, Reply};
 use super::candidate::Candidate;
 use super::inputs::Inputs;
 use super::tier::Tier;
 use super::workflow::OnTimeout;
+use crate::ground::freshness::age_s;
 use crate::ground::id::SourceId;
 use crate::ground::source::OracleTier;
 use jiff::{SignedDuration, Timestamp};
@@ -16,8 +17,8 @@ const CLOCK_SKEW_MAX: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Hearing<'a> {
     pub(super) voices: Vec<Voice<'a>>,
-    /// Every oracle, and in a word what came of it.
-    pub(super) outcomes: Vec<(&'a SourceId, &'static str)>,
+    /// Every oracle, and what came of it.
+    pub(super) outcomes: Vec<(&'a SourceId, CallOutcome)>,
     /// Registered oracles that were to answer and have nothing to show.
     pub(super) absent: Vec<Absent<'a>>,
     /// Registered oracles that know several things that could be meant.
@@ -29,6 +30,8 @@ pub(super) struct Hearing<'a> {
 #[derive(Debug)]
 pub(super) struct Voice<'a> {
     pub(super) oracle_id: &'a SourceId,
+    /// The axes that it was asked for: of others nothing is believed that it says.
+    pub(super) asked: &'a [String],
     pub(super) candidate: &'a Candidate,
     /// As registered; one lower where the answer can be neither versioned nor hashed.
     pub(super) tier: Tier,
@@ -69,7 +72,7 @@ pub(super) fn hear(inputs: &Inputs) -> Hearing<'_> {
     for oracle_id in &inputs.workflow.oracles {
         match inputs.calls.get(oracle_id) {
             Some(call) => hearing.take(inputs, oracle_id, call),
-            None => hearing.outcomes.push((oracle_id, "not_asked")),
+            None => hearing.outcomes.push((oracle_id, CallOutcome::NotAsked)),
         }
     }
     hearing
@@ -80,7 +83,7 @@ impl<'a> Hearing<'a> {
         let is_registered = call.oracle_tier != OracleTier::Unverified;
         let mut warnings = call.warnings.clone();
         let (mut heard, mut is_kept) = (heard(inputs, oracle_id, call, &mut warnings), false);
-        self.outcomes.push((oracle_id, word(&call.reply, &heard)));
+        self.outcomes.push((oracle_id, outcome(&call.reply, &heard)));
         if let Heard::Missing(absence, cause) = &heard {
             warnings.push(format!("{oracle_id}: {cause}"));
             if let Some(candidate) = kept(inputs, oracle_id, call, *absence, &mut warnings) {
@@ -97,7 +100,7 @@ impl<'a> Hearing<'a> {
                         tier.as_str()
                     ));
                 }
-                self.voices.push(Voice { oracle_id, candidate, tier, is_kept });
+                self.voices.push(Voice { oracle_id, asked: &call.axes, candidate, tier, is_kept });
             }
             Heard::Nothing => {}
             Heard::Several => self.ambiguous.extend(is_registered.then_some(oracle_id)),
@@ -112,12 +115,12 @@ impl<'a> Hearing<'a> {
     }
 }
 
-/// What came of a call, in a word; an answer that is no good is none.
-const fn word(reply: &Reply, heard: &Heard<'_>) -> &'static str {
+/// What came of a call; an answer that is no good is none.
+const fn outcome(reply: &Reply, heard: &Heard<'_>) -> CallOutcome {
     match (reply, heard) {
-        (_, Heard::Missing(Absence::TooSlow(_), _)) => "timed_out",
-        (Reply::Answered { .. }, Heard::Missing(..)) => "refused",
-        _ => reply.as_str(),
+        (_, Heard::Missing(Absence::TooSlow(_), _)) => CallOutcome::TimedOut,
+        (Reply::Answered { .. }, Heard::Missing(..)) => CallOutcome::Refused,
+        _ => reply.outcome(),
     }
 }
 
@@ -236,9 +239,4 @@ fn fault(inputs: &Inputs, oracle_id: &SourceId, candidate: &Candidate) -> Option
         Some((Refusal::Schema, format!("`{path}`: {error}")))
     });
     values.next()
-}
-
-/// How old what held at `observed_at` is at `now`, in whole seconds; 0 where that lies ahead.
-pub(super) fn age_s(observed_at: Timestamp, now: Timestamp) -> u64 {
-    u64::try_from(now.duration_since(observed_at).as_secs()).unwrap_or(0)
 }

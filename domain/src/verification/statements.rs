@@ -1,12 +1,12 @@
 //! Who says what on one axis, how far each is trusted there, and whose values are too old.
 
 use super::compare::{agree, delta};
-use super::hearing::{Hearing, Voice, age_s};
+use super::hearing::{Hearing, Voice};
 use super::inputs::Inputs;
 use super::reason::Reason;
 use super::tier::Tier;
 use crate::ground::decimal::Decimal;
-use crate::ground::freshness::{STATE_SENSITIVE_MAX_AGE_S, StaleBehavior};
+use crate::ground::freshness::{STATE_SENSITIVE_MAX_AGE_S, StaleBehavior, age_s};
 use crate::ground::id::SourceId;
 use crate::ground::ontology::Axis;
 use crate::ground::value::Typed;
@@ -37,7 +37,8 @@ pub(super) struct OnAxis<'a> {
 pub(super) fn on_axis<'a>(inputs: &Inputs, hearing: &'a Hearing<'a>, path: &str, axis: &Axis) -> OnAxis<'a> {
     let mut found = OnAxis::default();
     for voice in &hearing.voices {
-        let Some(stated) = voice.candidate.values.get(path) else { continue };
+        let stated = voice.candidate.values.get(path);
+        let Some(stated) = stated.filter(|_| voice.asked.iter().any(|asked| asked == path)) else { continue };
         let Ok(value) = stated.value.typed(axis) else { continue };
         if voice.tier == Tier::Unverified {
             found.has_unverified = true;

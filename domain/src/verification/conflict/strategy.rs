@@ -3,9 +3,9 @@
 use super::precedence::rank;
 use super::{Standing, Strategy};
 use crate::ground::decimal::{Decimal, DecimalError, Rounding};
+use crate::ground::freshness::age_s;
 use crate::ground::ontology::{Axis, AxisType, Conservative};
 use crate::ground::value::Typed;
-use crate::verification::hearing::age_s;
 use crate::verification::inputs::Inputs;
 use crate::verification::reason::Reason;
 use std::cmp::Ordering;

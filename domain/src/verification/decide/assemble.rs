@@ -4,6 +4,7 @@ use super::{Ruling, retry};
 use crate::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
+use crate::verification::call::CallOutcome;
 use crate::verification::candidate::Stated;
 use crate::verification::envelope::{
     AxisOutcome, CandidateOutcome, Envelope, EnvelopeKind, Evidence, Reverification, VerificationStatus,
@@ -153,19 +154,19 @@ fn confirmation(inputs: &Inputs, path: &str, claim: &Claim) -> OracleVerificatio
 fn candidate(
     inputs: &Inputs,
     hearing: &Hearing<'_>,
-    (oracle_id, outcome): (&SourceId, &str),
+    (oracle_id, outcome): (&SourceId, CallOutcome),
     ruling: &Ruling<'_>,
 ) -> CandidateOutcome {
     let call = inputs.calls.get(oracle_id);
     let voice = hearing.voices.iter().find(|voice| voice.oracle_id == oracle_id);
     let values = voice.filter(|_| ruling.kind.tells_what_oracles_say()).map(|voice| {
-        let asked = inputs.question.axes.iter();
+        let asked = inputs.question.axes.iter().filter(|path| voice.asked.contains(path));
         let said = asked.filter_map(|path| Some((path.clone(), voice.candidate.values.get(path)?.clone())));
         said.collect::<BTreeMap<String, Stated>>()
     });
     CandidateOutcome {
         oracle_id: oracle_id.clone(),
-        outcome: outcome.to_owned(),
+        outcome,
         registered_tier: call.map(|call| call.oracle_tier),
         tier: voice.map(|voice| voice.tier),
         values: values.unwrap_or_default(),

@@ -2,7 +2,7 @@ use super::support::*;
 use crate::ground::source::OracleTier::{CrossDomain, Primary, Secondary, Unverified};
 use crate::ground::value::Value;
 use crate::verification::record::SignatureInfo;
-use crate::verification::{Cut, EnvelopeKind, Failure, Inputs, Reason, Reply, decide};
+use crate::verification::{CallOutcome, Cut, EnvelopeKind, Failure, Inputs, Reason, Reply, decide};
 use serde_json::json;
 
 /// One oracle that has answered, and room for another.
@@ -27,7 +27,7 @@ fn an_answer_after_the_soft_timeout_counts_and_is_called_late() {
     assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
     assert!(envelope.candidates[0].late && !envelope.candidates[1].late);
     assert_eq!(envelope.warnings, ["lab-a: answered late, after 2001 ms; 2000 ms are the soft timeout"]);
-    assert_eq!(envelope.candidates[1].outcome, "not_asked");
+    assert_eq!(envelope.candidates[1].outcome, CallOutcome::NotAsked);
 }
 
 #[test]
@@ -149,9 +149,39 @@ fn an_answer_for_another_thing_oracle_or_day_or_with_a_broken_signature_or_form_
         spoil(&mut inputs);
         let envelope = decide(&inputs);
         assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{says}");
-        assert_eq!(envelope.candidates[0].outcome, "refused");
+        assert_eq!(envelope.candidates[0].outcome, CallOutcome::Refused);
         assert!(envelope.warnings.iter().any(|warning| warning.contains(says)), "{:?}", envelope.warnings);
     }
+}
+
+#[test]
+fn nothing_is_believed_that_an_oracle_was_not_asked_for() {
+    let mut inputs = answered_by_one();
+    inputs.calls.get_mut(&"lab-a".parse().expect("an id")).expect("it was asked").axes = vec!["inr".into()];
+    let envelope = decide(&inputs);
+    assert_eq!((envelope.kind, envelope.reasons.contains(&Reason::NoValue)), (EnvelopeKind::Blocked, true));
+    assert!(envelope.candidates[0].values.is_empty());
+}
+
+#[test]
+fn whoever_is_missing_and_was_asked_for_nothing_in_particular_is_missed() {
+    let mut inputs = with_second(Primary, Reply::TimedOut { cut: Cut::HardTimeout });
+    let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
+    second.axes = vec!["inr".into()];
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+    let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
+    second.axes.clear();
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Blocked);
+}
+
+#[test]
+fn an_axis_that_is_asked_for_and_not_looked_at_is_never_passed_over() {
+    let workflow = workflow(&["dose", "inr"], &["lab-a"], json!({}));
+    let mut inputs = inputs(workflow, &["dose", "inr"], json!({}));
+    answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+    inputs.axes.remove("inr");
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Blocked);
 }
 
 #[test]

@@ -91,6 +91,21 @@ fn no_lock_is_older_than_its_axis_allows_and_the_newest_counts() {
 }
 
 #[test]
+fn a_conflict_that_a_person_has_settled_takes_nothing_with_it() {
+    let scope = json!({"conflict_resolution": {"scope": {"granularity": "oracle"}}});
+    let mut inputs = disagreement(json!({}));
+    inputs.locks = locks(&inputs);
+    let by_oracle = workflow(&["dose", "inr"], &["lab-a", "lab-b"], scope);
+    let mut inputs = Inputs { workflow: by_oracle, ..inputs };
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+    // be it on an axis that is not asked for
+    inputs.question.axes.retain(|axis| axis == "inr");
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+    inputs.locks.clear();
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::HumanReview);
+}
+
+#[test]
 fn a_resolution_that_cannot_be_meant_is_refused() {
     let inputs = disagreement(json!({}));
     let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
