@@ -7,6 +7,7 @@ use super::tier::Tier;
 use super::workflow::OnTimeout;
 use crate::ground::freshness::age_s;
 use crate::ground::id::SourceId;
+use crate::ground::ontology::Axis;
 use crate::ground::source::OracleTier;
 use jiff::{SignedDuration, Timestamp};
 
@@ -234,9 +235,10 @@ fn fault(inputs: &Inputs, oracle_id: &SourceId, candidate: &Candidate) -> Option
     if let Some(ahead) = times.into_iter().find(|time| *time > latest) {
         return Some((Refusal::Schema, format!("{ahead} lies ahead: it would never be old")));
     }
-    let mut values = inputs.axes.iter().filter_map(|(path, axis)| {
-        let error = candidate.values.get(path)?.value.typed(axis).err()?;
-        Some((Refusal::Schema, format!("`{path}`: {error}")))
-    });
-    values.next()
+    // what it says instead is not quoted: it would be told where no values are
+    let is_none = |(path, axis): &(&String, &Axis)| {
+        candidate.values.get(*path).is_some_and(|stated| stated.value.typed(axis).is_err())
+    };
+    let (path, axis) = inputs.axes.iter().find(is_none)?;
+    Some((Refusal::Schema, format!("what it says on `{path}` is no {}", axis.kind.as_str())))
 }

@@ -144,8 +144,8 @@ fn for_a_person(
         reasons.insert(Reason::Deviation);
     }
     let claimed = claim.filter(|_| axis.class == AxisClass::Measured).map(|claim| claim.value.typed(axis));
-    let differs = |claimed: &Typed| statements.any(|statement| !agree(axis, &statement.value, claimed));
-    if claimed.is_some_and(|claimed| claimed.as_ref().is_ok_and(differs)) {
+    let agrees = |claimed: &Typed| statements.all(|statement| agree(axis, &statement.value, claimed));
+    if claimed.is_some_and(|claimed| !claimed.as_ref().is_ok_and(agrees)) {
         reasons.insert(Reason::OracleVsUser);
     }
     reasons

@@ -139,7 +139,7 @@ fn an_answer_for_another_thing_oracle_or_day_or_with_a_broken_signature_or_form_
         ("lies ahead: it would never be old", |inputs| {
             answer_of(inputs, "lab-a").record.verified_at = now() + jiff::SignedDuration::from_secs(61);
         }),
-        ("its answer is refused (schema): `dose`: `much` is not a number", |inputs| {
+        ("its answer is refused (schema): what it says on `dose` is no number", |inputs| {
             answer_of(inputs, "lab-a").values.get_mut("dose").expect("a dose").value =
                 Value::Text("much".into());
         }),
@@ -151,6 +151,32 @@ fn an_answer_for_another_thing_oracle_or_day_or_with_a_broken_signature_or_form_
         assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{says}");
         assert_eq!(envelope.candidates[0].outcome, CallOutcome::Refused);
         assert!(envelope.warnings.iter().any(|warning| warning.contains(says)), "{:?}", envelope.warnings);
+    }
+}
+
+#[test]
+fn an_envelope_without_values_has_none_anywhere() {
+    let budget = |mode: &str| {
+        json!({"authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": mode,
+                                     "on_timeout_behavior": "DEGRADE_TO_NARRATIVE"}})
+    };
+    let cases = [
+        (json!({}), EnvelopeKind::Blocked),
+        (json!({"oracle_latency": {"on_timeout": "FAIL_OPEN_NARRATIVE"}}), EnvelopeKind::NarrativeOnly),
+        (budget("ASYNC"), EnvelopeKind::Provisional),
+        (budget("NON_AUTHORITATIVE_ONLY"), EnvelopeKind::NarrativeOnly),
+    ];
+    for (settings, kind) in cases {
+        let mut inputs = with_second(Primary, Reply::TimedOut { cut: Cut::HardTimeout });
+        inputs.workflow = workflow(&["dose"], &["lab-a", "lab-b"], settings);
+        for said in ["4711.5", "4711.5 mg"] {
+            answers(&mut inputs, "lab-a", Primary, &[("dose", said)]);
+            let envelope = decide(&inputs);
+            let is_unreadable = said.ends_with("mg") && kind != EnvelopeKind::Provisional;
+            assert!(envelope.kind == kind || is_unreadable, "{:?}", envelope.kind);
+            let json = String::from_utf8(envelope.to_json()).expect("it is text");
+            assert!(!json.contains("4711"), "{json}");
+        }
     }
 }
 
