@@ -6,7 +6,9 @@
 mod about;
 mod crosscheck;
 pub mod ground;
+mod kind;
 mod rules;
+pub mod verification;
 
 pub use crosscheck::CrosscheckEntry;
 pub use rules::{RuleEntry, RulesEntry};
@@ -28,6 +30,7 @@ use ground::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use verification::{OracleInteraction, ResolutionEntry, ReviewEntry, VerificationEntry, WorkflowEntry};
 
 /// Who sent a control message, as the kernel tells it (`SO_PEERCRED`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -247,6 +250,16 @@ pub enum Event {
     SourcePruned(PruneEntry),
     /// Damaged files of a source were made anew.
     SourceRebuilt(RebuildEntry),
+    /// A workflow of verification was registered, or has another definition.
+    WorkflowRegistered(WorkflowEntry),
+    /// A source was asked for a verification.
+    SourceAsked(OracleInteraction),
+    /// It was decided what is told of a question.
+    VerificationDecided(VerificationEntry),
+    /// A question was put before a person.
+    ReviewOpened(ReviewEntry),
+    /// A person has decided.
+    ReviewResolved(ResolutionEntry),
     /// The journal takes entries again after a time in which it could not.
     StorageRecovered {
         /// What had failed.
@@ -283,43 +296,6 @@ pub enum Severity {
 }
 
 impl Event {
-    /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 33] = [
-        "tmm_crosscheck",
-        "crosscheck_error",
-        "rules_evaluated",
-        "verdict_cached",
-        "verdict_purged",
-        "session_registered",
-        "regen_attempted",
-        "oracle_interaction",
-        "regen_divergence_check",
-        "infrastructure_variance",
-        "mail_queued",
-        "mail_sent",
-        "mail_failed",
-        "mail_requeued",
-        "mail_dropped",
-        "control_action",
-        "oracle_health_changed",
-        "ontology_registered",
-        "source_changed",
-        "freshness_policy_set",
-        "source_invalidated",
-        "source_confirmed",
-        "pipeline_registered",
-        "pull_started",
-        "pull_ended",
-        "pull_failed",
-        "ingestion_started",
-        "ingestion_ended",
-        "source_pruned",
-        "source_rebuilt",
-        "storage_recovered",
-        "service_started",
-        "service_stopped",
-    ];
-
     /// The entry for `judgement` of a verdict that came in on `path` at `at`.
     #[must_use]
     pub fn judged(
@@ -330,46 +306,6 @@ impl Event {
         at: Timestamp,
     ) -> Self {
         Self::TmmCrosscheck(CrosscheckEntry::of(judgement, session_id, query, path, at))
-    }
-
-    /// The event's name: its `event` field.
-    #[must_use]
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::TmmCrosscheck(_) => "tmm_crosscheck",
-            Self::CrosscheckError { .. } => "crosscheck_error",
-            Self::RulesEvaluated(_) => "rules_evaluated",
-            Self::VerdictCached { .. } => "verdict_cached",
-            Self::VerdictPurged { .. } => "verdict_purged",
-            Self::SessionRegistered { .. } => "session_registered",
-            Self::RegenAttempted { .. } => "regen_attempted",
-            Self::OracleInteraction(_) => "oracle_interaction",
-            Self::RegenDivergenceCheck(_) => "regen_divergence_check",
-            Self::InfrastructureVariance { .. } => "infrastructure_variance",
-            Self::MailQueued { .. } => "mail_queued",
-            Self::MailSent { .. } => "mail_sent",
-            Self::MailFailed { .. } => "mail_failed",
-            Self::MailRequeued { .. } => "mail_requeued",
-            Self::MailDropped { .. } => "mail_dropped",
-            Self::ControlAction { .. } => "control_action",
-            Self::OracleHealthChanged { .. } => "oracle_health_changed",
-            Self::OntologyRegistered(_) => "ontology_registered",
-            Self::SourceChanged(_) => "source_changed",
-            Self::FreshnessPolicySet(_) => "freshness_policy_set",
-            Self::SourceInvalidated(_) => "source_invalidated",
-            Self::SourceConfirmed(_) => "source_confirmed",
-            Self::PipelineRegistered(_) => "pipeline_registered",
-            Self::PullStarted(_) => "pull_started",
-            Self::PullEnded(_) => "pull_ended",
-            Self::PullFailed(_) => "pull_failed",
-            Self::IngestionStarted(_) => "ingestion_started",
-            Self::IngestionEnded(_) => "ingestion_ended",
-            Self::SourcePruned(_) => "source_pruned",
-            Self::SourceRebuilt(_) => "source_rebuilt",
-            Self::StorageRecovered { .. } => "storage_recovered",
-            Self::ServiceStarted { .. } => "service_started",
-            Self::ServiceStopped { .. } => "service_stopped",
-        }
     }
 
     /// When it happened.
@@ -406,6 +342,11 @@ impl Event {
             | Self::IngestionEnded(RunEntry { timestamp, .. })
             | Self::SourcePruned(PruneEntry { timestamp, .. })
             | Self::SourceRebuilt(RebuildEntry { timestamp, .. })
+            | Self::WorkflowRegistered(WorkflowEntry { timestamp, .. })
+            | Self::SourceAsked(OracleInteraction { timestamp, .. })
+            | Self::VerificationDecided(VerificationEntry { timestamp, .. })
+            | Self::ReviewOpened(ReviewEntry { timestamp, .. })
+            | Self::ReviewResolved(ResolutionEntry { timestamp, .. })
             | Self::StorageRecovered { timestamp, .. }
             | Self::ServiceStarted { timestamp, .. }
             | Self::ServiceStopped { timestamp } => *timestamp,

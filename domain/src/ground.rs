@@ -29,7 +29,7 @@ use crate::digest::Sha256Hex;
 use serde::Serialize;
 
 /// The SHA-256 of a document's JSON with its members in their order, whatever order it was written in.
-fn digest_of_json(document: &impl Serialize) -> Sha256Hex {
+pub(crate) fn digest_of_json(document: &impl Serialize) -> Sha256Hex {
     // a `Value` keeps the members of objects in their order
     let value = serde_json::to_value(document).expect("a document is plain data with text for keys");
     Sha256Hex::of(value.to_string().as_bytes())

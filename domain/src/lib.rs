@@ -24,6 +24,7 @@ pub mod rules;
 pub mod session;
 pub mod tmm;
 pub mod verdict;
+pub mod verification;
 pub mod wording;
 
 pub use crosscheck::{Approved, Decision, Judgement, Reason, judge};

@@ -40,6 +40,11 @@ impl Event {
             | Self::IngestionEnded(_)
             | Self::SourcePruned(_)
             | Self::SourceRebuilt(_)
+            | Self::WorkflowRegistered(_)
+            | Self::SourceAsked(_)
+            | Self::VerificationDecided(_)
+            | Self::ReviewOpened(_)
+            | Self::ReviewResolved(_)
             | Self::StorageRecovered { .. }
             | Self::ServiceStarted { .. }
             | Self::ServiceStopped { .. } => None,
@@ -71,6 +76,10 @@ impl Event {
                 | Self::IngestionStarted(_)
                 | Self::IngestionEnded(_)
                 | Self::SourcePruned(_)
+                | Self::WorkflowRegistered(_)
+                | Self::VerificationDecided(_)
+                | Self::ReviewOpened(_)
+                | Self::ReviewResolved(_)
         )
     }
 }

@@ -115,6 +115,9 @@ fn about_a_mail(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> [Ev
 /// What happens in the ground-truth layer.
 mod of_ground;
 
+/// What happens in verification.
+mod of_verification;
+
 fn of_the_daemon(timestamp: Timestamp) -> [Event; 5] {
     [
         Event::ControlAction { action: "drain".into(), detail: String::new(), peer: None, timestamp },
@@ -197,6 +200,7 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
     let [action, health, recovered, started, stopped] = of_the_daemon(timestamp);
     events.extend([action, health]);
     events.extend(of_ground::all(peer, timestamp));
+    events.extend(of_verification::all(peer));
     events.extend([recovered, started, stopped]);
     let kinds: Vec<_> = events.iter().map(Event::kind).collect();
     assert_eq!(kinds, Event::KINDS);

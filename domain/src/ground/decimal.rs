@@ -145,6 +145,22 @@ impl Decimal {
         Self::from_parts(&quotient, exponent)
     }
 
+    /// The quotient, rounded once to `places` digits behind the point.
+    ///
+    /// # Errors
+    ///
+    /// If `divisor` is zero, or `places` is none of -64 to 127, or the result leaves the bounds.
+    pub fn div_rounded(&self, divisor: &Self, places: i32, rounding: Rounding) -> Result<Self, DecimalError> {
+        let last = last_place(places)?;
+        if divisor.sign == Sign::NoSign {
+            return Err(DecimalError::DivisionByZero);
+        }
+        let shift = self.exponent() - divisor.exponent() - last;
+        let dividend = Self { sign: self.sign * divisor.sign, ..self.clone() }.coefficient() * ten_to(shift);
+        let divisor = Self { sign: Sign::Plus, ..divisor.clone() }.coefficient() * ten_to(-shift);
+        Self::from_parts(&rounding.divide(&dividend, &divisor), last)
+    }
+
     /// The number nearest to this one that has no more than `places` digits behind the point; of two as `rounding` says. With
     /// -1 tens are counted, with -2 hundreds.
     ///
@@ -158,6 +174,12 @@ impl Decimal {
         }
         let unit = ten_to(exponent - self.exponent());
         Self::from_parts(&rounding.divide(&self.coefficient(), &unit), exponent)
+    }
+
+    /// How many digits stand behind the point; fewer than none where zeros stand in front of it.
+    #[must_use]
+    pub fn places(&self) -> i32 {
+        i32::try_from(-self.exponent()).unwrap_or(PLACES_MAX)
     }
 
     /// Whether nothing stands behind the point.

@@ -69,6 +69,8 @@ ids! {
     OntologyId
     /// The id of an ingestion pipeline.
     PipelineId
+    /// The id of a workflow of verification.
+    WorkflowId
 }
 
 #[cfg(test)]

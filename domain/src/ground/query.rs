@@ -2,6 +2,7 @@
 
 mod filter;
 
+pub(crate) use filter::typed;
 pub use filter::{Filter, Operator, QueryFilter};
 
 use super::freshness::Freshness;

@@ -33,6 +33,19 @@ proptest! {
     }
 
     #[test]
+    fn a_rounded_quotient_is_the_exact_one_rounded_once(a in numbers(), b in numbers(), places in -3..=9_i32) {
+        match (a.div_rounded(&b, places, Rounding::HalfEven), a.div_exact(&b)) {
+            (rounded, Ok(exact)) => prop_assert_eq!(rounded, exact.round(places, Rounding::HalfEven)),
+            (Ok(rounded), Err(_)) => {
+                let off = value(&rounded) - value(&a) / value(&b);
+                let half = value(&number(&format!("5e{}", -places - 1)));
+                prop_assert!(off <= half && -half <= off);
+            }
+            (Err(_), Err(_)) => {}
+        }
+    }
+
+    #[test]
     fn numbers_and_their_keys_are_in_the_order_of_their_values(a in numbers(), b in numbers(), behind in 1..4_i64) {
         // the same digits, and one more
         let longer = Decimal::from_parts(&(a.coefficient() * ten_to(behind) + 1), a.exponent() - behind);

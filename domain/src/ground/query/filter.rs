@@ -252,7 +252,8 @@ fn check_written(value: &Json, written: &str) -> Result<(), String> {
     ))
 }
 
-fn typed(value: &Json, axis: &Axis) -> Result<Typed, String> {
+/// The value that `value` is on `axis`; else what is wrong with it.
+pub(crate) fn typed(value: &Json, axis: &Axis) -> Result<Typed, String> {
     let typed = match value {
         Json::Bool(value) => Typed::of_bool(*value, axis),
         Json::String(text) => Typed::of_text(text, axis),

@@ -1,0 +1,139 @@
+//! How the statements on one axis become one value: each conflict between two of them is a step, settled by the strategy for
+//! their tiers (RFC-0002, "Oracle Conflict Decision Procedure").
+//!
+//! What stands first is the most trusted statement. Each of the others is held against what stands, in their order: where it
+//! agrees, it joins; where not, that is a step.
+
+mod precedence;
+mod strategy;
+
+use super::compare::{agree, delta};
+use super::inputs::Inputs;
+use super::reason::Reason;
+use super::statements::{OnAxis, Statement};
+use super::step::{Party, Relation, Step, StepOutcome};
+use super::tier::Tier;
+use super::workflow::Strategy;
+use crate::ground::ontology::Axis;
+use crate::ground::value::Typed;
+use jiff::Timestamp;
+use strategy::{Verdict, apply};
+
+/// What came of the statements on an axis.
+#[derive(Debug)]
+pub(super) struct Resolution<'s, 'a> {
+    pub(super) steps: Vec<Step>,
+    pub(super) outcome: Outcome<'s, 'a>,
+}
+
+/// How that ended.
+#[derive(Debug)]
+pub(super) enum Outcome<'s, 'a> {
+    /// In a value, and who stands behind it.
+    Value(Typed, Vec<&'s Statement<'a>>),
+    /// A person decides.
+    Escalated(Reason),
+    /// Nobody decides.
+    Disputed,
+    /// There is none.
+    Nothing,
+}
+
+/// What stands so far.
+#[derive(Debug, Clone)]
+struct Standing<'s, 'a> {
+    value: Typed,
+    members: Vec<&'s Statement<'a>>,
+}
+
+impl<'s, 'a> Standing<'s, 'a> {
+    fn of(statement: &'s Statement<'a>) -> Self {
+        Self { value: statement.value.clone(), members: vec![statement] }
+    }
+
+    /// The highest tier behind it.
+    fn tier(&self) -> Tier {
+        self.members.iter().map(|member| member.tier).max().unwrap_or(Tier::Unverified)
+    }
+
+    /// When it was verified last.
+    fn verified_at(&self) -> Timestamp {
+        let times = self.members.iter().map(|member| member.voice.candidate.record.verified_at);
+        times.max().unwrap_or(Timestamp::MIN)
+    }
+
+    fn party(&self) -> Party {
+        Party {
+            oracles: self.members.iter().map(|member| member.voice.oracle_id.clone()).collect(),
+            value: self.value.to_value(),
+            tier: self.tier(),
+        }
+    }
+}
+
+/// What the statements of `on_axis` come to.
+pub(super) fn resolve<'s, 'a>(
+    inputs: &Inputs,
+    on_axis: &'s OnAxis<'a>,
+    path: &str,
+    axis: &Axis,
+) -> Resolution<'s, 'a> {
+    let config = &inputs.workflow.conflict_resolution;
+    let mut steps: Vec<Step> = Vec::new();
+    let mut statements = on_axis.statements.iter();
+    let Some(first) = statements.next() else { return Resolution { steps, outcome: Outcome::Nothing } };
+    let mut standing = Standing::of(first);
+    for statement in statements {
+        if agree(axis, &standing.value, &statement.value) {
+            standing.members.push(statement);
+            continue;
+        }
+        let against = Standing::of(statement);
+        let relation =
+            if standing.tier() == against.tier() { Relation::SameTier } else { Relation::DifferentTier };
+        let strategy = match relation {
+            Relation::SameTier => config.same_tier_strategy,
+            Relation::DifferentTier => config.default_strategy,
+        };
+        let number = u32::try_from(steps.len() + 1).unwrap_or(u32::MAX);
+        let verdict = if number > config.scope.cascade_limit {
+            Verdict::Escalated(Reason::CascadeLimit)
+        } else {
+            apply(strategy, inputs, axis, &standing, &against)
+        };
+        let mut step = Step {
+            axis: path.to_owned(),
+            number,
+            delta: delta(&standing.value, &statement.value),
+            standing: standing.party(),
+            against: against.party(),
+            relation,
+            strategy,
+            outcome: StepOutcome::Kept,
+            value: None,
+            reason: None,
+        };
+        match verdict {
+            Verdict::Kept => {}
+            Verdict::Replaced => (step.outcome, standing) = (StepOutcome::Replaced, against),
+            Verdict::Averaged(value) => {
+                step.outcome = StepOutcome::Averaged;
+                standing.members.push(statement);
+                standing.value = value;
+            }
+            Verdict::Escalated(reason) => {
+                (step.outcome, step.reason) = (StepOutcome::Escalated, Some(reason));
+                steps.push(step);
+                return Resolution { steps, outcome: Outcome::Escalated(reason) };
+            }
+            Verdict::Disputed => {
+                (step.outcome, step.reason) = (StepOutcome::Disputed, Some(Reason::Disputed));
+                steps.push(step);
+                return Resolution { steps, outcome: Outcome::Disputed };
+            }
+        }
+        step.value = Some(standing.value.to_value());
+        steps.push(step);
+    }
+    Resolution { steps, outcome: Outcome::Value(standing.value, standing.members) }
+}

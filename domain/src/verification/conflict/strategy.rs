@@ -1,0 +1,107 @@
+//! The six strategies, each over two sides (RFC-0002, "Conflict Resolution Strategies").
+
+use super::precedence::rank;
+use super::{Standing, Strategy};
+use crate::ground::decimal::{Decimal, DecimalError, Rounding};
+use crate::ground::freshness::age_s;
+use crate::ground::ontology::{Axis, AxisType, Conservative};
+use crate::ground::value::Typed;
+use crate::verification::inputs::Inputs;
+use crate::verification::reason::Reason;
+use std::cmp::Ordering;
+
+/// What becomes of two sides in conflict.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// What stood stands.
+    Kept,
+    /// The other one stands.
+    Replaced,
+    /// This mean of both stands.
+    Averaged(Typed),
+    /// A person decides.
+    Escalated(Reason),
+    /// Nobody decides.
+    Disputed,
+}
+
+pub(super) fn apply(
+    strategy: Strategy,
+    inputs: &Inputs,
+    axis: &Axis,
+    standing: &Standing<'_, '_>,
+    against: &Standing<'_, '_>,
+) -> Verdict {
+    match strategy {
+        Strategy::HigherTierWins => higher_tier_wins(axis, standing, against),
+        Strategy::MostRecent => most_recent(inputs, standing, against),
+        Strategy::RequireHuman => Verdict::Escalated(Reason::RequireHuman),
+        Strategy::UseConservative => use_conservative(axis, standing, against),
+        Strategy::WeightedAverage => weighted_average(axis, standing, against)
+            .unwrap_or(Verdict::Escalated(Reason::StrategyImpossible)),
+        Strategy::DisputeSummary => Verdict::Disputed,
+    }
+}
+
+/// The one that is trusted more, unless the hierarchy for the axis's class has it the other way round: two orders that
+/// contradict each other settle nothing.
+fn higher_tier_wins(axis: &Axis, standing: &Standing<'_, '_>, against: &Standing<'_, '_>) -> Verdict {
+    let by_class = rank(axis, standing).cmp(&rank(axis, against));
+    match standing.tier().cmp(&against.tier()) {
+        Ordering::Equal => Verdict::Escalated(Reason::StrategyImpossible),
+        by_tier if by_class == by_tier.reverse() => Verdict::Escalated(Reason::PrecedenceUnclear),
+        Ordering::Greater => Verdict::Kept,
+        Ordering::Less => Verdict::Replaced,
+    }
+}
+
+/// The one that was verified later; nothing that was verified before the window counts, and two of one moment do not settle it.
+fn most_recent(inputs: &Inputs, standing: &Standing<'_, '_>, against: &Standing<'_, '_>) -> Verdict {
+    let (one, other) = (standing.verified_at(), against.verified_at());
+    let window_s = inputs.workflow.conflict_resolution.recency_window_seconds;
+    let counts = |at| window_s.is_none_or(|window_s| age_s(at, inputs.decided_at) <= window_s);
+    let latest = one.max(other);
+    match one.cmp(&other) {
+        Ordering::Greater if counts(latest) => Verdict::Kept,
+        Ordering::Less if counts(latest) => Verdict::Replaced,
+        _ => Verdict::Escalated(Reason::RecencyUndecided),
+    }
+}
+
+fn use_conservative(axis: &Axis, standing: &Standing<'_, '_>, against: &Standing<'_, '_>) -> Verdict {
+    let (Typed::Number(one), Typed::Number(other), Some(side)) =
+        (&standing.value, &against.value, axis.conservative)
+    else {
+        return Verdict::Escalated(Reason::StrategyImpossible);
+    };
+    let stands = match side {
+        Conservative::Lower => one <= other,
+        Conservative::Higher => one >= other,
+    };
+    if stands { Verdict::Kept } else { Verdict::Replaced }
+}
+
+/// The mean over all that stand behind either side, each by its tier's weight. It has as many digits behind the point as the
+/// axis is precise; where that is not said, as the values themselves.
+fn weighted_average(axis: &Axis, standing: &Standing<'_, '_>, against: &Standing<'_, '_>) -> Option<Verdict> {
+    let mut members = Vec::new();
+    for member in standing.members.iter().chain(&against.members) {
+        let Typed::Number(value) = &member.value else { return None };
+        members.push((value, member.tier.weight()?));
+    }
+    let places = match axis.kind {
+        AxisType::Integer => axis.precision.unwrap_or(0).min(0),
+        _ => axis.precision.or_else(|| members.iter().map(|(value, _)| value.places().max(0)).max())?,
+    };
+    let mean = mean(&members, places).ok()?;
+    Some(Verdict::Averaged(Typed::of_number(mean, axis).ok()?))
+}
+
+fn mean(members: &[(&Decimal, i64)], places: i32) -> Result<Decimal, DecimalError> {
+    let (mut sum, mut weights) = (Decimal::from(0), 0);
+    for (value, weight) in members {
+        sum = sum.checked_add(&value.checked_mul(&Decimal::from(*weight))?)?;
+        weights += weight;
+    }
+    sum.div_rounded(&Decimal::from(weights), places, Rounding::HalfEven)
+}

@@ -1,0 +1,183 @@
+//! The decision: which envelope a question gets.
+
+mod assemble;
+mod retry;
+
+use super::call::Cut;
+use super::envelope::{Envelope, EnvelopeKind};
+use super::hearing::{Absence, Absent, Hearing, hear};
+use super::inputs::{Inputs, Stage};
+use super::reason::Reason;
+use super::settle::{Settlement, Standing, is_to_be_asked_again, settle};
+use super::statements::on_axis;
+use super::workflow::{EnforcementMode, Granularity, OnBudget, OnTimeout};
+use crate::ground::id::SourceId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What all axes come to.
+struct Ruling<'a> {
+    kind: EnvelopeKind,
+    reasons: BTreeSet<Reason>,
+    /// The axes asked for, by their paths.
+    settled: BTreeMap<&'a str, Settlement<'a>>,
+    /// Oracles in conflict, on any axis that is looked at.
+    contested: BTreeSet<&'a SourceId>,
+    /// Whose answers are to be had anew, for which axes and why.
+    reverify: BTreeMap<&'a SourceId, (BTreeSet<String>, BTreeSet<Reason>)>,
+    /// Registered oracles that were needed and have nothing to show.
+    missing: Vec<&'a Absent<'a>>,
+}
+
+/// The envelope that the question of `inputs` gets. The same inputs give the same envelope, to the byte.
+#[must_use]
+pub fn decide(inputs: &Inputs) -> Envelope {
+    let mode = inputs.workflow.authority_latency.enforcement_mode;
+    let nothing_heard = Hearing::default();
+    if mode == EnforcementMode::NonAuthoritativeOnly {
+        let ruling = Ruling::bare(EnvelopeKind::NarrativeOnly, Reason::NonAuthoritative);
+        return assemble::envelope(inputs, &nothing_heard, &ruling, Vec::new());
+    }
+    let unfixed: Vec<_> = inputs.unfixed().into_iter().map(str::to_owned).collect();
+    if !unfixed.is_empty() {
+        let ruling = Ruling::bare(EnvelopeKind::RequiresSpecification, Reason::ThingNotFixed);
+        return assemble::envelope(inputs, &nothing_heard, &ruling, unfixed);
+    }
+    if mode == EnforcementMode::Async && inputs.stage == Stage::First {
+        let ruling = Ruling::bare(EnvelopeKind::Provisional, Reason::Deferred);
+        return assemble::envelope(inputs, &nothing_heard, &ruling, Vec::new());
+    }
+    let hearing = hear(inputs);
+    if !hearing.ambiguous.is_empty() {
+        let ruling = Ruling::bare(EnvelopeKind::RequiresSpecification, Reason::SeveralThings);
+        return assemble::envelope(inputs, &hearing, &ruling, inputs.identity.clone());
+    }
+    let ruling = Ruling::of(inputs, &hearing);
+    assemble::envelope(inputs, &hearing, &ruling, Vec::new())
+}
+
+impl<'a> Ruling<'a> {
+    /// The ruling over a question that no oracle has to do with.
+    fn bare(kind: EnvelopeKind, reason: Reason) -> Self {
+        Self {
+            kind,
+            reasons: [reason].into(),
+            settled: BTreeMap::new(),
+            contested: BTreeSet::new(),
+            reverify: BTreeMap::new(),
+            missing: Vec::new(),
+        }
+    }
+
+    fn of(inputs: &'a Inputs, hearing: &'a Hearing<'a>) -> Self {
+        let asked = inputs.question.axes.iter().filter_map(|path| Some((path, inputs.axes.get(path)?)));
+        let settled = asked.map(|(path, axis)| (path.as_str(), settle(inputs, hearing, path, axis)));
+        let mut ruling = Self {
+            kind: EnvelopeKind::Blocked,
+            reasons: BTreeSet::new(),
+            settled: settled.collect(),
+            contested: BTreeSet::new(),
+            reverify: BTreeMap::new(),
+            missing: Vec::new(),
+        };
+        ruling.contested = ruling.in_conflict(inputs, hearing);
+        ruling.spread(inputs, hearing);
+        ruling.ask_again(inputs);
+        let is_needed = |absent: &&Absent<'_>| {
+            let open = |path: &String| {
+                ruling.settled.get(path.as_str()).is_some_and(|settlement| !settlement.is_by_a_person())
+            };
+            // whoever was asked for nothing in particular may have had everything to say
+            absent.call.axes.is_empty() || absent.call.axes.iter().any(open)
+        };
+        ruling.missing = hearing.absent.iter().filter(is_needed).collect();
+        ruling.rule(inputs);
+        ruling
+    }
+
+    /// The oracles that are in conflict, on any axis that is looked at.
+    fn in_conflict(&self, inputs: &'a Inputs, hearing: &'a Hearing<'a>) -> BTreeSet<&'a SourceId> {
+        let asked = self.settled.values().flat_map(|settlement| settlement.contested_by.iter().copied());
+        let beside = inputs.axes.iter().filter(|(path, _)| !self.settled.contains_key(path.as_str()));
+        let beside = beside.flat_map(|(path, axis)| settle(inputs, hearing, path, axis).contested_by);
+        asked.chain(beside).collect()
+    }
+
+    /// Where a conflict takes all that its oracles say with it, marks the axes on which they say something.
+    fn spread(&mut self, inputs: &'a Inputs, hearing: &'a Hearing<'a>) {
+        let again = is_to_be_asked_again(inputs);
+        let reason = match inputs.workflow.conflict_resolution.scope.granularity {
+            _ if again => Reason::Reverification,
+            Granularity::Oracle => Reason::OracleInvalidated,
+            Granularity::Axis => return,
+        };
+        let contested = &self.contested;
+        for (path, settlement) in &mut self.settled {
+            let Some(axis) = inputs.axes.get(*path) else { continue };
+            let said = on_axis(inputs, hearing, path, axis);
+            if !settlement.is_by_a_person() && said.oracles().any(|oracle_id| contested.contains(oracle_id)) {
+                settlement.add(reason);
+            }
+        }
+    }
+
+    /// Notes whom to ask once more: oracles in conflict for all their axes, where the workflow says so; and whoever gave what
+    /// has expired.
+    fn ask_again(&mut self, inputs: &'a Inputs) {
+        for oracle_id in self.contested.iter().filter(|_| is_to_be_asked_again(inputs)) {
+            let axes = inputs.calls.get(*oracle_id).map(|call| call.axes.iter().cloned().collect());
+            let reasons = [Reason::Reverification].into();
+            self.reverify.insert(oracle_id, (axes.unwrap_or_default(), reasons));
+        }
+        for (path, settlement) in &self.settled {
+            for oracle_id in &settlement.expired {
+                let (axes, reasons) = self.reverify.entry(oracle_id).or_default();
+                axes.insert((*path).to_owned());
+                reasons.insert(Reason::Expired);
+            }
+        }
+    }
+
+    /// The kind of the envelope: what a person has to decide comes first, then what closes the question whatever else there
+    /// is, then the times, then what was not settled.
+    fn rule(&mut self, inputs: &Inputs) {
+        let standings: BTreeSet<_> = self.settled.values().map(|settlement| settlement.standing).collect();
+        self.reasons =
+            self.settled.values().flat_map(|settlement| settlement.reasons.iter().copied()).collect();
+        self.kind = if standings.contains(&Standing::Escalated) {
+            EnvelopeKind::HumanReview
+        } else if self.reasons.iter().any(|reason| reason.is_closing()) {
+            EnvelopeKind::Blocked
+        } else if self.is_over_budget(inputs) {
+            self.reasons.insert(Reason::BudgetExceeded);
+            match inputs.workflow.authority_latency.on_timeout_behavior {
+                OnBudget::Escalate => EnvelopeKind::HumanReview,
+                OnBudget::DegradeToNarrative => EnvelopeKind::NarrativeOnly,
+                OnBudget::FailClosed => EnvelopeKind::Blocked,
+            }
+        } else if self.missing.iter().any(|absent| absent.absence == Absence::Unusable) {
+            self.reasons.insert(Reason::OracleUnusable);
+            EnvelopeKind::Blocked
+        } else if !self.missing.is_empty() {
+            self.reasons.insert(Reason::OracleUnreachable);
+            match inputs.workflow.oracle_latency.on_timeout {
+                OnTimeout::FailOpenNarrative => EnvelopeKind::NarrativeOnly,
+                OnTimeout::FailClosedBlock | OnTimeout::ServeStale => EnvelopeKind::Blocked,
+            }
+        } else if standings.contains(&Standing::Unsettled) || self.settled.len() < inputs.question.axes.len()
+        {
+            EnvelopeKind::Blocked
+        } else if standings.contains(&Standing::Disputed) {
+            EnvelopeKind::DisputeSummary
+        } else {
+            EnvelopeKind::Authoritative
+        };
+    }
+
+    /// Whether the caller has waited longer than the decision may take, or would have had to.
+    fn is_over_budget(&self, inputs: &Inputs) -> bool {
+        let authority = &inputs.workflow.authority_latency;
+        let waits = authority.enforcement_mode == EnforcementMode::Inline && inputs.stage == Stage::First;
+        let was_cut = self.missing.iter().any(|absent| absent.absence == Absence::TooSlow(Cut::Budget));
+        waits && (was_cut || inputs.elapsed_ms > authority.authority_latency_budget_ms)
+    }
+}

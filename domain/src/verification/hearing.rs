@@ -1,0 +1,244 @@
+//! What came of asking: who has something to say, and who is missing.
+
+use super::call::{Call, CallOutcome, Cut, Failure, Refusal, Reply};
+use super::candidate::Candidate;
+use super::inputs::Inputs;
+use super::tier::Tier;
+use super::workflow::OnTimeout;
+use crate::ground::freshness::age_s;
+use crate::ground::id::SourceId;
+use crate::ground::ontology::Axis;
+use crate::ground::source::OracleTier;
+use jiff::{SignedDuration, Timestamp};
+
+/// So far ahead of the decision may the times of an answer lie: clocks differ a little.
+const CLOCK_SKEW_MAX: SignedDuration = SignedDuration::from_secs(60);
+
+/// All that came, in the workflow's order. Of untrusted oracles nothing is said but what they say: they are not waited for.
+#[derive(Debug, Default)]
+pub(super) struct Hearing<'a> {
+    pub(super) voices: Vec<Voice<'a>>,
+    /// Every oracle, and what came of it.
+    pub(super) outcomes: Vec<(&'a SourceId, CallOutcome)>,
+    /// Registered oracles that were to answer and have nothing to show.
+    pub(super) absent: Vec<Absent<'a>>,
+    /// Registered oracles that know several things that could be meant.
+    pub(super) ambiguous: Vec<&'a SourceId>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// An oracle whose answer can be looked at.
+#[derive(Debug)]
+pub(super) struct Voice<'a> {
+    pub(super) oracle_id: &'a SourceId,
+    /// The axes that it was asked for: of others nothing is believed that it says.
+    pub(super) asked: &'a [String],
+    pub(super) candidate: &'a Candidate,
+    /// As registered; one lower where the answer can be neither versioned nor hashed.
+    pub(super) tier: Tier,
+    /// Whether it is what was kept of the oracle, in the place of an answer that did not come.
+    pub(super) is_kept: bool,
+}
+
+/// A registered oracle that has nothing to show.
+#[derive(Debug)]
+pub(super) struct Absent<'a> {
+    pub(super) oracle_id: &'a SourceId,
+    pub(super) call: &'a Call,
+    pub(super) absence: Absence,
+}
+
+/// Why an oracle has nothing to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Absence {
+    /// It took too long for this.
+    TooSlow(Cut),
+    /// It cannot be reached.
+    Unreachable,
+    /// It failed, or what it said cannot be trusted.
+    Unusable,
+}
+
+/// What one call comes to.
+enum Heard<'a> {
+    Voice(&'a Candidate),
+    Nothing,
+    Several,
+    Missing(Absence, String),
+}
+
+/// What came of the calls of `inputs`.
+pub(super) fn hear(inputs: &Inputs) -> Hearing<'_> {
+    let mut hearing = Hearing::default();
+    for oracle_id in &inputs.workflow.oracles {
+        match inputs.calls.get(oracle_id) {
+            Some(call) => hearing.take(inputs, oracle_id, call),
+            None => hearing.outcomes.push((oracle_id, CallOutcome::NotAsked)),
+        }
+    }
+    hearing
+}
+
+impl<'a> Hearing<'a> {
+    fn take(&mut self, inputs: &'a Inputs, oracle_id: &'a SourceId, call: &'a Call) {
+        let is_registered = call.oracle_tier != OracleTier::Unverified;
+        let mut warnings = call.warnings.clone();
+        let (mut heard, mut is_kept) = (heard(inputs, oracle_id, call, &mut warnings), false);
+        self.outcomes.push((oracle_id, outcome(&call.reply, &heard)));
+        if let Heard::Missing(absence, cause) = &heard {
+            warnings.push(format!("{oracle_id}: {cause}"));
+            if let Some(candidate) = kept(inputs, oracle_id, call, *absence, &mut warnings) {
+                (heard, is_kept) = (Heard::Voice(candidate), true);
+            }
+        }
+        match heard {
+            Heard::Voice(candidate) => {
+                let mut tier = Tier::from(call.oracle_tier);
+                if !candidate.record.is_pinned() {
+                    tier = tier.lower();
+                    warnings.push(format!(
+                        "{oracle_id}: the answer has neither a version nor a hash, and counts as {}",
+                        tier.as_str()
+                    ));
+                }
+                self.voices.push(Voice { oracle_id, asked: &call.axes, candidate, tier, is_kept });
+            }
+            Heard::Nothing => {}
+            Heard::Several => self.ambiguous.extend(is_registered.then_some(oracle_id)),
+            Heard::Missing(absence, _) if is_registered => {
+                self.absent.push(Absent { oracle_id, call, absence });
+            }
+            Heard::Missing(..) => {}
+        }
+        if is_registered {
+            self.warnings.append(&mut warnings);
+        }
+    }
+}
+
+/// What came of a call; an answer that is no good is none.
+const fn outcome(reply: &Reply, heard: &Heard<'_>) -> CallOutcome {
+    match (reply, heard) {
+        (_, Heard::Missing(Absence::TooSlow(_), _)) => CallOutcome::TimedOut,
+        (Reply::Answered { .. }, Heard::Missing(..)) => CallOutcome::Refused,
+        _ => reply.outcome(),
+    }
+}
+
+fn heard<'a>(inputs: &Inputs, oracle_id: &SourceId, call: &'a Call, warnings: &mut Vec<String>) -> Heard<'a> {
+    let latency = &inputs.workflow.oracle_latency;
+    let unusable = |cause: String| Heard::Missing(Absence::Unusable, cause);
+    match &call.reply {
+        Reply::Answered { .. } | Reply::NoRecord | Reply::Several { .. }
+            if call.latency_ms > latency.hard_timeout_ms =>
+        {
+            let allowed = latency.hard_timeout_ms;
+            let cause = format!("answered only after its hard timeout of {allowed} ms");
+            Heard::Missing(Absence::TooSlow(Cut::HardTimeout), cause)
+        }
+        Reply::Answered { candidate } => match fault(inputs, oracle_id, candidate) {
+            Some((refusal, cause)) => unusable(refused(refusal, &cause)),
+            None => {
+                if call.latency_ms > latency.soft_timeout_ms {
+                    let (took, soft) = (call.latency_ms, latency.soft_timeout_ms);
+                    warnings.push(format!(
+                        "{oracle_id}: answered late, after {took} ms; {soft} ms are the soft timeout"
+                    ));
+                }
+                Heard::Voice(candidate)
+            }
+        },
+        Reply::NoRecord => Heard::Nothing,
+        Reply::Several { records } => {
+            warnings.push(format!("{oracle_id}: has {records} records that could be meant"));
+            Heard::Several
+        }
+        Reply::TimedOut { cut } => {
+            let limit = match cut {
+                Cut::HardTimeout => "its hard timeout",
+                Cut::Budget => "the budget of the decision",
+            };
+            Heard::Missing(Absence::TooSlow(*cut), format!("no answer within {limit}"))
+        }
+        Reply::Failed { failure: Failure::Unavailable, cause } => {
+            Heard::Missing(Absence::Unreachable, format!("unavailable: {cause}"))
+        }
+        Reply::Failed { failure, cause } => unusable(format!("failed ({}): {cause}", failure.as_str())),
+        Reply::CircuitOpen { .. } => {
+            Heard::Missing(Absence::Unreachable, "not called while its circuit is open".into())
+        }
+        Reply::Refused { refusal, cause } => unusable(refused(*refusal, cause)),
+        Reply::NotAsked { cause } => {
+            warnings.push(format!("{oracle_id}: not asked: {cause}"));
+            Heard::Nothing
+        }
+    }
+}
+
+fn refused(refusal: Refusal, cause: &str) -> String {
+    format!("its answer is refused ({}): {cause}", refusal.as_str())
+}
+
+/// What is kept of an oracle that is slow or out of reach, where the workflow serves that and it is not too old. An oracle
+/// whose answer cannot be trusted is not covered up by an older one.
+fn kept<'a>(
+    inputs: &Inputs,
+    oracle_id: &SourceId,
+    call: &'a Call,
+    absence: Absence,
+    warnings: &mut Vec<String>,
+) -> Option<&'a Candidate> {
+    let latency = &inputs.workflow.oracle_latency;
+    let (OnTimeout::ServeStale, Some(tolerance_s)) = (latency.on_timeout, latency.stale_tolerance_seconds)
+    else {
+        return None;
+    };
+    if absence == Absence::Unusable {
+        return None;
+    }
+    let Some(candidate) = call.kept.as_deref() else {
+        warnings.push(format!("{oracle_id}: nothing is kept of it"));
+        return None;
+    };
+    let (observed_at, age_s) = (candidate.observed_at, age_s(candidate.observed_at, inputs.decided_at));
+    if let Some((refusal, cause)) = fault(inputs, oracle_id, candidate) {
+        warnings.push(format!("{oracle_id}: what is kept of it is no good: {}", refused(refusal, &cause)));
+        return None;
+    }
+    if age_s > tolerance_s {
+        warnings.push(format!(
+            "{oracle_id}: what is kept of it is as of {observed_at}, {age_s} s old; {tolerance_s} s are tolerated"
+        ));
+        return None;
+    }
+    warnings.push(format!(
+        "{oracle_id}: its answer as of {observed_at} is used, which is {age_s} s old; {tolerance_s} s are tolerated"
+    ));
+    Some(candidate)
+}
+
+/// What speaks against an answer, whoever hands it in.
+fn fault(inputs: &Inputs, oracle_id: &SourceId, candidate: &Candidate) -> Option<(Refusal, String)> {
+    if candidate.record.oracle_id != *oracle_id {
+        let other = &candidate.record.oracle_id;
+        return Some((Refusal::Identity, format!("it is {other}'s")));
+    }
+    if candidate.thing != inputs.question.thing {
+        return Some((Refusal::Identity, "it speaks of another thing than was asked for".into()));
+    }
+    if candidate.record.signature_info.as_ref().is_some_and(|signature| !signature.signature_valid) {
+        return Some((Refusal::Signature, "the signature does not hold".into()));
+    }
+    let record = &candidate.record;
+    let latest = inputs.decided_at.saturating_add(CLOCK_SKEW_MAX).unwrap_or(Timestamp::MAX);
+    let times = [candidate.observed_at, record.retrieved_at, record.verified_at];
+    if let Some(ahead) = times.into_iter().find(|time| *time > latest) {
+        return Some((Refusal::Schema, format!("{ahead} lies ahead: it would never be old")));
+    }
+    // what it says instead is not quoted: it would be told where no values are
+    let is_none = |(path, axis): &(&String, &Axis)| {
+        candidate.values.get(*path).is_some_and(|stated| stated.value.typed(axis).is_err())
+    };
+    let (path, axis) = inputs.axes.iter().find(is_none)?;
+    Some((Refusal::Schema, format!("what it says on `{path}` is no {}", axis.kind.as_str())))
+}

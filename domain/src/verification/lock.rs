@@ -1,0 +1,90 @@
+//! Human locks: what a person has decided of one axis of one thing, having seen what the oracles say. A lock is an oracle of
+//! its own tier, above all others, for as long as it is valid.
+
+use super::inputs::Inputs;
+use super::record::OracleVerificationRecord;
+use super::tier::Tier;
+use crate::digest::Sha256Hex;
+use crate::ground::id::{SourceId, WorkflowId};
+use crate::ground::ontology::Axis;
+use crate::ground::value::Value;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The id under which locks stand in verification records; no workflow asks a source of that name.
+pub const LOCK_ORACLE_ID: &str = "human-lock";
+/// The id under which confirmed claims stand there.
+pub const CONFIRMATION_ORACLE_ID: &str = "human-confirmation";
+
+/// One lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HumanLock {
+    /// The review that it resolves.
+    pub review_id: String,
+    /// In which workflow it holds.
+    pub workflow_id: WorkflowId,
+    /// Of which thing.
+    #[serde(rename = "where")]
+    pub thing: BTreeMap<String, Value>,
+    /// Of its state at which time; of the present one where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point_in_time: Option<Timestamp>,
+    /// On which axis.
+    pub axis: String,
+    /// What was decided.
+    pub value: Value,
+    /// By whom.
+    pub verifier_id: String,
+    /// Why.
+    pub reason: String,
+    /// When.
+    pub verified_at: Timestamp,
+    /// Until when it holds.
+    pub valid_until: Timestamp,
+    /// The SHA-256 of what the person had before them.
+    pub evidence_hash: Sha256Hex,
+}
+
+impl HumanLock {
+    /// Whether it speaks of what is asked, be it still valid or not.
+    pub(super) fn speaks_of(&self, inputs: &Inputs, path: &str) -> bool {
+        self.workflow_id == inputs.workflow.workflow_id
+            && self.thing == inputs.question.thing
+            && self.point_in_time == inputs.question.point_in_time
+            && self.axis == path
+    }
+
+    /// Whether it is valid at `now`. What the axis allows no value to be older than, no lock is.
+    pub(super) fn is_valid(&self, axis: &Axis, now: Timestamp) -> bool {
+        let too_old = axis.max_ttl_seconds.is_some_and(|limit_s| {
+            let limit = SignedDuration::from_secs(i64::try_from(limit_s).unwrap_or(i64::MAX));
+            now.duration_since(self.verified_at) > limit
+        });
+        self.verified_at <= now && now < self.valid_until && !too_old
+    }
+
+    /// Its verification.
+    pub(super) fn record(&self) -> OracleVerificationRecord {
+        OracleVerificationRecord {
+            oracle_id: oracle_id(LOCK_ORACLE_ID),
+            oracle_tier: Tier::HumanLock,
+            source_locator: format!("urn:oracled:review:{}", self.review_id),
+            source_version: None,
+            retrieved_at: self.verified_at,
+            verified_at: self.verified_at,
+            verification_method: "human review".into(),
+            verifier_id: self.verifier_id.clone(),
+            evidence_hash: Some(self.evidence_hash.clone()),
+            signature_info: None,
+            ttl_seconds: u64::try_from(self.valid_until.duration_since(self.verified_at).as_secs()).ok(),
+            chain_of_custody: None,
+        }
+    }
+}
+
+/// One of the ids that are not sources'.
+pub(super) fn oracle_id(id: &str) -> SourceId {
+    id.parse().expect("the constants are ids")
+}

@@ -1,0 +1,84 @@
+//! Why an envelope is none with values, each reason in a word.
+
+use serde::{Deserialize, Serialize};
+
+/// One reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The axis is one on which a person decides in any case.
+    AlwaysHuman,
+    /// The oracles' values measure different things.
+    DefinitionMismatch,
+    /// A value jumps away from what its source said before.
+    Deviation,
+    /// Somebody claims another value than an oracle has.
+    OracleVsUser,
+    /// The values differ by more than may be settled without a person.
+    DeltaThreshold,
+    /// Oracles disagree, and a person is to decide that.
+    RequireHuman,
+    /// Oracles disagree, and none was verified later than the others, or late enough.
+    RecencyUndecided,
+    /// Oracles disagree, and the order of tiers contradicts the one for the axis's class.
+    PrecedenceUnclear,
+    /// Oracles disagree, and the strategy cannot settle values like these.
+    StrategyImpossible,
+    /// Too many conflicts on one axis.
+    CascadeLimit,
+    /// An oracle is in conflict on one axis, which takes all its answers with it.
+    OracleInvalidated,
+    /// The decision takes longer than it may.
+    BudgetExceeded,
+    /// Oracles disagree, and nobody is to decide that.
+    Disputed,
+    /// An oracle did not answer in time, or could not be reached.
+    OracleUnreachable,
+    /// An oracle failed, or its answer cannot be trusted.
+    OracleUnusable,
+    /// An answer is too old by its source's policy.
+    Stale,
+    /// An answer is older than the axis allows.
+    Expired,
+    /// Oracles disagree, and are to be asked for all their axes once more.
+    Reverification,
+    /// No oracle has a value.
+    NoValue,
+    /// None but untrusted oracles have a value.
+    UnverifiedOnly,
+    /// It is not said which thing is meant.
+    ThingNotFixed,
+    /// An oracle knows several things that could be meant.
+    SeveralThings,
+    /// The workflow verifies nothing.
+    NonAuthoritative,
+    /// The decision will be taken later.
+    Deferred,
+}
+
+impl Reason {
+    /// Whether a person has to decide.
+    #[must_use]
+    pub const fn is_for_a_person(self) -> bool {
+        matches!(
+            self,
+            Self::AlwaysHuman
+                | Self::DefinitionMismatch
+                | Self::Deviation
+                | Self::OracleVsUser
+                | Self::DeltaThreshold
+                | Self::RequireHuman
+                | Self::RecencyUndecided
+                | Self::PrecedenceUnclear
+                | Self::StrategyImpossible
+                | Self::CascadeLimit
+                | Self::OracleInvalidated
+        )
+    }
+
+    /// Whether it closes the question, whatever else there is.
+    #[must_use]
+    pub const fn is_closing(self) -> bool {
+        matches!(self, Self::Stale | Self::Expired | Self::Reverification)
+    }
+}

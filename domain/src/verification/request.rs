@@ -1,0 +1,190 @@
+//! Requests: which axes of which thing are to be verified, and what somebody claims of them.
+
+use super::workflow::Workflow;
+use crate::ground::id::WorkflowId;
+use crate::ground::ontology::{Axis, Ontology};
+use crate::ground::query::typed;
+use crate::ground::value::Value;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The most axes of one request.
+pub const AXES_MAX: usize = 64;
+/// The longest name of who claims something, in bytes.
+pub const CLAIMED_BY_MAX_BYTES: usize = 256;
+
+/// A request as it is made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VerifyRequest {
+    /// By which workflow.
+    pub workflow: WorkflowId,
+    /// Which thing: the values of identity axes.
+    #[serde(rename = "where")]
+    pub thing: BTreeMap<String, Json>,
+    /// What of it; of a keyed group one value each (`nutrients.protein.amount`).
+    pub axes: Vec<String>,
+    /// What somebody claims, by axes that are asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub claimed: BTreeMap<String, Claimed>,
+    /// As it was then; now where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point_in_time: Option<Timestamp>,
+}
+
+/// A claim as it is made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claimed {
+    /// The value.
+    pub value: Json,
+    /// Who says so.
+    pub claimed_by: String,
+    /// Whether they have confirmed it when asked.
+    #[serde(default)]
+    pub confirmed: bool,
+}
+
+/// A request that can be meant: every value is one of its axis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Question {
+    /// Which thing, as far as the request says.
+    #[serde(rename = "where")]
+    pub thing: BTreeMap<String, Value>,
+    /// What of it, in the order asked for.
+    pub axes: Vec<String>,
+    /// What somebody claims.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub claimed: BTreeMap<String, Claim>,
+    /// As it was then; now where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point_in_time: Option<Timestamp>,
+}
+
+/// A claim that can be meant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// The value.
+    pub value: Value,
+    /// Who says so.
+    pub claimed_by: String,
+    /// Whether they have confirmed it when asked.
+    pub confirmed: bool,
+}
+
+/// Why a request cannot be meant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadRequest {
+    /// It is of another workflow.
+    #[error("`workflow` is {named}, and not {given}")]
+    OtherWorkflow {
+        /// What it names.
+        named: WorkflowId,
+        /// Against which it is read.
+        given: WorkflowId,
+    },
+    /// No axes are asked for, or too many.
+    #[error("`axes` names {0} axes; 1 to {AXES_MAX} are taken")]
+    Axes(usize),
+    /// An axis is asked for twice.
+    #[error("`axes` names `{0}` twice")]
+    Twice(String),
+    /// An axis cannot be named there.
+    #[error("`{field}`: `{axis}` is not allowed; allowed: {allowed}")]
+    UnknownAxis {
+        /// Where it is named.
+        field: &'static str,
+        /// Which one.
+        axis: String,
+        /// Those that may be named there.
+        allowed: String,
+    },
+    /// A group is asked for as a whole.
+    #[error("`axes`: `{0}` is a group; one of its values is asked for, with a key in the place of `*`")]
+    Group(String),
+    /// A value is none of its axis.
+    #[error("`{field}.{axis}`: {fault}")]
+    Value {
+        /// Where it stands.
+        field: &'static str,
+        /// On which axis.
+        axis: String,
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// It is not said who claims something.
+    #[error("`claimed.{0}.claimed_by` has 1 to {CLAIMED_BY_MAX_BYTES} bytes")]
+    Claimant(String),
+}
+
+impl VerifyRequest {
+    /// What it means in `workflow`, over `ontology`. A `where` that leaves identity axes out can be meant; it does not fix one
+    /// thing.
+    ///
+    /// # Errors
+    /// Why it cannot be meant: the field, what is wrong and what is allowed.
+    pub fn read(&self, workflow: &Workflow, ontology: &Ontology) -> Result<Question, BadRequest> {
+        if self.workflow != workflow.workflow_id {
+            let (named, given) = (self.workflow.clone(), workflow.workflow_id.clone());
+            return Err(BadRequest::OtherWorkflow { named, given });
+        }
+        if !(1..=AXES_MAX).contains(&self.axes.len()) {
+            return Err(BadRequest::Axes(self.axes.len()));
+        }
+        let mut seen = BTreeSet::new();
+        for path in &self.axes {
+            let axis = ontology.axis(path).filter(|axis| workflow.axes.contains(&axis.axis));
+            let axis = axis.ok_or_else(|| unknown("axes", path, workflow.axes.iter()))?;
+            if axis.is_group() && axis.axis == *path {
+                return Err(BadRequest::Group(path.clone()));
+            }
+            if !seen.insert(path) {
+                return Err(BadRequest::Twice(path.clone()));
+            }
+        }
+        Ok(Question {
+            thing: self.read_thing(ontology)?,
+            axes: self.axes.clone(),
+            claimed: self.read_claims(ontology)?,
+            point_in_time: self.point_in_time,
+        })
+    }
+
+    fn read_thing(&self, ontology: &Ontology) -> Result<BTreeMap<String, Value>, BadRequest> {
+        let read = |(name, value): (&String, &Json)| {
+            let axis = ontology.identity().find(|axis| axis.axis == *name);
+            let known = || unknown("where", name, ontology.identity().map(|axis| &axis.axis));
+            Ok((name.clone(), read_value("where", name, value, axis.ok_or_else(known)?)?))
+        };
+        self.thing.iter().map(read).collect()
+    }
+
+    fn read_claims(&self, ontology: &Ontology) -> Result<BTreeMap<String, Claim>, BadRequest> {
+        let read = |(name, claimed): (&String, &Claimed)| {
+            let axis = ontology.axis(name).filter(|_| self.axes.contains(name));
+            let axis = axis.ok_or_else(|| unknown("claimed", name, self.axes.iter()))?;
+            let claimed_by = claimed.claimed_by.trim();
+            if claimed_by.is_empty() || claimed_by.len() > CLAIMED_BY_MAX_BYTES {
+                return Err(BadRequest::Claimant(name.clone()));
+            }
+            let value = read_value("claimed", name, &claimed.value, axis)?;
+            let claim = Claim { value, claimed_by: claimed_by.to_owned(), confirmed: claimed.confirmed };
+            Ok((name.clone(), claim))
+        };
+        self.claimed.iter().map(read).collect()
+    }
+}
+
+fn read_value(field: &'static str, name: &str, value: &Json, axis: &Axis) -> Result<Value, BadRequest> {
+    let bad = |fault| BadRequest::Value { field, axis: name.to_owned(), fault };
+    Ok(typed(value, axis).map_err(bad)?.into_value())
+}
+
+fn unknown<'n>(field: &'static str, axis: &str, allowed: impl Iterator<Item = &'n String>) -> BadRequest {
+    let allowed = allowed.map(String::as_str).collect::<Vec<_>>().join(", ");
+    BadRequest::UnknownAxis { field, axis: axis.to_owned(), allowed }
+}

@@ -1,0 +1,228 @@
+//! Reviews: what is put before a person, and what they decide.
+
+use super::call::Reply;
+use super::candidate::Candidate;
+use super::envelope::{Envelope, EnvelopeKind};
+use super::inputs::Inputs;
+use super::lock::HumanLock;
+use super::reason::Reason;
+use super::request::Claim;
+use crate::digest::Sha256Hex;
+use crate::ground::digest_of_json;
+use crate::ground::freshness::MAX_AGE_S;
+use crate::ground::id::{SourceId, WorkflowId};
+use crate::ground::ontology::{Ontology, OntologyRef};
+use crate::ground::query::typed;
+use crate::ground::value::Value;
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The longest reason of a resolution, in bytes.
+pub const REASON_MAX_BYTES: usize = 4096;
+/// The longest validity of a resolution, in seconds.
+pub const VALIDITY_MAX_S: u64 = MAX_AGE_S;
+
+/// One question that a person has to decide, with everything that they need for that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Review {
+    /// Its name: that of the decision that it comes of.
+    pub review_id: String,
+    /// In which workflow.
+    pub workflow_id: WorkflowId,
+    /// In the words of which ontology.
+    pub ontology: OntologyRef,
+    /// Of which thing.
+    #[serde(rename = "where")]
+    pub thing: BTreeMap<String, Value>,
+    /// Of its state at which time; of the present one where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point_in_time: Option<Timestamp>,
+    /// The axes to decide, by their paths, each with the reasons.
+    pub axes: BTreeMap<String, BTreeSet<Reason>>,
+    /// What each oracle answered, with its provenance.
+    pub candidates: BTreeMap<SourceId, Candidate>,
+    /// What somebody claims.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub claimed: BTreeMap<String, Claim>,
+    /// The SHA-256 of what there is to decide, and of what was answered and claimed: the same where the same is before a person
+    /// once more.
+    pub evidence_hash: Sha256Hex,
+    /// The SHA-256 of the envelope.
+    pub envelope_sha256: Sha256Hex,
+    /// Since when.
+    pub opened_at: Timestamp,
+}
+
+/// What a reviewer decides.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resolution {
+    /// The value of every axis of the review.
+    pub values: BTreeMap<String, Json>,
+    /// Why.
+    pub reason: String,
+    /// For how long it holds, in seconds.
+    pub valid_for_seconds: u64,
+}
+
+/// Why a resolution is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadResolution {
+    /// The ontology is another one than the review's.
+    #[error("the review is about {wanted}, and not about {given}")]
+    OtherOntology {
+        /// The review's.
+        wanted: OntologyRef,
+        /// Against which it is read.
+        given: OntologyRef,
+    },
+    /// The axes are not those of the review.
+    #[error("`values` names {named}; every axis of the review is decided, and no other: {wanted}")]
+    Axes {
+        /// What it names.
+        named: String,
+        /// What it has to name.
+        wanted: String,
+    },
+    /// A value is none of its axis.
+    #[error("`values.{axis}`: {fault}")]
+    Value {
+        /// Which.
+        axis: String,
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// There is no reason, or too long a one.
+    #[error("`reason` has 1 to {REASON_MAX_BYTES} bytes")]
+    Reason,
+    /// The validity is out of bounds.
+    #[error("`valid_for_seconds` is {seconds}; allowed: 1 to {most} s")]
+    Validity {
+        /// What it is.
+        seconds: u64,
+        /// What it may be: less where the ontology allows no value to be so old.
+        most: u64,
+    },
+}
+
+impl Review {
+    /// What is put before a person over `envelope`, which came of `inputs`; nothing where it is not for a person.
+    #[must_use]
+    pub fn of(inputs: &Inputs, envelope: &Envelope) -> Option<Self> {
+        if envelope.kind != EnvelopeKind::HumanReview {
+            return None;
+        }
+        let mut axes: BTreeMap<_, _> = envelope
+            .axes
+            .iter()
+            .filter(|(_, outcome)| outcome.reasons.iter().any(|reason| reason.is_for_a_person()))
+            .map(|(path, outcome)| (path.clone(), outcome.reasons.clone()))
+            .collect();
+        if axes.is_empty() {
+            // the time ran out: all that was asked is left to a person
+            axes = envelope.axes.keys().map(|path| (path.clone(), envelope.reasons.clone())).collect();
+        }
+        let candidates = candidates(inputs, envelope);
+        let evidence_hash = evidence_hash(inputs, &axes, &candidates);
+        Some(Self {
+            review_id: envelope.execution_id.clone(),
+            workflow_id: envelope.workflow.clone(),
+            ontology: envelope.ontology.clone(),
+            thing: envelope.thing.clone(),
+            point_in_time: envelope.point_in_time,
+            axes,
+            candidates,
+            claimed: inputs.question.claimed.clone(),
+            evidence_hash,
+            envelope_sha256: envelope.sha256.clone(),
+            opened_at: envelope.decided_at,
+        })
+    }
+
+    /// The locks that `resolution` comes to, one an axis; `verifier_id` decided it at `now`.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what is allowed.
+    pub fn resolve(
+        &self,
+        ontology: &Ontology,
+        resolution: &Resolution,
+        verifier_id: &str,
+        now: Timestamp,
+    ) -> Result<Vec<HumanLock>, BadResolution> {
+        if self.ontology != ontology.reference() {
+            let (wanted, given) = (self.ontology.clone(), ontology.reference());
+            return Err(BadResolution::OtherOntology { wanted, given });
+        }
+        if !self.axes.keys().eq(resolution.values.keys()) {
+            let joined = |mut names: Vec<&str>| {
+                names.truncate(self.axes.len().max(1) * 2);
+                names.join(", ")
+            };
+            return Err(BadResolution::Axes {
+                named: joined(resolution.values.keys().map(String::as_str).collect()),
+                wanted: joined(self.axes.keys().map(String::as_str).collect()),
+            });
+        }
+        let reason = resolution.reason.trim();
+        if reason.is_empty() || reason.len() > REASON_MAX_BYTES {
+            return Err(BadResolution::Reason);
+        }
+        let lock = |(path, value): (&String, &Json)| {
+            let bad = |fault| BadResolution::Value { axis: path.clone(), fault };
+            let axis = ontology.axis(path).ok_or_else(|| bad("the ontology has no such axis".into()))?;
+            let most = axis.max_ttl_seconds.unwrap_or(VALIDITY_MAX_S).min(VALIDITY_MAX_S);
+            let seconds = resolution.valid_for_seconds;
+            if !(1..=most).contains(&seconds) {
+                return Err(BadResolution::Validity { seconds, most });
+            }
+            let validity = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
+            Ok(HumanLock {
+                review_id: self.review_id.clone(),
+                workflow_id: self.workflow_id.clone(),
+                thing: self.thing.clone(),
+                point_in_time: self.point_in_time,
+                axis: path.clone(),
+                value: typed(value, axis).map_err(bad)?.into_value(),
+                verifier_id: verifier_id.to_owned(),
+                reason: reason.to_owned(),
+                verified_at: now,
+                valid_until: now.saturating_add(validity).unwrap_or(Timestamp::MAX),
+                evidence_hash: self.evidence_hash.clone(),
+            })
+        };
+        resolution.values.iter().map(lock).collect()
+    }
+}
+
+/// What was answered, be it instead of an answer: by those oracles whose answers the envelope holds.
+fn candidates(inputs: &Inputs, envelope: &Envelope) -> BTreeMap<SourceId, Candidate> {
+    let heard = envelope.candidates.iter().filter(|outcome| outcome.record.is_some());
+    let found = heard.filter_map(|outcome| {
+        let call = inputs.calls.get(&outcome.oracle_id)?;
+        let candidate = match (&call.reply, outcome.stale) {
+            (Reply::Answered { candidate }, false) => candidate,
+            _ => call.kept.as_ref()?,
+        };
+        Some((outcome.oracle_id.clone(), (**candidate).clone()))
+    });
+    found.collect()
+}
+
+/// The SHA-256 of what there is to decide, and of all that was said of it; when and how it was said does not count.
+fn evidence_hash(
+    inputs: &Inputs,
+    axes: &BTreeMap<String, BTreeSet<Reason>>,
+    candidates: &BTreeMap<SourceId, Candidate>,
+) -> Sha256Hex {
+    let question = &inputs.question;
+    let said = candidates.iter().map(|(oracle_id, candidate)| {
+        (oracle_id, (&candidate.values, candidate.record.source_version.as_deref()))
+    });
+    let said: BTreeMap<_, _> = said.collect();
+    let id = &inputs.workflow.workflow_id;
+    digest_of_json(&(id, &question.thing, question.point_in_time, axes, said, &question.claimed))
+}

@@ -1,0 +1,313 @@
+//! What becomes of one axis: a person's word, the oracles' agreement, a settled conflict, or none of these.
+
+use super::compare::agree;
+use super::conflict::{Outcome, resolve};
+use super::hearing::Hearing;
+use super::inputs::Inputs;
+use super::lock::HumanLock;
+use super::reason::Reason;
+use super::request::Claim;
+use super::statements::{OnAxis, Statement, on_axis};
+use super::step::Step;
+use super::workflow::{Granularity, PartialConflict, Strategy};
+use crate::ground::decimal::Decimal;
+use crate::ground::id::SourceId;
+use crate::ground::ontology::{Axis, AxisClass};
+use crate::ground::value::Typed;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// How an axis stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It has a value.
+    Settled,
+    /// A person decides.
+    Escalated,
+    /// Nobody decides.
+    Disputed,
+    /// It has no value that may be told.
+    Unsettled,
+}
+
+/// What a value rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// One oracle says so, and no other says anything.
+    OnlySource,
+    /// All oracles say so.
+    Agreement,
+    /// Oracles disagreed, and that was settled: the steps tell how.
+    Resolution,
+    /// A person decided, having seen what the oracles say.
+    HumanLock,
+    /// Whoever knows it has confirmed it.
+    HumanConfirmation,
+}
+
+/// One axis, settled or not.
+#[derive(Debug)]
+pub(super) struct Settlement<'a> {
+    pub(super) standing: Standing,
+    pub(super) reasons: BTreeSet<Reason>,
+    pub(super) value: Option<Typed>,
+    pub(super) basis: Option<Basis>,
+    pub(super) backing: Backing<'a>,
+    /// The greatest difference between two oracles.
+    pub(super) delta: Option<Decimal>,
+    pub(super) steps: Vec<Step>,
+    pub(super) warnings: Vec<String>,
+    /// Oracles that disagree on it.
+    pub(super) contested_by: Vec<&'a SourceId>,
+    /// Oracles that are to be asked once more for this axis, since what they said has expired.
+    pub(super) expired: Vec<&'a SourceId>,
+    /// Oracles whose values are too old by their own policies.
+    pub(super) stale: Vec<&'a SourceId>,
+}
+
+/// Who stands behind a value.
+#[derive(Debug)]
+pub(super) enum Backing<'a> {
+    /// Nobody.
+    Nobody,
+    /// These oracles.
+    Oracles(Vec<Statement<'a>>),
+    /// A person who decided.
+    Lock(&'a HumanLock),
+    /// Whoever it is about.
+    Claim(&'a Claim),
+}
+
+/// What becomes of the axis that was asked for by `path`.
+pub(super) fn settle<'a>(
+    inputs: &'a Inputs,
+    hearing: &'a Hearing<'a>,
+    path: &str,
+    axis: &Axis,
+) -> Settlement<'a> {
+    let mut on_axis = on_axis(inputs, hearing, path, axis);
+    let mut settlement = Settlement::empty(std::mem::take(&mut on_axis.warnings));
+    settlement.delta = on_axis.deltas().flatten().max();
+    if settlement.by_lock(inputs, &on_axis, path, axis) {
+        return settlement;
+    }
+    let claim = inputs.question.claimed.get(path);
+    if settlement.by_confirmation(inputs, &on_axis, claim, path, axis) {
+        return settlement;
+    }
+    settlement.expired = on_axis.barred_for(Reason::Expired).collect();
+    settlement.stale = on_axis.barred_for(Reason::Stale).collect();
+    if on_axis.is_contested(axis) {
+        settlement.contested_by = on_axis.oracles().collect();
+    }
+    let mut reasons = for_a_person(inputs, &on_axis, claim, path, axis);
+    if !settlement.contested_by.is_empty() && is_to_be_asked_again(inputs) {
+        reasons.insert(Reason::Reverification);
+    } else {
+        reasons.extend(of_conflict(inputs, &on_axis, axis));
+    }
+    if reasons.is_empty() {
+        settlement.by_oracles(inputs, &on_axis, path, axis);
+    } else {
+        settlement.refuse(reasons);
+    }
+    if settlement.standing != Standing::Escalated && !on_axis.barred.is_empty() {
+        let mut reasons = std::mem::take(&mut settlement.reasons);
+        reasons.extend(on_axis.barred.iter().map(|(_, reason)| *reason));
+        settlement.refuse(reasons);
+    }
+    settlement
+}
+
+/// Whether conflicts are not settled before the oracles have been asked once more.
+pub(super) fn is_to_be_asked_again(inputs: &Inputs) -> bool {
+    let scope = inputs.workflow.conflict_resolution.scope;
+    scope.partial_conflict_behavior == PartialConflict::InvalidateAll && !inputs.reverified
+}
+
+/// Why a person has to decide, whether the oracles agree or not.
+fn for_a_person(
+    inputs: &Inputs,
+    on_axis: &OnAxis<'_>,
+    claim: Option<&Claim>,
+    path: &str,
+    axis: &Axis,
+) -> BTreeSet<Reason> {
+    let mut reasons = BTreeSet::new();
+    let mut statements = on_axis.statements.iter();
+    if is_always_human(inputs, axis) && (claim.is_some() || !on_axis.statements.is_empty()) {
+        reasons.insert(Reason::AlwaysHuman);
+    }
+    if statements.clone().any(|statement| statement.voice.candidate.deviations.contains_key(path)) {
+        reasons.insert(Reason::Deviation);
+    }
+    let claimed = claim.filter(|_| axis.class == AxisClass::Measured).map(|claim| claim.value.typed(axis));
+    let agrees = |claimed: &Typed| statements.all(|statement| agree(axis, &statement.value, claimed));
+    if claimed.is_some_and(|claimed| !claimed.as_ref().is_ok_and(agrees)) {
+        reasons.insert(Reason::OracleVsUser);
+    }
+    reasons
+}
+
+/// What speaks against settling a conflict by a strategy.
+fn of_conflict(inputs: &Inputs, on_axis: &OnAxis<'_>, axis: &Axis) -> BTreeSet<Reason> {
+    let config = &inputs.workflow.conflict_resolution;
+    let mut reasons = BTreeSet::new();
+    if !on_axis.is_contested(axis) {
+        return reasons;
+    }
+    if config.scope.granularity == Granularity::Oracle {
+        reasons.insert(Reason::OracleInvalidated);
+    }
+    if on_axis.has_other_definitions() {
+        reasons.insert(Reason::DefinitionMismatch);
+        let is_told = |(one, other): (&Statement<'_>, &Statement<'_>)| {
+            let is_same = one.tier == other.tier;
+            let strategy = if is_same { config.same_tier_strategy } else { config.default_strategy };
+            one.definition == other.definition || strategy == Strategy::DisputeSummary
+        };
+        if on_axis.pairs().all(is_told) {
+            reasons.insert(Reason::Disputed);
+        }
+        return reasons;
+    }
+    let threshold = config.escalation_delta_threshold.as_ref();
+    // values whose difference cannot be told are not within any threshold
+    let exceeds =
+        |delta: Option<Decimal>| threshold.is_some_and(|most| delta.is_none_or(|delta| delta > *most));
+    if on_axis.deltas().any(exceeds) {
+        reasons.insert(Reason::DeltaThreshold);
+    }
+    reasons
+}
+
+fn is_always_human(inputs: &Inputs, axis: &Axis) -> bool {
+    inputs.workflow.conflict_resolution.always_human_axes.contains(&axis.axis)
+}
+
+impl<'a> Settlement<'a> {
+    const fn empty(warnings: Vec<String>) -> Self {
+        Self {
+            standing: Standing::Unsettled,
+            reasons: BTreeSet::new(),
+            value: None,
+            basis: None,
+            backing: Backing::Nobody,
+            delta: None,
+            steps: Vec::new(),
+            warnings,
+            contested_by: Vec::new(),
+            expired: Vec::new(),
+            stale: Vec::new(),
+        }
+    }
+
+    /// Whether a person settles it, so that no oracle is needed.
+    pub(super) const fn is_by_a_person(&self) -> bool {
+        matches!(self.backing, Backing::Lock(_) | Backing::Claim(_))
+    }
+
+    /// Takes its value away for one more reason.
+    pub(super) fn add(&mut self, reason: Reason) {
+        let mut reasons = std::mem::take(&mut self.reasons);
+        reasons.insert(reason);
+        self.refuse(reasons);
+    }
+
+    fn refuse(&mut self, reasons: BTreeSet<Reason>) {
+        let is_disputed = reasons.contains(&Reason::Disputed)
+            && reasons.iter().all(|reason| matches!(reason, Reason::Disputed | Reason::DefinitionMismatch));
+        self.standing = if is_disputed {
+            Standing::Disputed
+        } else if reasons.iter().any(|reason| reason.is_for_a_person()) {
+            Standing::Escalated
+        } else {
+            Standing::Unsettled
+        };
+        (self.value, self.basis, self.backing) = (None, None, Backing::Nobody);
+        self.reasons = reasons;
+    }
+
+    /// Takes the newest valid lock, if there is one.
+    fn by_lock(&mut self, inputs: &'a Inputs, on_axis: &OnAxis<'_>, path: &str, axis: &Axis) -> bool {
+        let locks = inputs.locks.iter().filter(|lock| lock.speaks_of(inputs, path));
+        let newest = |lock: &&HumanLock| (lock.verified_at, lock.review_id.clone());
+        let is_valid = |lock: &&HumanLock| lock.is_valid(axis, inputs.decided_at);
+        let Some(lock) = locks.clone().filter(is_valid).max_by_key(newest) else {
+            if let Some(lock) = locks.max_by_key(newest) {
+                let (at, until) = (lock.verified_at, lock.valid_until);
+                self.warnings.push(format!(
+                    "`{path}`: what {} decided on {at} is not valid now (until {until})",
+                    lock.verifier_id
+                ));
+            }
+            return false;
+        };
+        let Ok(value) = lock.value.typed(axis) else { return false };
+        self.note_others(on_axis, &value, path, axis, &format!("{} has decided otherwise", lock.verifier_id));
+        self.accept(value, Basis::HumanLock, Backing::Lock(lock));
+        true
+    }
+
+    /// Takes a confirmed claim on what only whoever claims it can know.
+    fn by_confirmation(
+        &mut self,
+        inputs: &Inputs,
+        on_axis: &OnAxis<'_>,
+        claim: Option<&'a Claim>,
+        path: &str,
+        axis: &Axis,
+    ) -> bool {
+        let Some(claim) = claim else { return false };
+        if axis.class == AxisClass::Measured {
+            self.warnings.push(format!("`{path}`: what {} claims decides nothing", claim.claimed_by));
+            return false;
+        }
+        if !claim.confirmed {
+            self.warnings.push(format!("`{path}`: {} has not confirmed what they claim", claim.claimed_by));
+            return false;
+        }
+        let Ok(value) = claim.value.typed(axis) else { return false };
+        if is_always_human(inputs, axis) {
+            return false;
+        }
+        self.note_others(on_axis, &value, path, axis, &format!("{} has confirmed another", claim.claimed_by));
+        self.accept(value, Basis::HumanConfirmation, Backing::Claim(claim));
+        true
+    }
+
+    /// Lets the oracles settle it.
+    fn by_oracles(&mut self, inputs: &Inputs, on_axis: &OnAxis<'a>, path: &str, axis: &Axis) {
+        let resolution = resolve(inputs, on_axis, path, axis);
+        self.steps = resolution.steps;
+        match resolution.outcome {
+            Outcome::Value(value, members) => {
+                let basis = match (self.steps.is_empty(), on_axis.statements.len()) {
+                    (true, 1) => Basis::OnlySource,
+                    (true, _) => Basis::Agreement,
+                    (false, _) => Basis::Resolution,
+                };
+                self.accept(value, basis, Backing::Oracles(members.into_iter().cloned().collect()));
+            }
+            Outcome::Escalated(reason) => self.refuse([reason].into()),
+            Outcome::Disputed => self.refuse([Reason::Disputed].into()),
+            Outcome::Nothing if on_axis.has_unverified => self.refuse([Reason::UnverifiedOnly].into()),
+            Outcome::Nothing => self.refuse([Reason::NoValue].into()),
+        }
+    }
+
+    fn accept(&mut self, value: Typed, basis: Basis, backing: Backing<'a>) {
+        self.standing = Standing::Settled;
+        (self.value, self.basis, self.backing) = (Some(value), Some(basis), backing);
+    }
+
+    /// Tells of oracles that say something else than a person does.
+    fn note_others(&mut self, on_axis: &OnAxis<'_>, value: &Typed, path: &str, axis: &Axis, why: &str) {
+        let others = on_axis.statements.iter().filter(|statement| !agree(axis, &statement.value, value));
+        let warnings =
+            others.map(|other| format!("{}: has another value of `{path}`; {why}", other.voice.oracle_id));
+        self.warnings.extend(warnings);
+    }
+}

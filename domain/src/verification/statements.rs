@@ -1,0 +1,148 @@
+//! Who says what on one axis, how far each is trusted there, and whose values are too old.
+
+use super::compare::{agree, delta};
+use super::hearing::{Hearing, Voice};
+use super::inputs::Inputs;
+use super::reason::Reason;
+use super::tier::Tier;
+use crate::ground::decimal::Decimal;
+use crate::ground::freshness::{STATE_SENSITIVE_MAX_AGE_S, StaleBehavior, age_s};
+use crate::ground::id::SourceId;
+use crate::ground::ontology::Axis;
+use crate::ground::value::Typed;
+
+/// What an oracle says on one axis.
+#[derive(Debug, Clone)]
+pub(super) struct Statement<'a> {
+    pub(super) voice: &'a Voice<'a>,
+    pub(super) value: Typed,
+    pub(super) definition: Option<&'a str>,
+    /// The voice's; one lower where the value is stale and its policy says so.
+    pub(super) tier: Tier,
+}
+
+/// What all oracles say on one axis.
+#[derive(Debug, Default)]
+pub(super) struct OnAxis<'a> {
+    /// Those that can decide, the most trusted first, then in the workflow's order.
+    pub(super) statements: Vec<Statement<'a>>,
+    /// Registered oracles whose values are too old, with the reason.
+    pub(super) barred: Vec<(&'a SourceId, Reason)>,
+    /// Whether untrusted ones have a value.
+    pub(super) has_unverified: bool,
+    pub(super) warnings: Vec<String>,
+}
+
+/// What the voices of `hearing` say on the axis that was asked for by `path`.
+pub(super) fn on_axis<'a>(inputs: &Inputs, hearing: &'a Hearing<'a>, path: &str, axis: &Axis) -> OnAxis<'a> {
+    let mut found = OnAxis::default();
+    for voice in &hearing.voices {
+        let stated = voice.candidate.values.get(path);
+        let Some(stated) = stated.filter(|_| voice.asked.iter().any(|asked| asked == path)) else { continue };
+        let Ok(value) = stated.value.typed(axis) else { continue };
+        if voice.tier == Tier::Unverified {
+            found.has_unverified = true;
+            continue;
+        }
+        let mut warnings = Vec::new();
+        match standing(inputs, voice, path, axis, &mut warnings) {
+            Ok(Tier::Unverified) => found.has_unverified = true,
+            Ok(tier) => {
+                let definition = stated.definition.as_deref();
+                found.statements.push(Statement { voice, value, definition, tier });
+            }
+            Err(reason) => found.barred.push((voice.oracle_id, reason)),
+        }
+        found.warnings.append(&mut warnings);
+    }
+    // stable: within a tier the workflow's order stays
+    found.statements.sort_by_key(|statement| std::cmp::Reverse(statement.tier));
+    found
+}
+
+/// As which tier a value counts; else why it is too old.
+fn standing(
+    inputs: &Inputs,
+    voice: &Voice<'_>,
+    path: &str,
+    axis: &Axis,
+    warnings: &mut Vec<String>,
+) -> Result<Tier, Reason> {
+    let (id, observed_at) = (voice.oracle_id, voice.candidate.observed_at);
+    let age_s = age_s(observed_at, inputs.as_of());
+    if let Some(limit_s) = ttl_s(voice, axis).filter(|limit_s| age_s > *limit_s) {
+        warnings.push(format!(
+            "{id}: `{path}` is as of {observed_at}, {age_s} s old; no value may be older than {limit_s} s"
+        ));
+        return Err(Reason::Expired);
+    }
+    let Some(freshness) = voice.candidate.freshness.iter().find(|freshness| freshness.axis == path) else {
+        warnings.push(format!("{id}: nobody has looked how fresh `{path}` is"));
+        return Err(Reason::Stale);
+    };
+    if !freshness.stale {
+        return Ok(voice.tier);
+    }
+    if freshness.stale_behavior != StaleBehavior::ServeStaleSilent {
+        let (is, may) = (freshness.age_seconds.unwrap_or(age_s), freshness.max_age_seconds);
+        warnings.push(format!(
+            "{id}: `{path}` as of {observed_at} is stale: {is} s old, and {may} s are its source's limit"
+        ));
+    }
+    match freshness.stale_behavior {
+        StaleBehavior::ServeStaleSilent | StaleBehavior::ServeStaleWithWarning => Ok(voice.tier),
+        StaleBehavior::DegradeTier => Ok(voice.tier.lower()),
+        StaleBehavior::BlockUntilFresh | StaleBehavior::FailClosed => Err(Reason::Stale),
+    }
+}
+
+/// How old a value may be, whatever policies say: what the ontology allows, and where the axis is state-sensitive what the
+/// answer itself allows, in seconds.
+fn ttl_s(voice: &Voice<'_>, axis: &Axis) -> Option<u64> {
+    if !axis.state_sensitive {
+        return axis.max_ttl_seconds;
+    }
+    let limit = axis.max_ttl_seconds.unwrap_or(STATE_SENSITIVE_MAX_AGE_S);
+    Some(voice.candidate.record.ttl_seconds.map_or(limit, |ttl| ttl.min(limit)))
+}
+
+impl<'a> OnAxis<'a> {
+    /// Whether the registered oracles disagree, be it on what they speak of.
+    pub(super) fn is_contested(&self, axis: &Axis) -> bool {
+        self.has_other_definitions()
+            || self.pairs().any(|(one, other)| !agree(axis, &one.value, &other.value))
+    }
+
+    /// Whether their values measure different things.
+    pub(super) fn has_other_definitions(&self) -> bool {
+        self.pairs().any(|(one, other)| one.definition != other.definition)
+    }
+
+    /// How far apart every two are that speak of the same and have not the same value; nothing where that cannot be told.
+    pub(super) fn deltas(&self) -> impl Iterator<Item = Option<Decimal>> {
+        let comparable = |(one, other): &(&Statement<'a>, &Statement<'a>)| {
+            one.definition == other.definition && one.value != other.value
+        };
+        self.pairs().filter(comparable).map(|(one, other)| delta(&one.value, &other.value))
+    }
+
+    /// Every two of them.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&Statement<'a>, &Statement<'a>)> {
+        let statements = &self.statements;
+        let behind = move |place: usize| statements.iter().skip(place + 1);
+        statements
+            .iter()
+            .enumerate()
+            .flat_map(move |(place, one)| behind(place).map(move |other| (one, other)))
+    }
+
+    /// Oracles whose values are too old for this reason.
+    pub(super) fn barred_for(&self, reason: Reason) -> impl Iterator<Item = &'a SourceId> {
+        self.barred.iter().filter(move |(_, other)| *other == reason).map(|(oracle_id, _)| *oracle_id)
+    }
+
+    /// Who they are.
+    pub(super) fn oracles(&self) -> impl Iterator<Item = &'a SourceId> {
+        self.statements.iter().map(|statement| statement.voice.oracle_id)
+    }
+}

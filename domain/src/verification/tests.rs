@@ -1,0 +1,18 @@
+//! What verification has to do, by subjects.
+
+/// Cases of two oracles, and everything that can be said of them, for all that follows.
+pub(crate) mod support;
+
+mod table;
+
+mod workflows;
+
+mod requests;
+
+mod conflicts;
+
+mod people;
+
+mod latency;
+
+mod laws;

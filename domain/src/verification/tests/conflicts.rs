@@ -1,0 +1,284 @@
+use super::support::*;
+use crate::ground::ontology::AxisClass;
+use crate::ground::source::OracleTier::{self, CrossDomain, Primary, Secondary, Unverified};
+use crate::ground::value::Value;
+use crate::verification::envelope::{Basis, Standing};
+use crate::verification::record::SignatureInfo;
+use crate::verification::step::{Relation, StepOutcome};
+use crate::verification::{Envelope, EnvelopeKind, Inputs, Reason, decide};
+use serde_json::{Value as Json, json};
+
+const LABS: [&str; 6] = ["lab-a", "lab-b", "lab-c", "lab-d", "lab-e", "lab-f"];
+
+/// Oracles of these tiers that say these doses, each verified a second after the one before it.
+fn doses(config: Json, said: &[(OracleTier, &str)]) -> Inputs {
+    let labs = &LABS[..said.len()];
+    let mut inputs =
+        inputs(workflow(&["dose"], labs, json!({"conflict_resolution": config})), &["dose"], json!({}));
+    for ((lab, (tier, dose)), place) in labs.iter().zip(said).zip(0..) {
+        answers(&mut inputs, lab, *tier, &[("dose", dose)]);
+        answer_of(&mut inputs, lab).record.verified_at = ago(60 - place);
+    }
+    inputs
+}
+
+fn dose(envelope: &Envelope) -> Option<String> {
+    envelope.axes["dose"].value.as_ref().map(ToString::to_string)
+}
+
+fn only_reason(envelope: &Envelope) -> Reason {
+    assert_eq!(envelope.reasons.len(), 1, "{:?}", envelope.reasons);
+    *envelope.reasons.first().expect("there is one")
+}
+
+#[test]
+fn each_pair_in_conflict_is_a_step_and_more_of_them_than_the_limit_are_left_to_a_person() {
+    let said = [(Primary, "1"), (Primary, "2"), (Primary, "3"), (Primary, "4"), (Primary, "5")];
+    let recent = json!({"same_tier_strategy": "most_recent"});
+    let envelope = decide(&doses(recent.clone(), &said[..4]));
+    assert_eq!((envelope.kind, dose(&envelope).as_deref()), (EnvelopeKind::Authoritative, Some("4")));
+    assert_eq!(envelope.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [1, 2, 3]);
+    assert!(envelope.steps.iter().all(|step| step.outcome == StepOutcome::Replaced));
+
+    let envelope = decide(&doses(recent, &said));
+    assert_eq!((envelope.kind, only_reason(&envelope)), (EnvelopeKind::HumanReview, Reason::CascadeLimit));
+    assert_eq!(envelope.steps.len(), 4);
+    assert_eq!(envelope.steps[3].reason, Some(Reason::CascadeLimit));
+
+    let wider = json!({"same_tier_strategy": "most_recent", "scope": {"cascade_limit": 4}});
+    assert_eq!(dose(&decide(&doses(wider, &said))).as_deref(), Some("5"));
+    let narrow = json!({"same_tier_strategy": "most_recent", "scope": {"cascade_limit": 1}});
+    assert_eq!(only_reason(&decide(&doses(narrow, &said[..3]))), Reason::CascadeLimit);
+}
+
+#[test]
+fn who_agrees_is_no_step_and_stands_behind_the_value() {
+    let said = [(Secondary, "10.04"), (Primary, "10"), (Secondary, "12"), (CrossDomain, "9.96")];
+    let envelope = decide(&doses(json!({}), &said));
+    assert_eq!(dose(&envelope).as_deref(), Some("10"));
+    let behind = envelope.axes["dose"].evidence.iter().map(|evidence| evidence.record.oracle_id.as_str());
+    assert_eq!(behind.collect::<Vec<_>>(), ["lab-b", "lab-a", "lab-d"]);
+    assert_eq!(envelope.axes["dose"].basis, Some(Basis::Resolution));
+    let [step] = &envelope.steps[..] else { panic!("{:?}", envelope.steps) };
+    assert_eq!((step.relation, step.outcome), (Relation::DifferentTier, StepOutcome::Kept));
+    assert_eq!(step.standing.oracles.len(), 2);
+    assert_eq!(step.delta, Some("2".parse().expect("a number")));
+}
+
+#[test]
+fn within_a_tier_the_same_tier_strategy_settles_and_between_tiers_the_default_one() {
+    let config = json!({"default_strategy": "higher_tier_wins", "same_tier_strategy": "use_conservative"});
+    let said = [(Primary, "12"), (Secondary, "3"), (Primary, "10")];
+    let envelope = decide(&doses(config, &said));
+    assert_eq!(dose(&envelope).as_deref(), Some("10"));
+    let relations: Vec<_> = envelope.steps.iter().map(|step| step.relation).collect();
+    assert_eq!(relations, [Relation::SameTier, Relation::DifferentTier]);
+}
+
+#[test]
+fn no_two_oracles_may_be_further_apart_than_the_threshold_even_where_none_of_them_wins() {
+    let config = json!({"escalation_delta_threshold": 3});
+    let said = [(Primary, "10"), (Secondary, "8"), (Secondary, "11")];
+    assert_eq!(dose(&decide(&doses(config.clone(), &said))).as_deref(), Some("10"));
+    let said = [(Primary, "10"), (Secondary, "8"), (Secondary, "11.5")];
+    let envelope = decide(&doses(config.clone(), &said));
+    assert_eq!(only_reason(&envelope), Reason::DeltaThreshold);
+    assert_eq!(envelope.axes["dose"].delta, Some("3.5".parse().expect("a number")));
+    // a difference that is too wide to be told is not within any
+    let said = [(Primary, "1e60"), (Secondary, "1e-60")];
+    assert_eq!(only_reason(&decide(&doses(config, &said))), Reason::DeltaThreshold);
+}
+
+#[test]
+fn an_average_is_over_all_that_take_part_and_as_precise_as_its_axis() {
+    let config = json!({"default_strategy": "weighted_average", "same_tier_strategy": "weighted_average"});
+    let said = [(CrossDomain, "20"), (Primary, "10"), (Secondary, "13"), (Unverified, "1000")];
+    let mut inputs = doses(config, &said);
+    let envelope = decide(&inputs);
+    // (4 × 10 + 2 × 13 + 1 × 20) / 7 = 12.2857…
+    assert_eq!(dose(&envelope).as_deref(), Some("12.3"));
+    assert_eq!(envelope.axes["dose"].evidence.len(), 3);
+    axis_of(&mut inputs, "dose").precision = None;
+    answers(&mut inputs, "lab-a", CrossDomain, &[("dose", "20.00")]);
+    assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12"));
+    answers(&mut inputs, "lab-a", CrossDomain, &[("dose", "20.02")]);
+    assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12.29"));
+    // a whole number has no digits behind the point, whatever its axis says
+    axis_of(&mut inputs, "dose").precision = Some(1);
+    axis_of(&mut inputs, "dose").kind = crate::ground::ontology::AxisType::Integer;
+    answers(&mut inputs, "lab-a", CrossDomain, &[("dose", "20")]);
+    assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12"));
+}
+
+#[test]
+fn the_conservative_side_is_the_axiss() {
+    let mut inputs =
+        doses(json!({"same_tier_strategy": "use_conservative"}), &[(Primary, "10"), (Primary, "12")]);
+    assert_eq!(dose(&decide(&inputs)).as_deref(), Some("10"));
+    axis_of(&mut inputs, "dose").conservative = Some(crate::ground::ontology::Conservative::Higher);
+    assert_eq!(dose(&decide(&inputs)).as_deref(), Some("12"));
+    // sources and ontologies may change behind a workflow's back
+    axis_of(&mut inputs, "dose").conservative = None;
+    assert_eq!(only_reason(&decide(&inputs)), Reason::StrategyImpossible);
+}
+
+/// A lower tier with proof, where a higher one has none.
+#[test]
+fn where_the_tiers_contradict_the_hierarchy_of_the_axiss_class_a_person_decides() {
+    let signature = || {
+        Some(SignatureInfo {
+            signed_by: "key-1".into(),
+            signature_alg: "Ed25519".into(),
+            signature_valid: true,
+        })
+    };
+    let conflict = |class, tiers: (OracleTier, OracleTier), is_first_signed| {
+        let mut inputs = doses(json!({}), &[(tiers.0, "10"), (tiers.1, "12")]);
+        axis_of(&mut inputs, "dose").class = class;
+        let proof = &mut answer_of(&mut inputs, "lab-b").record;
+        (proof.signature_info, proof.chain_of_custody) = (signature(), Some(vec!["court".into()]));
+        answer_of(&mut inputs, "lab-a").record.signature_info = signature().filter(|_| is_first_signed);
+        let envelope = decide(&inputs);
+        (dose(&envelope), envelope.reasons.contains(&Reason::PrecedenceUnclear))
+    };
+    let (first, nobody) = ((Some("10".to_owned()), false), (None, true));
+    // measured: lookup in a primary oracle, then proof
+    assert_eq!(conflict(AxisClass::Measured, (Primary, Secondary), false), first);
+    assert_eq!(conflict(AxisClass::Measured, (Secondary, CrossDomain), false), nobody);
+    // self-reported: lookup counts where it is verified by cryptography
+    assert_eq!(conflict(AxisClass::SelfReported, (Primary, Secondary), false), nobody);
+    assert_eq!(conflict(AxisClass::SelfReported, (Primary, Secondary), true), first);
+    // a signature without a chain of custody is no proof
+    let mut inputs = doses(json!({}), &[(Secondary, "10"), (CrossDomain, "12")]);
+    answer_of(&mut inputs, "lab-b").record.signature_info = signature();
+    assert_eq!(dose(&decide(&inputs)), first.0);
+}
+
+#[test]
+fn what_was_verified_before_the_window_or_at_the_same_moment_is_left_to_a_person() {
+    let window =
+        |seconds: u64| json!({"same_tier_strategy": "most_recent", "recency_window_seconds": seconds});
+    let said = [(Primary, "10"), (Primary, "12")];
+    assert_eq!(dose(&decide(&doses(window(59), &said))).as_deref(), Some("12"));
+    let envelope = decide(&doses(window(58), &said));
+    assert_eq!(
+        (envelope.kind, only_reason(&envelope)),
+        (EnvelopeKind::HumanReview, Reason::RecencyUndecided)
+    );
+    let mut inputs = doses(json!({"same_tier_strategy": "most_recent"}), &said);
+    answer_of(&mut inputs, "lab-a").record.verified_at = ago(59);
+    assert_eq!(only_reason(&decide(&inputs)), Reason::RecencyUndecided);
+}
+
+/// Population with or without a territory.
+#[test]
+fn values_of_different_definitions_are_named_so_and_never_settled() {
+    let strategies = ["higher_tier_wins", "most_recent", "use_conservative", "weighted_average"];
+    for (strategy, second) in strategies.iter().flat_map(|strategy| [(strategy, "12"), (strategy, "10")]) {
+        let config = json!({"default_strategy": strategy, "same_tier_strategy": "most_recent"});
+        let mut inputs = doses(config, &[(Primary, "10"), (Secondary, second)]);
+        let stated = answer_of(&mut inputs, "lab-b").values.get_mut("dose").expect("a dose");
+        stated.definition = Some("per day, not per hour".into());
+        let envelope = decide(&inputs);
+        assert_eq!(envelope.kind, EnvelopeKind::HumanReview, "{strategy}");
+        assert_eq!(only_reason(&envelope), Reason::DefinitionMismatch);
+        assert!(envelope.steps.is_empty() && envelope.axes["dose"].delta.is_none());
+        assert!(envelope.candidates.iter().all(|candidate| candidate.contested));
+    }
+    let config = json!({"default_strategy": "dispute_summary"});
+    let mut inputs = doses(config, &[(Primary, "10"), (Secondary, "12")]);
+    let per_day = Some("per day".to_owned());
+    answer_of(&mut inputs, "lab-b").values.get_mut("dose").expect("a dose").definition.clone_from(&per_day);
+    let envelope = decide(&inputs);
+    assert_eq!(envelope.kind, EnvelopeKind::DisputeSummary);
+    assert!(envelope.reasons.contains(&Reason::DefinitionMismatch));
+    // what all define alike is comparable, and told with its definition
+    answer_of(&mut inputs, "lab-a").values.get_mut("dose").expect("a dose").definition.clone_from(&per_day);
+    answers(&mut inputs, "lab-b", Secondary, &[]);
+    let envelope = decide(&inputs);
+    assert_eq!(envelope.axes["dose"].definition, per_day, "{:?}", envelope.reasons);
+}
+
+/// Oracle A provides X and Y, oracle B Y and Z, and they conflict on Y alone.
+fn partial(scope: Json, asked: &[&str]) -> Inputs {
+    let settings = json!({"conflict_resolution": {"scope": scope}});
+    let workflow = workflow(&["dose", "inr", "status"], &["lab-a", "lab-b", "lab-c"], settings);
+    let mut inputs = inputs(workflow, asked, json!({}));
+    answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
+    answers(&mut inputs, "lab-b", Secondary, &[("inr", "3.5"), ("status", "open")]);
+    inputs
+}
+
+#[test]
+fn by_axis_a_conflict_concerns_its_own_axis_alone() {
+    let envelope = decide(&partial(json!({}), &["dose", "inr", "status"]));
+    assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
+    let value = |path: &str| envelope.axes[path].value.as_ref().map(ToString::to_string);
+    assert_eq!(value("dose").as_deref(), Some("10"));
+    assert_eq!(value("inr").as_deref(), Some("2.5"));
+    assert_eq!(value("status").as_deref(), Some("open"));
+
+    let mut inputs = partial(json!({}), &["dose", "inr", "status"]);
+    answers(&mut inputs, "lab-b", Primary, &[("inr", "3.5"), ("status", "open")]);
+    let envelope = decide(&inputs);
+    assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
+    let standing = |path: &str| envelope.axes[path].standing;
+    assert_eq!((standing("dose"), standing("status")), (Standing::Settled, Standing::Settled));
+    assert_eq!(standing("inr"), Standing::Escalated);
+}
+
+#[test]
+fn by_oracle_a_conflict_takes_all_that_both_say_with_it_asked_for_or_not() {
+    for asked in [&["dose", "inr", "status"][..], &["dose"], &["status"]] {
+        let envelope = decide(&partial(json!({"granularity": "oracle"}), asked));
+        assert_eq!(envelope.kind, EnvelopeKind::HumanReview, "{asked:?}");
+        assert_eq!(only_reason(&envelope), Reason::OracleInvalidated);
+        assert!(envelope.axes.values().all(|outcome| outcome.standing == Standing::Escalated));
+        assert!(envelope.steps.is_empty(), "nothing is settled: {:?}", envelope.steps);
+    }
+    let mut inputs = partial(json!({"granularity": "oracle"}), &["status"]);
+    answers(&mut inputs, "lab-b", Secondary, &[("inr", "2.5"), ("status", "open")]);
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+}
+
+#[test]
+fn where_all_is_invalidated_both_are_asked_for_all_their_axes_once_more_and_then_it_is_settled() {
+    for asked in [&["dose", "inr", "status"][..], &["dose"]] {
+        let mut inputs = partial(json!({"partial_conflict_behavior": "invalidate_all"}), asked);
+        answers(&mut inputs, "lab-c", CrossDomain, &[("status", "open")]);
+        let envelope = decide(&inputs);
+        assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{asked:?}");
+        assert_eq!(only_reason(&envelope), Reason::Reverification);
+        let again: Vec<_> =
+            envelope.reverify.iter().map(|again| (again.oracle_id.as_str(), again.axes.len())).collect();
+        assert_eq!(again, [("lab-a", 2), ("lab-b", 2)]);
+        inputs.reverified = true;
+        let envelope = decide(&inputs);
+        assert_eq!((envelope.kind, envelope.reverify.len()), (EnvelopeKind::Authoritative, 0));
+    }
+    // what a person has to decide, they have to decide in any case
+    let mut inputs = partial(json!({"partial_conflict_behavior": "invalidate_all"}), &["dose"]);
+    answer_of(&mut inputs, "lab-a").deviations.insert("dose".into(), "10 after 1".into());
+    let envelope = decide(&inputs);
+    assert_eq!((envelope.kind, envelope.reverify.len()), (EnvelopeKind::HumanReview, 2));
+}
+
+#[test]
+fn oracles_are_asked_for_what_is_looked_at_and_they_have() {
+    let provided: Vec<_> = ["patient", "day", "dose", "inr", "values.*.amount"].map(str::to_owned).into();
+    assert_eq!(partial(json!({}), &["dose"]).paths_for(&provided), ["dose"]);
+    assert_eq!(partial(json!({"granularity": "oracle"}), &["dose"]).paths_for(&provided), ["dose", "inr"]);
+    let groups = workflow(&["values.*.amount"], &["lab-a"], json!({}));
+    let inputs = inputs(groups, &["values.iron.amount"], json!({}));
+    assert_eq!(inputs.paths_for(&provided), ["values.iron.amount"]);
+}
+
+#[test]
+fn a_value_of_a_group_is_settled_like_any_other() {
+    let path = "values.iron.amount";
+    let groups = workflow(&["values.*.amount"], &["lab-a", "lab-b"], json!({}));
+    let mut inputs = inputs(groups, &[path], json!({}));
+    answers(&mut inputs, "lab-a", Secondary, &[(path, "4")]);
+    answers(&mut inputs, "lab-b", Primary, &[(path, "5")]);
+    assert_eq!(decide(&inputs).axes[path].value, Some(Value::Text("5".into())));
+}

@@ -1,0 +1,274 @@
+use super::support::*;
+use crate::ground::source::OracleTier::{CrossDomain, Primary, Secondary, Unverified};
+use crate::ground::value::Value;
+use crate::verification::record::SignatureInfo;
+use crate::verification::{CallOutcome, Cut, EnvelopeKind, Failure, Inputs, Reason, Reply, decide};
+use serde_json::json;
+
+/// One oracle that has answered, and room for another.
+fn answered_by_one() -> Inputs {
+    let workflow = workflow(&["dose"], &["lab-a", "lab-b"], json!({}));
+    let mut inputs = inputs(workflow, &["dose"], json!({}));
+    answers(&mut inputs, "lab-a", Primary, &[("dose", "10")]);
+    inputs
+}
+
+fn with_second(tier: crate::ground::source::OracleTier, reply: Reply) -> Inputs {
+    let mut inputs = answered_by_one();
+    inputs.calls.insert("lab-b".parse().expect("an id"), call(tier, &["dose"], reply));
+    inputs
+}
+
+#[test]
+fn an_answer_after_the_soft_timeout_counts_and_is_called_late() {
+    let mut inputs = answered_by_one();
+    inputs.calls.get_mut(&"lab-a".parse().expect("an id")).expect("it was asked").latency_ms = 2001;
+    let envelope = decide(&inputs);
+    assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
+    assert!(envelope.candidates[0].late && !envelope.candidates[1].late);
+    assert_eq!(envelope.warnings, ["lab-a: answered late, after 2001 ms; 2000 ms are the soft timeout"]);
+    assert_eq!(envelope.candidates[1].outcome, CallOutcome::NotAsked);
+}
+
+#[test]
+fn nobody_waits_for_an_oracle_that_decides_nothing() {
+    let replies = [
+        Reply::TimedOut { cut: Cut::Budget },
+        Reply::CircuitOpen { retry_after_ms: None },
+        Reply::Several { records: 2 },
+        Reply::Failed { failure: Failure::Internal, cause: "a fault".into() },
+    ];
+    let alone = decide(&answered_by_one());
+    for reply in replies {
+        let envelope = decide(&with_second(Unverified, reply.clone()));
+        assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{reply:?}");
+        assert_eq!((&envelope.axes, &envelope.warnings), (&alone.axes, &alone.warnings));
+        assert_eq!(decide(&with_second(CrossDomain, reply)).axes["dose"].value, None);
+    }
+}
+
+#[test]
+fn an_oracle_that_knows_nothing_or_was_not_asked_leaves_the_others_to_decide() {
+    for reply in [Reply::NoRecord, Reply::NotAsked { cause: "it is not approved yet".into() }] {
+        let envelope = decide(&with_second(Primary, reply));
+        assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{:?}", envelope.warnings);
+    }
+    let mut inputs = with_second(Primary, Reply::NoRecord);
+    inputs.calls.remove(&"lab-a".parse().expect("an id"));
+    let envelope = decide(&inputs);
+    assert_eq!((envelope.kind, envelope.reasons.len()), (EnvelopeKind::Blocked, 1));
+    assert!(envelope.reasons.contains(&Reason::NoValue));
+    assert_eq!(envelope.retry.expect("there is guidance").after_ms, None);
+}
+
+#[test]
+fn a_thing_that_is_not_fixed_is_asked_for() {
+    let workflow = workflow(&["dose"], &["lab-a"], json!({}));
+    let open = inputs(workflow, &["dose"], json!({"where": {"patient": "p-1"}}));
+    let envelope = decide(&open);
+    assert_eq!(envelope.kind, EnvelopeKind::RequiresSpecification);
+    assert_eq!(envelope.unspecified, ["day"]);
+    assert!(envelope.reasons.contains(&Reason::ThingNotFixed));
+
+    let envelope = decide(&with_second(Secondary, Reply::Several { records: 2 }));
+    assert_eq!(envelope.kind, EnvelopeKind::RequiresSpecification);
+    assert!(envelope.reasons.contains(&Reason::SeveralThings));
+    assert_eq!(envelope.unspecified, ["patient", "day"]);
+}
+
+#[test]
+fn what_is_kept_is_not_even_looked_at_where_the_workflow_does_not_serve_it() {
+    let mut inputs = with_second(Primary, Reply::TimedOut { cut: Cut::HardTimeout });
+    let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
+    second.kept = Some(Box::new(candidate("lab-b", &[("dose", "10")])));
+    // no registration would take this
+    inputs.workflow.oracle_latency.stale_tolerance_seconds = Some(600);
+    let envelope = decide(&inputs);
+    assert_eq!(envelope.kind, EnvelopeKind::Blocked);
+    assert_eq!(envelope.warnings, ["lab-b: no answer within its hard timeout"]);
+}
+
+#[test]
+fn a_circuit_that_an_administrator_holds_open_has_no_time_to_wait_for() {
+    let envelope = decide(&with_second(Primary, Reply::CircuitOpen { retry_after_ms: None }));
+    assert_eq!(envelope.kind, EnvelopeKind::Blocked);
+    let retry = envelope.retry.expect("there is guidance");
+    assert_eq!((retry.after_ms, retry.oracles.len()), (None, 1));
+    assert!(retry.advice.contains("administrator"), "{}", retry.advice);
+}
+
+#[test]
+fn a_failure_that_is_no_matter_of_time_is_never_covered_by_a_narrative_or_by_what_is_kept() {
+    for on_timeout in [
+        json!({"on_timeout": "FAIL_OPEN_NARRATIVE"}),
+        json!({"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600}),
+    ] {
+        for failure in [Failure::Rejected, Failure::Internal] {
+            let mut inputs = with_second(Primary, Reply::Failed { failure, cause: "a fault".into() });
+            inputs.workflow = workflow(&["dose"], &["lab-a", "lab-b"], json!({"oracle_latency": on_timeout}));
+            let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
+            second.kept = Some(Box::new(candidate("lab-b", &[("dose", "10")])));
+            let envelope = decide(&inputs);
+            assert_eq!(envelope.kind, EnvelopeKind::Blocked);
+            assert!(envelope.reasons.contains(&Reason::OracleUnusable));
+        }
+    }
+}
+
+/// How an answer is spoilt, and what is said of it.
+type Spoilt = (&'static str, fn(&mut Inputs));
+
+/// Poisoned answers, whoever hands them in.
+#[test]
+fn an_answer_for_another_thing_oracle_or_day_or_with_a_broken_signature_or_form_is_none() {
+    let spoil: [Spoilt; 5] = [
+        ("its answer is refused (identity): it speaks of another thing than was asked for", |inputs| {
+            let other = Value::Text("p-2".into());
+            answer_of(inputs, "lab-a").thing.insert("patient".into(), other);
+        }),
+        ("its answer is refused (identity): it is lab-b's", |inputs| {
+            answer_of(inputs, "lab-a").record.oracle_id = "lab-b".parse().expect("an id");
+        }),
+        ("its answer is refused (signature): the signature does not hold", |inputs| {
+            answer_of(inputs, "lab-a").record.signature_info = Some(SignatureInfo {
+                signed_by: "key-1".into(),
+                signature_alg: "Ed25519".into(),
+                signature_valid: false,
+            });
+        }),
+        ("lies ahead: it would never be old", |inputs| {
+            answer_of(inputs, "lab-a").record.verified_at = now() + jiff::SignedDuration::from_secs(61);
+        }),
+        ("its answer is refused (schema): what it says on `dose` is no number", |inputs| {
+            answer_of(inputs, "lab-a").values.get_mut("dose").expect("a dose").value =
+                Value::Text("much".into());
+        }),
+    ];
+    for (says, spoil) in spoil {
+        let mut inputs = answered_by_one();
+        spoil(&mut inputs);
+        let envelope = decide(&inputs);
+        assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{says}");
+        assert_eq!(envelope.candidates[0].outcome, CallOutcome::Refused);
+        assert!(envelope.warnings.iter().any(|warning| warning.contains(says)), "{:?}", envelope.warnings);
+    }
+}
+
+#[test]
+fn an_envelope_without_values_has_none_anywhere() {
+    let budget = |mode: &str| {
+        json!({"authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": mode,
+                                     "on_timeout_behavior": "DEGRADE_TO_NARRATIVE"}})
+    };
+    let cases = [
+        (json!({}), EnvelopeKind::Blocked),
+        (json!({"oracle_latency": {"on_timeout": "FAIL_OPEN_NARRATIVE"}}), EnvelopeKind::NarrativeOnly),
+        (budget("ASYNC"), EnvelopeKind::Provisional),
+        (budget("NON_AUTHORITATIVE_ONLY"), EnvelopeKind::NarrativeOnly),
+    ];
+    for (settings, kind) in cases {
+        let mut inputs = with_second(Primary, Reply::TimedOut { cut: Cut::HardTimeout });
+        inputs.workflow = workflow(&["dose"], &["lab-a", "lab-b"], settings);
+        for said in ["4711.5", "4711.5 mg"] {
+            answers(&mut inputs, "lab-a", Primary, &[("dose", said)]);
+            let envelope = decide(&inputs);
+            let is_unreadable = said.ends_with("mg") && kind != EnvelopeKind::Provisional;
+            assert!(envelope.kind == kind || is_unreadable, "{:?}", envelope.kind);
+            let json = String::from_utf8(envelope.to_json()).expect("it is text");
+            assert!(!json.contains("4711"), "{json}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_believed_that_an_oracle_was_not_asked_for() {
+    let mut inputs = answered_by_one();
+    inputs.calls.get_mut(&"lab-a".parse().expect("an id")).expect("it was asked").axes = vec!["inr".into()];
+    let envelope = decide(&inputs);
+    assert_eq!((envelope.kind, envelope.reasons.contains(&Reason::NoValue)), (EnvelopeKind::Blocked, true));
+    assert!(envelope.candidates[0].values.is_empty());
+}
+
+#[test]
+fn whoever_is_missing_and_was_asked_for_nothing_in_particular_is_missed() {
+    let mut inputs = with_second(Primary, Reply::TimedOut { cut: Cut::HardTimeout });
+    let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
+    second.axes = vec!["inr".into()];
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+    let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
+    second.axes.clear();
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Blocked);
+}
+
+#[test]
+fn an_axis_that_is_asked_for_and_not_looked_at_is_never_passed_over() {
+    let workflow = workflow(&["dose", "inr"], &["lab-a"], json!({}));
+    let mut inputs = inputs(workflow, &["dose", "inr"], json!({}));
+    answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+    inputs.axes.remove("inr");
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Blocked);
+}
+
+#[test]
+fn an_answer_says_nothing_of_its_own_tier() {
+    let mut inputs = answered_by_one();
+    // the record says `primary`
+    answers(&mut inputs, "lab-b", Secondary, &[("dose", "12")]);
+    let envelope = decide(&inputs);
+    assert_eq!(envelope.axes["dose"].value, Some(Value::Text("10".into())));
+    assert_eq!(
+        serde_json::to_value(&envelope.candidates[1].record).expect("it serializes")["oracle_tier"],
+        "secondary"
+    );
+}
+
+#[test]
+fn an_answer_without_version_and_hash_counts_one_tier_lower_and_its_record_says_so() {
+    let mut inputs = answered_by_one();
+    let record = &mut answer_of(&mut inputs, "lab-a").record;
+    (record.source_version, record.evidence_hash) = (None, None);
+    let envelope = decide(&inputs);
+    let evidence = serde_json::to_value(&envelope.axes["dose"].evidence).expect("it serializes");
+    assert_eq!(evidence[0]["record"]["oracle_tier"], "secondary");
+    assert!(envelope.warnings[0].contains("neither a version nor a hash, and counts as secondary"));
+    // either is enough
+    answer_of(&mut inputs, "lab-a").record.source_version = Some("7".into());
+    assert_eq!(decide(&inputs).warnings, Vec::<String>::new());
+    // and what is of the lowest trusted tier is trusted no more
+    answers(&mut inputs, "lab-a", CrossDomain, &[("dose", "10")]);
+    let record = &mut answer_of(&mut inputs, "lab-a").record;
+    (record.source_version, record.evidence_hash) = (None, None);
+    assert!(decide(&inputs).reasons.contains(&Reason::UnverifiedOnly));
+}
+
+#[test]
+fn the_age_of_a_state_sensitive_value_counts_up_to_the_moment_that_is_asked_for() {
+    let build = |age_s: i64, more| {
+        let workflow = workflow(&["inr"], &["lab-a"], json!({}));
+        let mut inputs = inputs(workflow, &["inr"], more);
+        answers(&mut inputs, "lab-a", Primary, &[("inr", "2.5")]);
+        answer_of(&mut inputs, "lab-a").observed_at = ago(age_s);
+        decide(&inputs)
+    };
+    assert_eq!(build(3600, json!({})).kind, EnvelopeKind::Authoritative);
+    let expired = build(3601, json!({}));
+    assert_eq!(expired.kind, EnvelopeKind::Blocked);
+    assert_eq!(expired.reverify.len(), 1);
+    assert_eq!(expired.retry.expect("there is guidance").after_ms, Some(0));
+    let then = build(3601, json!({"point_in_time": ago(60)}));
+    assert_eq!(then.kind, EnvelopeKind::Authoritative);
+    let ahead = now() + jiff::SignedDuration::from_secs(3600);
+    assert_eq!(build(1, json!({"point_in_time": ahead})).kind, EnvelopeKind::Blocked);
+}
+
+#[test]
+fn a_value_whose_freshness_nobody_has_looked_at_is_not_fresh() {
+    let mut inputs = answered_by_one();
+    answer_of(&mut inputs, "lab-a").freshness.clear();
+    let envelope = decide(&inputs);
+    assert_eq!(envelope.kind, EnvelopeKind::Blocked);
+    assert!(envelope.reasons.contains(&Reason::Stale));
+    let retry = envelope.retry.expect("there is guidance");
+    assert_eq!((retry.after_ms, retry.oracles[0].as_str()), (None, "lab-a"));
+}

@@ -1,0 +1,204 @@
+use super::support::*;
+use crate::digest::Sha256Hex;
+use crate::ground::source::OracleTier::Primary;
+use crate::ground::value::Value;
+use crate::verification::review::Resolution;
+use crate::verification::{EnvelopeKind, HumanLock, Inputs, Reason, Review, decide};
+use jiff::SignedDuration;
+use serde_json::{Value as Json, json};
+
+fn disagreement(more: Json) -> Inputs {
+    let workflow = workflow(&["dose", "inr"], &["lab-a", "lab-b"], json!({}));
+    let mut inputs = inputs(workflow, &["dose", "inr"], more);
+    answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
+    answers(&mut inputs, "lab-b", Primary, &[("dose", "12"), ("inr", "2.5")]);
+    inputs
+}
+
+fn resolution(values: Json) -> Resolution {
+    let values = serde_json::from_value(values).expect("values");
+    Resolution { values, reason: "seen on paper".into(), valid_for_seconds: 600 }
+}
+
+fn locks(inputs: &Inputs) -> Vec<HumanLock> {
+    let review = Review::of(inputs, &decide(inputs)).expect("a person decides");
+    let resolution = resolution(json!({"dose": "11.0"}));
+    review.resolve(ontology(), &resolution, "1000", ago(30)).expect("it can be meant")
+}
+
+#[test]
+fn a_review_holds_what_is_to_be_decided_and_its_resolution_decides_it() {
+    let mut inputs = disagreement(json!({}));
+    let envelope = decide(&inputs);
+    assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
+    let review = Review::of(&inputs, &envelope).expect("a person decides");
+    assert_eq!(review.axes.keys().collect::<Vec<_>>(), ["dose"]);
+    assert_eq!(review.candidates.len(), 2);
+    assert_eq!(review.envelope_sha256, envelope.sha256);
+
+    inputs.locks = locks(&inputs);
+    let envelope = decide(&inputs);
+    assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{:?}", envelope.reasons);
+    let dose = &envelope.axes["dose"];
+    assert_eq!(dose.value, Some(Value::Text("11".into())));
+    let record = serde_json::to_value(&dose.evidence[0].record).expect("it serializes");
+    assert_eq!(record["oracle_tier"], "human_lock");
+    assert_eq!((record["verifier_id"].as_str(), record["ttl_seconds"].as_u64()), (Some("1000"), Some(600)));
+    assert_eq!(dose.evidence[0].record.evidence_hash, Some(review.evidence_hash));
+    assert_eq!(envelope.warnings.len(), 2, "who says otherwise is told: {:?}", envelope.warnings);
+    assert_eq!(Review::of(&inputs, &envelope), None);
+}
+
+#[test]
+fn a_lock_holds_for_its_workflow_thing_moment_and_axis_and_while_it_is_valid() {
+    let plain = disagreement(json!({}));
+    let spoil: [fn(&mut HumanLock); 6] = [
+        |lock| lock.workflow_id = "other".parse().expect("an id"),
+        |lock| drop(lock.thing.insert("patient".into(), Value::Text("p-2".into()))),
+        |lock| lock.point_in_time = Some(now()),
+        |lock| lock.axis = "inr".into(),
+        |lock| lock.valid_until = now(),
+        |lock| lock.verified_at = now() + SignedDuration::from_secs(1),
+    ];
+    for (place, spoil) in spoil.into_iter().enumerate() {
+        let mut inputs = plain.clone();
+        inputs.locks = locks(&plain);
+        assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+        spoil(&mut inputs.locks[0]);
+        assert_eq!(decide(&inputs).kind, EnvelopeKind::HumanReview, "{place}");
+    }
+}
+
+#[test]
+fn no_lock_is_older_than_its_axis_allows_and_the_newest_counts() {
+    let mut inputs = disagreement(json!({}));
+    let mut old = locks(&inputs).remove(0);
+    (old.axis, old.verified_at) = ("inr".into(), ago(3601));
+    (old.value, old.valid_until) = (Value::Text("9".into()), now() + SignedDuration::from_secs(9));
+    inputs.locks = vec![old.clone()];
+    inputs.locks.extend(locks(&inputs));
+    let inr = |inputs: &Inputs| decide(inputs).axes["inr"].value.clone();
+    assert_eq!(inr(&inputs), Some(Value::Text("2.5".into())));
+    let newer = |seconds, value: &str| HumanLock {
+        verified_at: ago(seconds),
+        value: Value::Text(value.into()),
+        ..old.clone()
+    };
+    inputs.locks.extend([newer(10, "7"), newer(20, "8")]);
+    assert_eq!(inr(&inputs), Some(Value::Text("7".into())));
+    inputs.locks.reverse();
+    assert_eq!(inr(&inputs), Some(Value::Text("7".into())));
+}
+
+#[test]
+fn a_conflict_that_a_person_has_settled_takes_nothing_with_it() {
+    let scope = json!({"conflict_resolution": {"scope": {"granularity": "oracle"}}});
+    let mut inputs = disagreement(json!({}));
+    inputs.locks = locks(&inputs);
+    let by_oracle = workflow(&["dose", "inr"], &["lab-a", "lab-b"], scope);
+    let mut inputs = Inputs { workflow: by_oracle, ..inputs };
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+    // be it on an axis that is not asked for
+    inputs.question.axes.retain(|axis| axis == "inr");
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+    inputs.locks.clear();
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::HumanReview);
+}
+
+#[test]
+fn a_resolution_that_cannot_be_meant_is_refused() {
+    let inputs = disagreement(json!({}));
+    let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let refused = |resolution: &Resolution| {
+        let refused = review.resolve(ontology(), resolution, "1000", now());
+        refused.expect_err("it cannot be meant").to_string()
+    };
+    let plain = resolution(json!({"dose": 11}));
+    assert!(
+        refused(&resolution(json!({}))).ends_with("every axis of the review is decided, and no other: dose")
+    );
+    assert!(refused(&resolution(json!({"dose": 1, "inr": 1}))).starts_with("`values` names dose, inr;"));
+    assert!(
+        refused(&resolution(json!({"dose": "much"}))).starts_with("`values.dose`: `much` is not a number")
+    );
+    assert!(refused(&Resolution { reason: " ".into(), ..plain.clone() }).starts_with("`reason` has 1 to"));
+    let forever = Resolution { valid_for_seconds: u64::MAX, ..plain.clone() };
+    assert!(refused(&forever).ends_with("allowed: 1 to 3155760000 s"), "{}", refused(&forever));
+    assert!(refused(&Resolution { valid_for_seconds: 0, ..plain }).starts_with("`valid_for_seconds` is 0;"));
+    let mut other = review;
+    other.ontology.version = "2".into();
+    let refused = other.resolve(ontology(), &resolution(json!({"dose": 11})), "1000", now());
+    assert_eq!(
+        refused.expect_err("other").to_string(),
+        "the review is about clinic@2, and not about clinic@1"
+    );
+}
+
+#[test]
+fn a_resolution_of_a_state_sensitive_axis_holds_no_longer_than_a_value_of_it() {
+    let claim = json!({"claimed": {"inr": {"value": 9, "claimed_by": "p-1"}}});
+    let inputs = disagreement(claim);
+    let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let long = Resolution { valid_for_seconds: 3601, ..resolution(json!({"dose": 11, "inr": 2.5})) };
+    let refused = review.resolve(ontology(), &long, "1000", now()).expect_err("too long");
+    assert_eq!(refused.to_string(), "`valid_for_seconds` is 3601; allowed: 1 to 3600 s");
+}
+
+#[test]
+fn the_same_dispute_has_the_same_evidence_whenever_it_comes_up() {
+    let evidence =
+        |inputs: &Inputs| Review::of(inputs, &decide(inputs)).expect("a person decides").evidence_hash;
+    let first = disagreement(json!({}));
+    let mut again = first.clone();
+    again.execution_id = "verify:2".into();
+    (again.asked_at, again.decided_at) = (now(), now());
+    answer_of(&mut again, "lab-a").record.retrieved_at = now();
+    assert_eq!(evidence(&again), evidence(&first));
+    answers(&mut again, "lab-b", Primary, &[("dose", "13"), ("inr", "2.5")]);
+    assert_ne!(evidence(&again), evidence(&first));
+}
+
+#[test]
+fn a_value_that_jumps_away_from_what_its_source_said_is_looked_at_by_a_person() {
+    let mut inputs = disagreement(json!({}));
+    answers(&mut inputs, "lab-b", Primary, &[("dose", "10"), ("inr", "2.5")]);
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+    answer_of(&mut inputs, "lab-b").deviations.insert("inr".into(), "2.5 after 1.1".into());
+    let envelope = decide(&inputs);
+    assert_eq!((envelope.kind, envelope.reasons.len()), (EnvelopeKind::HumanReview, 1));
+    assert!(envelope.axes["inr"].reasons.contains(&Reason::Deviation));
+}
+
+#[test]
+fn where_the_time_runs_out_a_person_decides_all_that_was_asked() {
+    let mut inputs = disagreement(json!({}));
+    answers(&mut inputs, "lab-b", Primary, &[("dose", "10"), ("inr", "2.5")]);
+    let policy = json!({"authority_latency_budget_ms": 2000, "enforcement_mode": "INLINE",
+                        "on_timeout_behavior": "ESCALATE"});
+    inputs.workflow = workflow(&["dose", "inr"], &["lab-a", "lab-b"], json!({"authority_latency": policy}));
+    inputs.elapsed_ms = 2001;
+    let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    assert_eq!(review.axes.keys().collect::<Vec<_>>(), ["dose", "inr"]);
+    assert!(review.axes.values().all(|reasons| reasons.contains(&Reason::BudgetExceeded)));
+}
+
+#[test]
+fn what_is_confirmed_stands_under_the_name_of_who_confirmed_it_and_what_is_not_does_not() {
+    let build = |confirmed: bool| {
+        let workflow = workflow(&["address"], &["lab-a"], json!({}));
+        let claim = json!({"claimed": {"address": {"value": "Elm St", "claimed_by": "p-1",
+                                                   "confirmed": confirmed}}});
+        let mut inputs = inputs(workflow, &["address"], claim);
+        answers(&mut inputs, "lab-a", Primary, &[("address", "Oak St")]);
+        decide(&inputs)
+    };
+    let envelope = build(true);
+    let record = &envelope.axes["address"].evidence[0].record;
+    assert_eq!((record.oracle_id.as_str(), record.verifier_id.as_str()), ("human-confirmation", "p-1"));
+    let claim = br#"{"claimed_by":"p-1","confirmed":true,"value":"Elm St"}"#;
+    assert_eq!(record.evidence_hash, Some(Sha256Hex::of(claim)));
+    assert_eq!(envelope.warnings, ["lab-a: has another value of `address`; p-1 has confirmed another"]);
+    let envelope = build(false);
+    assert_eq!(envelope.axes["address"].value, Some(Value::Text("Oak St".into())));
+    assert_eq!(envelope.warnings, ["`address`: p-1 has not confirmed what they claim"]);
+}

@@ -1,0 +1,76 @@
+use super::support::*;
+use crate::verification::VerifyRequest;
+use crate::verification::request::Question;
+use serde_json::{Value as Json, json};
+
+fn read(request: Json) -> Result<Question, String> {
+    let workflow = workflow(&["dose", "visits", "address", "values.*.amount"], &["lab-a"], json!({}));
+    let request: VerifyRequest = serde_json::from_value(request).map_err(|error| error.to_string())?;
+    request.read(&workflow, ontology()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn what_is_asked_stands_in_the_one_form_of_each_value() {
+    let question = read(json!({
+        "workflow": "intake",
+        "where": {"patient": "p-1", "day": "2026-11-20"},
+        "axes": ["values.iron.amount", "dose", "visits"],
+        "claimed": {"dose": {"value": 10.50, "claimed_by": " p-1 ", "confirmed": true},
+                    "visits": {"value": "007", "claimed_by": "p-1"}},
+        "point_in_time": "2026-11-19T01:00:00+01:00"
+    }));
+    assert_eq!(
+        serde_json::to_value(question.expect("it can be meant")).expect("it serializes"),
+        json!({
+            "where": {"patient": "p-1", "day": "2026-11-20"},
+            "axes": ["values.iron.amount", "dose", "visits"],
+            "claimed": {"dose": {"value": "10.5", "claimed_by": "p-1", "confirmed": true},
+                        "visits": {"value": "7", "claimed_by": "p-1", "confirmed": false}},
+            "point_in_time": "2026-11-19T00:00:00Z"
+        })
+    );
+}
+
+#[test]
+fn a_question_that_leaves_open_which_thing_is_meant_can_be_asked() {
+    let question = read(json!({"workflow": "intake", "where": {}, "axes": ["dose"]}));
+    assert!(question.expect("it can be meant").thing.is_empty());
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_with_the_field_and_what_is_allowed() {
+    let plain = json!({"workflow": "intake", "where": {"patient": "p-1"}, "axes": ["dose"]});
+    let claim = |value: Json, by: &str| json!({"dose": {"value": value, "claimed_by": by}});
+    let cases = [
+        ("workflow", json!("other"), "`workflow` is other, and not intake"),
+        ("axes", json!([]), "`axes` names 0 axes; 1 to 64 are taken"),
+        ("axes", json!(["dose", "dose"]), "`axes` names `dose` twice"),
+        (
+            "axes",
+            json!(["inr"]),
+            "`axes`: `inr` is not allowed; allowed: dose, visits, address, values.*.amount",
+        ),
+        ("axes", json!(["patient"]), "`axes`: `patient` is not allowed"),
+        ("axes", json!(["values.*.amount"]), "`values.*.amount` is a group; one of its values is asked for"),
+        ("where", json!({"dose": 1}), "`where`: `dose` is not allowed; allowed: patient, day"),
+        ("where", json!({"day": "yesterday"}), "`where.day`: `yesterday` is not a date of RFC 3339"),
+        ("where", json!({"patient": null}), "`where.patient`: a value of type string is taken"),
+        (
+            "claimed",
+            json!({"visits": {"value": 1, "claimed_by": "x"}}),
+            "`claimed`: `visits` is not allowed; allowed: dose",
+        ),
+        ("claimed", claim(json!("much"), "x"), "`claimed.dose`: `much` is not a number"),
+        ("claimed", claim(json!(1), " "), "`claimed.dose.claimed_by` has 1 to 256 bytes"),
+        ("claimed", json!({"dose": {"value": 1, "claimed_by": "x", "sure": true}}), "unknown field `sure`"),
+        ("wherever", json!({}), "unknown field `wherever`"),
+        ("point_in_time", json!("soon"), "point_in_time"),
+    ];
+    for (field, value, says) in cases {
+        let mut request = plain.clone();
+        request[field] = value.clone();
+        let refused = read(request).expect_err(&format!("{field} {value}"));
+        // an error of the format need not name its field
+        assert!(refused.contains(says) || field == "point_in_time", "{field} {value}: {refused}");
+    }
+}

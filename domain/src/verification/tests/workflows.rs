@@ -1,0 +1,262 @@
+use super::support::*;
+use crate::ground::source::OracleTier::{Primary, Secondary, Unverified};
+use crate::ground::source::Registration;
+use crate::verification::Workflow;
+use crate::verification::workflow::{
+    CASCADE_LIMIT_DEFAULT, Granularity, HARD_TIMEOUT_DEFAULT_MS, PartialConflict, SOFT_TIMEOUT_DEFAULT_MS,
+    Strategy,
+};
+use serde_json::{Value as Json, json};
+
+fn sources() -> Vec<Registration> {
+    let with = |axes: &[&'static str]| [&["patient", "day"][..], axes].concat();
+    vec![
+        source("lab-a", Primary, &with(&["dose", "inr", "status", "visits", "weight"])),
+        source("lab-b", Secondary, &with(&["dose", "inr", "status", "visits"])),
+        source("court", Primary, &with(&["status"])),
+        source("scraper", Unverified, &with(&["dose", "status", "values.*.amount"])),
+    ]
+}
+
+fn validated(workflow: &Workflow) -> Result<(), String> {
+    let sources = sources();
+    let sources: Vec<_> = sources.iter().collect();
+    workflow.validate(ontology(), &sources).map_err(|error| error.to_string())
+}
+
+#[test]
+fn what_is_left_out_is_as_the_rfc_has_it() {
+    let workflow = workflow(&["dose"], &["lab-a"], json!({}));
+    let config = &workflow.conflict_resolution;
+    assert_eq!(config.default_strategy, Strategy::HigherTierWins);
+    assert_eq!(config.same_tier_strategy, Strategy::RequireHuman);
+    assert_eq!(config.scope.cascade_limit, CASCADE_LIMIT_DEFAULT);
+    assert_eq!(config.scope.granularity, Granularity::Axis);
+    assert_eq!(config.scope.partial_conflict_behavior, PartialConflict::Isolate);
+    assert_eq!(workflow.oracle_latency.soft_timeout_ms, SOFT_TIMEOUT_DEFAULT_MS);
+    assert_eq!(workflow.oracle_latency.hard_timeout_ms, HARD_TIMEOUT_DEFAULT_MS);
+    assert_eq!((SOFT_TIMEOUT_DEFAULT_MS, HARD_TIMEOUT_DEFAULT_MS), (2000, 5000));
+    assert_eq!(CASCADE_LIMIT_DEFAULT, 3);
+}
+
+#[test]
+fn a_workflow_reads_back_and_its_threshold_is_exact_however_it_was_written() {
+    for threshold in [json!(0.1), json!("0.1"), json!("0.10")] {
+        let settings = json!({"conflict_resolution": {"escalation_delta_threshold": threshold}});
+        let workflow = workflow(&["dose"], &["lab-a"], settings);
+        let text = serde_json::to_string(&workflow).expect("it serializes");
+        assert!(text.contains(r#""escalation_delta_threshold":"0.1""#), "{text}");
+        assert_eq!(serde_json::from_str::<Workflow>(&text).expect("it reads back"), workflow);
+    }
+}
+
+#[test]
+fn a_workflow_that_can_work_is_taken() {
+    let settings = [
+        json!({}),
+        json!({"conflict_resolution": {"default_strategy": "use_conservative", "same_tier_strategy": "weighted_average",
+                                       "escalation_delta_threshold": 0.1}}),
+        json!({"conflict_resolution": {"default_strategy": "most_recent", "recency_window_seconds": 60}}),
+        json!({"oracle_latency": {"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600}}),
+        // whoever waits as long as an oracle may take without being late, waits long enough
+        json!({"authority_latency": {"authority_latency_budget_ms": 2000, "enforcement_mode": "INLINE",
+                                     "on_timeout_behavior": "ESCALATE"}}),
+        json!({"authority_latency": {"authority_latency_budget_ms": 150,
+                                     "enforcement_mode": "NON_AUTHORITATIVE_ONLY",
+                                     "on_timeout_behavior": "DEGRADE_TO_NARRATIVE"}}),
+        json!({"authority_latency": {"authority_latency_budget_ms": 800, "enforcement_mode": "ASYNC",
+                                     "on_timeout_behavior": "ESCALATE"}}),
+    ];
+    for settings in settings {
+        assert_eq!(
+            validated(&workflow(&["dose"], &["lab-a", "lab-b"], settings.clone())),
+            Ok(()),
+            "{settings}"
+        );
+    }
+    // strategies for numbers are no trouble on an axis that they cannot meet: one oracle tells of it, or a person decides
+    let numbers = json!({"conflict_resolution": {"default_strategy": "weighted_average"}});
+    assert_eq!(validated(&workflow(&["dose", "status"], &["lab-a", "scraper"], numbers)), Ok(()));
+    let numbers = json!({"conflict_resolution": {"default_strategy": "weighted_average",
+                                                 "always_human_axes": ["status"]}});
+    assert_eq!(validated(&workflow(&["dose", "status"], &["lab-a", "lab-b"], numbers)), Ok(()));
+}
+
+/// Axes, oracles, settings, and what the refusal has to say of them.
+type Refused = (Vec<&'static str>, Vec<&'static str>, Json, &'static str);
+
+const BOTH: [&str; 2] = ["lab-a", "lab-b"];
+
+fn over(axes: &[&'static str], settings: Json, says: &'static str) -> Refused {
+    (axes.to_vec(), BOTH.to_vec(), settings, says)
+}
+
+fn by_its_subjects() -> Vec<Refused> {
+    let on_dose = |settings, says| over(&["dose"], settings, says);
+    vec![
+        on_dose(json!({"domain": " "}), "`domain`: it has 1 to 256 bytes"),
+        on_dose(
+            json!({"ontology": {"ontology_id": "clinic", "version": "2"}}),
+            "`ontology` is clinic@2, and not clinic@1",
+        ),
+        (vec![], BOTH.to_vec(), json!({}), "`axes`: there are 0; 1 to 64 are taken"),
+        (vec!["dose", "dose"], BOTH.to_vec(), json!({}), "`axes`: `dose` is there twice"),
+        (
+            vec!["does"],
+            BOTH.to_vec(),
+            json!({}),
+            "`axes`: `does` is not allowed; allowed: dose, visits, inr,",
+        ),
+        (vec!["patient"], BOTH.to_vec(), json!({}), "`axes`: `patient` is not allowed; allowed: dose"),
+        (vec!["dose"], vec![], json!({}), "`oracles`: there are 0; 1 to 16 are taken"),
+        (vec!["dose"], vec!["lab-a", "lab-a"], json!({}), "`oracles`: `lab-a` is there twice"),
+        (
+            vec!["dose"],
+            vec!["lab-z"],
+            json!({}),
+            "no source `lab-z` is registered; there are: lab-a, lab-b, court, scraper",
+        ),
+        (
+            vec!["dose"],
+            vec!["lab-a", "court"],
+            json!({}),
+            "`court` provides none of the axes dose; it provides patient, day, status",
+        ),
+        (vec!["dose"], vec!["human-lock"], json!({}), "`human-lock` stands for what people decide"),
+        (
+            vec!["values.*.amount"],
+            vec!["scraper"],
+            json!({}),
+            "no oracle of the workflow that is more than `unverified` provides `values.*.amount`",
+        ),
+    ]
+}
+
+fn by_its_times() -> Vec<Refused> {
+    let oracle = |policy: Json, says| over(&["dose"], json!({"oracle_latency": policy}), says);
+    let authority = |budget: u64, mode: &str, says| {
+        let policy = json!({"authority_latency_budget_ms": budget, "enforcement_mode": mode,
+                            "on_timeout_behavior": "ESCALATE"});
+        over(&["dose"], json!({"authority_latency": policy}), says)
+    };
+    vec![
+        oracle(
+            json!({"on_timeout": "FAIL_CLOSED_BLOCK", "soft_timeout_ms": 5000}),
+            "`oracle_latency.soft_timeout_ms`: it is 5000; allowed: less than `hard_timeout_ms`, which is 5000",
+        ),
+        oracle(
+            json!({"on_timeout": "FAIL_CLOSED_BLOCK", "soft_timeout_ms": 0}),
+            "soft_timeout_ms`: it is 0; allowed: 1 to 600000 ms",
+        ),
+        oracle(
+            json!({"on_timeout": "FAIL_CLOSED_BLOCK", "hard_timeout_ms": 600_001}),
+            "hard_timeout_ms`: it is 600001; allowed: 1 to 600000 ms",
+        ),
+        oracle(json!({"on_timeout": "SERVE_STALE"}), "stale_tolerance_seconds`: `SERVE_STALE` needs it"),
+        oracle(
+            json!({"on_timeout": "FAIL_CLOSED_BLOCK", "stale_tolerance_seconds": 60}),
+            "stale_tolerance_seconds`: it is for `on_timeout` `SERVE_STALE` alone",
+        ),
+        oracle(
+            json!({"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 0}),
+            "stale_tolerance_seconds`: it is 0; allowed: 1 to",
+        ),
+        (
+            vec!["inr"],
+            BOTH.to_vec(),
+            json!({"oracle_latency": {"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 3601}}),
+            "it is 3601; by its ontology `inr` may be 3600 s old at the most",
+        ),
+        authority(
+            1999,
+            "INLINE",
+            "it is 1999; with `INLINE` allowed: `soft_timeout_ms`, which is 2000, or more",
+        ),
+        authority(0, "ASYNC", "authority_latency_budget_ms`: it is 0; allowed: 1 to 3600000 ms"),
+    ]
+}
+
+fn by_its_strategies() -> Vec<Refused> {
+    let over =
+        |axes: &[&'static str], config: Json, says| over(axes, json!({"conflict_resolution": config}), says);
+    let conflict = |config: Json, says| over(&["dose"], config, says);
+    vec![
+        conflict(
+            json!({"same_tier_strategy": "higher_tier_wins"}),
+            "`higher_tier_wins` cannot settle a conflict within a tier; allowed: most_recent, require_human,",
+        ),
+        conflict(json!({"scope": {"cascade_limit": 0}}), "cascade_limit`: it is 0; allowed: 1 to 15"),
+        conflict(json!({"scope": {"cascade_limit": 16}}), "cascade_limit`: it is 16; allowed: 1 to 15"),
+        conflict(
+            json!({"always_human_axes": ["inr"]}),
+            "always_human_axes`: `inr` is not allowed; allowed: dose",
+        ),
+        conflict(json!({"always_human_axes": ["dose", "dose"]}), "always_human_axes`: `dose` is there twice"),
+        conflict(
+            json!({"recency_window_seconds": 60}),
+            "recency_window_seconds`: it is for the strategy `most_recent` alone",
+        ),
+        conflict(
+            json!({"default_strategy": "most_recent", "recency_window_seconds": 0}),
+            "recency_window_seconds`: it is 0; allowed: 1 to",
+        ),
+        conflict(json!({"escalation_delta_threshold": -1}), "it is -1; allowed: 0 or more"),
+        conflict(
+            json!({"escalation_delta_threshold": 0.01}),
+            "0.01 cannot work on `dose`: values that are the same after its precision may differ by 0.1; allowed: 0.1",
+        ),
+        over(
+            &["dose", "status"],
+            json!({"escalation_delta_threshold": 1}),
+            "`conflict_resolution.escalation_delta_threshold`: 1 cannot work on `status`: it is of type enum; allowed: \
+             number, integer",
+        ),
+        over(
+            &["dose", "status"],
+            json!({"default_strategy": "weighted_average"}),
+            "`conflict_resolution.default_strategy`: `weighted_average` cannot work on `status`: it is of type enum",
+        ),
+        over(
+            &["status"],
+            json!({"same_tier_strategy": "use_conservative"}),
+            "`conflict_resolution.same_tier_strategy`: `use_conservative` cannot work on `status`: it is of type enum",
+        ),
+        over(
+            &["visits"],
+            json!({"default_strategy": "use_conservative"}),
+            "`use_conservative` cannot work on `visits`: the ontology does not say which side is `conservative`",
+        ),
+    ]
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_the_field_and_what_is_allowed() {
+    let refusals = [by_its_subjects(), by_its_times(), by_its_strategies()].concat();
+    for (axes, oracles, settings, says) in refusals {
+        let refused =
+            validated(&workflow(&axes, &oracles, settings.clone())).expect_err(&settings.to_string());
+        assert!(refused.contains(says), "{settings}: {refused}");
+    }
+}
+
+#[test]
+fn a_source_of_another_ontology_is_refused() {
+    let mut other = source("lab-a", Primary, &["dose"]);
+    other.ontology.version = "2".into();
+    let error =
+        workflow(&["dose"], &["lab-a"], json!({})).validate(ontology(), &[&other]).expect_err("other");
+    assert_eq!(error.to_string(), "`oracles`: `lab-a` fills clinic@2, and not clinic@1");
+}
+
+#[test]
+fn a_workflow_with_a_field_that_nobody_knows_is_not_read() {
+    let plain = serde_json::to_value(workflow(&["dose"], &["lab-a"], json!({}))).expect("it serializes");
+    for place in
+        ["", "/conflict_resolution", "/conflict_resolution/scope", "/oracle_latency", "/authority_latency"]
+    {
+        let mut document = plain.clone();
+        document.pointer_mut(place).expect("it is there")["strategie"] = json!(1);
+        let error = serde_json::from_value::<Workflow>(document).expect_err(place);
+        assert!(error.to_string().contains("strategie"), "{error}");
+    }
+}

@@ -1,0 +1,220 @@
+//! Whether a workflow can work.
+
+mod latency;
+mod strategies;
+
+use super::Workflow;
+use crate::ground::id::SourceId;
+use crate::ground::ontology::{Axis, AxisClass, Ontology, OntologyRef};
+use crate::ground::source::{OracleTier, Registration};
+use crate::verification::lock::{CONFIRMATION_ORACLE_ID, LOCK_ORACLE_ID};
+use crate::verification::workflow::EnforcementMode;
+use std::collections::BTreeSet;
+
+/// The most axes of a workflow.
+pub const AXES_MAX: usize = 64;
+/// The most oracles of a workflow.
+pub const ORACLES_MAX: usize = 16;
+/// The longest `domain`, in bytes.
+pub const DOMAIN_MAX_BYTES: usize = 256;
+/// The longest timeout of an oracle, in milliseconds: ten minutes.
+pub const TIMEOUT_MAX_MS: u64 = 600_000;
+/// The longest budget, in milliseconds: an hour.
+pub const BUDGET_MAX_MS: u64 = 3_600_000;
+/// The most resolutions on one axis: all that there can be among so many oracles.
+pub const CASCADE_LIMIT_MAX: u32 = 15;
+
+/// Why a workflow is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadWorkflow {
+    /// Something stands in a field that cannot stand there.
+    #[error("`{field}`: {fault}")]
+    Field {
+        /// Which one.
+        field: &'static str,
+        /// What is wrong, and what is allowed.
+        fault: String,
+    },
+    /// It names another ontology than the one it is read against.
+    #[error("`ontology` is {named}, and not {given}")]
+    OtherOntology {
+        /// What it names.
+        named: OntologyRef,
+        /// Against which it is read.
+        given: OntologyRef,
+    },
+    /// An axis is not there.
+    #[error("`{field}`: `{axis}` is not allowed; allowed: {known}")]
+    UnknownAxis {
+        /// Where it is named.
+        field: &'static str,
+        /// Which one.
+        axis: String,
+        /// Those that may be named there.
+        known: String,
+    },
+    /// An oracle is not there.
+    #[error("`oracles`: no source `{oracle_id}` is registered; there are: {known}")]
+    UnknownOracle {
+        /// Which one.
+        oracle_id: SourceId,
+        /// Those that are registered.
+        known: String,
+    },
+    /// An oracle has nothing to say.
+    #[error("`oracles`: `{oracle_id}` provides none of the axes {axes}; it provides {provided}")]
+    IdleOracle {
+        /// Which one.
+        oracle_id: SourceId,
+        /// The workflow's axes.
+        axes: String,
+        /// The oracle's axes.
+        provided: String,
+    },
+    /// A strategy cannot settle what it can meet.
+    #[error("`conflict_resolution.{field}`: {what} cannot work on `{axis}`: {fault}")]
+    Strategy {
+        /// Where it stands.
+        field: &'static str,
+        /// What stands there.
+        what: String,
+        /// On which axis it fails.
+        axis: String,
+        /// Why, and what is allowed.
+        fault: String,
+    },
+}
+
+/// A workflow beside what it speaks of.
+struct Subject<'a> {
+    workflow: &'a Workflow,
+    /// The workflow's axes as they stand in the ontology.
+    axes: Vec<&'a Axis>,
+    /// The workflow's oracles as they are registered.
+    oracles: Vec<&'a Registration>,
+}
+
+impl Workflow {
+    /// Whether it can work over `ontology` and the registered `sources`.
+    ///
+    /// # Errors
+    /// The first that speaks against it: the field, what is wrong with it and what is allowed.
+    pub fn validate(&self, ontology: &Ontology, sources: &[&Registration]) -> Result<(), BadWorkflow> {
+        if self.domain.trim().is_empty() || self.domain.len() > DOMAIN_MAX_BYTES {
+            return Err(field("domain", format!("it has 1 to {DOMAIN_MAX_BYTES} bytes")));
+        }
+        if self.ontology != ontology.reference() {
+            let (named, given) = (self.ontology.clone(), ontology.reference());
+            return Err(BadWorkflow::OtherOntology { named, given });
+        }
+        let axes = self.known_axes(ontology)?;
+        let oracles = self.known_oracles(sources)?;
+        let subject = Subject { workflow: self, axes, oracles };
+        subject.check_providers()?;
+        subject.check_latency()?;
+        subject.check_strategies()
+    }
+
+    fn known_axes<'o>(&self, ontology: &'o Ontology) -> Result<Vec<&'o Axis>, BadWorkflow> {
+        if !(1..=AXES_MAX).contains(&self.axes.len()) {
+            return Err(field("axes", format!("there are {}; 1 to {AXES_MAX} are taken", self.axes.len())));
+        }
+        distinct("axes", &self.axes)?;
+        let known = |name: &String| ontology.axes.iter().find(|axis| axis.axis == *name && !axis.identity);
+        let found = |name: &String| {
+            let plain = ontology.axes.iter().filter(|axis| !axis.identity);
+            known(name).ok_or_else(|| BadWorkflow::UnknownAxis {
+                field: "axes",
+                axis: name.clone(),
+                known: joined(plain.map(|axis| axis.axis.as_str())),
+            })
+        };
+        self.axes.iter().map(found).collect()
+    }
+
+    fn known_oracles<'s>(&self, sources: &[&'s Registration]) -> Result<Vec<&'s Registration>, BadWorkflow> {
+        if !(1..=ORACLES_MAX).contains(&self.oracles.len()) {
+            let fault = format!("there are {}; 1 to {ORACLES_MAX} are taken", self.oracles.len());
+            return Err(field("oracles", fault));
+        }
+        distinct("oracles", &self.oracles)?;
+        let of_people = [LOCK_ORACLE_ID, CONFIRMATION_ORACLE_ID];
+        if let Some(id) = self.oracles.iter().find(|id| of_people.contains(&id.as_str())) {
+            let fault = format!("`{id}` stands for what people decide; a source of that name is not asked");
+            return Err(field("oracles", fault));
+        }
+        let found = |oracle_id: &SourceId| {
+            let source = sources.iter().find(|source| source.oracle_id == *oracle_id);
+            let source = *source.ok_or_else(|| BadWorkflow::UnknownOracle {
+                oracle_id: oracle_id.clone(),
+                known: joined(sources.iter().map(|source| source.oracle_id.as_str())),
+            })?;
+            if source.ontology != self.ontology {
+                let fault = format!("`{oracle_id}` fills {}, and not {}", source.ontology, self.ontology);
+                return Err(field("oracles", fault));
+            }
+            if !self.axes.iter().any(|axis| source.axes_provided.contains(axis)) {
+                return Err(BadWorkflow::IdleOracle {
+                    oracle_id: oracle_id.clone(),
+                    axes: joined(self.axes.iter().map(String::as_str)),
+                    provided: joined(source.axes_provided.iter().map(String::as_str)),
+                });
+            }
+            Ok(source)
+        };
+        self.oracles.iter().map(found).collect()
+    }
+}
+
+impl Subject<'_> {
+    /// The oracles that can decide something, and provide `axis`.
+    fn providers(&self, axis: &Axis) -> impl Iterator<Item = &&Registration> {
+        let can = |source: &&&Registration| {
+            source.oracle_tier != OracleTier::Unverified && source.axes_provided.contains(&axis.axis)
+        };
+        self.oracles.iter().filter(can)
+    }
+
+    /// A measured axis of which no registered oracle tells would never have a value.
+    fn check_providers(&self) -> Result<(), BadWorkflow> {
+        let verifies =
+            self.workflow.authority_latency.enforcement_mode != EnforcementMode::NonAuthoritativeOnly;
+        let is_mute =
+            |axis: &&&Axis| axis.class == AxisClass::Measured && self.providers(axis).next().is_none();
+        match self.axes.iter().find(is_mute).filter(|_| verifies) {
+            Some(axis) => Err(field(
+                "axes",
+                format!("no oracle of the workflow that is more than `unverified` provides `{}`", axis.axis),
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+fn field(field: &'static str, fault: String) -> BadWorkflow {
+    BadWorkflow::Field { field, fault }
+}
+
+fn joined<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn distinct<T: Ord + std::fmt::Display>(name: &'static str, names: &[T]) -> Result<(), BadWorkflow> {
+    let mut seen = BTreeSet::new();
+    match names.iter().find(|name| !seen.insert(*name)) {
+        Some(twice) => Err(field(name, format!("`{twice}` is there twice"))),
+        None => Ok(()),
+    }
+}
+
+fn within(
+    name: &'static str,
+    value: u64,
+    range: std::ops::RangeInclusive<u64>,
+    unit: &str,
+) -> Result<(), BadWorkflow> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(field(name, format!("it is {value}; allowed: {} to {}{unit}", range.start(), range.end())))
+}

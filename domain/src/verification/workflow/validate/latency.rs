@@ -1,0 +1,55 @@
+//! Whether a workflow's times can be kept.
+
+use super::{BUDGET_MAX_MS, BadWorkflow, Subject, TIMEOUT_MAX_MS, field, within};
+use crate::ground::freshness::MAX_AGE_S;
+use crate::verification::workflow::{EnforcementMode, OnTimeout};
+
+impl Subject<'_> {
+    /// The RFC's binding rules: a soft timeout comes before the hard one, and whoever waits for a decision waits at least as
+    /// long as an oracle may take without being late.
+    pub(super) fn check_latency(&self) -> Result<(), BadWorkflow> {
+        let (oracle, authority) = (&self.workflow.oracle_latency, &self.workflow.authority_latency);
+        let (soft, hard, budget) =
+            (oracle.soft_timeout_ms, oracle.hard_timeout_ms, authority.authority_latency_budget_ms);
+        within("oracle_latency.soft_timeout_ms", soft, 1..=TIMEOUT_MAX_MS, " ms")?;
+        within("oracle_latency.hard_timeout_ms", hard, 1..=TIMEOUT_MAX_MS, " ms")?;
+        within("authority_latency.authority_latency_budget_ms", budget, 1..=BUDGET_MAX_MS, " ms")?;
+        if soft >= hard {
+            let fault = format!("it is {soft}; allowed: less than `hard_timeout_ms`, which is {hard}");
+            return Err(field("oracle_latency.soft_timeout_ms", fault));
+        }
+        if authority.enforcement_mode == EnforcementMode::Inline && budget < soft {
+            let fault = format!(
+                "it is {budget}; with `INLINE` allowed: `soft_timeout_ms`, which is {soft}, or more; with less it is \
+                 `ASYNC` or `NON_AUTHORITATIVE_ONLY`"
+            );
+            return Err(field("authority_latency.authority_latency_budget_ms", fault));
+        }
+        self.check_tolerance()
+    }
+
+    fn check_tolerance(&self) -> Result<(), BadWorkflow> {
+        const FIELD: &str = "oracle_latency.stale_tolerance_seconds";
+        let oracle = &self.workflow.oracle_latency;
+        let serves_stale = oracle.on_timeout == OnTimeout::ServeStale;
+        let Some(tolerance) = oracle.stale_tolerance_seconds else {
+            let missing = || field(FIELD, "`SERVE_STALE` needs it: how old what is kept may be".into());
+            return if serves_stale { Err(missing()) } else { Ok(()) };
+        };
+        if !serves_stale {
+            return Err(field(FIELD, "it is for `on_timeout` `SERVE_STALE` alone".into()));
+        }
+        within(FIELD, tolerance, 1..=MAX_AGE_S, " s")?;
+        let mut limits = self.axes.iter().filter_map(|axis| Some((axis, axis.max_ttl_seconds?)));
+        match limits.find(|(_, limit)| tolerance > *limit) {
+            Some((axis, limit)) => Err(field(
+                FIELD,
+                format!(
+                    "it is {tolerance}; by its ontology `{}` may be {limit} s old at the most",
+                    axis.axis
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Whether a workflow's strategies can settle what they can meet.
+
+use super::{BadWorkflow, CASCADE_LIMIT_MAX, Subject, distinct, field, joined, within};
+use crate::ground::decimal::{Decimal, DecimalError};
+use crate::ground::freshness::MAX_AGE_S;
+use crate::ground::ontology::Axis;
+use crate::verification::workflow::Strategy;
+
+impl Subject<'_> {
+    pub(super) fn check_strategies(&self) -> Result<(), BadWorkflow> {
+        let config = &self.workflow.conflict_resolution;
+        let limit = config.scope.cascade_limit.into();
+        within("conflict_resolution.scope.cascade_limit", limit, 1..=CASCADE_LIMIT_MAX.into(), "")?;
+        distinct("conflict_resolution.always_human_axes", &config.always_human_axes)?;
+        if let Some(axis) = config.always_human_axes.iter().find(|axis| !self.workflow.axes.contains(axis)) {
+            return Err(BadWorkflow::UnknownAxis {
+                field: "conflict_resolution.always_human_axes",
+                axis: axis.clone(),
+                known: joined(self.workflow.axes.iter().map(String::as_str)),
+            });
+        }
+        if config.same_tier_strategy == Strategy::HigherTierWins {
+            let others = Strategy::ALL.into_iter().filter(|other| *other != Strategy::HigherTierWins);
+            let fault = format!(
+                "`higher_tier_wins` cannot settle a conflict within a tier; allowed: {}",
+                joined(others.map(Strategy::as_str))
+            );
+            return Err(field("conflict_resolution.same_tier_strategy", fault));
+        }
+        self.check_window()?;
+        self.check_threshold()?;
+        self.check_numbers("default_strategy", config.default_strategy)?;
+        self.check_numbers("same_tier_strategy", config.same_tier_strategy)
+    }
+
+    fn check_window(&self) -> Result<(), BadWorkflow> {
+        const FIELD: &str = "conflict_resolution.recency_window_seconds";
+        let config = &self.workflow.conflict_resolution;
+        let Some(window) = config.recency_window_seconds else { return Ok(()) };
+        if ![config.default_strategy, config.same_tier_strategy].contains(&Strategy::MostRecent) {
+            return Err(field(FIELD, "it is for the strategy `most_recent` alone".into()));
+        }
+        within(FIELD, window, 1..=MAX_AGE_S, " s")
+    }
+
+    fn check_threshold(&self) -> Result<(), BadWorkflow> {
+        let Some(threshold) = &self.workflow.conflict_resolution.escalation_delta_threshold else {
+            return Ok(());
+        };
+        let bad = |axis: &Axis, fault: String| BadWorkflow::Strategy {
+            field: "escalation_delta_threshold",
+            what: threshold.to_string(),
+            axis: axis.axis.clone(),
+            fault,
+        };
+        if *threshold < Decimal::from(0) {
+            let fault = format!("it is {threshold}; allowed: 0 or more");
+            return Err(field("conflict_resolution.escalation_delta_threshold", fault));
+        }
+        for axis in self.contested() {
+            if !axis.kind.is_numeric() {
+                return Err(bad(axis, not_numeric(axis)));
+            }
+            let unit = axis.precision.map(last_digit).transpose();
+            let unit = unit.map_err(|error| bad(axis, error.to_string()))?;
+            if let Some(unit) = unit.filter(|unit| threshold < unit) {
+                let fault = format!(
+                    "values that are the same after its precision may differ by {unit}; allowed: {unit} or more"
+                );
+                return Err(bad(axis, fault));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_numbers(&self, field: &'static str, strategy: Strategy) -> Result<(), BadWorkflow> {
+        if !matches!(strategy, Strategy::UseConservative | Strategy::WeightedAverage) {
+            return Ok(());
+        }
+        for axis in self.contested() {
+            let fault = if !axis.kind.is_numeric() {
+                not_numeric(axis)
+            } else if strategy == Strategy::UseConservative && axis.conservative.is_none() {
+                "the ontology does not say which side is `conservative`; allowed: axes that do".into()
+            } else {
+                continue;
+            };
+            let (what, axis) = (format!("`{}`", strategy.as_str()), axis.axis.clone());
+            return Err(BadWorkflow::Strategy { field, what, axis, fault });
+        }
+        Ok(())
+    }
+
+    /// The axes on which a conflict can come before a strategy: two oracles tell of them, and no person decides in any case.
+    fn contested(&self) -> impl Iterator<Item = &Axis> {
+        let always_human = &self.workflow.conflict_resolution.always_human_axes;
+        let axes = self.axes.iter().filter(|axis| !always_human.contains(&axis.axis));
+        axes.filter(|axis| self.providers(axis).count() > 1).copied()
+    }
+}
+
+/// The number of which `places` digits behind the point are 1.
+fn last_digit(places: i32) -> Result<Decimal, DecimalError> {
+    format!("1e{}", -places).parse()
+}
+
+fn not_numeric(axis: &Axis) -> String {
+    format!("it is of type {}; allowed: number, integer", axis.kind.as_str())
+}
