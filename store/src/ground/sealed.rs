@@ -11,7 +11,7 @@
 
 use crate::error::{FileKind, StoreError};
 use domain::ground::id::SourceId;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -94,7 +94,12 @@ pub(super) struct Sealed {
 impl Sealed {
     /// Opens the file at `path`.
     pub(super) fn open(path: &Path, owner: &Owner) -> Result<Self, StoreError> {
-        let file = File::open(path).map_err(|source| owner.not_found(path, source))?;
+        let not_found = |source| owner.not_found(path, source);
+        // whoever opens a pipe waits for its writer
+        if !fs::metadata(path).map_err(not_found)?.is_file() {
+            return Err(owner.ill(path, "is no file".into()));
+        }
+        let file = File::open(path).map_err(not_found)?;
         Ok(Self { file, path: path.to_owned(), owner: owner.clone() })
     }
 

@@ -336,3 +336,10 @@ fn a_full_disk_is_told_of_as_what_it_is() {
         "{refused}"
     );
 }
+
+#[test]
+fn what_is_no_file_is_named_and_not_waited_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let error = SortedFile::open(dir.path(), &owner()).expect_err("it is a folder");
+    assert!(error.to_string().contains("is no file"), "{error}");
+}
