@@ -118,16 +118,22 @@ impl Shop {
         if is_ours { Ok(run) } else { self.ended(run) }
     }
 
-    /// What closes a run that comes to nothing, unless it has ended.
+    /// What `end` decides, unless a run has ended.
+    pub(super) fn unless_ended(
+        &self,
+        run_id: &Sha256Hex,
+        end: impl FnOnce() -> Result<Decided<()>, IngestionError>,
+    ) -> Result<Decided<()>, IngestionError> {
+        if self.goes_on(run_id)? { end() } else { Ok(Decided::Already(())) }
+    }
+
+    /// What closes a run that comes to nothing.
     pub(super) fn closed(
         &self,
         desk: &Desk,
         run: &Run,
         peer: Option<Peer>,
     ) -> Result<Decided<()>, IngestionError> {
-        if !self.goes_on(&run.run_id)? {
-            return Ok(Decided::Already(()));
-        }
         let timestamp = run.ended_at.unwrap_or(run.started_at);
         changed(desk, &run.oracle_id, |source| {
             let entry = RunEntry { run: Box::new(run.clone()), peer, timestamp };
@@ -167,10 +173,7 @@ impl Shop {
         let mut is_perhaps_there = false;
         loop {
             let desk = self.desk();
-            let ended = desk.change_or(|desk| match self.goes_on(run_id)? {
-                true => end(desk),
-                false => Ok(Decided::Already(())),
-            });
+            let ended = desk.change_or(|desk| self.unless_ended(run_id, || end(desk)));
             match ended.await {
                 Err(IngestionError::Commit(CommitError::Unavailable(cause))) => {
                     tracing::warn!(%run_id, cause, "a run's end waits until the log takes it");

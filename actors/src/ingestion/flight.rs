@@ -123,8 +123,9 @@ pub(super) async fn cancel(shop: Arc<Shop>, run_id: Sha256Hex, peer: Peer) -> Re
     }
     (run.state, run.ended_at) = (RunState::Cancelled, Some(shop.clock.now()));
     run.cause = Some("an administrator has cancelled it".into());
-    let cancelled = shop.desk().change_or(|desk| shop.closed(desk, &run, Some(peer))).await?;
-    if !cancelled.1 {
+    let close = |desk: &Desk| shop.unless_ended(&run_id, || shop.closed(desk, &run, Some(peer)));
+    let (_, is_cancelled) = shop.desk().change_or(close).await?;
+    if !is_cancelled {
         return Err(IngestionError::NotRunning(run_id));
     }
     progress.end(Ending::Cancelled);

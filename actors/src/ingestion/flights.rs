@@ -94,6 +94,11 @@ impl Flights {
         self.until(|held| !held.values().any(is_its)).await;
     }
 
+    /// Waits until no run has a source's place.
+    pub(super) async fn until_no_run(&self, oracle_id: &SourceId) {
+        self.until(|held| !matches!(held.get(oracle_id), Some(Holder::Run(_)))).await;
+    }
+
     async fn until(&self, is_so: impl Fn(&HashMap<SourceId, Holder>) -> bool) {
         loop {
             let freed = self.freed.notified();

@@ -4,6 +4,7 @@ mod due;
 mod refresh;
 mod release;
 
+use due::Scheduled;
 pub(super) use due::begin_due;
 pub(super) use refresh::{REFRESH_PAUSE, refresh};
 
@@ -24,13 +25,9 @@ use refresh::Refreshing;
 use release::Dated;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use store::ground::archive::Archived;
 use store::{Record, RowKey, Write};
 use tokio::sync::watch;
-
-/// A run that is waited for is looked at so often.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// What a pull is for.
 #[derive(Debug, Clone)]
@@ -62,8 +59,8 @@ pub(super) struct Pulls {
     under_way: Mutex<HashMap<PipelineId, watch::Receiver<()>>>,
     /// The refreshes of each source.
     refreshing: Mutex<HashMap<SourceId, Refreshing>>,
-    /// When each schedule is due next, with its text.
-    due: Mutex<HashMap<PipelineId, (String, Option<Timestamp>)>>,
+    /// The pipelines' schedules.
+    due: Mutex<HashMap<PipelineId, Scheduled>>,
 }
 
 impl PullOutcome {
@@ -239,20 +236,11 @@ impl Shop {
 
     /// Remembers by what a payload is known again, once its run is visible: one that came to nothing is pulled again.
     async fn remember_once_visible(self: Arc<Self>, run: Run, validators: Validators) {
-        self.wait_for(&run.run_id).await;
+        self.flights.until_left(&run.run_id).await;
         if let Ok(Some((ended, _))) = self.store.run(&run.run_id)
             && ended.state == RunState::Completed
         {
             self.pulls.remember(&ended, validators);
-        }
-    }
-
-    /// Waits until a run has ended, one way or another.
-    async fn wait_for(&self, run_id: &Sha256Hex) {
-        while let Ok(Some((run, _))) = self.store.run(run_id)
-            && run.state == RunState::Running
-        {
-            tokio::time::sleep(LOOK).await;
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::super::schedule::Schedule;
 use super::super::{IngestionError, Shop};
 use super::{Wanted, pull};
+use domain::Sha256Hex;
 use domain::ground::id::PipelineId;
 use domain::ground::pipeline::RegisteredPipeline;
 use jiff::{SignedDuration, Timestamp};
@@ -13,6 +14,17 @@ use store::StoreError;
 /// A pull that the daemon's end has cut short is due again so long after it began, unless its schedule has it earlier: a
 /// daemon that is started over and over must not pull each time.
 const CUT_SHORT_PAUSE: SignedDuration = SignedDuration::from_mins(15);
+
+/// A pipeline's schedule. Definitions may be long, and are read once for it.
+#[derive(Debug)]
+pub(super) struct Scheduled {
+    /// Of which definition.
+    pipeline_sha256: Sha256Hex,
+    /// What it says, if anything.
+    schedule: Option<(String, Schedule)>,
+    /// When it is due next.
+    next: Option<Timestamp>,
+}
 
 /// Begins the pulls that are due.
 pub(in super::super) fn begin_due(shop: &Arc<Shop>) {
@@ -47,19 +59,45 @@ impl Shop {
         let mut due = Vec::new();
         let mut scheduled = HashMap::new();
         for registered in self.store.pipelines()? {
-            let Some(definition) = self.store.definition(&registered.pipeline_sha256)? else { continue };
-            let Some(text) = definition.pipeline.retrieval.schedule else { continue };
-            let Ok(schedule) = Schedule::parse(&text) else { continue };
-            let before = known.remove(&registered.pipeline_id).filter(|(known, _)| *known == text);
-            let mut next = before.map_or_else(|| first_due(&schedule, &registered, now), |(_, next)| next);
-            if next.is_some_and(|next| next <= now) {
+            let before = known.remove(&registered.pipeline_id);
+            let is_as_before = |before: &Scheduled| before.pipeline_sha256 == registered.pipeline_sha256;
+            let mut pipeline = match before {
+                Some(before) if is_as_before(&before) => before,
+                before => match self.scheduled(&registered, before, now)? {
+                    Some(pipeline) => pipeline,
+                    None => continue,
+                },
+            };
+            if let Some((_, schedule)) = &pipeline.schedule
+                && pipeline.next.is_some_and(|next| next <= now)
+            {
                 due.push(registered.pipeline_id.clone());
-                next = schedule.next_after(now);
+                pipeline.next = schedule.next_after(now);
             }
-            scheduled.insert(registered.pipeline_id, (text, next));
+            scheduled.insert(registered.pipeline_id, pipeline);
         }
         *known = scheduled;
         Ok(due)
+    }
+
+    /// The schedule of a pipeline as it is registered; one that is the same `before` goes on.
+    fn scheduled(
+        &self,
+        registered: &RegisteredPipeline,
+        before: Option<Scheduled>,
+        now: Timestamp,
+    ) -> Result<Option<Scheduled>, StoreError> {
+        let pipeline_sha256 = registered.pipeline_sha256.clone();
+        let Some(definition) = self.store.definition(&pipeline_sha256)? else { return Ok(None) };
+        let text = definition.pipeline.retrieval.schedule;
+        let schedule = text.and_then(|text| Schedule::parse(&text).ok().map(|schedule| (text, schedule)));
+        let next = schedule.as_ref().and_then(|(text, schedule)| {
+            let is_same =
+                |before: &Scheduled| before.schedule.as_ref().is_some_and(|(known, _)| known == text);
+            let before = before.filter(is_same);
+            before.map_or_else(|| first_due(schedule, registered, now), |before| before.next)
+        });
+        Ok(Some(Scheduled { pipeline_sha256, schedule, next }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Refreshes: a source is pulled since an answer was stale.
 
 use super::super::{IngestionError, Shop};
-use super::{LOOK, Wanted, pull};
+use super::{Wanted, pull};
 use domain::ground::id::{PipelineId, SourceId};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::{Arc, PoisonError};
@@ -78,9 +78,7 @@ impl Shop {
             Err(IngestionError::Pulling(pipeline_id)) => self.pulls.ended(&pipeline_id).await,
             Err(error) => tracing::warn!(%oracle_id, %error, "a refresh has failed"),
         }
-        while self.flights.progress().iter().any(|run| run.oracle_id == *oracle_id) {
-            tokio::time::sleep(LOOK).await;
-        }
+        self.flights.until_no_run(oracle_id).await;
     }
 
     /// The pipeline by which a source is pulled.
