@@ -1,0 +1,88 @@
+//! What is kept of a source's answers between decisions.
+
+use super::candidate::Candidate;
+use super::lock::HumanLock;
+use crate::digest::Sha256Hex;
+use crate::ground::digest_of_json;
+use crate::ground::id::{SourceId, WorkflowId};
+use crate::ground::value::Value;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The last good answer of a live source about one thing: what `SERVE_STALE` may serve, what a later answer may not lie
+/// behind, and what its values may not jump away from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptAnswer {
+    /// The answer, with all axes that the source has said something on.
+    pub candidate: Candidate,
+    /// When the source issued it, by its own word, where it says so: nothing older is taken from it any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issued_at: Option<Timestamp>,
+    /// By which tag it knows what it answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etag: Option<String>,
+}
+
+/// What an answer is kept under: whose it is, of which thing, and of its state at which time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct KeptKey {
+    /// Whose.
+    pub oracle_id: SourceId,
+    /// The SHA-256 of the thing and the time.
+    pub about: Sha256Hex,
+}
+
+impl KeptKey {
+    /// The key of what `oracle_id` says of `thing` as of `point_in_time`.
+    #[must_use]
+    pub fn of(
+        oracle_id: &SourceId,
+        thing: &BTreeMap<String, Value>,
+        point_in_time: Option<Timestamp>,
+    ) -> Self {
+        Self { oracle_id: oracle_id.clone(), about: digest_of_json(&(thing, point_in_time)) }
+    }
+}
+
+/// One thing as one workflow knows it: what people are to decide of it, and what they have decided.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subject {
+    /// The reviews of it that are open, the oldest first.
+    pub open: Vec<OpenReview>,
+    /// What was decided, one lock an axis; some may have expired.
+    pub locks: Vec<HumanLock>,
+}
+
+/// A review that nobody has resolved yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenReview {
+    /// Which.
+    pub review_id: String,
+    /// Over which evidence: the same is not put before a person twice.
+    pub evidence_hash: Sha256Hex,
+}
+
+/// What a subject is known under.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SubjectKey {
+    /// In which workflow.
+    pub workflow_id: WorkflowId,
+    /// The SHA-256 of the thing and the time.
+    pub about: Sha256Hex,
+}
+
+impl SubjectKey {
+    /// The key of `thing` as of `point_in_time` in a workflow.
+    #[must_use]
+    pub fn of(
+        workflow_id: &WorkflowId,
+        thing: &BTreeMap<String, Value>,
+        point_in_time: Option<Timestamp>,
+    ) -> Self {
+        Self { workflow_id: workflow_id.clone(), about: digest_of_json(&(thing, point_in_time)) }
+    }
+}
