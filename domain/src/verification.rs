@@ -12,6 +12,7 @@ pub mod candidate;
 mod compare;
 mod conflict;
 mod decide;
+pub mod deviation;
 pub mod envelope;
 mod hearing;
 pub mod inputs;

@@ -2,8 +2,8 @@
 
 mod filter;
 
-pub(crate) use filter::typed;
 pub use filter::{Filter, Operator, QueryFilter};
+pub(crate) use filter::{as_written, typed};
 
 use super::freshness::Freshness;
 use super::id::SourceId;

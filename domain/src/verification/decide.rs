@@ -8,6 +8,7 @@ use super::envelope::{Envelope, EnvelopeKind};
 use super::hearing::{Absence, Absent, Hearing, hear};
 use super::inputs::{Inputs, Stage};
 use super::reason::Reason;
+use super::review::named;
 use super::settle::{Settlement, Standing, is_to_be_asked_again, settle};
 use super::statements::on_axis;
 use super::workflow::{EnforcementMode, Granularity, OnBudget, OnTimeout};
@@ -52,7 +53,7 @@ pub fn decide(inputs: &Inputs) -> Envelope {
         return assemble::envelope(inputs, &hearing, &ruling, inputs.identity.clone());
     }
     let ruling = Ruling::of(inputs, &hearing);
-    assemble::envelope(inputs, &hearing, &ruling, Vec::new())
+    named(inputs, assemble::envelope(inputs, &hearing, &ruling, Vec::new()))
 }
 
 impl<'a> Ruling<'a> {

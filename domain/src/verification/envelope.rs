@@ -58,6 +58,10 @@ pub struct Envelope {
     /// With `blocked`: whether and when to ask again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// With `human_review`: where a person decides. It bears the name of another decision where the same is before a person
+    /// already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review_id: Option<String>,
     /// With `requires_specification`: what is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unspecified: Vec<String>,

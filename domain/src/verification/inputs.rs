@@ -1,6 +1,7 @@
 //! Everything that a decision depends on.
 
 use super::call::Call;
+use super::kept::OpenReview;
 use super::lock::HumanLock;
 use super::request::Question;
 use super::workflow::{Granularity, PartialConflict, Workflow};
@@ -35,6 +36,9 @@ pub struct Inputs {
     pub calls: BTreeMap<SourceId, Call>,
     /// What people have decided of this thing.
     pub locks: Vec<HumanLock>,
+    /// What people are to decide of it already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open_reviews: Vec<OpenReview>,
     /// When it was asked.
     pub asked_at: Timestamp,
     /// When it is decided.
@@ -80,6 +84,7 @@ impl Inputs {
             question,
             calls: BTreeMap::new(),
             locks: Vec::new(),
+            open_reviews: Vec::new(),
             asked_at,
             decided_at: asked_at,
             elapsed_ms: 0,

@@ -2,11 +2,12 @@
 
 use super::workflow::Workflow;
 use crate::ground::id::WorkflowId;
+use crate::ground::moment;
 use crate::ground::ontology::{Axis, Ontology};
-use crate::ground::query::typed;
+use crate::ground::query::{as_written, typed};
 use crate::ground::value::Value;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,16 +22,16 @@ pub const CLAIMED_BY_MAX_BYTES: usize = 256;
 pub struct VerifyRequest {
     /// By which workflow.
     pub workflow: WorkflowId,
-    /// Which thing: the values of identity axes.
-    #[serde(rename = "where")]
+    /// Which thing: the values of identity axes; numbers are taken as they are written, or not at all.
+    #[serde(rename = "where", deserialize_with = "values_as_written")]
     pub thing: BTreeMap<String, Json>,
     /// What of it; of a keyed group one value each (`nutrients.protein.amount`).
     pub axes: Vec<String>,
     /// What somebody claims, by axes that are asked for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claimed: BTreeMap<String, Claimed>,
-    /// As it was then; now where it is left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// As it was then; now where it is left out. A day without a time is its midnight in UTC.
+    #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
 }
 
@@ -38,7 +39,8 @@ pub struct VerifyRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claimed {
-    /// The value.
+    /// The value; a number is taken as it is written, or not at all.
+    #[serde(deserialize_with = "as_written")]
     pub value: Json,
     /// Who says so.
     pub claimed_by: String,
@@ -177,6 +179,16 @@ impl VerifyRequest {
         };
         self.claimed.iter().map(read).collect()
     }
+}
+
+/// Values by name, each as it is written.
+pub(super) fn values_as_written<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, Json>, D::Error> {
+    #[derive(Deserialize)]
+    struct Written(#[serde(deserialize_with = "as_written")] Json);
+    let values = BTreeMap::<String, Written>::deserialize(deserializer)?;
+    Ok(values.into_iter().map(|(name, Written(value))| (name, value)).collect())
 }
 
 fn read_value(field: &'static str, name: &str, value: &Json, axis: &Axis) -> Result<Value, BadRequest> {

@@ -4,9 +4,10 @@ use super::call::Reply;
 use super::candidate::Candidate;
 use super::envelope::{Envelope, EnvelopeKind};
 use super::inputs::Inputs;
+use super::kept::OpenReview;
 use super::lock::HumanLock;
 use super::reason::Reason;
-use super::request::Claim;
+use super::request::{Claim, values_as_written};
 use crate::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::freshness::MAX_AGE_S;
@@ -60,7 +61,8 @@ pub struct Review {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resolution {
-    /// The value of every axis of the review.
+    /// The value of every axis of the review; numbers are taken as they are written, or not at all.
+    #[serde(deserialize_with = "values_as_written")]
     pub values: BTreeMap<String, Json>,
     /// Why.
     pub reason: String,
@@ -109,24 +111,12 @@ pub enum BadResolution {
 }
 
 impl Review {
-    /// What is put before a person over `envelope`, which came of `inputs`; nothing where it is not for a person.
+    /// What is put before a person over `envelope`, which came of `inputs`; nothing where it is not for a person, or the same
+    /// is before one already.
     #[must_use]
     pub fn of(inputs: &Inputs, envelope: &Envelope) -> Option<Self> {
-        if envelope.kind != EnvelopeKind::HumanReview {
-            return None;
-        }
-        let mut axes: BTreeMap<_, _> = envelope
-            .axes
-            .iter()
-            .filter(|(_, outcome)| outcome.reasons.iter().any(|reason| reason.is_for_a_person()))
-            .map(|(path, outcome)| (path.clone(), outcome.reasons.clone()))
-            .collect();
-        if axes.is_empty() {
-            // the time ran out: all that was asked is left to a person
-            axes = envelope.axes.keys().map(|path| (path.clone(), envelope.reasons.clone())).collect();
-        }
-        let candidates = candidates(inputs, envelope);
-        let evidence_hash = evidence_hash(inputs, &axes, &candidates);
+        let is_new = envelope.review_id.as_ref() == Some(&envelope.execution_id);
+        let Dispute { axes, candidates, evidence_hash } = Dispute::of(inputs, envelope).filter(|_| is_new)?;
         Some(Self {
             review_id: envelope.execution_id.clone(),
             workflow_id: envelope.workflow.clone(),
@@ -196,6 +186,43 @@ impl Review {
         };
         resolution.values.iter().map(lock).collect()
     }
+}
+
+/// What there is to decide, and over which evidence.
+struct Dispute {
+    axes: BTreeMap<String, BTreeSet<Reason>>,
+    candidates: BTreeMap<SourceId, Candidate>,
+    evidence_hash: Sha256Hex,
+}
+
+impl Dispute {
+    fn of(inputs: &Inputs, envelope: &Envelope) -> Option<Self> {
+        if envelope.kind != EnvelopeKind::HumanReview {
+            return None;
+        }
+        let mut axes: BTreeMap<_, _> = envelope
+            .axes
+            .iter()
+            .filter(|(_, outcome)| outcome.reasons.iter().any(|reason| reason.is_for_a_person()))
+            .map(|(path, outcome)| (path.clone(), outcome.reasons.clone()))
+            .collect();
+        if axes.is_empty() {
+            // the time ran out: all that was asked is left to a person
+            axes = envelope.axes.keys().map(|path| (path.clone(), envelope.reasons.clone())).collect();
+        }
+        let candidates = candidates(inputs, envelope);
+        let evidence_hash = evidence_hash(inputs, &axes, &candidates);
+        Some(Self { axes, candidates, evidence_hash })
+    }
+}
+
+/// `envelope` with the name of its review, where a person decides.
+pub(super) fn named(inputs: &Inputs, mut envelope: Envelope) -> Envelope {
+    let Some(dispute) = Dispute::of(inputs, &envelope) else { return envelope };
+    let same = |open: &&OpenReview| open.evidence_hash == dispute.evidence_hash;
+    let open = inputs.open_reviews.iter().find(same).map(|open| open.review_id.clone());
+    envelope.review_id = Some(open.unwrap_or_else(|| envelope.execution_id.clone()));
+    envelope.sealed()
 }
 
 /// What was answered, be it instead of an answer: by those oracles whose answers the envelope holds.

@@ -13,6 +13,7 @@ use crate::ground::digest_of_json;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
 use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
 
 /// A registered document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,10 +32,26 @@ pub struct Workflow {
     /// How conflicts are settled.
     #[serde(default)]
     pub conflict_resolution: ConflictResolutionConfig,
+    /// How far the values of axes may lie from what the same source said of the same thing before; beyond that a person looks
+    /// at them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub deviation_limits: BTreeMap<String, DeviationLimit>,
     /// How long an oracle may take.
     pub oracle_latency: OracleLatencyPolicy,
     /// How long the decision may take.
     pub authority_latency: AuthorityLatencyPolicy,
+}
+
+/// How far a value may lie from the one before it; where both are given, either is a limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviationLimit {
+    /// In the axis's unit.
+    #[serde(default, deserialize_with = "decimal", skip_serializing_if = "Option::is_none")]
+    pub max_change: Option<Decimal>,
+    /// As a part of the value before it: 0.5 is half of it.
+    #[serde(default, deserialize_with = "decimal", skip_serializing_if = "Option::is_none")]
+    pub max_change_ratio: Option<Decimal>,
 }
 
 /// How conflicts are settled.

@@ -225,7 +225,7 @@ fn needle(axis: &Axis, path: &str, operator: Operator, with: &With) -> Option<St
 
 /// Reads a value, or a list of them, in which each number is the one that is written: of what 64 bits do not hold JSON's
 /// reader makes a binary fraction.
-fn as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+pub(crate) fn as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
     let written = Box::<RawValue>::deserialize(deserializer)?;
     let value: Json = serde_json::from_str(written.get()).map_err(D::Error::custom)?;
     match &value {

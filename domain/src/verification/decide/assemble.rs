@@ -64,6 +64,7 @@ pub(super) fn envelope(
         warnings,
         disclaimer: (kind == EnvelopeKind::NarrativeOnly).then(|| DISCLAIMER.to_owned()),
         retry: (kind == EnvelopeKind::Blocked).then(|| retry::guidance(inputs, ruling)),
+        review_id: None,
         unspecified,
         reverify: reverify.collect(),
         inputs_sha256: inputs.digest(),

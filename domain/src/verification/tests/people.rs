@@ -2,8 +2,9 @@ use super::support::*;
 use crate::digest::Sha256Hex;
 use crate::ground::source::OracleTier::Primary;
 use crate::ground::value::Value;
+use crate::verification::deviation::deviations;
 use crate::verification::review::Resolution;
-use crate::verification::{EnvelopeKind, HumanLock, Inputs, Reason, Review, decide};
+use crate::verification::{EnvelopeKind, HumanLock, Inputs, OpenReview, Reason, Review, decide};
 use jiff::SignedDuration;
 use serde_json::{Value as Json, json};
 
@@ -156,6 +157,68 @@ fn the_same_dispute_has_the_same_evidence_whenever_it_comes_up() {
     assert_eq!(evidence(&again), evidence(&first));
     answers(&mut again, "lab-b", Primary, &[("dose", "13"), ("inr", "2.5")]);
     assert_ne!(evidence(&again), evidence(&first));
+}
+
+#[test]
+fn what_is_before_a_person_already_is_not_put_there_again() {
+    let mut inputs = disagreement(json!({}));
+    let first = decide(&inputs);
+    assert_eq!(first.review_id.as_deref(), Some("verify:1"));
+    let review = Review::of(&inputs, &first).expect("a person decides");
+    let open = OpenReview { review_id: review.review_id, evidence_hash: review.evidence_hash };
+    inputs.open_reviews = vec![open];
+    inputs.execution_id = "verify:2".into();
+    let again = decide(&inputs);
+    assert_eq!(again.review_id.as_deref(), Some("verify:1"));
+    assert!(again.is_intact() && Review::of(&inputs, &again).is_none());
+    answers(&mut inputs, "lab-b", Primary, &[("dose", "13"), ("inr", "2.5")]);
+    let other = decide(&inputs);
+    assert_eq!(other.review_id.as_deref(), Some("verify:2"));
+    assert!(Review::of(&inputs, &other).is_some());
+    answers(&mut inputs, "lab-b", Primary, &[("dose", "10"), ("inr", "2.5")]);
+    assert_eq!(decide(&inputs).review_id, None);
+}
+
+#[test]
+fn a_value_deviates_beyond_either_limit_and_not_up_to_it() {
+    let told = |limits: Json, was: &str, is: &str| {
+        let workflow = workflow(&["dose"], &["lab-a"], json!({"deviation_limits": {"dose": limits}}));
+        let inputs = inputs(workflow, &["dose"], json!({}));
+        let said = |value| candidate("lab-a", &[("dose", value)]);
+        deviations(&inputs, &said(was), &said(is)).remove("dose")
+    };
+    let cases = [
+        (json!({"max_change": 2}), "10", "12", None),
+        (json!({"max_change": 2}), "10", "7.9", Some("it has changed by more than 2 since 7")),
+        (json!({"max_change_ratio": "0.5"}), "10", "15", None),
+        (
+            json!({"max_change_ratio": "0.5"}),
+            "10",
+            "15.01",
+            Some("it has changed by more than 0.5 of what it was since 7"),
+        ),
+        (json!({"max_change_ratio": "0.5"}), "-10", "-15", None),
+        (
+            json!({"max_change_ratio": "0.5"}),
+            "0",
+            "0.001",
+            Some("it has changed by more than 0.5 of what it was since 7"),
+        ),
+        (json!({"max_change_ratio": "0.5"}), "0", "0", None),
+        (
+            json!({"max_change": 100, "max_change_ratio": "0.5"}),
+            "10",
+            "16",
+            Some("it has changed by more than 0.5 of what it was since 7"),
+        ),
+    ];
+    for (limits, was, is, told_so) in cases {
+        assert_eq!(told(limits.clone(), was, is).as_deref(), told_so, "{limits} {was} {is}");
+    }
+    let workflow = workflow(&["dose"], &["lab-a"], json!({}));
+    let without = inputs(workflow, &["dose"], json!({}));
+    let said = |value| candidate("lab-a", &[("dose", value)]);
+    assert!(deviations(&without, &said("1"), &said("1000")).is_empty());
 }
 
 #[test]

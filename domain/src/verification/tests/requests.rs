@@ -74,3 +74,24 @@ fn what_cannot_be_meant_is_refused_with_the_field_and_what_is_allowed() {
         assert!(refused.contains(says) || field == "point_in_time", "{field} {value}: {refused}");
     }
 }
+
+#[test]
+fn a_number_that_json_would_round_is_no_value_and_as_a_text_it_is_exact() {
+    let written = |value: &str| {
+        let text = format!(
+            r#"{{"workflow": "intake", "where": {{"patient": "p-1"}}, "axes": ["dose"],
+                "claimed": {{"dose": {{"value": {value}, "claimed_by": "p-1"}}}}}}"#
+        );
+        let request = serde_json::from_str::<VerifyRequest>(&text).map_err(|error| error.to_string())?;
+        read(serde_json::to_value(request).expect("it serializes"))
+    };
+    let refused = written("0.12345678901234567890").expect_err("it would be another number");
+    assert!(refused.starts_with("the number 0.12345678901234567890 has more digits"), "{refused}");
+    let exact = written(r#""0.12345678901234567890""#).expect("a text is exact");
+    assert_eq!(
+        serde_json::to_value(&exact.claimed["dose"].value).expect("it serializes"),
+        json!("0.1234567890123456789")
+    );
+    let thing = r#"{"workflow": "intake", "where": {"patient": 12345678901234567890123}, "axes": ["dose"]}"#;
+    assert!(serde_json::from_str::<VerifyRequest>(thing).is_err());
+}

@@ -260,3 +260,23 @@ fn a_workflow_with_a_field_that_nobody_knows_is_not_read() {
         assert!(error.to_string().contains("strategie"), "{error}");
     }
 }
+
+#[test]
+fn only_numbers_can_deviate_and_only_from_a_limit() {
+    let refused = |limits: Json| {
+        validated(&workflow(&["dose", "status"], &["lab-a"], json!({"deviation_limits": limits})))
+    };
+    assert_eq!(refused(json!({"dose": {"max_change": 0, "max_change_ratio": 0.5}})), Ok(()));
+    let cases = [
+        (json!({"status": {"max_change": 1}}), "`deviation_limits`: `status` is not allowed; allowed: dose"),
+        (json!({"visits": {"max_change": 1}}), "`deviation_limits`: `visits` is not allowed; allowed: dose"),
+        (
+            json!({"dose": {}}),
+            "`deviation_limits`: `dose` has no limit; allowed: `max_change`, `max_change_ratio`",
+        ),
+        (json!({"dose": {"max_change": -1}}), "`deviation_limits`: `dose`: it is -1; allowed: 0 or more"),
+    ];
+    for (limits, told) in cases {
+        assert_eq!(refused(limits), Err(told.to_owned()));
+    }
+}

@@ -112,7 +112,8 @@ impl Workflow {
         let subject = Subject { workflow: self, axes, oracles };
         subject.check_providers()?;
         subject.check_latency()?;
-        subject.check_strategies()
+        subject.check_strategies()?;
+        subject.check_deviations()
     }
 
     fn known_axes<'o>(&self, ontology: &'o Ontology) -> Result<Vec<&'o Axis>, BadWorkflow> {

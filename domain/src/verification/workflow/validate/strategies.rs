@@ -3,7 +3,7 @@
 use super::{BadWorkflow, CASCADE_LIMIT_MAX, Subject, distinct, field, joined, within};
 use crate::ground::decimal::{Decimal, DecimalError};
 use crate::ground::freshness::MAX_AGE_S;
-use crate::ground::ontology::Axis;
+use crate::ground::ontology::{Axis, AxisType};
 use crate::verification::workflow::Strategy;
 
 impl Subject<'_> {
@@ -31,6 +31,27 @@ impl Subject<'_> {
         self.check_threshold()?;
         self.check_numbers("default_strategy", config.default_strategy)?;
         self.check_numbers("same_tier_strategy", config.same_tier_strategy)
+    }
+
+    pub(super) fn check_deviations(&self) -> Result<(), BadWorkflow> {
+        const FIELD: &str = "deviation_limits";
+        for (name, limit) in &self.workflow.deviation_limits {
+            let numeric = |axis: &&&Axis| matches!(axis.kind, AxisType::Number | AxisType::Integer);
+            let numbers = || self.axes.iter().filter(numeric).map(|axis| axis.axis.as_str());
+            if !numbers().any(|axis| axis == name) {
+                let (axis, known) = (name.clone(), joined(numbers()));
+                return Err(BadWorkflow::UnknownAxis { field: FIELD, axis, known });
+            }
+            let limits = [&limit.max_change, &limit.max_change_ratio];
+            if limits.iter().all(|limit| limit.is_none()) {
+                let fault = format!("`{name}` has no limit; allowed: `max_change`, `max_change_ratio`");
+                return Err(field(FIELD, fault));
+            }
+            if let Some(limit) = limits.into_iter().flatten().find(|limit| **limit < Decimal::from(0)) {
+                return Err(field(FIELD, format!("`{name}`: it is {limit}; allowed: 0 or more")));
+            }
+        }
+        Ok(())
     }
 
     fn check_window(&self) -> Result<(), BadWorkflow> {
