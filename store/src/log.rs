@@ -1,10 +1,10 @@
-//! The audit log: entries numbered from 1 without holes, found by number, session, event and time.
+//! The audit log: entries numbered from 1 without holes, found by number, session, execution, event and time.
 //!
 //! One row holds the entries of one record, as lines of JSON under the number of the first. It begins with the
 //! latest timestamp of any entry up to its own last: that never falls from row to row, whatever the clock did,
 //! so that the first row that can hold an entry from a given time on is found by bisection, without an index.
 //!
-//! A session's rows are indexed one by one. Events are indexed by blocks of [`BLOCK_ENTRIES`]: the common ones are
+//! A session's rows are indexed one by one, and so are a verification's. Events are indexed by blocks of [`BLOCK_ENTRIES`]: the common ones are
 //! in every block, where an index of single rows would say nothing and cost two keys a record, and the rare ones
 //! are found by looking through few blocks.
 
@@ -28,6 +28,8 @@ const BLOCK_ENTRIES: u64 = 256;
 pub struct LogQuery {
     /// Only entries that speak of this session.
     pub session: Option<SessionId>,
+    /// Only entries of the verification of this execution id.
+    pub execution: Option<String>,
     /// Only events of this name.
     pub event: Option<String>,
     /// Only entries at or after this time.
@@ -55,6 +57,9 @@ struct Looked {
     seq: u64,
     event: String,
     session_id: Option<SessionId>,
+    execution_id: Option<String>,
+    /// A review has the name of the decision that it comes of.
+    review_id: Option<String>,
     timestamp: Timestamp,
 }
 
@@ -62,6 +67,9 @@ impl LogQuery {
     fn matches(&self, looked: &Looked) -> bool {
         looked.seq > self.after
             && self.session.as_ref().is_none_or(|session| looked.session_id.as_ref() == Some(session))
+            && self.execution.as_ref().is_none_or(|execution| {
+                looked.execution_id.as_ref().or(looked.review_id.as_ref()) == Some(execution)
+            })
             && self.event.as_ref().is_none_or(|event| looked.event == *event)
             && self.since.is_none_or(|since| looked.timestamp >= since)
     }
@@ -111,6 +119,9 @@ impl Reader<'_> {
         from: u64,
     ) -> Box<dyn DoubleEndedIterator<Item = Result<u64, StoreError>> + '_> {
         let end = self.durable_seq.saturating_add(1);
+        if let Some(execution) = &query.execution {
+            return Box::new(self.numbers(&by_execution(execution), from..end, |_| true));
+        }
         match (&query.session, &query.event) {
             (Some(session), _) => Box::new(self.numbers(&by_session(session), from..end, |_| true)),
             (None, Some(event)) => {
@@ -224,6 +235,10 @@ fn by_session(session_id: &SessionId) -> Vec<u8> {
     key(Table::BySession, &[session_id.as_str().as_bytes(), &[0]])
 }
 
+fn by_execution(execution_id: &str) -> Vec<u8> {
+    key(Table::ByExecution, &[execution_id.as_bytes(), &[0]])
+}
+
 fn by_event(kind: &str) -> Vec<u8> {
     key(Table::ByEvent, &[kind.as_bytes(), &[0]])
 }
@@ -269,7 +284,7 @@ pub(crate) fn put(
     let begin = lines.len();
     let mut last_seq = first_seq;
     let (row, block) = (first_seq.to_be_bytes(), block_of(first_seq));
-    let mut session_before = None;
+    let (mut session_before, mut execution_before) = (None, None);
     for (seq, event) in (first_seq..).zip(events) {
         last_seq = seq;
         tip.latest_time_us = tip.latest_time_us.max(event.timestamp().as_microsecond());
@@ -278,6 +293,11 @@ pub(crate) fn put(
         if let Some(session_id) = session_id.filter(|_| session_id != session_before) {
             batch.insert([&by_session(session_id)[..], &row].concat(), Vec::new());
             session_before = Some(session_id);
+        }
+        let execution_id = event.execution_id();
+        if let Some(execution_id) = execution_id.filter(|_| execution_id != execution_before) {
+            batch.insert([&by_execution(execution_id)[..], &row].concat(), Vec::new());
+            execution_before = Some(execution_id);
         }
         if tip.indexed.insert(event.kind(), block) != Some(block) {
             batch.insert([&by_event(event.kind())[..], &block.to_be_bytes()].concat(), Vec::new());

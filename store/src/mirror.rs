@@ -14,10 +14,12 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "oracle_log.jsonl";
-/// So many entries are copied from the database at a time.
-const CATCH_UP_ENTRIES: usize = 1024;
-/// The end of the file is searched for its last whole line in steps of so many bytes.
+/// So many entries are copied from the database at a time: few, for a decision's may have megabytes.
+const CATCH_UP_ENTRIES: usize = 64;
+/// The end of the file is searched for its last whole line in steps of so many bytes, or more for a longer line.
 const SEARCH_BYTES: u64 = 64 * 1024;
+/// How each of our lines begins.
+const LINE_START: &[u8] = b"{\"seq\":";
 
 /// The file, and how far it reaches.
 #[derive(Debug)]
@@ -146,13 +148,16 @@ fn move_aside_if_foreign(path: &Path) -> io::Result<bool> {
     let (ours, _) = last_line(&file)?;
     let mut rest = BufReader::new(file);
     rest.seek(SeekFrom::Start(ours))?;
-    let mut foreign = false;
-    // bounded: a line that is longer than any of ours is not ours either
+    let (mut foreign, mut torn) = (false, false);
     let mut piece = Vec::new();
     while !foreign && rest.by_ref().take(SEARCH_BYTES).read_until(b'\n', &mut piece)? > 0 {
-        let whole = piece.ends_with(b"\n") || piece.len() as u64 == SEARCH_BYTES;
+        let ended = piece.ends_with(b"\n");
+        // what begins as ours do and does not end is the torn end of one, however long; else a piece is long enough to tell
+        torn = torn || piece.starts_with(LINE_START);
+        let whole = ended || (piece.len() as u64 == SEARCH_BYTES && !torn);
         // a block that never reached the disk reads as zeros
         foreign = whole && piece.iter().any(|byte| *byte != 0 && !byte.is_ascii_whitespace());
+        torn = torn && !ended;
         piece.clear();
     }
     if foreign {
@@ -185,9 +190,10 @@ fn last_line(file: &File) -> io::Result<(u64, Option<u64>)> {
     let mut start = file.metadata()?.len();
     let mut tail = Vec::new();
     loop {
-        let step = start.min(SEARCH_BYTES);
+        // each step as long as all before: a line of megabytes is not put together over and over
+        let step = start.min(SEARCH_BYTES.max(tail.len() as u64));
         start -= step;
-        let mut bytes = vec![0; usize::try_from(step).expect("a step is small")];
+        let mut bytes = vec![0; usize::try_from(step).expect("a line fits into memory")];
         file.read_exact_at(&mut bytes, start)?;
         bytes.append(&mut tail);
         tail = bytes;

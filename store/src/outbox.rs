@@ -2,7 +2,7 @@
 
 use crate::engine::Store;
 use crate::error::StoreError;
-use crate::rows::{self, Table, key};
+use crate::rows::Table;
 use domain::mail::Standing;
 use domain::{Mail, MailId};
 use serde::Deserialize;
@@ -31,7 +31,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let mut behind = after.map(|after| after.as_str().to_owned());
         loop {
-            let names = self.mail_names(behind.as_deref())?;
+            let names = self.names_behind(Table::Outbox, behind.as_deref(), AT_ONCE)?;
             let Some(last) = names.last() else { return Ok(()) };
             behind = Some(last.clone());
             for name in names {
@@ -42,27 +42,5 @@ impl Store {
                 }
             }
         }
-    }
-
-    /// The names of the next rows behind that called `behind`.
-    fn mail_names(&self, behind: Option<&str>) -> Result<Vec<String>, StoreError> {
-        let from = behind.map_or_else(
-            || key(Table::Outbox, &[]),
-            // a name is followed by a 0 byte: this is behind all of its chunks
-            |behind| key(Table::Outbox, &[behind.as_bytes(), &[1]]),
-        );
-        self.read(|db, _| {
-            let mut names = Vec::new();
-            for head in rows::heads(db, self.dir(), from..vec![Table::Outbox as u8 + 1]) {
-                let (key, _) = head?;
-                if let Some(name) = rows::name(&key) {
-                    names.push(String::from_utf8_lossy(name).into_owned());
-                }
-                if names.len() == AT_ONCE {
-                    break;
-                }
-            }
-            Ok(names)
-        })
     }
 }

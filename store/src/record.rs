@@ -1,10 +1,13 @@
 //! The unit of writing: events and the changes they speak of, as plain data.
 
 use crate::ground::state::SourceState;
-use domain::ground::id::{PipelineId, SourceId};
+use domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use domain::ground::ontology::{Ontology, OntologyRef};
 use domain::ground::pipeline::{Definition, RegisteredPipeline};
 use domain::ground::run::Run;
+use domain::verification::review::ReviewState;
+use domain::verification::workflow::RegisteredWorkflow;
+use domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
 use domain::{Delivery, Event, Mail, MailId, RegenAttempt, Session, SessionId, Sha256Hex};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -59,6 +62,16 @@ pub enum RowKey {
     Definition(Sha256Hex),
     /// A run, by its id.
     Run(Sha256Hex),
+    /// A workflow of verification.
+    Workflow(WorkflowId),
+    /// A review, by its id.
+    Review(String),
+    /// What people are to decide of a thing, and have decided.
+    Subject(SubjectKey),
+    /// What is kept of a live source's answers about a thing.
+    Kept(KeptKey),
+    /// A decision that is still to be taken, by its execution id.
+    Pending(String),
 }
 
 /// One change of a table.
@@ -88,6 +101,22 @@ pub enum Write {
     PutDefinition(Arc<Definition>),
     /// Stores a run, in place of what there is under its id.
     PutRun(Arc<Run>),
+    /// Stores a workflow, in place of what there is under its id.
+    PutWorkflow(Arc<RegisteredWorkflow>),
+    /// Stores a review, in place of what there is under its id; while nobody has resolved it, it is found among the open ones.
+    PutReview(Arc<ReviewState>),
+    /// Stores what people are to decide of a thing and have decided, in place of what there is.
+    PutSubject(SubjectKey, Arc<Subject>),
+    /// Removes it: there is nothing to decide, and nothing decided.
+    RemoveSubject(SubjectKey),
+    /// Keeps an answer, in place of the one before.
+    PutKept(KeptKey, Arc<KeptAnswer>),
+    /// Removes a kept answer.
+    RemoveKept(KeptKey),
+    /// Notes that a decision is still to be taken.
+    PutPending(Arc<Inputs>),
+    /// Takes that note back.
+    RemovePending(String),
 }
 
 impl Write {
@@ -105,8 +134,44 @@ impl Write {
             Self::PutPipeline(pipeline) => RowKey::Pipeline(pipeline.pipeline_id.clone()),
             Self::PutDefinition(definition) => RowKey::Definition(definition.digest()),
             Self::PutRun(run) => RowKey::Run(run.run_id.clone()),
+            Self::PutWorkflow(registered) => RowKey::Workflow(registered.workflow.workflow_id.clone()),
+            Self::PutReview(state) => RowKey::Review(state.review.review_id.clone()),
+            Self::PutSubject(key, _) | Self::RemoveSubject(key) => RowKey::Subject(key.clone()),
+            Self::PutKept(key, _) | Self::RemoveKept(key) => RowKey::Kept(key.clone()),
+            Self::PutPending(inputs) => RowKey::Pending(inputs.execution_id.clone()),
+            Self::RemovePending(execution_id) => RowKey::Pending(execution_id.clone()),
         }
     }
+
+    /// The row as it is stored; nothing where there is to be none.
+    pub(crate) fn value(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::RemoveVerdict(_)
+            | Self::RemoveRegen(_)
+            | Self::RemoveMail(_)
+            | Self::RemoveSubject(_)
+            | Self::RemoveKept(_)
+            | Self::RemovePending(_) => None,
+            Self::PutVerdict(delivery) => Some(json(delivery)),
+            Self::PutSession(session) => Some(json(session)),
+            Self::PutRegen(attempt) => Some(json(attempt)),
+            Self::PutMail(mail) => Some(json(mail)),
+            Self::PutOntology(ontology) => Some(json(ontology)),
+            Self::PutSource(state) => Some(json(state)),
+            Self::PutPipeline(pipeline) => Some(json(pipeline)),
+            Self::PutDefinition(definition) => Some(json(definition)),
+            Self::PutRun(run) => Some(json(run)),
+            Self::PutWorkflow(registered) => Some(json(registered)),
+            Self::PutReview(state) => Some(json(state)),
+            Self::PutSubject(_, subject) => Some(json(subject)),
+            Self::PutKept(_, answer) => Some(json(answer)),
+            Self::PutPending(inputs) => Some(json(inputs)),
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("a row is plain data with string keys")
 }
 
 /// The proof that a record is on the disk.

@@ -11,9 +11,12 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The version of all this, which the database and the high-water mark bear.
-pub(crate) const SCHEMA: u32 = 4;
+pub(crate) const SCHEMA: u32 = 5;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
+/// The longest row that there can be: 384 MiB. Records are bounded well below that by whoever makes them: the largest is a
+/// decision's, with the answers of all its oracles and what is kept of them, half a megabyte each.
+pub(crate) const ROW_MAX_BYTES: usize = u16::MAX as usize * CHUNK_BYTES - HEAD_BYTES;
 /// A row that is replaced while it is read is read anew so many times.
 const READ_ATTEMPTS: usize = 100;
 /// A first chunk begins with the revision (8 bytes) and the number of chunks (2 bytes), both big-endian.
@@ -25,16 +28,23 @@ const HEAD_BYTES: usize = 10;
 pub(crate) enum Table {
     Meta = b'!',
     Definitions = b'D',
+    Kept = b'K',
     Ontologies = b'N',
+    OpenReviews = b'O',
     Pipelines = b'P',
     Runs = b'R',
     Sources = b'S',
+    Subjects = b'T',
+    Reviews = b'V',
+    Workflows = b'W',
     ByEvent = b'e',
     Log = b'l',
     Outbox = b'o',
+    Pending = b'p',
     Regens = b'r',
     BySession = b's',
     Verdicts = b'v',
+    ByExecution = b'x',
     Sessions = b'z',
 }
 
@@ -45,6 +55,11 @@ pub(crate) fn key(table: Table, parts: &[&[u8]]) -> Vec<u8> {
         key.extend_from_slice(part);
     }
     key
+}
+
+/// The keys of all rows of a table.
+pub(crate) fn all(table: Table) -> Range<Vec<u8>> {
+    vec![table as u8]..vec![table as u8 + 1]
 }
 
 /// The key of chunk number `chunk` of the row called `name`.
@@ -70,9 +85,10 @@ pub(crate) fn put(
     value: &[u8],
     chunks_before: u16,
 ) -> u16 {
+    debug_assert!(value.len() <= ROW_MAX_BYTES, "a row of {} bytes", value.len());
     let (first, rest) = value.split_at(value.len().min(CHUNK_BYTES - HEAD_BYTES));
     let chunks =
-        u16::try_from(1 + rest.len().div_ceil(CHUNK_BYTES)).expect("a row is bounded by its request's size");
+        u16::try_from(1 + rest.len().div_ceil(CHUNK_BYTES)).expect("a row has ROW_MAX_BYTES at the most");
     let head = [&revision.to_be_bytes()[..], &chunks.to_be_bytes(), first].concat();
     batch.insert(chunk_key(table, name, 0), head);
     for (chunk, value) in (1..).zip(rest.chunks(CHUNK_BYTES)) {
@@ -135,7 +151,7 @@ pub(crate) fn get(db: &sled::Db, dir: &Path, table: Table, name: &[u8]) -> Resul
 /// How many rows of a table have a revision of at most `revision`.
 pub(crate) fn count(db: &sled::Db, dir: &Path, table: Table, revision: u64) -> Result<u64, StoreError> {
     let mut rows = 0;
-    for head in heads(db, dir, vec![table as u8]..vec![table as u8 + 1]) {
+    for head in heads(db, dir, all(table)) {
         rows += u64::from(head?.1 <= revision);
     }
     Ok(rows)
@@ -151,7 +167,7 @@ pub(crate) fn heads<'d>(
     db: &'d sled::Db,
     dir: &'d Path,
     keys: Range<Vec<u8>>,
-) -> impl Iterator<Item = Result<(sled::IVec, u64), StoreError>> + use<'d> {
+) -> impl DoubleEndedIterator<Item = Result<(sled::IVec, u64), StoreError>> + use<'d> {
     const LOOKUPS: usize = 4;
     db.range(keys).filter_map(move |entry| {
         let head = || {

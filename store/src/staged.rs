@@ -5,9 +5,13 @@ use crate::error::StoreError;
 use crate::log::{self, Tip};
 use crate::record::{Receipt, Record, Refused, RowKey, Write};
 use crate::rows::{self, Row, Table};
+use crate::verification::{kept_name, subject_name};
 use crate::watermark::Counts;
 use std::borrow::Cow;
 use std::collections::HashMap;
+
+/// The revision of a row, and its number of chunks.
+type Head = (u64, u16);
 
 /// A group on its way into one batch.
 pub(crate) struct Staged<'a> {
@@ -18,8 +22,8 @@ pub(crate) struct Staged<'a> {
     pub(crate) lines: Vec<u8>,
     /// The bytes of all rows beside the log's.
     pub(crate) row_bytes: usize,
-    /// Rows as they are behind the records staged so far: revision and chunks.
-    rows: HashMap<RowKey, Option<(u64, u16)>>,
+    /// Rows as they are behind the records staged so far.
+    rows: HashMap<(Table, Vec<u8>), Option<Head>>,
     /// Rows that were there before the group and will not be as they were: their tables and revisions.
     pub(crate) replaced: Vec<(Table, u64)>,
     /// Those of them that will be there in another form, as they were.
@@ -47,7 +51,8 @@ impl<'a> Staged<'a> {
             return Ok(Err(Refused::Unlogged));
         }
         for expect in &record.expect {
-            if self.row(&expect.row)?.map(|(revision, _)| revision) != expect.revision {
+            let (table, name) = place(&expect.row);
+            if self.row(table, &name)?.map(|(revision, _)| revision) != expect.revision {
                 return Ok(Err(Refused::Stale(expect.row.clone())));
             }
         }
@@ -63,62 +68,61 @@ impl<'a> Staged<'a> {
 
     fn write(&mut self, write: &Write, revision: u64) -> Result<(), StoreError> {
         let row = write.row();
-        let before = self.row(&row)?;
         let (table, name) = place(&row);
+        self.set(table, &name, write.value(), revision)?;
+        if let Write::PutReview(state) = write {
+            let open = state.resolved.is_none().then(Vec::new);
+            self.set(Table::OpenReviews, &name, open, revision)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a row in place of any other of its name, or takes it out.
+    fn set(
+        &mut self,
+        table: Table,
+        name: &[u8],
+        value: Option<Vec<u8>>,
+        revision: u64,
+    ) -> Result<(), StoreError> {
+        let before = self.row(table, name)?;
         if let Some((revision, _)) = before {
             self.replaced.push((table, revision));
-            self.keep(&row, revision, write)?;
+            if value.is_some() {
+                self.keep(table, name, revision)?;
+            }
         }
         let chunks_before = before.map_or(0, |(_, chunks)| chunks);
-        let after = match write {
-            Write::RemoveVerdict(_) | Write::RemoveRegen(_) | Write::RemoveMail(_) => {
-                rows::remove(&mut self.batch, table, &name, chunks_before);
-                None
-            }
-            Write::PutVerdict(delivery) => Some(self.put(&row, revision, delivery.as_ref(), chunks_before)),
-            Write::PutSession(session) => Some(self.put(&row, revision, session, chunks_before)),
-            Write::PutRegen(attempt) => Some(self.put(&row, revision, attempt, chunks_before)),
-            Write::PutMail(mail) => Some(self.put(&row, revision, mail.as_ref(), chunks_before)),
-            Write::PutOntology(ontology) => Some(self.put(&row, revision, ontology.as_ref(), chunks_before)),
-            Write::PutSource(state) => Some(self.put(&row, revision, state.as_ref(), chunks_before)),
-            Write::PutPipeline(pipeline) => Some(self.put(&row, revision, pipeline, chunks_before)),
-            Write::PutDefinition(definition) => {
-                Some(self.put(&row, revision, definition.as_ref(), chunks_before))
-            }
-            Write::PutRun(run) => Some(self.put(&row, revision, run.as_ref(), chunks_before)),
+        let after = if let Some(value) = value {
+            self.row_bytes += value.len();
+            Some((revision, rows::put(&mut self.batch, table, name, revision, &value, chunks_before)))
+        } else {
+            rows::remove(&mut self.batch, table, name, chunks_before);
+            None
         };
         if let Some(count) = self.counts.of(table) {
             *count = *count + u64::from(after.is_some()) - u64::from(before.is_some());
         }
-        self.rows.insert(row, after);
+        self.rows.insert((table, name.to_vec()), after);
         Ok(())
     }
 
     /// Keeps a row at hand that is about to be replaced, unless the group has written it itself.
-    fn keep(&mut self, row: &RowKey, revision: u64, write: &Write) -> Result<(), StoreError> {
-        let removed = matches!(write, Write::RemoveVerdict(_) | Write::RemoveRegen(_) | Write::RemoveMail(_));
-        if removed || revision > self.engine.durable_seq() {
+    fn keep(&mut self, table: Table, name: &[u8], revision: u64) -> Result<(), StoreError> {
+        if revision > self.engine.durable_seq() {
             return Ok(());
         }
-        let (table, name) = place(row);
-        let old = self.engine.with(|db| rows::get(db, self.engine.dir(), table, &name))?;
+        let old = self.engine.with(|db| rows::get(db, self.engine.dir(), table, name))?;
         self.before.extend(old.map(|old| ((table, name.to_vec()), old)));
         Ok(())
     }
 
-    fn put(&mut self, row: &RowKey, revision: u64, value: &impl serde::Serialize, before: u16) -> (u64, u16) {
-        let value = serde_json::to_vec(value).expect("a row is plain data with string keys");
-        self.row_bytes += value.len();
-        let (table, name) = place(row);
-        (revision, rows::put(&mut self.batch, table, &name, revision, &value, before))
-    }
-
-    fn row(&self, row: &RowKey) -> Result<Option<(u64, u16)>, StoreError> {
-        if let Some(staged) = self.rows.get(row) {
+    /// A row as it is behind the records staged so far.
+    fn row(&self, table: Table, name: &[u8]) -> Result<Option<Head>, StoreError> {
+        if let Some(staged) = self.rows.get(&(table, name.to_vec())) {
             return Ok(*staged);
         }
-        let (table, name) = place(row);
-        self.engine.with(|db| rows::head(db, self.engine.dir(), table, &name))
+        self.engine.with(|db| rows::head(db, self.engine.dir(), table, name))
     }
 }
 
@@ -135,5 +139,10 @@ fn place(row: &RowKey) -> (Table, Cow<'_, [u8]>) {
         RowKey::Pipeline(pipeline_id) => named(Table::Pipelines, pipeline_id.as_str()),
         RowKey::Definition(digest) => named(Table::Definitions, digest.as_str()),
         RowKey::Run(run_id) => named(Table::Runs, run_id.as_str()),
+        RowKey::Workflow(workflow_id) => named(Table::Workflows, workflow_id.as_str()),
+        RowKey::Review(review_id) => named(Table::Reviews, review_id),
+        RowKey::Subject(key) => (Table::Subjects, Cow::Owned(subject_name(key).into_bytes())),
+        RowKey::Kept(key) => (Table::Kept, Cow::Owned(kept_name(key).into_bytes())),
+        RowKey::Pending(execution_id) => named(Table::Pending, execution_id),
     }
 }

@@ -15,10 +15,10 @@ use std::path::Path;
 
 const FILE: &str = "watermark";
 const MAGIC: &[u8; 8] = b"oracledW";
-/// All are used. What a version does not count yet is 0 in what it wrote.
-const COUNTS_BYTES: usize = 64;
-/// Schema 1 had no outbox to count.
-const COUNTS_BYTES_1: usize = 24;
+/// What a version does not count yet is 0 in what it wrote.
+const COUNTS_BYTES: usize = 128;
+/// What every version counts: entries, verdicts and sessions.
+const COUNTS_MIN_BYTES: usize = 24;
 /// Magic, schema, counts, mirrored number, checksum.
 const SLOT_BYTES: usize = 8 + 4 + COUNTS_BYTES + 8 + 4;
 /// The slots lie so far apart that no block of the disk holds both.
@@ -43,11 +43,23 @@ pub struct Counts {
     pub pipelines: u64,
     /// Ingestion runs.
     pub runs: u64,
+    /// Workflows of verification.
+    pub workflows: u64,
+    /// Reviews, open or not.
+    pub reviews: u64,
+    /// Reviews that nobody has resolved yet.
+    pub open_reviews: u64,
+    /// Things of which people are to decide something, or have.
+    pub subjects: u64,
+    /// Answers that are kept of live sources.
+    pub kept: u64,
+    /// Decisions that are still to be taken.
+    pub pending: u64,
 }
 
 impl Counts {
     /// The tables that are counted, each with what a person calls its rows.
-    pub(crate) const TABLES: [(Table, &'static str); 7] = [
+    pub(crate) const TABLES: [(Table, &'static str); 13] = [
         (Table::Verdicts, "verdicts"),
         (Table::Sessions, "sessions"),
         (Table::Outbox, "mails"),
@@ -55,6 +67,12 @@ impl Counts {
         (Table::Sources, "sources"),
         (Table::Pipelines, "pipelines"),
         (Table::Runs, "runs"),
+        (Table::Workflows, "workflows"),
+        (Table::Reviews, "reviews"),
+        (Table::OpenReviews, "open reviews"),
+        (Table::Subjects, "subjects of review"),
+        (Table::Kept, "kept answers"),
+        (Table::Pending, "pending decisions"),
     ];
 
     /// The count of `table`'s rows, if they are counted.
@@ -67,32 +85,67 @@ impl Counts {
             Table::Sources => Some(&mut self.sources),
             Table::Pipelines => Some(&mut self.pipelines),
             Table::Runs => Some(&mut self.runs),
+            Table::Workflows => Some(&mut self.workflows),
+            Table::Reviews => Some(&mut self.reviews),
+            Table::OpenReviews => Some(&mut self.open_reviews),
+            Table::Subjects => Some(&mut self.subjects),
+            Table::Kept => Some(&mut self.kept),
+            Table::Pending => Some(&mut self.pending),
             Table::Meta
             | Table::ByEvent
             | Table::Log
             | Table::BySession
+            | Table::ByExecution
             | Table::Regens
             | Table::Definitions => None,
         }
     }
 
-    pub(crate) fn to_bytes(self) -> [u8; COUNTS_BYTES] {
+    /// All of them, in the order in which they are written: a new one comes last.
+    const fn each(&mut self) -> [&mut u64; 14] {
+        [
+            &mut self.entries,
+            &mut self.verdicts,
+            &mut self.sessions,
+            &mut self.mails,
+            &mut self.ontologies,
+            &mut self.sources,
+            &mut self.pipelines,
+            &mut self.runs,
+            &mut self.workflows,
+            &mut self.reviews,
+            &mut self.open_reviews,
+            &mut self.subjects,
+            &mut self.kept,
+            &mut self.pending,
+        ]
+    }
+
+    pub(crate) fn to_bytes(mut self) -> [u8; COUNTS_BYTES] {
         let mut bytes = [0; COUNTS_BYTES];
-        let Self { entries, verdicts, sessions, mails, ontologies, sources, pipelines, runs } = self;
-        let counts = [entries, verdicts, sessions, mails, ontologies, sources, pipelines, runs];
-        for (place, count) in bytes.chunks_exact_mut(8).zip(counts) {
+        for (place, count) in bytes.chunks_exact_mut(8).zip(self.each()) {
             place.copy_from_slice(&count.to_be_bytes());
         }
         bytes
     }
 
+    /// The counts in `bytes`, of this version or an older one.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (counts, _) = bytes.as_chunks::<8>();
-        let mut counts = counts.iter().map(|count| u64::from_be_bytes(*count));
-        let (entries, verdicts, sessions) = (counts.next()?, counts.next()?, counts.next()?);
-        let mut later = || counts.next().unwrap_or_default();
-        let (mails, ontologies, sources, pipelines, runs) = (later(), later(), later(), later(), later());
-        Some(Self { entries, verdicts, sessions, mails, ontologies, sources, pipelines, runs })
+        let (found, _) = bytes.as_chunks::<8>();
+        let mut counts = Self::default();
+        for (count, found) in counts.each().into_iter().zip(found) {
+            *count = u64::from_be_bytes(*found);
+        }
+        (bytes.len() >= COUNTS_MIN_BYTES).then_some(counts)
+    }
+}
+
+/// How long the counts are in a mark of this schema.
+const fn counts_bytes(schema: u32) -> usize {
+    match schema {
+        0 | 1 => COUNTS_MIN_BYTES,
+        2..=4 => 64,
+        _ => COUNTS_BYTES,
     }
 }
 
@@ -180,7 +233,7 @@ impl Watermark {
 fn decode(bytes: &[u8]) -> Option<(u32, Counts, u64)> {
     let (schema, _) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
     let schema = u32::from_be_bytes(*schema);
-    let counts_bytes = if schema == 1 { COUNTS_BYTES_1 } else { COUNTS_BYTES };
+    let counts_bytes = counts_bytes(schema);
     let bytes = bytes.get(..SLOT_BYTES - COUNTS_BYTES + counts_bytes)?;
     let (content, checksum) = bytes.split_last_chunk::<4>()?;
     if crc32fast::hash(content) != u32::from_be_bytes(*checksum) {

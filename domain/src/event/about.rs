@@ -1,5 +1,6 @@
 //! Whom an event is about, and whether it has happened without its commit.
 
+use super::verification::{OracleInteraction, ResolutionEntry, ReviewEntry, VerificationEntry};
 use super::{CrosscheckEntry, Event, RulesEntry};
 use crate::divergence::DivergenceCheck;
 use crate::interaction::Interaction;
@@ -48,6 +49,19 @@ impl Event {
             | Self::StorageRecovered { .. }
             | Self::ServiceStarted { .. }
             | Self::ServiceStopped { .. } => None,
+        }
+    }
+
+    /// The verification that it is part of, if any.
+    #[must_use]
+    pub fn execution_id(&self) -> Option<&str> {
+        match self {
+            Self::SourceAsked(OracleInteraction { execution_id, .. })
+            | Self::VerificationDecided(VerificationEntry { execution_id, .. })
+            // a review has the name of the decision that it comes of
+            | Self::ReviewOpened(ReviewEntry { review_id: execution_id, .. })
+            | Self::ReviewResolved(ResolutionEntry { review_id: execution_id, .. }) => Some(execution_id),
+            _ => None,
         }
     }
 

@@ -70,6 +70,29 @@ pub struct Resolution {
     pub valid_for_seconds: u64,
 }
 
+/// A review, and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReviewState {
+    /// What was put before a person.
+    pub review: Review,
+    /// What they decided; nothing while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<Resolved>,
+}
+
+/// What a person decided, and who it was.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resolved {
+    /// What.
+    pub resolution: Resolution,
+    /// Who.
+    pub verifier_id: String,
+    /// When.
+    pub resolved_at: Timestamp,
+}
+
 /// Why a resolution is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadResolution {

@@ -12,6 +12,7 @@ use crate::ground::decimal::Decimal;
 use crate::ground::digest_of_json;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
@@ -40,6 +41,20 @@ pub struct Workflow {
     pub oracle_latency: OracleLatencyPolicy,
     /// How long the decision may take.
     pub authority_latency: AuthorityLatencyPolicy,
+}
+
+/// A workflow in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegisteredWorkflow {
+    /// All of it.
+    pub workflow: Workflow,
+    /// Its digest.
+    pub workflow_sha256: Sha256Hex,
+    /// When it was registered as it is.
+    pub registered_at: Timestamp,
+    /// By whom: the peer's user.
+    pub registered_by: String,
 }
 
 /// How far a value may lie from the one before it; where both are given, either is a limit.

@@ -15,7 +15,7 @@ use domain::ground::ontology::{Ontology, OntologyRef};
 use domain::ground::pipeline::{Definition, RegisteredPipeline};
 use domain::ground::run::{FileRef, Run, RunState};
 use std::collections::{HashMap, HashSet};
-use std::ops::{Range, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// What is open of the ground-truth layer.
@@ -134,7 +134,7 @@ impl Store {
 
     /// The ids of the runs whose rows have revisions among these.
     pub(super) fn runs_of(&self, revisions: impl RangeBounds<u64>) -> Result<Vec<String>, StoreError> {
-        self.names(Table::Runs, all(Table::Runs), revisions, usize::MAX)
+        self.names(Table::Runs, rows::all(Table::Runs), revisions, usize::MAX)
     }
 
     /// A source with its files open, as it is now.
@@ -230,37 +230,4 @@ impl Store {
         }
         self.files().remove_unnamed(&named)
     }
-
-    /// Every row of a small table, in the order of their names.
-    fn read_all<T: serde::de::DeserializeOwned>(&self, table: Table) -> Result<Vec<T>, StoreError> {
-        let names = self.names(table, all(table), .., usize::MAX)?;
-        let rows =
-            names.into_iter().map(|name| self.read_row(table, &name).map(|row| row.map(|(value, _)| value)));
-        rows.filter_map(Result::transpose).collect()
-    }
-
-    /// The names of the first `most` rows among `keys` that have one of these `revisions`.
-    fn names(
-        &self,
-        table: Table,
-        keys: Range<Vec<u8>>,
-        revisions: impl RangeBounds<u64>,
-        most: usize,
-    ) -> Result<Vec<String>, StoreError> {
-        debug_assert!(keys.start.first() == Some(&(table as u8)), "the keys are of the table");
-        self.read(|db, _| {
-            let name = |head: Result<(sled::IVec, u64), StoreError>| {
-                let (key, revision) = head?;
-                let name = rows::name(&key).filter(|_| revisions.contains(&revision));
-                Ok(name.map(|name| String::from_utf8_lossy(name).into_owned()))
-            };
-            let heads = rows::heads(db, self.dir(), keys);
-            heads.filter_map(|head| name(head).transpose()).take(most).collect()
-        })
-    }
-}
-
-/// The keys of all rows of a table.
-fn all(table: Table) -> Range<Vec<u8>> {
-    vec![table as u8]..vec![table as u8 + 1]
 }

@@ -1,0 +1,89 @@
+//! Rows with their types: one by its name, or those of a table in the order of their names.
+
+use crate::engine::Store;
+use crate::error::StoreError;
+use crate::rows::{self, Table, key};
+use std::ops::{Range, RangeBounds};
+
+impl Store {
+    /// A typed row that is durable, with its revision.
+    pub(crate) fn read_row<T: serde::de::DeserializeOwned>(
+        &self,
+        table: Table,
+        name: &str,
+    ) -> Result<Option<(T, u64)>, StoreError> {
+        self.read(|db, _| {
+            let row = rows::get(db, self.dir(), table, name.as_bytes())?;
+            let Some(row) = row.and_then(|row| self.durable(table, name.as_bytes(), row)) else {
+                return Ok(None);
+            };
+            let value = serde_json::from_slice(&row.value).map_err(|error| StoreError::Corrupt {
+                dir: self.dir().to_owned(),
+                detail: format!("the row {name} in table {table:?}: {error}"),
+            })?;
+            Ok(Some((value, row.revision)))
+        })
+    }
+
+    /// Every row of a small table, in the order of their names.
+    pub(crate) fn read_all<T: serde::de::DeserializeOwned>(
+        &self,
+        table: Table,
+    ) -> Result<Vec<T>, StoreError> {
+        let names = self.names(table, rows::all(table), .., usize::MAX)?;
+        let rows =
+            names.into_iter().map(|name| self.read_row(table, &name).map(|row| row.map(|(value, _)| value)));
+        rows.filter_map(Result::transpose).collect()
+    }
+
+    /// The names of the first `most` rows among `keys` that have one of these `revisions`.
+    pub(crate) fn names(
+        &self,
+        table: Table,
+        keys: Range<Vec<u8>>,
+        revisions: impl RangeBounds<u64>,
+        most: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        debug_assert!(keys.start.first() == Some(&(table as u8)), "the keys are of the table");
+        self.read(|db, _| {
+            let among = |head: &Result<(sled::IVec, u64), StoreError>| {
+                head.as_ref().map_or(true, |(_, revision)| revisions.contains(revision))
+            };
+            rows::heads(db, self.dir(), keys).filter(among).map(name_of).take(most).collect()
+        })
+    }
+
+    /// The names of the first `most` rows behind that called `behind`.
+    pub(crate) fn names_behind(
+        &self,
+        table: Table,
+        behind: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let Range { start, end } = rows::all(table);
+        // a name is followed by a 0 byte: this is behind all of its chunks
+        let from = behind.map_or(start, |behind| key(table, &[behind.as_bytes(), &[1]]));
+        self.names(table, from..end, .., most)
+    }
+
+    /// The names of the last `most` rows before that called `before`, the last one first.
+    pub(crate) fn names_before(
+        &self,
+        table: Table,
+        before: Option<&str>,
+        most: usize,
+    ) -> Result<Vec<String>, StoreError> {
+        let Range { start, end } = rows::all(table);
+        let to = before.map_or(end, |before| key(table, &[before.as_bytes()]));
+        self.read(|db, _| {
+            let heads = rows::heads(db, self.dir(), start..to);
+            heads.rev().map(name_of).take(most).collect()
+        })
+    }
+}
+
+/// The name of the row whose head this is.
+fn name_of(head: Result<(sled::IVec, u64), StoreError>) -> Result<String, StoreError> {
+    let (key, _) = head?;
+    Ok(String::from_utf8_lossy(rows::name(&key).unwrap_or_default()).into_owned())
+}

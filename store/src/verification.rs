@@ -1,0 +1,177 @@
+//! The rows of verification: workflows, reviews, what people decide of a thing, what is kept of answers, and decisions that are
+//! still to be taken. (RFC-0002, Part II)
+
+use crate::engine::Store;
+use crate::error::StoreError;
+use crate::log::{LogLine, LogQuery};
+use crate::rows::Table;
+use domain::event::verification::VerificationEntry;
+use domain::ground::id::WorkflowId;
+use domain::verification::review::ReviewState;
+use domain::verification::workflow::RegisteredWorkflow;
+use domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
+use jiff::Timestamp;
+
+/// What stands between the parts of a name that has two; neither has one in it.
+const SEPARATOR: char = '/';
+
+/// Which reviews to read.
+#[derive(Debug, Clone, Default)]
+pub struct ReviewQuery {
+    /// Only those that nobody has resolved yet.
+    pub open_only: bool,
+    /// Only those whose ids come before this one.
+    pub before: Option<String>,
+    /// The most reviews to give.
+    pub limit: usize,
+}
+
+/// Some of the answers that are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptPage {
+    /// Those that are old, with their revisions.
+    pub old: Vec<(KeptKey, u64)>,
+    /// Behind which one to go on; nothing where all have been looked at.
+    pub next: Option<KeptKey>,
+}
+
+impl Store {
+    /// A workflow, with its revision.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn workflow(
+        &self,
+        workflow_id: &WorkflowId,
+    ) -> Result<Option<(RegisteredWorkflow, u64)>, StoreError> {
+        self.read_row(Table::Workflows, workflow_id.as_str())
+    }
+
+    /// Every workflow, in the order of their ids.
+    ///
+    /// # Errors
+    /// Where one cannot be read.
+    pub fn workflows(&self) -> Result<Vec<RegisteredWorkflow>, StoreError> {
+        self.read_all(Table::Workflows)
+    }
+
+    /// A review, with its revision.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn review(&self, review_id: &str) -> Result<Option<(ReviewState, u64)>, StoreError> {
+        self.read_row(Table::Reviews, review_id)
+    }
+
+    /// The reviews that `query` asks for, the one with the last id first: ids follow each other in time.
+    ///
+    /// # Errors
+    /// Where one cannot be read.
+    pub fn reviews(&self, query: &ReviewQuery) -> Result<Vec<ReviewState>, StoreError> {
+        let table = if query.open_only { Table::OpenReviews } else { Table::Reviews };
+        let (mut found, mut before) = (Vec::new(), query.before.clone());
+        // one that is being opened or resolved now is passed over, and another one found in its place
+        while found.len() < query.limit {
+            let names = self.names_before(table, before.as_deref(), query.limit - found.len())?;
+            let Some(last) = names.last() else { break };
+            before = Some(last.clone());
+            for name in names {
+                let state = self.review(&name)?.map(|(state, _)| state);
+                found.extend(state.filter(|state| !query.open_only || state.resolved.is_none()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// What people are to decide of a thing and have decided, with the revision; nothing where that is nothing.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn subject(&self, key: &SubjectKey) -> Result<Option<(Subject, u64)>, StoreError> {
+        self.read_row(Table::Subjects, &subject_name(key))
+    }
+
+    /// What is kept of a live source's answers about a thing, with the revision.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn kept(&self, key: &KeptKey) -> Result<Option<(KeptAnswer, u64)>, StoreError> {
+        self.read_row(Table::Kept, &kept_name(key))
+    }
+
+    /// Looks at the next `limit` answers behind `after`, and gives those that were observed before `at`.
+    ///
+    /// # Errors
+    /// Where one cannot be read.
+    pub fn kept_before(
+        &self,
+        at: Timestamp,
+        after: Option<&KeptKey>,
+        limit: usize,
+    ) -> Result<KeptPage, StoreError> {
+        let names = self.names_behind(Table::Kept, after.map(kept_name).as_deref(), limit)?;
+        let next = names.last().filter(|_| names.len() == limit).map(|name| self.kept_key(name));
+        let mut old = Vec::new();
+        for name in &names {
+            if let Some((answer, revision)) = self.read_row::<KeptAnswer>(Table::Kept, name)?
+                && answer.candidate.observed_at < at
+            {
+                old.push((self.kept_key(name)?, revision));
+            }
+        }
+        Ok(KeptPage { old, next: next.transpose()? })
+    }
+
+    /// What the decisions that are still to be taken will be taken over, in the order of their execution ids.
+    ///
+    /// # Errors
+    /// Where one cannot be read.
+    pub fn pending(&self) -> Result<Vec<Inputs>, StoreError> {
+        self.read_all(Table::Pending)
+    }
+
+    /// The decisions that were taken under `execution_id`, the first one first: two of a workflow that lets nobody wait, one of
+    /// any other.
+    ///
+    /// # Errors
+    /// Where one cannot be read.
+    pub fn decisions(&self, execution_id: &str) -> Result<Vec<VerificationEntry>, StoreError> {
+        let query = LogQuery {
+            execution: Some(execution_id.to_owned()),
+            event: Some("verification_decided".to_owned()),
+            limit: usize::MAX,
+            ..LogQuery::default()
+        };
+        let read = |line: LogLine| {
+            serde_json::from_str(&line.json).map_err(|error| StoreError::Corrupt {
+                dir: self.dir().to_owned(),
+                detail: format!("entry {}: {error}", line.seq),
+            })
+        };
+        self.log(&query)?.into_iter().map(read).collect()
+    }
+
+    /// The key that a kept answer's row is named by.
+    fn kept_key(&self, name: &str) -> Result<KeptKey, StoreError> {
+        let key = name.split_once(SEPARATOR).and_then(|(oracle_id, about)| {
+            Some(KeptKey { oracle_id: oracle_id.parse().ok()?, about: about.parse().ok()? })
+        });
+        key.ok_or_else(|| StoreError::Corrupt {
+            dir: self.dir().to_owned(),
+            detail: format!("`{name}` names no kept answer"),
+        })
+    }
+}
+
+/// The name of a subject's row.
+pub(crate) fn subject_name(key: &SubjectKey) -> String {
+    format!("{}{SEPARATOR}{}", key.workflow_id, key.about)
+}
+
+/// The name of a kept answer's row.
+pub(crate) fn kept_name(key: &KeptKey) -> String {
+    format!("{}{SEPARATOR}{}", key.oracle_id, key.about)
+}
+
+#[cfg(test)]
+mod tests;

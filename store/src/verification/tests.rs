@@ -1,0 +1,418 @@
+use super::*;
+use crate::record::{Expect, Record, Refused, RowKey, Write};
+use crate::{Journal, Options};
+use domain::event::verification::{OracleInteraction, ResolutionEntry, ReviewEntry};
+use domain::ground::ontology::Ontology;
+use domain::ground::source::OracleTier;
+use domain::verification::review::Resolved;
+use domain::verification::workflow::Workflow;
+use domain::verification::{Call, Candidate, OpenReview, Reply, Resolution, Review, VerifyRequest, decide};
+use domain::{Event, Peer};
+use serde_json::{Value as Json, json};
+use std::path::Path;
+use std::sync::Arc;
+
+const PEER: Peer = Peer { uid: 1, gid: 2, pid: None };
+
+fn open(dir: &Path) -> (Journal, Store) {
+    let options = Options { dir: dir.to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20 };
+    Journal::open(options).expect("the store opens")
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).expect("a time")
+}
+
+fn read<T: serde::de::DeserializeOwned>(document: Json) -> T {
+    serde_json::from_value(document).expect("a document")
+}
+
+fn ontology() -> Ontology {
+    read(json!({"ontology_id": "clinic", "version": "1", "axes": [
+        {"axis": "patient", "type": "string", "class": "measured", "identity": true, "description": "whom"},
+        {"axis": "dose", "type": "number", "class": "measured", "unit": "mg", "precision": 1, "description": "it"},
+        {"axis": "note", "type": "string", "class": "self_reported", "description": "what is said"},
+    ]}))
+}
+
+fn workflow(workflow_id: &str) -> Workflow {
+    read(json!({
+        "workflow_id": workflow_id, "domain": "clinic", "ontology": {"ontology_id": "clinic", "version": "1"},
+        "axes": ["dose", "note"], "oracles": ["lab-a", "lab-b"],
+        "conflict_resolution": {"escalation_delta_threshold": "0.50"},
+        "oracle_latency": {"on_timeout": "FAIL_CLOSED_BLOCK"},
+        "authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
+                              "on_timeout_behavior": "FAIL_CLOSED"}
+    }))
+}
+
+fn registered(workflow_id: &str) -> RegisteredWorkflow {
+    let workflow = workflow(workflow_id);
+    let workflow_sha256 = workflow.digest();
+    RegisteredWorkflow { workflow, workflow_sha256, registered_at: at(0), registered_by: "uid 1".into() }
+}
+
+fn candidate(oracle_id: &str, dose: &str, note: &str, second: i64) -> Candidate {
+    let fresh = |axis: &str| {
+        json!({"axis": axis, "age_seconds": 1, "max_age_seconds": 9, "stale": false,
+               "stale_behavior": "fail_closed"})
+    };
+    read(json!({
+        "where": {"patient": "p-1"},
+        "values": {"dose": {"value": dose}, "note": {"value": note, "definition": "by word of mouth"}},
+        "record": {
+            "oracle_id": oracle_id, "oracle_tier": "primary", "source_locator": format!("oracle:{oracle_id}"),
+            "source_version": "7", "retrieved_at": at(second), "verified_at": at(second),
+            "verification_method": "controlled ingestion", "verifier_id": "oracled"
+        },
+        "observed_at": at(second), "freshness": [fresh("dose"), fresh("note")]
+    }))
+}
+
+/// Two laboratories that disagree, somebody who claims something else, and a warning of some length.
+fn inputs(execution_id: &str, warning: &str) -> Inputs {
+    let request: VerifyRequest = read(json!({
+        "workflow": "intake", "where": {"patient": "p-1"}, "axes": ["dose", "note"],
+        "claimed": {"dose": {"value": 10.250, "claimed_by": "the patient", "confirmed": true}},
+        "point_in_time": at(-5)
+    }));
+    let (workflow, ontology) = (workflow("intake"), ontology());
+    let question = request.read(&workflow, &ontology).expect("it can be meant");
+    let mut inputs = Inputs::new(execution_id.into(), workflow, &ontology, question, at(0));
+    for (oracle_id, dose) in [("lab-a", "10.10"), ("lab-b", "12.3456789012345678901234567890")] {
+        let candidate = Box::new(candidate(oracle_id, dose, "said", 0));
+        let call = Call {
+            oracle_tier: OracleTier::Primary,
+            axes: vec!["dose".into(), "note".into()],
+            asked_at: Some(at(0)),
+            ended_at: Some(at(1)),
+            latency_ms: 100,
+            cache_hit: false,
+            reply: Reply::Answered { candidate: candidate.clone() },
+            kept: Some(candidate),
+            warnings: vec![warning.into()],
+        };
+        inputs.calls.insert(oracle_id.parse().expect("an id"), call);
+    }
+    inputs.decided_at = at(1);
+    inputs
+}
+
+fn review(inputs: &Inputs) -> Review {
+    Review::of(inputs, &decide(inputs)).expect("a person decides")
+}
+
+fn resolution() -> Resolution {
+    Resolution {
+        values: [("dose".to_owned(), json!("10.10"))].into(),
+        reason: "measured anew".into(),
+        valid_for_seconds: 3600,
+    }
+}
+
+fn resolved() -> Resolved {
+    Resolved { resolution: resolution(), verifier_id: "uid 1".into(), resolved_at: at(9) }
+}
+
+fn kept_key(oracle_id: &str, patient: &str) -> KeptKey {
+    let thing = [("patient".to_owned(), domain::ground::value::Value::Text(patient.into()))].into();
+    KeptKey::of(&oracle_id.parse().expect("an id"), &thing, None)
+}
+
+fn subject_key(workflow_id: &str) -> SubjectKey {
+    SubjectKey::of(&workflow_id.parse().expect("an id"), &inputs("x", "").question.thing, None)
+}
+
+fn kept(oracle_id: &str, second: i64) -> KeptAnswer {
+    KeptAnswer { candidate: candidate(oracle_id, "10", "", second), issued_at: Some(at(second)), etag: None }
+}
+
+fn subject(inputs: &Inputs) -> Subject {
+    let review = review(inputs);
+    let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it can be meant");
+    let open = OpenReview { review_id: review.review_id, evidence_hash: review.evidence_hash };
+    Subject { open: vec![open], locks }
+}
+
+fn record(writes: Vec<Write>) -> Record {
+    Record { writes, ..Record::from(Event::ServiceStopped { timestamp: at(0) }) }
+}
+
+fn commit(journal: &mut Journal, record: Record) -> u64 {
+    let outcome = journal.commit(&[record]).expect("the disk takes it").remove(0);
+    outcome.expect("it is as expected").last_seq
+}
+
+fn put_review(review_id: &str, resolved: Option<Resolved>) -> Write {
+    let review = review(&inputs(review_id, ""));
+    Write::PutReview(Arc::new(ReviewState { review, resolved }))
+}
+
+/// What the log holds of one decision, and of what a person made of it.
+fn decided(inputs: &Inputs) -> Vec<Event> {
+    let envelope = decide(inputs);
+    let review = review(inputs);
+    let (review_id, timestamp) = (review.review_id.clone(), at(1));
+    let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it can be meant");
+    let asked = OracleInteraction::all(inputs, &envelope).into_iter().map(Event::SourceAsked);
+    let resolved = ResolutionEntry {
+        review_id: review_id.clone(),
+        resolution: resolution(),
+        locks,
+        peer: PEER,
+        timestamp,
+    };
+    asked
+        .chain([
+            Event::VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope)),
+            Event::ReviewOpened(ReviewEntry { review_id, review: Box::new(review), timestamp }),
+            Event::ReviewResolved(resolved),
+        ])
+        .collect()
+}
+
+#[test]
+fn every_row_reads_back_equal_after_reopening_with_its_revision() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let inputs = inputs("v-1", "said");
+    let state = ReviewState { review: review(&inputs), resolved: Some(resolved()) };
+    let revision = commit(
+        &mut journal,
+        record(vec![
+            Write::PutWorkflow(Arc::new(registered("intake"))),
+            Write::PutWorkflow(Arc::new(registered("discharge"))),
+            Write::PutReview(Arc::new(state.clone())),
+            Write::PutSubject(subject_key("intake"), Arc::new(subject(&inputs))),
+            Write::PutKept(kept_key("lab-a", "p-1"), Arc::new(kept("lab-a", 3))),
+            Write::PutPending(Arc::new(inputs.clone())),
+        ]),
+    );
+    drop((journal, store));
+    let (mut journal, store) = open(dir.path());
+    let id = "intake".parse().expect("an id");
+    assert_eq!(store.workflow(&id).expect("read"), Some((registered("intake"), revision)));
+    assert_eq!(store.workflows().expect("read"), [registered("discharge"), registered("intake")]);
+    assert_eq!(store.review("v-1").expect("read"), Some((state, revision)));
+    assert_eq!(store.subject(&subject_key("intake")).expect("read"), Some((subject(&inputs), revision)));
+    assert_eq!(store.subject(&subject_key("discharge")).expect("read"), None);
+    let found = store.kept(&kept_key("lab-a", "p-1")).expect("read");
+    assert_eq!(found, Some((kept("lab-a", 3), revision)));
+    assert_eq!(store.kept(&kept_key("lab-a", "p-2")).expect("read"), None);
+    assert_eq!(store.pending().expect("read"), [inputs]);
+    store.audit().expect("nothing is missing");
+
+    let removed = record(vec![
+        Write::RemoveSubject(subject_key("intake")),
+        Write::RemoveKept(kept_key("lab-a", "p-1")),
+        Write::RemovePending("v-1".into()),
+    ]);
+    commit(&mut journal, removed);
+    assert_eq!(store.subject(&subject_key("intake")).expect("read"), None);
+    assert_eq!(store.kept(&kept_key("lab-a", "p-1")).expect("read"), None);
+    assert_eq!(store.pending().expect("read"), []);
+    let counts = journal.counts();
+    assert_eq!(
+        (counts.workflows, counts.reviews, counts.open_reviews, counts.subjects, counts.kept, counts.pending),
+        (2, 1, 0, 0, 0, 0)
+    );
+    store.audit().expect("nothing is missing");
+}
+
+#[test]
+fn of_two_that_open_a_review_of_one_thing_the_second_is_told_to_look_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let key = subject_key("intake");
+    let open = |id: &str, revision: Option<u64>| Record {
+        expect: vec![Expect { row: RowKey::Subject(key.clone()), revision }],
+        ..record(vec![
+            put_review(id, None),
+            Write::PutSubject(key.clone(), Arc::new(subject(&inputs(id, "")))),
+        ])
+    };
+    let outcomes = journal.commit(&[open("v-1", None), open("v-2", None)]).expect("the disk takes it");
+    assert_eq!(outcomes.last(), Some(&Err(Refused::Stale(RowKey::Subject(key.clone())))));
+    assert_eq!(store.review("v-2").expect("read"), None);
+    let (_, revision) = store.subject(&key).expect("read").expect("it is there");
+    commit(&mut journal, open("v-2", Some(revision)));
+    for row in [
+        RowKey::Workflow("intake".parse().expect("an id")),
+        RowKey::Review("v-3".into()),
+        RowKey::Kept(kept_key("lab-a", "p-1")),
+        RowKey::Pending("v-1".into()),
+    ] {
+        let expect = vec![Expect { row: row.clone(), revision: Some(1) }];
+        let outcomes = journal.commit(&[Record { expect, ..record(vec![]) }]).expect("the disk takes it");
+        assert_eq!(outcomes, [Err(Refused::Stale(row))]);
+    }
+}
+
+#[test]
+fn reviews_are_found_newest_first_and_the_open_ones_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let id = |n: usize| format!("v-{n:04}");
+    for n in 0..40 {
+        commit(&mut journal, record(vec![put_review(&id(n), None)]));
+    }
+    let found = |open_only: bool, before: Option<&str>, limit: usize| {
+        let query = ReviewQuery { open_only, before: before.map(String::from), limit };
+        let states = store.reviews(&query).expect("read");
+        states.into_iter().map(|state| state.review.review_id).collect::<Vec<_>>()
+    };
+    assert_eq!(found(true, None, 3), [id(39), id(38), id(37)]);
+    for n in (0..40).filter(|n| n % 10 != 0) {
+        commit(&mut journal, record(vec![put_review(&id(n), Some(resolved()))]));
+    }
+    assert_eq!(found(true, None, 9), [id(30), id(20), id(10), id(0)]);
+    assert_eq!(found(true, Some(&id(20)), usize::MAX), [id(10), id(0)]);
+    assert_eq!(found(true, Some(&id(20)), 1), [id(10)]);
+    assert_eq!(found(true, Some(&id(0)), 1), Vec::<String>::new());
+    assert_eq!(found(true, Some(""), 1), Vec::<String>::new());
+    assert_eq!(found(false, None, 2), [id(39), id(38)]);
+    assert_eq!(found(false, Some("v-0002"), 9), [id(1), id(0)]);
+    assert_eq!(found(false, Some("v-0002x"), 1), [id(2)]);
+    assert_eq!((journal.counts().reviews, journal.counts().open_reviews), (40, 4));
+    drop((journal, store));
+    let (_, store) = open(dir.path());
+    store.audit().expect("nothing is missing");
+    let query = ReviewQuery { open_only: true, before: None, limit: 9 };
+    assert_eq!(store.reviews(&query).expect("read").len(), 4);
+}
+
+#[test]
+fn kept_answers_are_gone_through_in_steps_and_the_old_ones_told_with_their_revisions() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let mut revisions = std::collections::HashMap::new();
+    for n in 0..10 {
+        let key = kept_key(["lab-a", "lab-b"][n % 2], &format!("p-{n}"));
+        let write = Write::PutKept(key.clone(), Arc::new(kept("lab-a", n as i64)));
+        revisions.insert(key, (n, commit(&mut journal, record(vec![write]))));
+    }
+    for limit in [1, 3, 5, 10, 99] {
+        let (mut after, mut old, mut pages) = (None, Vec::new(), 0);
+        loop {
+            let page = store.kept_before(at(4), after.as_ref(), limit).expect("read");
+            assert!(page.old.len() <= limit);
+            old.extend(page.old);
+            pages += 1;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(pages, 10 / limit + 1, "{limit}");
+        let mut numbers: Vec<_> = old.iter().map(|(key, revision)| (revisions[key], *revision)).collect();
+        numbers.sort_unstable();
+        assert!(numbers.iter().all(|((_, put), revision)| put == revision));
+        assert_eq!(numbers.iter().map(|((n, _), _)| *n).collect::<Vec<_>>(), [0, 1, 2, 3], "{limit}");
+    }
+}
+
+#[test]
+fn the_log_is_found_by_execution_and_a_decision_reads_back_equal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let (one, two) = (inputs("v-1", "said"), inputs("v-12", "said"));
+    let delayed = Inputs { stage: domain::verification::Stage::Delayed, ..one.clone() };
+    for inputs in [&one, &two, &delayed] {
+        let events = [vec![Event::ServiceStopped { timestamp: at(0) }], decided(inputs)].concat();
+        commit(&mut journal, Record { events, ..Record::default() });
+    }
+    let seqs = |query: LogQuery| {
+        store.log(&query).expect("read").into_iter().map(|line| line.seq).collect::<Vec<_>>()
+    };
+    let of = |execution: &str| LogQuery {
+        execution: Some(execution.into()),
+        limit: usize::MAX,
+        ..LogQuery::default()
+    };
+    // six entries a decision: one of none, two calls, the decision, its review opened and resolved
+    assert_eq!(seqs(of("v-1")), [2, 3, 4, 5, 6, 14, 15, 16, 17, 18]);
+    assert_eq!(seqs(of("v-12")), [8, 9, 10, 11, 12]);
+    assert_eq!(seqs(LogQuery { limit: 2, newest: true, ..of("v-1") }), [17, 18]);
+    assert_eq!(seqs(LogQuery { after: 5, limit: 2, ..of("v-1") }), [6, 14]);
+    assert_eq!(seqs(LogQuery { event: Some("review_opened".into()), ..of("v-1") }), [5, 17]);
+    assert_eq!(seqs(LogQuery { session: Some("v-1".parse().expect("an id")), ..of("v-1") }), [0; 0]);
+    for odd in ["", "v", "v-1\0", "v-1\0\0\0\0\0\0\0\0\0\0\0", "\0"] {
+        assert_eq!(seqs(of(odd)), [0; 0], "{odd:?}");
+    }
+    let entry = |inputs: &Inputs| VerificationEntry::of(inputs.clone(), &decide(inputs));
+    let decisions = store.decisions("v-1").expect("read");
+    assert_eq!(decisions, [entry(&one), entry(&delayed)]);
+    for decision in decisions {
+        decision.rebuilt().expect("the same comes of it");
+    }
+    assert_eq!(store.decisions("v-2").expect("read"), []);
+    drop((journal, store));
+    assert_eq!(open(dir.path()).1.decisions("v-12").expect("read"), [entry(&two)]);
+}
+
+#[test]
+fn a_decision_of_megabytes_is_kept_and_mirrored_whole_and_a_torn_one_mended() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let large = inputs("v-1", &"\"\u{1}é".repeat(100_000));
+    let writes = vec![Write::PutPending(Arc::new(large.clone()))];
+    commit(&mut journal, Record { events: decided(&large), writes, ..Record::default() });
+    drop((journal, store));
+    let name = dir.path().join("oracle_log.jsonl");
+    let whole = std::fs::read(&name).expect("read");
+    assert!(whole.len() > 2_000_000, "{}", whole.len());
+    let decided_at = whole.iter().position(|byte| *byte == b'\n').expect("a line") + 1;
+    for kept in [whole.len(), whole.len() - 1, decided_at + 1_900_000, decided_at + 65_536, decided_at + 7] {
+        std::fs::write(&name, &whole[..kept]).expect("written");
+        let (_, store) = open(dir.path());
+        assert!(std::fs::read(&name).expect("read") == whole, "kept {kept} bytes");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("read").count(), files(dir.path()), "{kept}");
+        let inputs = store.decisions("v-1").expect("read").remove(0).inputs;
+        assert!(*inputs == large && store.pending().expect("read") == [large.clone()]);
+    }
+}
+
+/// How many files a state directory has where nothing was moved aside.
+fn files(dir: &Path) -> usize {
+    let entries = std::fs::read_dir(dir).expect("read");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"));
+    names.filter(|name| !name.contains("foreign")).count()
+}
+
+#[test]
+fn a_row_of_verification_that_vanished_is_found() {
+    let rows: [(&str, &str); 6] = [
+        ("Wintake\0", "1 workflows"),
+        ("Vv-1\0", "1 reviews"),
+        ("Ov-1\0", "1 open reviews"),
+        ("Tintake/", "1 subjects of review"),
+        ("Klab-a/", "1 kept answers"),
+        ("pv-1\0", "1 pending decisions"),
+    ];
+    for (row, said) in rows {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (mut journal, store) = open(dir.path());
+        let inputs = inputs("v-1", "");
+        let writes = vec![
+            Write::PutWorkflow(Arc::new(registered("intake"))),
+            put_review("v-1", None),
+            Write::PutSubject(subject_key("intake"), Arc::new(subject(&inputs))),
+            Write::PutKept(kept_key("lab-a", "p-1"), Arc::new(kept("lab-a", 3))),
+            Write::PutPending(Arc::new(inputs)),
+        ];
+        commit(&mut journal, record(writes));
+        drop((journal, store));
+        let opened = std::iter::repeat_with(|| {
+            sled::open(dir.path().join("store")).inspect_err(|_| std::thread::yield_now())
+        });
+        let db = opened.flatten().next().expect("it opens in the end");
+        let keys: Vec<_> = db.scan_prefix(row).keys().map(|key| key.expect("read")).collect();
+        assert!(!keys.is_empty(), "{row}");
+        keys.into_iter().for_each(|key| drop(db.remove(key).expect("removed")));
+        drop(db);
+        let options =
+            Options { dir: dir.path().to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20 };
+        let error = Journal::open(options).map(|_| ()).expect_err("it must not open").to_string();
+        assert!(error.contains(said), "{row}: {error}");
+    }
+}
