@@ -49,3 +49,9 @@ impl fmt::Debug for Clock {
 pub fn monotonic() -> Instant {
     Instant::now()
 }
+
+/// The same on the runtime's clock, which its timers go by, and tests can hold.
+#[must_use]
+pub fn stopwatch() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}

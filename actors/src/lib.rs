@@ -21,6 +21,7 @@ pub mod registry;
 pub mod rules;
 pub mod system;
 pub mod upstream;
+pub mod verification;
 mod vitals;
 
 #[cfg(test)]

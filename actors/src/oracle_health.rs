@@ -105,6 +105,11 @@ pub enum SteerError {
 #[rtype(result = "Result<Lease, PermitError>")]
 pub struct Permit(pub OracleId);
 
+/// Has an oracle watched that there was none of so far; one that is watched stays as it is.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Watch(pub Oracle);
+
 /// Asks how every oracle is doing, in the order of their names.
 #[derive(Debug, Message)]
 #[rtype(result = "Vec<HealthStatus>")]
@@ -168,6 +173,12 @@ struct Watched {
     turn: Arc<Semaphore>,
 }
 
+impl Watched {
+    fn new(Oracle { id, config, probe }: Oracle) -> Self {
+        Self { health: Health::new(id, config), probe, turn: Arc::new(Semaphore::new(1)) }
+    }
+}
+
 /// The actor. What it knows of the oracles survives its panics.
 #[derive(Debug)]
 pub struct OracleHealth {
@@ -178,11 +189,7 @@ pub struct OracleHealth {
 
 impl OracleHealth {
     pub(crate) fn new(oracles: Vec<Oracle>, log: Log, clock: Clock) -> Self {
-        let watched = oracles.into_iter().map(|Oracle { id, config, probe }| {
-            let watched =
-                Watched { health: Health::new(id.clone(), config), probe, turn: Arc::new(Semaphore::new(1)) };
-            (id, watched)
-        });
+        let watched = oracles.into_iter().map(|oracle| (oracle.id.clone(), Watched::new(oracle)));
         Self { oracles: watched.collect(), log, clock }
     }
 
@@ -300,6 +307,14 @@ impl Handler<Permit> for OracleHealth {
             }
             Err(Refused { retry_after }) => Err(PermitError::CircuitOpen { oracle_id, retry_after }),
         }
+    }
+}
+
+impl Handler<Watch> for OracleHealth {
+    type Result = ();
+
+    fn handle(&mut self, Watch(oracle): Watch, _: &mut Context<Self>) {
+        self.oracles.entry(oracle.id.clone()).or_insert_with(|| Watched::new(oracle));
     }
 }
 

@@ -7,10 +7,12 @@ mod answer;
 mod cursor;
 mod feed;
 mod freshness;
+mod heard;
 mod record;
 
 pub use feed::{BadPlace, Changed, ChangesPage, Place};
 pub use freshness::Stale;
+pub(crate) use heard::{Asked, Heard};
 pub use record::{RecordAnswer, RecordError, RecordStanding};
 
 use crate::clock::{Clock, monotonic};

@@ -16,6 +16,7 @@ use crate::rate_limiter::{CallLimits, RateLimiter};
 use crate::regen::{AskedModel, Doors, Regen};
 use crate::registry::Registry;
 use crate::rules::{Rules, RulesConfig};
+use crate::verification::{self, Verification, VerificationConfig};
 use crate::vitals::{ActorReport, Vitals};
 use actix_rt::{Arbiter, ArbiterHandle};
 use domain::OracleId;
@@ -54,6 +55,8 @@ pub struct Parts {
     pub rules: RulesConfig,
     /// How sources are ingested.
     pub ingestion: IngestionConfig,
+    /// How questions are put to sources.
+    pub verification: VerificationConfig,
 }
 
 /// The running actors.
@@ -81,6 +84,8 @@ pub struct System {
     pub ingestion: Door<Ingestion>,
     /// Whoever answers queries of sources.
     pub queries: Queries,
+    /// Whoever decides what sources come to.
+    pub verification: Door<Verification>,
     /// The way into the log.
     pub log: Log,
     /// The tables, for reading.
@@ -104,8 +109,19 @@ impl System {
     )]
     pub fn start(parts: Parts) -> Self {
         let Parts { journal, store, clock, fallback, supervision, .. } = parts;
-        let Parts { oracles, model, calls, mailing, rules, ingestion, queue, hot_bytes, pages_bytes, .. } =
-            parts;
+        let Parts {
+            oracles,
+            model,
+            calls,
+            mailing,
+            rules,
+            ingestion,
+            verification,
+            queue,
+            hot_bytes,
+            pages_bytes,
+            ..
+        } = parts;
         let metrics = Metrics::default();
         let (abandon, abandoned) = watch::channel(None);
         let here = Arbiter::current();
@@ -143,6 +159,17 @@ impl System {
         let queries = {
             let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
             Queries::new(store, clock, metrics, ingestion.clone(), refresh_wait, pages_bytes)
+        };
+
+        let verification = {
+            let (store, clock) = (store.clone(), clock.clone());
+            let doors = verification::Doors {
+                queries: queries.clone(),
+                oracle_health: oracle_health.clone(),
+                log: log.clone(),
+            };
+            let make = move || Verification::new(verification, doors, store, clock);
+            hire.start("verification", &here, queue, make)
         };
 
         let mails = mailing.service.is_some();
@@ -197,6 +224,7 @@ impl System {
             registry,
             ingestion,
             queries,
+            verification,
             log,
             store,
             metrics,
@@ -216,6 +244,7 @@ impl System {
             self.rate_limiter.report(),
             self.notifier.report(),
             self.oracle_health.report(),
+            self.verification.report(),
             self.ingestion.report(),
             self.registry.report(),
             self.log.door().report(),

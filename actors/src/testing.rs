@@ -15,10 +15,11 @@ use crate::rules::RulesConfig;
 use crate::system::{Parts, System};
 use crate::upstream::BoxFuture;
 use crate::upstream::mail::MailService;
+use crate::verification::{LiveAnswer, LiveAsk, LiveOracle, VerificationConfig};
 use crate::{Clock, Supervision};
 use domain::delivery::Regen;
 use domain::divergence::OriginalLabel;
-use domain::health::Outcome;
+use domain::health::{HealthConfig, Outcome};
 use domain::mail::{MailKind, SendFailure};
 use domain::rules::Settings;
 use domain::{Delivery, GatePath, Label, Mail, Payload, Query, SessionId, Tier};
@@ -65,6 +66,8 @@ pub(crate) struct Outside {
     pub(crate) model: Option<AskedModel>,
     /// Without it a mail service is configured, and may not be asked.
     pub(crate) mailing: Option<Mailing>,
+    /// Without it there are no live sources.
+    pub(crate) live: Option<Arc<dyn LiveOracle>>,
 }
 
 /// Runs `test` with a system that was just started.
@@ -121,6 +124,12 @@ pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<
         mailing: outside.mailing.unwrap_or_else(nobody),
         rules: RulesConfig { settings: Settings::default(), compiled_bytes: 1 << 20 },
         ingestion: ingestion(time),
+        verification: VerificationConfig {
+            at_once: 64,
+            longest: Duration::from_secs(3600),
+            health: HealthConfig::default(),
+            live: outside.live.unwrap_or_else(|| Arc::new(NobodyLive)),
+        },
     })
 }
 
@@ -144,6 +153,16 @@ fn local_puller(time: &Hand) -> Arc<Puller> {
         whole: Duration::from_secs(5),
     };
     Arc::new(Puller::new(settings, BTreeMap::new(), time.clock()))
+}
+
+/// No live source.
+#[derive(Debug)]
+struct NobodyLive;
+
+impl LiveOracle for NobodyLive {
+    fn ask(&self, _: LiveAsk) -> BoxFuture<'_, LiveAnswer> {
+        Box::pin(async { panic!("nobody may be asked") })
+    }
 }
 
 /// A mail service that is configured, and that nobody may ask: it is none of the oracles.

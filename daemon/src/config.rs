@@ -88,6 +88,22 @@ pub struct Config {
     pub rules: Rules,
     /// Within which bounds sources are pulled, and what pipelines prove with who they are.
     pub ingestion: Ingestion,
+    /// How questions are put to sources.
+    pub verification: Verification,
+}
+
+/// How questions are put to sources.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Verification {
+    /// So many at once.
+    pub at_once: usize,
+}
+
+impl Default for Verification {
+    fn default() -> Self {
+        Self { at_once: 64 }
+    }
 }
 
 /// What is bounded, each with its own error when it is reached.
@@ -203,6 +219,7 @@ impl Default for Config {
             health: HealthConfig::default(),
             rules: Rules::default(),
             ingestion: Ingestion::default(),
+            verification: Verification::default(),
         }
     }
 }
@@ -287,6 +304,7 @@ impl Config {
         self.mail.check()?;
         self.rules.check()?;
         self.ingestion.check(request_s)?;
+        within("verification.at_once", self.verification.at_once, 1..=10_000)?;
         if self.state_dir.as_os_str().is_empty() {
             return Err(not_allowed("state_dir", "empty", "the path of a directory"));
         }

@@ -14,6 +14,7 @@ use actors::ingestion::{self, IngestionConfig, slices};
 use actors::notifier::Rest;
 use actors::regen;
 use actors::system::Parts;
+use actors::verification::VerificationConfig;
 use actors::{Clock, Supervision, System};
 use anyhow::{Context, bail};
 use axum::Extension;
@@ -32,6 +33,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// File descriptors kept for the store, the log and the rest.
 const OTHER_FILES: u64 = 256;
+/// So much of the time for a request is for the decision over it; the rest is for what it takes to tell it.
+const LONGEST_PART: f64 = 0.9;
 /// How long closing the log may take at least, whatever is configured: a disk that hangs must not hold the stop.
 const CLOSING_TAKES: Duration = Duration::from_secs(10);
 /// How long until a look at the store that could not be taken is tried again.
@@ -129,6 +132,13 @@ impl Daemon {
                 limits: slices::Limits::default(),
                 puller: Arc::new(upstreams.puller),
                 refresh_wait: Duration::from_secs(config.ingestion.refresh_s),
+            },
+            verification: VerificationConfig {
+                at_once: config.verification.at_once,
+                // a request that takes longer is cut off, and its envelope would be told to nobody
+                longest: Duration::from_secs(config.limits.request_s).mul_f64(LONGEST_PART),
+                health: config.health,
+                live: Arc::new(NoLive),
             },
         });
         let service = Service::new(system, config, log_level);
@@ -355,4 +365,25 @@ fn raise_file_limit(connections: usize) -> u64 {
         return wanted;
     }
     soft
+}
+
+#[derive(Debug)]
+struct NoLive;
+
+impl actors::verification::LiveOracle for NoLive {
+    fn ask(
+        &self,
+        _: actors::verification::LiveAsk,
+    ) -> actors::upstream::BoxFuture<'_, actors::verification::LiveAnswer> {
+        Box::pin(async {
+            actors::verification::LiveAnswer {
+                reply: domain::verification::Reply::Failed {
+                    failure: domain::verification::Failure::Internal,
+                    cause: "live sources cannot be asked yet".into(),
+                },
+                keep: None,
+                outcome: domain::health::Outcome::Neutral,
+            }
+        })
+    }
 }

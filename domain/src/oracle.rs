@@ -3,15 +3,15 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The longest oracle id, in characters.
-pub const ORACLE_ID_MAX_CHARS: usize = 64;
+/// The longest oracle id, in characters: that of a source, with `source:` before it.
+pub const ORACLE_ID_MAX_CHARS: usize = 80;
 
 /// Why a text is not an oracle id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an oracle id has 1 to {ORACLE_ID_MAX_CHARS} of `A-Z a-z 0-9 _ . : -`")]
 pub struct BadOracleId;
 
-/// The id of an oracle: 1 to 64 of `A-Z a-z 0-9 _ . : -`.
+/// The id of an oracle: 1 to 80 of `A-Z a-z 0-9 _ . : -`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OracleId(String);

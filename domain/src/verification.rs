@@ -30,7 +30,7 @@ pub mod workflow;
 
 pub use call::{Call, CallOutcome, Cut, Failure, Refusal, Reply};
 pub use candidate::Candidate;
-pub use decide::decide;
+pub use decide::{decide, is_put_to_oracles};
 pub use envelope::{Envelope, EnvelopeKind};
 pub use inputs::{Inputs, Stage};
 pub use kept::{KeptAnswer, KeptKey, OpenReview, Subject, SubjectKey};

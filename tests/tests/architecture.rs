@@ -168,13 +168,14 @@ fn nobody_but_dev_knows_what_takes_the_place_of_a_model_and_of_mail() {
 }
 
 /// Every actor with its type, in an order in which nobody asks one before it.
-const ACTORS: [(&str, &str); 10] = [
+const ACTORS: [(&str, &str); 11] = [
     ("regen", "Regen"),
     ("crosscheck", "Crosscheck"),
     ("cache", "Cache"),
     ("rules", "Rules"),
     ("rate_limiter", "RateLimiter"),
     ("notifier", "Notifier"),
+    ("verification", "Verification"),
     ("oracle_health", "OracleHealth"),
     ("ingestion", "Ingestion"),
     ("registry", "Registry"),

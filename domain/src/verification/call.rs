@@ -146,6 +146,8 @@ pub enum Cut {
     HardTimeout,
     /// The budget of the whole decision.
     Budget,
+    /// That all others had answered: an untrusted oracle is not waited for.
+    Unneeded,
 }
 
 /// How a call failed.

@@ -29,6 +29,18 @@ struct Ruling<'a> {
     missing: Vec<&'a Absent<'a>>,
 }
 
+/// Whether oracles have anything to do with the question of `inputs`: where nothing is verified, where it is not said which
+/// thing is meant, and while the decision is left for later, they are not asked.
+#[must_use]
+pub fn is_put_to_oracles(inputs: &Inputs) -> bool {
+    let is_later = match inputs.workflow.authority_latency.enforcement_mode {
+        EnforcementMode::NonAuthoritativeOnly => true,
+        EnforcementMode::Async => inputs.stage == Stage::First,
+        EnforcementMode::Inline => false,
+    };
+    !is_later && inputs.unfixed().is_empty()
+}
+
 /// The envelope that the question of `inputs` gets. The same inputs give the same envelope, to the byte.
 #[must_use]
 pub fn decide(inputs: &Inputs) -> Envelope {

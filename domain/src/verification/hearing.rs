@@ -157,6 +157,7 @@ fn heard<'a>(inputs: &Inputs, oracle_id: &SourceId, call: &'a Call, warnings: &m
             let limit = match cut {
                 Cut::HardTimeout => "its hard timeout",
                 Cut::Budget => "the budget of the decision",
+                Cut::Unneeded => "the time that the others took",
             };
             Heard::Missing(Absence::TooSlow(*cut), format!("no answer within {limit}"))
         }

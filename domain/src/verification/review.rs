@@ -25,6 +25,9 @@ pub const REASON_MAX_BYTES: usize = 4096;
 /// The longest validity of a resolution, in seconds.
 pub const VALIDITY_MAX_S: u64 = MAX_AGE_S;
 
+/// So many reviews of one thing are open at once; a further dispute over it is left to the latest of them.
+pub const OPEN_MAX: usize = 16;
+
 /// One question that a person has to decide, with everything that they need for that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -243,7 +246,10 @@ impl Dispute {
 pub(super) fn named(inputs: &Inputs, mut envelope: Envelope) -> Envelope {
     let Some(dispute) = Dispute::of(inputs, &envelope) else { return envelope };
     let same = |open: &&OpenReview| open.evidence_hash == dispute.evidence_hash;
-    let open = inputs.open_reviews.iter().find(same).map(|open| open.review_id.clone());
+    let open = inputs.open_reviews.iter().find(same);
+    // values that change all the time, and never agree, are not put before a person each time
+    let latest = inputs.open_reviews.last().filter(|_| inputs.open_reviews.len() >= OPEN_MAX);
+    let open = open.or(latest).map(|open| open.review_id.clone());
     envelope.review_id = Some(open.unwrap_or_else(|| envelope.execution_id.clone()));
     envelope.sealed()
 }

@@ -1,0 +1,223 @@
+//! What an ingested source has to say of one thing, for a verification (RFC-0002, "Oracle Verification Protocol").
+
+use super::{Queries, QueryError, freshness};
+use domain::ground::freshness::Freshness;
+use domain::ground::id::SourceId;
+use domain::ground::provenance::{ProvenanceRecord, VerificationStatus};
+use domain::ground::query::{Operator, Query, QueryFilter, QueryRequest};
+use domain::ground::source::Standing;
+use domain::ground::value::Value;
+use domain::verification::candidate::Stated;
+use domain::verification::{Candidate, OracleVerificationRecord, Reply};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::ground::query::{Hit, RECORDS_SCANNED_MAX};
+use store::ground::view::SourceView;
+use tokio::task::spawn_blocking;
+
+/// Who has verified what is ingested, and how.
+const VERIFIER_ID: &str = "oracled";
+const VERIFICATION_METHOD: &str = "controlled ingestion";
+/// So many records are looked at, at the most, on the thread of whoever asks.
+const LOOKUP_RECORDS: u64 = 256;
+
+/// What is asked of a source.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// Which source.
+    pub(crate) oracle_id: SourceId,
+    /// Of which thing.
+    pub(crate) thing: BTreeMap<String, Value>,
+    /// What of it, by the paths of axes that the source has.
+    pub(crate) paths: Vec<String>,
+    /// As it was then; now where there is none.
+    pub(crate) point_in_time: Option<Timestamp>,
+    /// Whether to tell what it said before.
+    pub(crate) looks_back: bool,
+}
+
+/// What it has to say.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    pub(crate) reply: Reply,
+    /// What it said of the same before it said this, where that was asked for and is known.
+    pub(crate) before: Option<Box<Candidate>>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A look at a source.
+struct Look {
+    view: Arc<SourceView>,
+    query: Query,
+    asked: Asked,
+    /// The time that is asked for.
+    time: Timestamp,
+    now: Timestamp,
+}
+
+impl Queries {
+    /// What a source says of one thing, however old that is: whoever decides over it looks at its freshness. A refresh is
+    /// begun where the source's policy says so, and waited for where that blocks until there is one.
+    ///
+    /// # Errors
+    /// Why it cannot be asked.
+    pub(crate) async fn heard(&self, asked: Asked) -> Result<Heard, QueryError> {
+        let mut waited = false;
+        loop {
+            let (heard, freshness) = self.hear(asked.clone()).await?;
+            let Some(freshness) = freshness else { return Ok(heard) };
+            match self.passed(&asked.oracle_id, &freshness, Some(()), &mut waited).await {
+                Ok(None) => {}
+                Ok(Some(())) | Err(_) => return Ok(heard),
+            }
+        }
+    }
+
+    /// What it says, and how fresh that is.
+    async fn hear(&self, asked: Asked) -> Result<(Heard, Option<Freshness>), QueryError> {
+        let now = self.clock.now();
+        let unknown = || QueryError::SourceUnknown(asked.oracle_id.clone());
+        let view = self.store.view(&asked.oracle_id)?.ok_or_else(unknown)?;
+        let warnings = match view.state.entry.standing(now) {
+            Standing::Answers => Vec::new(),
+            Standing::AnswersWithWarning(warning) => vec![warning],
+            Standing::Silent(cause) => {
+                let reply = Reply::NotAsked { cause };
+                return Ok((Heard { reply, before: None, warnings: Vec::new() }, None));
+            }
+        };
+        let provided = &view.state.entry.registration.axes_provided;
+        let query = Query::new(&request(&asked), &view.ontology, provided)?;
+        let time = asked.point_in_time.unwrap_or(now);
+        let look = Look { view, query, asked, time, now };
+        match look.heard(LOOKUP_RECORDS, warnings.clone())? {
+            Some(heard) => Ok(heard),
+            None => {
+                // on that thread, since so much is said of the one thing
+                let looked = spawn_blocking(move || look.heard(RECORDS_SCANNED_MAX, warnings)).await;
+                let heard = looked.map_err(|error| QueryError::Reading(error.to_string()))??;
+                heard.ok_or_else(|| QueryError::Reading("too many records speak of one thing".into()))
+            }
+        }
+    }
+}
+
+/// The query for one thing.
+fn request(asked: &Asked) -> QueryRequest {
+    let filter = |(axis, value): (&String, &Value)| QueryFilter {
+        axis: axis.clone(),
+        operator: Operator::Eq,
+        value: match value {
+            Value::Bool(value) => Json::Bool(*value),
+            Value::Text(text) => Json::String(text.clone()),
+        },
+    };
+    QueryRequest {
+        axes_requested: asked.paths.clone(),
+        filters: asked.thing.iter().map(filter).collect(),
+        ..QueryRequest::default()
+    }
+}
+
+impl Look {
+    /// What there is; nothing where more than `scanned_max` records would have to be looked at.
+    fn heard(
+        &self,
+        scanned_max: u64,
+        mut warnings: Vec<String>,
+    ) -> Result<Option<(Heard, Option<Freshness>)>, QueryError> {
+        let Self { view, query, time, .. } = self;
+        let answered = view.query(query, *time, None, None, scanned_max)?;
+        if answered.pruned > 0 {
+            warnings.push(format!("{} versions that held then have been pruned", answered.pruned));
+        }
+        let Some(hit) = answered.found.first() else {
+            let is_whole = answered.more.is_none();
+            let nothing = Heard { reply: Reply::NoRecord, before: None, warnings };
+            return Ok(is_whole.then_some((nothing, None)));
+        };
+        if answered.found.len() > 1 {
+            let reply = Reply::Several { records: answered.found.len() as u64 };
+            return Ok(Some((Heard { reply, before: None, warnings }, None)));
+        }
+        if answered.more.is_some() {
+            return Ok(None);
+        }
+        let (candidate, freshness) = self.candidate(hit)?;
+        if candidate
+            .provenance
+            .as_ref()
+            .is_some_and(|chain| chain.verification_status == VerificationStatus::Unverified)
+        {
+            warnings.push("its record was taken with remarks, which its provenance's run tells".into());
+        }
+        let before = if self.asked.looks_back { self.before(hit)? } else { None };
+        let reply = Reply::Answered { candidate: Box::new(candidate) };
+        Ok(Some((Heard { reply, before, warnings }, Some(freshness))))
+    }
+
+    /// What the source said of the same, before the run that has brought `hit`.
+    fn before(&self, hit: &Hit) -> Result<Option<Box<Candidate>>, QueryError> {
+        let run = self.view.state.run(hit.found.statement.time.run);
+        let Some(run) = run else { return Ok(None) };
+        let just_before = run.release.ingested_at.saturating_sub(SignedDuration::from_micros(1));
+        let just_before = just_before.unwrap_or(Timestamp::MIN);
+        let known = self.view.query(&self.query, self.time, Some(just_before), None, RECORDS_SCANNED_MAX)?;
+        let same = known.found.iter().find(|before| before.found.key == hit.found.key);
+        Ok(same.map(|before| self.candidate(before)).transpose()?.map(|(before, _)| Box::new(before)))
+    }
+
+    fn candidate(&self, hit: &Hit) -> Result<(Candidate, Freshness), QueryError> {
+        let Self { view, asked, time, now, .. } = self;
+        let Hit { found, content } = hit;
+        let last_seen = view.state.run(found.version.last_seen).map(|run| &run.release);
+        let last_seen = last_seen.ok_or_else(|| QueryError::Reading("a record's run is missing".into()))?;
+        let provenance = view.provenance(found)?;
+        let paths: Vec<_> = asked.paths.iter().map(String::as_str).collect();
+        let freshness = freshness::of(view, &paths, Some(last_seen.as_of()), *time.min(now));
+        let stated = |path: &String| {
+            let (value, definition) =
+                (content.axes.get(path)?.clone(), content.definitions.get(path).cloned());
+            Some((path.clone(), Stated { value, definition }))
+        };
+        let identity = view.ontology.identity();
+        let thing =
+            identity.filter_map(|axis| Some((axis.axis.clone(), content.axes.get(&axis.axis)?.clone())));
+        let candidate = Candidate {
+            thing: thing.collect(),
+            values: asked.paths.iter().filter_map(stated).collect(),
+            record: OracleVerificationRecord {
+                oracle_id: asked.oracle_id.clone(),
+                oracle_tier: view.state.entry.registration.oracle_tier.into(),
+                source_locator: format!("urn:oracled:record:{}", provenance.record_id),
+                source_version: Some(provenance.source_version.clone()),
+                retrieved_at: last_seen.ingested_at,
+                verified_at: last_seen.ingested_at,
+                verification_method: VERIFICATION_METHOD.into(),
+                verifier_id: VERIFIER_ID.into(),
+                evidence_hash: Some(provenance.raw_hash.clone()),
+                signature_info: None,
+                ttl_seconds: None,
+                chain_of_custody: Some(custody(view, &provenance)),
+            },
+            observed_at: last_seen.as_of(),
+            freshness: freshness.axes.clone(),
+            deviations: BTreeMap::new(),
+            provenance: Some(Box::new(provenance)),
+        };
+        Ok((candidate, freshness))
+    }
+}
+
+/// Through whose hands a record has come, from its authority on.
+fn custody(view: &SourceView, provenance: &ProvenanceRecord) -> Vec<String> {
+    let registration = &view.state.entry.registration;
+    let origin = provenance.source_url.as_ref().unwrap_or(&registration.upstream_url);
+    vec![
+        format!("{} ({origin})", registration.upstream_authority),
+        format!("payload {}", provenance.raw.raw_sha256),
+        format!("run {} of pipeline {}", provenance.ingestion_run_id, provenance.ingestion_pipeline_id),
+    ]
+}

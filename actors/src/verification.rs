@@ -1,0 +1,144 @@
+//! Verification: what the sources of a workflow come to about one thing, decided, logged and only then told (RFC-0002, Part II).
+//!
+//! The decision itself is `domain`'s. The actor lets each question off as a task of its own, which asks every source at once,
+//! within the workflow's times; what is told is in the log with everything that it was decided over.
+
+mod asking;
+mod flight;
+mod live;
+mod pending;
+mod resolving;
+mod source;
+
+pub use live::{LiveAnswer, LiveAsk, LiveOracle};
+pub use resolving::{Resolve, ResolveError};
+
+use crate::clock::{Clock, stopwatch};
+use crate::door::{Door, NoAnswer};
+use crate::logger::{CommitError, Log};
+use crate::oracle_health::OracleHealth;
+use crate::queries::Queries;
+use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
+use domain::ground::id::WorkflowId;
+use domain::ground::ontology::OntologyRef;
+use domain::health::HealthConfig;
+use domain::verification::request::BadRequest;
+use domain::verification::{Envelope, VerifyRequest};
+use jiff::Timestamp;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use store::{Store, StoreError};
+use tokio::sync::Semaphore;
+
+/// What is configured.
+#[derive(Debug, Clone)]
+pub struct VerificationConfig {
+    /// So many questions are put to sources at once; others wait for their turn.
+    pub at_once: usize,
+    /// The longest that a caller waits, whatever budget a workflow has.
+    pub longest: Duration,
+    /// How the health of sources is watched.
+    pub health: HealthConfig,
+    /// Whoever asks live sources.
+    pub live: Arc<dyn LiveOracle>,
+}
+
+/// Has a question decided. The answer is in the log before it is told.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Arc<Envelope>, VerifyError>")]
+pub struct Verify {
+    /// The question.
+    pub request: VerifyRequest,
+}
+
+/// Why there is no envelope. Nothing was told.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// There is no such workflow.
+    #[error("no workflow {0} is registered")]
+    WorkflowUnknown(WorkflowId),
+    /// The workflow's ontology is gone.
+    #[error("no ontology {0} is registered")]
+    OntologyUnknown(OntologyRef),
+    /// The request cannot be meant.
+    #[error(transparent)]
+    Bad(#[from] BadRequest),
+    /// So many questions wait for their turn that this one's did not come in time.
+    #[error("as many questions as are allowed are being put to sources")]
+    Busy,
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The decision could not be made durable.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// Deciding failed inside.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+}
+
+/// The actor.
+#[derive(Debug)]
+pub struct Verification {
+    verifier: Arc<Verifier>,
+}
+
+/// Whoever puts questions to sources. Everything on its way shares it.
+#[derive(Debug)]
+struct Verifier {
+    doors: Doors,
+    store: Store,
+    clock: Clock,
+    config: VerificationConfig,
+    places: Arc<Semaphore>,
+    /// Questions so far, and since when: together they are no other question's.
+    count: AtomicU64,
+    born_at: Timestamp,
+}
+
+/// Whom it asks.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    pub(crate) queries: Queries,
+    pub(crate) oracle_health: Door<OracleHealth>,
+    pub(crate) log: Log,
+}
+
+impl Verification {
+    pub(crate) fn new(config: VerificationConfig, doors: Doors, store: Store, clock: Clock) -> Self {
+        let places = Arc::new(Semaphore::new(config.at_once));
+        let (count, born_at) = (AtomicU64::new(0), clock.now());
+        let verifier = Verifier { doors, store, clock, config, places, count, born_at };
+        Self { verifier: Arc::new(verifier) }
+    }
+}
+
+impl Actor for Verification {
+    type Context = Context<Self>;
+
+    fn started(&mut self, _: &mut Context<Self>) {
+        pending::take_up(&self.verifier);
+    }
+}
+
+impl Supervised for Verification {}
+
+impl Handler<Verify> for Verification {
+    type Result = ResponseFuture<Result<Arc<Envelope>, VerifyError>>;
+
+    fn handle(&mut self, Verify { request }: Verify, _: &mut Context<Self>) -> Self::Result {
+        let (verifier, began) = (Arc::clone(&self.verifier), stopwatch());
+        // a task of its own: what is decided is logged though nobody waits for it any more
+        let flight = actix_rt::spawn(async move { verifier.verify(&request, began).await });
+        Box::pin(async move {
+            let failed = |_| Err(VerifyError::NoAnswer(NoAnswer::Failed { actor: "verification" }));
+            flight.await.unwrap_or_else(failed)
+        })
+    }
+}
+
+crate::panics_when_told!(Verification);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! All sources of a question asked at once.
+
+use super::Verifier;
+use super::source::Answered;
+use domain::ground::id::SourceId;
+use domain::ground::source::OracleTier;
+use domain::verification::{Call, CallOutcome, Cut, Envelope, Failure, Inputs, KeptAnswer, KeptKey, Reply};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Store, StoreError, Write};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// An answer of a live source that may be kept.
+pub(super) struct Kept {
+    pub(super) key: KeptKey,
+    pub(super) answer: KeptAnswer,
+}
+
+impl Kept {
+    /// Whether the decision has taken it as an answer, and does not doubt it.
+    pub(super) fn counts_in(&self, envelope: &Envelope) -> bool {
+        let outcome = envelope.candidates.iter().find(|outcome| outcome.oracle_id == self.key.oracle_id);
+        let is_taken =
+            outcome.is_some_and(|outcome| outcome.outcome == CallOutcome::Answered && !outcome.stale);
+        is_taken && self.answer.candidate.deviations.is_empty()
+    }
+
+    /// What keeps it, unless what is kept was issued later: decisions about one thing may overtake one another.
+    pub(super) fn write(&self, store: &Store) -> Result<Option<Write>, StoreError> {
+        let known = store.kept(&self.key)?;
+        let is_behind = known.is_some_and(|(known, _)| known.issued_at > self.answer.issued_at);
+        let write = || Write::PutKept(self.key.clone(), Arc::new(self.answer.clone()));
+        Ok((!is_behind).then(write))
+    }
+}
+
+impl Verifier {
+    /// Asks `oracles` at once, each within its hard timeout and all of them until `deadline`, and notes in `inputs` what came
+    /// of it. Untrusted ones are not waited for when all others have answered.
+    pub(super) async fn ask_all(
+        self: &Arc<Self>,
+        inputs: &mut Inputs,
+        oracles: &BTreeSet<SourceId>,
+        deadline: Option<Instant>,
+    ) -> Vec<Kept> {
+        let began = Instant::now();
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(began));
+        let hard = Duration::from_millis(inputs.workflow.oracle_latency.hard_timeout_ms);
+        let (limit, cut) = match left.filter(|left| *left < hard) {
+            Some(left) => (left, Cut::Budget),
+            None => (hard, Cut::HardTimeout),
+        };
+        let mut on_their_way = JoinSet::new();
+        let mut waited_for = BTreeSet::new();
+        let mut begun = BTreeMap::new();
+        for oracle_id in inputs.workflow.oracles.clone() {
+            if !oracles.contains(&oracle_id) {
+                continue;
+            }
+            match self.errand(inputs, &oracle_id) {
+                Err(call) => drop(inputs.calls.insert(oracle_id, *call)),
+                Ok(errand) => {
+                    if errand.tier() != OracleTier::Unverified {
+                        waited_for.insert(oracle_id.clone());
+                    }
+                    // what is to be said where nothing comes of it
+                    begun.insert(oracle_id.clone(), errand.unanswered(self.clock.now()));
+                    let (verifier, is_again) = (Arc::clone(self), inputs.calls.contains_key(&oracle_id));
+                    on_their_way.spawn_local(async move {
+                        let answered = verifier.ask(errand, limit, cut, is_again).await;
+                        (oracle_id, answered)
+                    });
+                }
+            }
+        }
+        let nobody_is_trusted = waited_for.is_empty();
+        let mut kept = Vec::new();
+        while nobody_is_trusted || !waited_for.is_empty() {
+            let Some(ended) = on_their_way.join_next().await else { break };
+            let Ok((oracle_id, Answered { call, keep })) = ended else { continue };
+            waited_for.remove(&oracle_id);
+            begun.remove(&oracle_id);
+            kept.extend(keep);
+            inputs.calls.insert(oracle_id, call);
+        }
+        let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        for (oracle_id, call) in begun {
+            let reply = if waited_for.contains(&oracle_id) {
+                // its task is gone without an answer
+                Reply::Failed { failure: Failure::Internal, cause: "asking it failed".into() }
+            } else {
+                Reply::TimedOut { cut: Cut::Unneeded }
+            };
+            inputs.calls.insert(oracle_id, Call { latency_ms, reply, ..call });
+        }
+        kept
+    }
+}

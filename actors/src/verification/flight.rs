@@ -1,0 +1,198 @@
+//! One question on its way: put to its sources, decided, logged, told.
+
+use super::asking::Kept;
+use super::{Verifier, VerifyError, pending};
+use crate::logger::CommitError;
+use domain::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
+use domain::ground::id::SourceId;
+use domain::verification::review::ReviewState;
+use domain::verification::workflow::EnforcementMode;
+use domain::verification::{
+    Envelope, EnvelopeKind, Inputs, OpenReview, Review, Stage, Subject, SubjectKey, VerifyRequest, decide,
+    is_put_to_oracles,
+};
+use domain::{Event, Sha256Hex};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use store::{Expect, Record, RowKey, StoreError, Write};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout};
+
+/// A turn is waited for so long where the decision itself has no budget.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A subject that others change while it is decided about is read anew so many times.
+const ATTEMPTS: usize = 8;
+/// So much of a digest is part of an execution's name, in characters.
+const TAG_CHARS: usize = 10;
+
+/// A decision with all that is to become durable with it.
+struct Decided {
+    inputs: Inputs,
+    envelope: Envelope,
+    /// What people are to decide of the thing and have decided, with its revision.
+    subject: Option<(Subject, u64)>,
+}
+
+/// What came of asking, beside what is decided over.
+#[derive(Default)]
+struct Beside {
+    /// The interactions with sources that were asked once more afterwards.
+    earlier: Vec<OracleInteraction>,
+    kept: Vec<Kept>,
+}
+
+impl Verifier {
+    /// The envelope for `request`, of which the caller waits since `began`.
+    pub(super) async fn verify(
+        self: Arc<Self>,
+        request: &VerifyRequest,
+        began: Instant,
+    ) -> Result<Arc<Envelope>, VerifyError> {
+        let inputs = self.question(request)?;
+        if inputs.workflow.authority_latency.enforcement_mode == EnforcementMode::Async {
+            return self.promise(inputs).await;
+        }
+        self.decide(inputs, began).await
+    }
+
+    /// What is asked, of which nothing has come yet.
+    fn question(&self, request: &VerifyRequest) -> Result<Inputs, VerifyError> {
+        let unknown = || VerifyError::WorkflowUnknown(request.workflow.clone());
+        let (registered, _) = self.store.workflow(&request.workflow)?.ok_or_else(unknown)?;
+        let workflow = registered.workflow;
+        let unknown = || VerifyError::OntologyUnknown(workflow.ontology.clone());
+        let (ontology, _) = self.store.ontology(&workflow.ontology)?.ok_or_else(unknown)?;
+        let question = request.read(&workflow, &ontology)?;
+        let asked_at = self.clock.now();
+        // in the order of time as texts, and no other's: neither over a restart nor where the clock jumps back
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let tag = Sha256Hex::of(format!("{question:?} {} {count}", self.born_at).as_bytes());
+        let tag: String = tag.as_str().chars().take(TAG_CHARS).collect();
+        let execution_id = format!("v-{:014x}-{tag}", asked_at.as_microsecond());
+        Ok(Inputs::new(execution_id, workflow, &ontology, question, asked_at))
+    }
+
+    /// Says that there will be a decision, and has it taken.
+    async fn promise(self: Arc<Self>, inputs: Inputs) -> Result<Arc<Envelope>, VerifyError> {
+        let envelope = decide(&inputs);
+        let is_promised = envelope.kind == EnvelopeKind::Provisional;
+        let mut later = Inputs { stage: Stage::Delayed, ..inputs.clone() };
+        later.calls.clear();
+        let entry = Event::VerificationDecided(VerificationEntry::of(inputs, &envelope));
+        let mut record = Record::from(entry);
+        record.writes.extend(is_promised.then(|| Write::PutPending(Arc::new(later.clone()))));
+        self.doors.log.commit(record).await?;
+        if is_promised {
+            pending::begin(&self, later);
+        }
+        Ok(Arc::new(envelope))
+    }
+
+    /// Puts the question to its sources, decides, and makes that durable.
+    pub(super) async fn decide(
+        self: &Arc<Self>,
+        mut inputs: Inputs,
+        began: Instant,
+    ) -> Result<Arc<Envelope>, VerifyError> {
+        let authority = inputs.workflow.authority_latency;
+        let waits = authority.enforcement_mode == EnforcementMode::Inline && inputs.stage == Stage::First;
+        let budget = Duration::from_millis(authority.authority_latency_budget_ms).min(self.config.longest);
+        let budget = waits.then_some(budget);
+        let deadline = budget.map(|budget| began + budget);
+        let _place = self.place(budget).await?;
+        let mut beside = Beside::default();
+        if is_put_to_oracles(&inputs) {
+            let everyone = inputs.workflow.oracles.iter().cloned().collect();
+            beside.kept = self.ask_all(&mut inputs, &everyone, deadline).await;
+        }
+        let mut decided = self.decided(inputs, began)?;
+        let again: BTreeSet<SourceId> =
+            decided.envelope.reverify.iter().map(|again| again.oracle_id.clone()).collect();
+        if !again.is_empty() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            let Decided { mut inputs, envelope, .. } = decided;
+            let before = OracleInteraction::all(&inputs, &envelope);
+            beside.earlier = before.into_iter().filter(|asked| again.contains(&asked.oracle_id)).collect();
+            beside.kept.extend(self.ask_all(&mut inputs, &again, deadline).await);
+            inputs.reverified = true;
+            decided = self.decided(inputs, began)?;
+        }
+        self.settle(decided, &beside, began).await
+    }
+
+    /// A turn, within the budget of the decision.
+    async fn place(&self, budget: Option<Duration>) -> Result<OwnedSemaphorePermit, VerifyError> {
+        let place = Arc::clone(&self.places).acquire_owned();
+        let place = timeout(budget.unwrap_or(PATIENCE), place).await.map_err(|_| VerifyError::Busy)?;
+        Ok(place.expect("nobody closes the semaphore"))
+    }
+
+    /// The decision at this moment, over what people say of the thing now.
+    fn decided(&self, mut inputs: Inputs, began: Instant) -> Result<Decided, StoreError> {
+        let subject = self.store.subject(&key(&inputs))?;
+        let known = subject.as_ref().map(|(subject, _)| subject.clone()).unwrap_or_default();
+        (inputs.locks, inputs.open_reviews) = (known.locks, known.open);
+        inputs.decided_at = self.clock.now();
+        inputs.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let envelope = decide(&inputs);
+        Ok(Decided { inputs, envelope, subject })
+    }
+
+    /// Makes a decision durable. Where it opens a review that others have opened meanwhile, it is taken anew.
+    async fn settle(
+        &self,
+        mut decided: Decided,
+        beside: &Beside,
+        began: Instant,
+    ) -> Result<Arc<Envelope>, VerifyError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let record = self.record(&decided, beside)?;
+            match self.doors.log.commit(record).await {
+                Ok(_) => return Ok(Arc::new(decided.envelope)),
+                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {
+                    decided = self.decided(decided.inputs, began)?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn record(&self, decided: &Decided, beside: &Beside) -> Result<Record, StoreError> {
+        let Decided { inputs, envelope, subject } = decided;
+        let mut record = Record::default();
+        let asked = beside.earlier.iter().cloned().chain(OracleInteraction::all(inputs, envelope));
+        record.events.extend(asked.map(Event::SourceAsked));
+        record.events.push(Event::VerificationDecided(VerificationEntry::of(inputs.clone(), envelope)));
+        if let Some(review) = Review::of(inputs, envelope) {
+            let (review_id, timestamp) = (review.review_id.clone(), envelope.decided_at);
+            let open =
+                OpenReview { review_id: review_id.clone(), evidence_hash: review.evidence_hash.clone() };
+            let state = ReviewState { review: review.clone(), resolved: None };
+            let entry = ReviewEntry { review_id, review: Box::new(review), timestamp };
+            record.events.push(Event::ReviewOpened(entry));
+            record.writes.push(Write::PutReview(Arc::new(state)));
+            let (mut known, revision) =
+                subject.clone().map_or_else(Default::default, |(known, revision)| (known, Some(revision)));
+            known.open.push(open);
+            let key = key(inputs);
+            record.expect.push(Expect { row: RowKey::Subject(key.clone()), revision });
+            record.writes.push(Write::PutSubject(key, Arc::new(known)));
+        }
+        for kept in beside.kept.iter().filter(|kept| kept.counts_in(envelope)) {
+            record.writes.extend(kept.write(&self.store)?);
+        }
+        if inputs.stage == Stage::Delayed {
+            record.writes.push(Write::RemovePending(inputs.execution_id.clone()));
+        }
+        Ok(record)
+    }
+}
+
+/// Under which name it is known what people say of the thing.
+fn key(inputs: &Inputs) -> SubjectKey {
+    let question = &inputs.question;
+    SubjectKey::of(&inputs.workflow.workflow_id, &question.thing, question.point_in_time)
+}

@@ -1,0 +1,221 @@
+//! What people decide: a review resolved, its locks put in force.
+
+use super::Verification;
+use super::Verifier;
+use crate::logger::CommitError;
+use actix::{Context, Handler, Message, ResponseFuture};
+use domain::event::verification::ResolutionEntry;
+use domain::ground::ontology::{Ontology, OntologyRef};
+use domain::verification::review::{BadResolution, Resolution, Resolved, ReviewState};
+use domain::verification::{HumanLock, KeptKey, Review, Subject, SubjectKey};
+use domain::{Event, Peer};
+use jiff::Timestamp;
+use std::sync::Arc;
+use store::{Expect, Record, RowKey, StoreError, Write};
+
+/// A review that is changed by others while it is decided about is read anew so many times.
+const ATTEMPTS: usize = 8;
+
+/// Resolves a review.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<ReviewState, ResolveError>")]
+pub struct Resolve {
+    /// Which.
+    pub review_id: String,
+    /// What is decided.
+    pub resolution: Resolution,
+    /// By whom.
+    pub peer: Peer,
+}
+
+/// Why a review is not resolved. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// There is no such review.
+    #[error("no review has the id {0}")]
+    Unknown(String),
+    /// Somebody has resolved it.
+    #[error(
+        "review {review_id} was resolved by {verifier_id} at {resolved_at}: what was decided then stays until it expires"
+    )]
+    Resolved {
+        /// Which.
+        review_id: String,
+        /// By whom.
+        verifier_id: String,
+        /// When.
+        resolved_at: Timestamp,
+    },
+    /// Its ontology is gone.
+    #[error("no ontology {0} is registered")]
+    OntologyUnknown(OntologyRef),
+    /// The resolution cannot be meant.
+    #[error(transparent)]
+    Bad(#[from] BadResolution),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The resolution could not be made durable.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+/// Who decides, what, when.
+struct Word<'a> {
+    resolution: &'a Resolution,
+    peer: Peer,
+    verifier_id: String,
+    now: Timestamp,
+}
+
+impl Verifier {
+    async fn resolve(&self, message: &Resolve) -> Result<ReviewState, ResolveError> {
+        let Resolve { review_id, resolution, peer } = message;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let unknown = || ResolveError::Unknown(review_id.chars().take(80).collect());
+            let (state, revision) = self.store.review(review_id)?.ok_or_else(unknown)?;
+            if let Some(Resolved { verifier_id, resolved_at, .. }) = state.resolved {
+                return Err(ResolveError::Resolved {
+                    review_id: review_id.clone(),
+                    verifier_id,
+                    resolved_at,
+                });
+            }
+            let review = state.review;
+            let ontology = self.store.ontology(&review.ontology)?.map(|(ontology, _)| ontology);
+            let ontology = ontology.ok_or_else(|| ResolveError::OntologyUnknown(review.ontology.clone()))?;
+            let word =
+                Word { resolution, peer: *peer, verifier_id: peer.uid.to_string(), now: self.clock.now() };
+            let locks = review.resolve(&ontology, resolution, &word.verifier_id, word.now)?;
+            let (state, record) = self.record_of(&review, revision, &locks, &ontology, &word)?;
+            match self.doors.log.commit(record).await {
+                Ok(_) => return Ok(state),
+                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The review resolved, and what makes that durable: with it all open ones of the same thing that ask for nothing else.
+    fn record_of(
+        &self,
+        review: &Review,
+        revision: u64,
+        locks: &[HumanLock],
+        ontology: &Ontology,
+        word: &Word<'_>,
+    ) -> Result<(ReviewState, Record), StoreError> {
+        let key = SubjectKey::of(&review.workflow_id, &review.thing, review.point_in_time);
+        let known = self.store.subject(&key)?;
+        let known_at = known.as_ref().map(|(_, revision)| *revision);
+        let mut subject = known.map(|(subject, _)| subject).unwrap_or_default();
+        let state = word.on(review);
+        let mut record = Record {
+            expect: vec![
+                Expect { row: RowKey::Review(review.review_id.clone()), revision: Some(revision) },
+                Expect { row: RowKey::Subject(key.clone()), revision: known_at },
+            ],
+            events: vec![word.entry(review, locks.to_vec())],
+            writes: vec![Write::PutReview(Arc::new(state.clone()))],
+        };
+        subject.open.retain(|open| open.review_id != review.review_id);
+        let mut still_open = Vec::new();
+        for open in std::mem::take(&mut subject.open) {
+            let other = self.store.review(&open.review_id)?;
+            let settled = other
+                .filter(|(other, _)| other.review.axes.keys().all(|axis| review.axes.contains_key(axis)));
+            let Some((other, revision)) = settled else {
+                still_open.push(open);
+                continue;
+            };
+            record.expect.push(Expect { row: RowKey::Review(open.review_id), revision: Some(revision) });
+            record.events.push(word.entry(&other.review, Vec::new()));
+            record.writes.push(Write::PutReview(Arc::new(word.on(&other.review))));
+        }
+        subject.open = still_open;
+        subject.locks.retain(|lock| word.now < lock.valid_until && !review.axes.contains_key(&lock.axis));
+        subject.locks.extend(locks.iter().cloned());
+        record.writes.push(put(key, subject));
+        record.writes.extend(self.confirmed(review, locks, ontology)?);
+        Ok((state, record))
+    }
+
+    /// Answers of live sources that were kept from being taken, since they jumped away from what was said before, and that the
+    /// person has confirmed: from now on they are what is known.
+    fn confirmed(
+        &self,
+        review: &Review,
+        locks: &[HumanLock],
+        ontology: &Ontology,
+    ) -> Result<Vec<Write>, StoreError> {
+        let mut writes = Vec::new();
+        for (oracle_id, candidate) in &review.candidates {
+            let mut deviating = candidate.deviations.keys().peekable();
+            let is_confirmed = |path: &String| {
+                let lock = locks.iter().find(|lock| lock.axis == *path)?;
+                let (axis, said) = (ontology.axis(path)?, candidate.values.get(path)?);
+                Some(said.value.typed(axis).ok()? == lock.value.typed(axis).ok()?)
+            };
+            if deviating.peek().is_none() || !deviating.all(|path| is_confirmed(path) == Some(true)) {
+                continue;
+            }
+            let key = KeptKey::of(oracle_id, &review.thing, review.point_in_time);
+            let Some((mut kept, _)) = self.store.kept(&key)? else { continue };
+            // what was issued before is still a replay, and the tag is that of another answer
+            kept.etag = None;
+            kept.candidate = candidate.clone();
+            kept.candidate.deviations.clear();
+            writes.push(Write::PutKept(key, Arc::new(kept)));
+        }
+        Ok(writes)
+    }
+}
+
+/// What stores a subject.
+fn put(key: SubjectKey, subject: Subject) -> Write {
+    if subject == Subject::default() {
+        Write::RemoveSubject(key)
+    } else {
+        Write::PutSubject(key, Arc::new(subject))
+    }
+}
+
+impl Word<'_> {
+    /// `review` with this word on it.
+    fn on(&self, review: &Review) -> ReviewState {
+        let resolved = Resolved {
+            resolution: self.said_of(review),
+            verifier_id: self.verifier_id.clone(),
+            resolved_at: self.now,
+        };
+        ReviewState { review: review.clone(), resolved: Some(resolved) }
+    }
+
+    fn entry(&self, review: &Review, locks: Vec<HumanLock>) -> Event {
+        Event::ReviewResolved(ResolutionEntry {
+            review_id: review.review_id.clone(),
+            resolution: self.said_of(review),
+            locks,
+            peer: self.peer,
+            timestamp: self.now,
+        })
+    }
+
+    /// As much of it as concerns `review`.
+    fn said_of(&self, review: &Review) -> Resolution {
+        let mut said = self.resolution.clone();
+        said.values.retain(|axis, _| review.axes.contains_key(axis));
+        said
+    }
+}
+
+impl Handler<Resolve> for Verification {
+    type Result = ResponseFuture<Result<ReviewState, ResolveError>>;
+
+    fn handle(&mut self, message: Resolve, _: &mut Context<Self>) -> Self::Result {
+        let verifier = Arc::clone(&self.verifier);
+        Box::pin(async move { verifier.resolve(&message).await })
+    }
+}

@@ -1,0 +1,326 @@
+//! One source asked: the store for what was ingested, the source itself where it is live.
+
+use super::Verifier;
+use super::asking::Kept;
+use super::live::{LiveAnswer, LiveAsk};
+use crate::oracle_health::{Lease, Oracle, Permit, PermitError, Watch};
+use crate::queries::{Asked, Heard, QueryError};
+use crate::registry::policy_of;
+use domain::OracleId;
+use domain::ground::freshness::AxisFreshness;
+use domain::ground::id::SourceId;
+use domain::ground::source::{OracleTier, Standing};
+use domain::health::Outcome;
+use domain::verification::deviation::deviations;
+use domain::verification::{Call, Candidate, Cut, Failure, Inputs, KeptAnswer, KeptKey, Refusal, Reply};
+use jiff::{SignedDuration, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
+use store::ground::view::SourceView;
+use tokio::time::{Instant, timeout};
+
+/// The adapter that answers out of what was ingested.
+const STORE: &str = "store";
+/// The longest answer that is decided over, as JSON, in bytes: the log keeps it with the decision.
+const CANDIDATE_MAX_BYTES: usize = 64 << 10;
+
+/// What one source is to be asked.
+pub(super) struct Errand {
+    oracle_id: SourceId,
+    view: Arc<SourceView>,
+    /// The axes, by their paths; of those it has.
+    paths: Vec<String>,
+    /// What else the decision knows of.
+    inputs: Inputs,
+    warnings: Vec<String>,
+}
+
+/// What came of it.
+pub(super) struct Answered {
+    pub(super) call: Call,
+    pub(super) keep: Option<Kept>,
+}
+
+/// What it said, before anybody has looked at it.
+struct Said {
+    reply: Reply,
+    /// What it said of the same before.
+    before: Option<Box<Candidate>>,
+    keep: Option<KeptAnswer>,
+    cache_hit: bool,
+    warnings: Vec<String>,
+    outcome: Outcome,
+}
+
+impl Errand {
+    /// How far the source is trusted, as registered.
+    pub(super) fn tier(&self) -> OracleTier {
+        self.view.state.entry.registration.oracle_tier
+    }
+
+    /// The call as it is at `asked_at`, before an answer has come.
+    pub(super) fn unanswered(&self, asked_at: Timestamp) -> Call {
+        Call {
+            oracle_tier: self.tier(),
+            axes: self.paths.clone(),
+            asked_at: Some(asked_at),
+            ended_at: None,
+            latency_ms: 0,
+            cache_hit: false,
+            reply: Reply::TimedOut { cut: Cut::Unneeded },
+            kept: None,
+            warnings: self.warnings.clone(),
+        }
+    }
+
+    fn is_live(&self) -> bool {
+        self.view.state.entry.registration.adapter_id != STORE
+    }
+
+    fn kept_key(&self) -> KeptKey {
+        let question = &self.inputs.question;
+        KeptKey::of(&self.oracle_id, &question.thing, question.point_in_time)
+    }
+
+    /// An answer as it is decided over: what was asked for, as fresh as it is, with what is suspicious in it.
+    fn looked_at(&self, mut candidate: Candidate, before: Option<&Candidate>, now: Timestamp) -> Candidate {
+        candidate.values.retain(|path, _| self.paths.contains(path));
+        if self.is_live() {
+            candidate.freshness = self.freshness(&candidate, now);
+        }
+        if let Some(before) = before {
+            candidate.deviations = deviations(&self.inputs, before, &candidate);
+        }
+        candidate
+    }
+
+    /// How fresh the answer of a live source is, each axis by its policy.
+    fn freshness(&self, candidate: &Candidate, now: Timestamp) -> Vec<AxisFreshness> {
+        let state = &self.view.state;
+        let at = self.inputs.question.point_in_time.map_or(now, |time| time.min(now));
+        let invalidated_at = state.invalidated_at.filter(|invalidated_at| *invalidated_at <= at);
+        let paths: Vec<_> = self.paths.iter().map(String::as_str).collect();
+        let policy = policy_of(state, &self.view.ontology);
+        policy.evaluate(&paths, Some(candidate.observed_at), invalidated_at, at).axes
+    }
+}
+
+impl Verifier {
+    /// What `oracle_id` is to be asked; where it is not to be asked, the call that this comes to.
+    pub(super) fn errand(&self, inputs: &Inputs, oracle_id: &SourceId) -> Result<Errand, Box<Call>> {
+        let unasked = |oracle_tier, reply| {
+            Box::new(Call {
+                oracle_tier,
+                axes: Vec::new(),
+                asked_at: None,
+                ended_at: None,
+                latency_ms: 0,
+                cache_hit: false,
+                reply,
+                kept: None,
+                warnings: Vec::new(),
+            })
+        };
+        let failed = |cause: String| {
+            // nobody knows how far it is trusted: a source that decides is missing
+            unasked(OracleTier::Primary, Reply::Failed { failure: Failure::Internal, cause })
+        };
+        let view = self.store.view(oracle_id).map_err(|error| failed(error.to_string()))?;
+        let view = view.ok_or_else(|| failed("it is not registered".into()))?;
+        let registration = &view.state.entry.registration;
+        let tier = registration.oracle_tier;
+        let not_asked = |cause: String| unasked(tier, Reply::NotAsked { cause });
+        if registration.ontology != inputs.workflow.ontology {
+            return Err(not_asked(format!("it speaks of {} by now", registration.ontology)));
+        }
+        let warnings = match view.state.entry.standing(self.clock.now()) {
+            Standing::Answers => Vec::new(),
+            Standing::AnswersWithWarning(warning) => vec![warning],
+            Standing::Silent(why) => return Err(not_asked(why)),
+        };
+        let paths = inputs.paths_for(&registration.axes_provided);
+        if paths.is_empty() {
+            return Err(not_asked("it has none of the axes".into()));
+        }
+        let (oracle_id, mut inputs) = (oracle_id.clone(), inputs.clone());
+        inputs.calls.clear();
+        Ok(Errand { oracle_id, view, paths, inputs, warnings })
+    }
+
+    /// Asks a source, until `limit`, which is there because of `cut`. What is kept of it takes the place of no answer where it
+    /// is asked once more.
+    pub(super) async fn ask(&self, errand: Errand, limit: Duration, cut: Cut, is_again: bool) -> Answered {
+        let (began, asked_at) = (Instant::now(), self.clock.now());
+        let call = errand.unanswered(asked_at);
+        let lease = match self.lease(&errand.oracle_id).await {
+            Ok(lease) => lease,
+            Err(reply) => {
+                // it was not called
+                let kept = self.in_its_place(&errand);
+                return Answered { call: Call { asked_at: None, reply, kept, ..call }, keep: None };
+            }
+        };
+        let said = timeout(limit, self.said(&errand, is_again)).await;
+        let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let Ok(said) = said else {
+            if cut == Cut::HardTimeout {
+                lease.report(Outcome::Failure(format!("no answer within {latency_ms} ms")));
+            }
+            let (reply, kept) = (Reply::TimedOut { cut }, self.in_its_place(&errand));
+            return Answered { call: Call { latency_ms, reply, kept, ..call }, keep: None };
+        };
+        let Said { reply, before, keep, cache_hit, warnings, outcome } = said;
+        lease.report(match outcome {
+            Outcome::Success { .. } if cache_hit => Outcome::Neutral,
+            Outcome::Success { .. } => Outcome::Success { latency_ms: Some(latency_ms) },
+            outcome => outcome,
+        });
+        let now = self.clock.now();
+        let mut keep = keep.map(|answer| Kept { key: errand.kept_key(), answer });
+        let reply = match reply {
+            Reply::Answered { candidate } => {
+                let candidate = errand.looked_at(*candidate, before.as_deref(), now);
+                if let Some(kept) = &mut keep {
+                    kept.answer.candidate.deviations.clone_from(&candidate.deviations);
+                }
+                bounded(candidate)
+            }
+            reply => reply,
+        };
+        let kept = if matches!(reply, Reply::Failed { .. } | Reply::Refused { .. }) {
+            self.in_its_place(&errand)
+        } else {
+            None
+        };
+        let warnings = call.warnings.iter().cloned().chain(warnings).collect();
+        let call = Call { ended_at: Some(now), latency_ms, cache_hit, reply, kept, warnings, ..call };
+        Answered { call, keep }
+    }
+
+    /// What the source says.
+    async fn said(&self, errand: &Errand, is_again: bool) -> Said {
+        if errand.is_live() { self.live(errand, is_again).await } else { self.ingested(errand).await }
+    }
+
+    async fn ingested(&self, errand: &Errand) -> Said {
+        let Inputs { question, workflow, .. } = &errand.inputs;
+        let asked = Asked {
+            oracle_id: errand.oracle_id.clone(),
+            thing: question.thing.clone(),
+            paths: errand.paths.clone(),
+            point_in_time: question.point_in_time,
+            looks_back: !workflow.deviation_limits.is_empty(),
+        };
+        match self.doors.queries.heard(asked).await {
+            Ok(Heard { reply, before, warnings }) => {
+                let outcome = Outcome::Success { latency_ms: None };
+                Said { reply, before, keep: None, cache_hit: false, warnings, outcome }
+            }
+            Err(error) => {
+                let cause = error.to_string();
+                let outcome = match &error {
+                    QueryError::Store(_) | QueryError::Reading(_) => Outcome::Failure(cause.clone()),
+                    _ => Outcome::Neutral,
+                };
+                Said { outcome, ..Said::failed(cause) }
+            }
+        }
+    }
+
+    async fn live(&self, errand: &Errand, is_again: bool) -> Said {
+        let kept = match self.store.kept(&errand.kept_key()) {
+            Ok(kept) => kept.map(|(kept, _)| kept),
+            Err(error) => return Said::failed(error.to_string()),
+        };
+        let now = self.clock.now();
+        if let Some(kept) = kept.as_ref().filter(|kept| !is_again && is_fresh(kept, now)) {
+            let reply = Reply::Answered { candidate: Box::new(kept.candidate.clone()) };
+            let outcome = Outcome::Neutral;
+            return Said { reply, before: None, keep: None, cache_hit: true, warnings: Vec::new(), outcome };
+        }
+        let ask = LiveAsk {
+            oracle_id: errand.oracle_id.clone(),
+            thing: errand.inputs.question.thing.clone(),
+            point_in_time: errand.inputs.question.point_in_time,
+            kept: kept.clone(),
+            execution_id: errand.inputs.execution_id.clone(),
+        };
+        let LiveAnswer { reply, keep, outcome } = self.config.live.ask(ask).await;
+        let before = kept.map(|kept| Box::new(kept.candidate));
+        Said { reply, before, keep, cache_hit: false, warnings: Vec::new(), outcome }
+    }
+
+    /// What is kept of a live source's answers to this, to be served where it may be.
+    fn in_its_place(&self, errand: &Errand) -> Option<Box<Candidate>> {
+        if !errand.is_live() {
+            return None;
+        }
+        let kept = self.store.kept(&errand.kept_key());
+        let kept = kept.inspect_err(|error| {
+            tracing::error!(oracle_id = %errand.oracle_id, %error, "what is kept of a source cannot be read");
+        });
+        let (kept, _) = kept.ok()??;
+        let candidate = errand.looked_at(kept.candidate, None, self.clock.now());
+        match bounded(candidate) {
+            Reply::Answered { candidate } => Some(candidate),
+            _ => None,
+        }
+    }
+
+    /// The leave to ask a source; else what is to be said instead of its answer.
+    async fn lease(&self, oracle_id: &SourceId) -> Result<Lease, Reply> {
+        let id = watched_as(oracle_id);
+        let failed = |cause: String| Reply::Failed { failure: Failure::Internal, cause };
+        let health = &self.doors.oracle_health;
+        let mut permit = health.ask(Permit(id.clone())).await.map_err(|error| failed(error.to_string()))?;
+        if let Err(PermitError::Unknown(_)) = permit {
+            let oracle = Oracle { id: id.clone(), config: self.config.health, probe: None };
+            health.ask(Watch(oracle)).await.map_err(|error| failed(error.to_string()))?;
+            permit = health.ask(Permit(id)).await.map_err(|error| failed(error.to_string()))?;
+        }
+        permit.map_err(|error| match error {
+            PermitError::CircuitOpen { retry_after, .. } => {
+                let ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+                Reply::CircuitOpen { retry_after_ms: retry_after.map(ms) }
+            }
+            PermitError::Unknown(error) => failed(error.to_string()),
+        })
+    }
+}
+
+impl Said {
+    fn failed(cause: String) -> Self {
+        Self {
+            reply: Reply::Failed { failure: Failure::Internal, cause },
+            before: None,
+            keep: None,
+            cache_hit: false,
+            warnings: Vec::new(),
+            outcome: Outcome::Neutral,
+        }
+    }
+}
+
+/// The name under which a source's health is watched; no other oracle has it.
+pub(super) fn watched_as(oracle_id: &SourceId) -> OracleId {
+    format!("source:{oracle_id}")
+        .parse()
+        .expect("an id of a source, with this before it, is one of an oracle")
+}
+
+/// Whether what is kept may be taken without asking again.
+fn is_fresh(kept: &KeptAnswer, now: Timestamp) -> bool {
+    let record = &kept.candidate.record;
+    let ttl = record.ttl_seconds.and_then(|ttl_s| i64::try_from(ttl_s).ok()).map(SignedDuration::from_secs);
+    ttl.is_some_and(|ttl| now.duration_since(record.retrieved_at) <= ttl)
+}
+
+/// An answer that is not too long to be decided over.
+fn bounded(candidate: Candidate) -> Reply {
+    let size = serde_json::to_vec(&candidate).map_or(usize::MAX, |json| json.len());
+    if size <= CANDIDATE_MAX_BYTES {
+        return Reply::Answered { candidate: Box::new(candidate) };
+    }
+    let cause = format!("it is longer than {CANDIDATE_MAX_BYTES} bytes");
+    Reply::Refused { refusal: Refusal::Schema, cause }
+}

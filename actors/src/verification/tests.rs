@@ -1,0 +1,200 @@
+pub(crate) mod support;
+
+use super::*;
+use crate::testing::ground::PEER;
+use crate::testing::{Outside, World, with_world};
+use domain::Event;
+use domain::verification::envelope::Basis;
+use domain::verification::review::Resolution;
+use domain::verification::{EnvelopeKind, Reason};
+use serde_json::json;
+use store::LogQuery;
+use support::*;
+
+const ARUBA: &str = "Aruba,ABW,1960,54208";
+
+async fn two_that_say(system: &crate::system::System, one: &str, other: &str, settings: serde_json::Value) {
+    for (oracle_id, said) in [("office-a", one), ("office-b", other)] {
+        source(system, oracle_id, json!({})).await;
+        says(system, oracle_id, "2020-04-14", &[&format!("Aruba,ABW,1960,{said}")]).await;
+    }
+    workflow(system, &["office-a", "office-b"], settings).await;
+}
+
+fn population(envelope: &Envelope) -> Option<String> {
+    envelope.axes["population"].value.as_ref().map(ToString::to_string)
+}
+
+#[test]
+fn sources_that_agree_are_told_with_their_provenance_and_the_log_has_all_of_it_first() {
+    with_world(async |World { system, .. }: World| {
+        two_that_say(&system, "54208", "54208", json!({})).await;
+        let envelope = verified(&system).await;
+        assert_eq!(
+            (envelope.kind, population(&envelope).as_deref()),
+            (EnvelopeKind::Authoritative, Some("54208"))
+        );
+        let evidence = &envelope.axes["population"].evidence;
+        assert_eq!(evidence.len(), 2);
+        let record = &evidence[0].record;
+        assert_eq!(record.verification_method, "controlled ingestion");
+        let record_id = record.source_locator.strip_prefix("urn:oracled:record:").expect("a record's");
+        let chain = system.queries.provenance(record_id).expect("it is there");
+        assert_eq!(record.evidence_hash.as_ref(), Some(&chain.raw_hash));
+        assert_eq!(record.source_version.as_deref(), Some("2020-04-14"));
+        let told = events(&system, &envelope.execution_id);
+        assert_eq!(told, ["source_asked", "source_asked", "verification_decided"]);
+        let [(entry, again)] = &rebuilt(&system, &envelope.execution_id)[..] else { panic!("one decision") };
+        assert_eq!(again.to_json(), envelope.to_json());
+        assert_eq!(entry.inputs.calls.len(), 2);
+    });
+}
+
+#[test]
+fn the_same_dispute_is_one_review_however_often_it_comes_up_and_its_resolution_decides() {
+    with_world(async |World { system, .. }: World| {
+        two_that_say(&system, "54208", "54608", json!({})).await;
+        let first = verified(&system).await;
+        assert_eq!((first.kind, population(&first)), (EnvelopeKind::HumanReview, None));
+        let review_id = first.review_id.clone().expect("a person decides");
+        assert_eq!(review_id, first.execution_id);
+        let again = futures_of(&system, 8).await;
+        assert!(again.iter().all(|envelope| envelope.review_id.as_ref() == Some(&review_id)), "{again:?}");
+        let opened = LogQuery { event: Some("review_opened".into()), limit: 9, ..LogQuery::default() };
+        assert_eq!(system.store.log(&opened).expect("it is read").len(), 1);
+
+        let resolution = |value: &str| Resolution {
+            values: [("population".to_owned(), json!(value))].into(),
+            reason: "the census of that year".into(),
+            valid_for_seconds: 3600,
+        };
+        let resolve =
+            |value: &str| Resolve { review_id: review_id.clone(), resolution: resolution(value), peer: PEER };
+        let refused = system.verification.ask(resolve("many")).await.expect("it answers");
+        assert!(matches!(refused, Err(ResolveError::Bad(_))), "{refused:?}");
+        let state =
+            system.verification.ask(resolve("54300")).await.expect("it answers").expect("it is resolved");
+        assert_eq!(state.resolved.expect("it is").verifier_id, "7");
+        let decided = verified(&system).await;
+        assert_eq!(
+            (decided.kind, population(&decided).as_deref()),
+            (EnvelopeKind::Authoritative, Some("54300"))
+        );
+        assert_eq!(decided.axes["population"].basis, Some(Basis::HumanLock));
+        let twice = system.verification.ask(resolve("1")).await.expect("it answers");
+        assert!(matches!(twice, Err(ResolveError::Resolved { .. })), "{twice:?}");
+        let told = events(&system, &review_id);
+        assert_eq!(
+            told,
+            ["source_asked", "source_asked", "verification_decided", "review_opened", "review_resolved"]
+        );
+    });
+}
+
+/// So many questions at once.
+async fn futures_of(system: &crate::system::System, count: usize) -> Vec<Arc<Envelope>> {
+    let asking: Vec<_> = (0..count)
+        .map(|_| {
+            let system = system.clone();
+            actix_rt::spawn(async move { verified(&system).await })
+        })
+        .collect();
+    let mut envelopes = Vec::new();
+    for asked in asking {
+        envelopes.push(asked.await.expect("it is answered"));
+    }
+    envelopes
+}
+
+#[test]
+fn a_decision_that_nobody_waits_for_is_taken_under_the_same_name_and_over_a_restart() {
+    with_world(async |world: World| {
+        let settings = json!({"authority_latency": {"authority_latency_budget_ms": 500, "enforcement_mode": "ASYNC",
+                                                    "on_timeout_behavior": "ESCALATE"}});
+        two_that_say(&world.system, "54208", "54208", settings).await;
+        let promised = verified(&world.system).await;
+        assert_eq!((promised.kind, population(&promised)), (EnvelopeKind::Provisional, None));
+        let decisions = decided(&world.system, &promised.execution_id).await;
+        let kinds: Vec<_> = decisions.iter().map(|(entry, _)| entry.kind).collect();
+        assert_eq!(kinds, [EnvelopeKind::Provisional, EnvelopeKind::Authoritative]);
+        assert_eq!(population(&decisions[1].1).as_deref(), Some("54208"));
+        assert!(world.system.store.pending().expect("it is read").is_empty());
+
+        // one that a stop has cut off before it was taken
+        let entry = &decisions[0].0;
+        let mut inputs = (*entry.inputs).clone();
+        (inputs.execution_id, inputs.stage) = ("v-cut-off".into(), domain::verification::Stage::Delayed);
+        let mut record = store::Record::from(Event::VerificationDecided(entry.clone()));
+        record.writes.push(store::Write::PutPending(Arc::new(inputs)));
+        world.system.log.commit(record).await.expect("it is committed");
+        let World { system, .. } = world.restarted(Outside::default()).await;
+        let taken = loop {
+            let taken = rebuilt(&system, "v-cut-off");
+            if !taken.is_empty() {
+                break taken;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        };
+        assert_eq!(taken[0].0.kind, EnvelopeKind::Authoritative);
+        assert!(system.store.pending().expect("it is read").is_empty());
+    });
+}
+
+/// The two decisions of an execution, once there are two.
+async fn decided(
+    system: &crate::system::System,
+    execution_id: &str,
+) -> Vec<(domain::event::verification::VerificationEntry, Envelope)> {
+    loop {
+        let decisions = rebuilt(system, execution_id);
+        if decisions.len() == 2 {
+            return decisions;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[test]
+fn a_registered_source_that_jumps_is_looked_at_by_a_person_and_an_unverified_one_decides_nothing() {
+    with_world(async |World { system, .. }: World| {
+        let settings = json!({"deviation_limits": {"population": {"max_change_ratio": "0.5"}}});
+        two_that_say(&system, "54208", "54208", settings.clone()).await;
+        source(&system, "scraper", json!({"oracle_tier": "unverified"})).await;
+        says(&system, "scraper", "2020-04-14", &["Aruba,ABW,1960,99999999"]).await;
+        workflow(&system, &["office-a", "office-b", "scraper"], settings).await;
+        let envelope = verified(&system).await;
+        assert_eq!(
+            (envelope.kind, population(&envelope).as_deref()),
+            (EnvelopeKind::Authoritative, Some("54208"))
+        );
+        for oracle_id in ["office-a", "office-b"] {
+            says(&system, oracle_id, "2023-05-04", &["Aruba,ABW,1960,542080"]).await;
+        }
+        let envelope = verified(&system).await;
+        assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
+        assert_eq!(envelope.reasons, [Reason::Deviation].into());
+        assert_eq!(population(&envelope), None);
+    });
+}
+
+#[test]
+fn what_cannot_be_asked_is_refused_and_nothing_is_logged() {
+    with_world(async |World { system, .. }: World| {
+        source(&system, "office-a", json!({})).await;
+        says(&system, "office-a", "2020-04-14", &[ARUBA]).await;
+        let refused = asked(&system, json!({})).await;
+        assert!(matches!(refused, Err(VerifyError::WorkflowUnknown(_))), "{refused:?}");
+        workflow(&system, &["office-a"], json!({})).await;
+        let refused = asked(&system, json!({"axes": ["area_name"]})).await;
+        assert!(matches!(refused, Err(VerifyError::Bad(_))), "{refused:?}");
+        let open = asked(&system, json!({"where": {"area": "ABW"}})).await.expect("it can be meant");
+        assert_eq!(open.kind, EnvelopeKind::RequiresSpecification);
+        assert_eq!(events(&system, &open.execution_id), ["verification_decided"]);
+        let decided =
+            LogQuery { event: Some("verification_decided".into()), limit: 9, ..LogQuery::default() };
+        assert_eq!(system.store.log(&decided).expect("it is read").len(), 1);
+        let unknown =
+            asked(&system, json!({"where": {"area": "ZZZ", "year": 1960}})).await.expect("it can be meant");
+        assert_eq!(unknown.axes["population"].reasons, [Reason::NoValue].into());
+    });
+}

@@ -1,0 +1,123 @@
+//! Sources with a few values each, and workflows over them.
+
+use crate::registry::{RegisterOntology, RegisterPipeline, RegisterSource, Review, ReviewSource};
+use crate::system::System;
+use crate::testing::ground::{PEER, ingested};
+use crate::verification::{Verify, VerifyError};
+use domain::Event;
+use domain::event::verification::{VerificationEntry, WorkflowEntry};
+use domain::ground::id::SourceId;
+use domain::verification::workflow::RegisteredWorkflow;
+use domain::verification::{Envelope, VerifyRequest, Workflow};
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+use store::{LogQuery, Record, Write};
+
+const ONTOLOGY: &str = include_str!("../../../../examples/ground-truth/ontologies/population.json");
+const SOURCE: &str = include_str!("../../../../examples/ground-truth/sources/world-bank-population.json");
+const PIPELINE: &str = include_str!("../../../../examples/ground-truth/pipelines/world-bank-population.json");
+
+fn parsed(text: &str) -> Json {
+    serde_json::from_str(text).expect("the gallery's documents are sound")
+}
+
+fn read<T: serde::de::DeserializeOwned>(document: Json) -> T {
+    serde_json::from_value(document).expect("it is such a document")
+}
+
+pub(crate) fn source_id(id: &str) -> SourceId {
+    id.parse().expect("an id")
+}
+
+/// Registers a source, and approves it.
+pub(crate) async fn source(system: &System, oracle_id: &str, settings: Json) {
+    let ontology = read(parsed(ONTOLOGY));
+    let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered");
+    let mut document = parsed(SOURCE);
+    document["oracle_id"] = json!(oracle_id);
+    for (field, value) in settings.as_object().expect("settings are fields") {
+        document[field] = value.clone();
+    }
+    let registration = read(document);
+    let registered = system.registry.ask(RegisterSource { registration, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered");
+    let review = ReviewSource { oracle_id: source_id(oracle_id), review: Review::Approve, peer: PEER };
+    system.registry.ask(review).await.expect("it answers").expect("it is approved");
+}
+
+/// Has a source say how many people live where: rows of name, code, year and number.
+pub(crate) async fn says(system: &System, oracle_id: &str, version: &str, rows: &[&str]) {
+    let mut document = parsed(PIPELINE);
+    document["pipeline"]["pipeline_id"] = json!(oracle_id);
+    document["pipeline"]["oracle_id"] = json!(oracle_id);
+    let registered = system.registry.ask(RegisterPipeline { definition: read(document), peer: PEER }).await;
+    let pipeline_id = registered.expect("it answers").expect("it is registered").document.pipeline_id;
+    let payload = format!("Country Name,Country Code,Year,Value\n{}\n", rows.join("\n"));
+    let run = ingested(system, &pipeline_id, &payload, version).await;
+    assert_eq!(run.counts.records, rows.len() as u64, "{run:?}");
+}
+
+/// A workflow over `oracles`, with these settings beside the simplest ones.
+pub(crate) async fn workflow(system: &System, oracles: &[&str], settings: Json) {
+    let mut document = json!({
+        "workflow_id": "census", "domain": "population",
+        "ontology": {"ontology_id": "population", "version": "1"},
+        "axes": ["population"], "oracles": oracles,
+        "oracle_latency": {"on_timeout": "FAIL_CLOSED_BLOCK"},
+        "authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
+                              "on_timeout_behavior": "FAIL_CLOSED"}
+    });
+    for (field, value) in settings.as_object().expect("settings are fields") {
+        document[field] = value.clone();
+    }
+    let workflow: Workflow = read(document);
+    let (workflow_sha256, registered_at) = (workflow.digest(), system.clock.now());
+    let entry = WorkflowEntry {
+        workflow_id: workflow.workflow_id.clone(),
+        before_sha256: None,
+        workflow_sha256: workflow_sha256.clone(),
+        workflow: Box::new(workflow.clone()),
+        peer: PEER,
+        timestamp: registered_at,
+    };
+    let registered =
+        RegisteredWorkflow { workflow, workflow_sha256, registered_at, registered_by: "7".into() };
+    let mut record = Record::from(Event::WorkflowRegistered(entry));
+    record.writes.push(Write::PutWorkflow(Arc::new(registered)));
+    system.log.commit(record).await.expect("it is committed");
+}
+
+/// Asks for the population of Aruba in 1960.
+pub(crate) async fn verified(system: &System) -> Arc<Envelope> {
+    asked(system, json!({})).await.expect("there is an envelope")
+}
+
+pub(crate) async fn asked(system: &System, more: Json) -> Result<Arc<Envelope>, VerifyError> {
+    let mut document =
+        json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
+    for (field, value) in more.as_object().expect("fields") {
+        document[field] = value.clone();
+    }
+    let request: VerifyRequest = read(document);
+    system.verification.ask(Verify { request }).await.expect("it answers")
+}
+
+/// The entries of one execution, by their events.
+pub(crate) fn events(system: &System, execution_id: &str) -> Vec<String> {
+    let query =
+        LogQuery { execution: Some(execution_id.to_owned()), limit: usize::MAX, ..LogQuery::default() };
+    let lines = system.store.log(&query).expect("the log is read");
+    let event = |json: &str| parsed(json)["event"].as_str().expect("an event has its name").to_owned();
+    lines.iter().map(|line| event(&line.json)).collect()
+}
+
+/// The decisions that the log holds of an execution, each with its envelope made anew.
+pub(crate) fn rebuilt(system: &System, execution_id: &str) -> Vec<(VerificationEntry, Envelope)> {
+    let decisions = system.store.decisions(execution_id).expect("the log is read");
+    let rebuild = |entry: VerificationEntry| {
+        let envelope = entry.rebuilt().expect("it comes out as it did");
+        (entry, envelope)
+    };
+    decisions.into_iter().map(rebuild).collect()
+}
