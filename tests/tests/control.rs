@@ -267,6 +267,7 @@ async fn the_log_is_asked_by_session_event_time_and_number() {
     assert_eq!(events, ["tmm_crosscheck", "tmm_crosscheck", "verdict_cached"]);
     assert_eq!(log(control, "session=cs_7&event=tmm_crosscheck&limit=1").await.len(), 1);
     assert!(log(control, "session=nobody").await.is_empty());
+    assert!(log(control, "execution=nobody").await.is_empty());
 
     let since = whole[50]["timestamp"].as_str().unwrap();
     let later = log(control, &format!("since={since}&limit=10000")).await;

@@ -30,6 +30,8 @@ const MEDIA_TYPE: &str = "application/x-ndjson";
 pub struct Asked {
     /// Only those that speak of this session.
     session: Option<String>,
+    /// Only those of the verification of this execution id.
+    execution: Option<String>,
     /// Only events of this name.
     event: Option<String>,
     /// Only those at or after this time.
@@ -117,7 +119,8 @@ fn understood(asked: Question) -> Result<LogQuery, Problem> {
     }
     let newest = asked.after.is_none() && asked.since.is_none();
     let after = asked.after.unwrap_or(0);
-    Ok(LogQuery { session, event: asked.event, since: asked.since, after, limit, newest })
+    let Asked { execution, event, since, .. } = asked;
+    Ok(LogQuery { session, execution, event, since, after, limit, newest })
 }
 
 async fn read(store: Store, query: LogQuery) -> Result<Vec<LogLine>, Problem> {

@@ -22,6 +22,9 @@ pub struct Log {
     /// Only entries of this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
+    /// Only entries of the verification of this execution id
+    #[arg(long, value_name = "ID")]
+    execution: Option<String>,
     /// Only events of this name
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(Event::KINDS))]
     event: Option<String>,
@@ -85,6 +88,7 @@ impl Log {
         let limit = self.limit.or(from_there);
         let asked = [
             ("session", self.session.clone()),
+            ("execution", self.execution.clone()),
             ("event", self.event.clone()),
             ("since", self.since.map(|since| since.timestamp().to_string())),
             ("after", self.after.map(|after| after.to_string())),
