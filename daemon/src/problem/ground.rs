@@ -22,6 +22,9 @@ pub enum GroundProblem {
     /// There is no such pipeline.
     #[error("{0}")]
     PipelineUnknown(String),
+    /// There is no such workflow.
+    #[error("{0}")]
+    WorkflowUnknown(String),
     /// There is no such run.
     #[error("no run has the id {0}, or one that begins so")]
     RunUnknown(String),
@@ -81,6 +84,7 @@ impl GroundProblem {
             Self::OntologyUnknown(_) => (StatusCode::NOT_FOUND, "ontology_unknown"),
             Self::SourceUnknown(_) => (StatusCode::NOT_FOUND, "source_unknown"),
             Self::PipelineUnknown(_) => (StatusCode::NOT_FOUND, "pipeline_unknown"),
+            Self::WorkflowUnknown(_) => (StatusCode::NOT_FOUND, "workflow_unknown"),
             Self::RunUnknown(_) => (StatusCode::NOT_FOUND, "run_unknown"),
             Self::InvalidDocument(_) => (StatusCode::BAD_REQUEST, "invalid_document"),
             Self::DocumentFixed(_) => (StatusCode::CONFLICT, "document_fixed"),
@@ -116,6 +120,7 @@ impl From<RegistryError> for Problem {
             RegistryError::PipelineUnknown(_) => GroundProblem::PipelineUnknown(told).into(),
             RegistryError::OntologyFixed(_)
             | RegistryError::PipelineFixed { .. }
+            | RegistryError::WorkflowKept { .. }
             | RegistryError::Source(BadSource::Fixed { .. } | BadSource::Ontology { .. }) => {
                 GroundProblem::DocumentFixed(told).into()
             }
@@ -127,6 +132,7 @@ impl From<RegistryError> for Problem {
             | RegistryError::Source(_)
             | RegistryError::Pipeline(_)
             | RegistryError::Retrieval(_)
+            | RegistryError::Workflow(_)
             | RegistryError::Policy(_)
             | RegistryError::PolicyKept(_) => GroundProblem::InvalidDocument(told).into(),
             RegistryError::NotInvalidated(_) => GroundProblem::NotInvalidated(told).into(),

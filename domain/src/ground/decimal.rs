@@ -7,7 +7,7 @@ pub use rounding::Rounding;
 
 use num_bigint::{BigInt, BigUint, Sign};
 use num_traits::{Pow, ToPrimitive};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
@@ -314,6 +314,26 @@ fn power(text: &str) -> Option<i64> {
     }
     let power = digits.parse::<i64>().unwrap_or(i64::MAX);
     Some(if is_negative { -power } else { power })
+}
+
+/// The number in a field that may be left out, for serde's `deserialize_with`: as JSON has it, or as its text, which no binary
+/// fraction can blur.
+///
+/// # Errors
+/// Where there is something that is none.
+pub fn optional<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Decimal>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Number(serde_json::Number),
+        Text(String),
+    }
+    let text = match Option::<Written>::deserialize(deserializer)? {
+        None => return Ok(None),
+        Some(Written::Number(number)) => number.to_string(),
+        Some(Written::Text(text)) => text,
+    };
+    text.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
 impl TryFrom<String> for Decimal {

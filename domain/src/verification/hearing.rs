@@ -5,14 +5,12 @@ use super::candidate::Candidate;
 use super::inputs::Inputs;
 use super::tier::Tier;
 use super::workflow::OnTimeout;
+use crate::ground::adapter::CLOCK_SKEW_MAX;
 use crate::ground::freshness::age_s;
 use crate::ground::id::SourceId;
 use crate::ground::ontology::Axis;
 use crate::ground::source::OracleTier;
-use jiff::{SignedDuration, Timestamp};
-
-/// So far ahead of the decision may the times of an answer lie: clocks differ a little.
-const CLOCK_SKEW_MAX: SignedDuration = SignedDuration::from_secs(60);
+use jiff::Timestamp;
 
 /// All that came, in the workflow's order. Of untrusted oracles nothing is said but what they say: they are not waited for.
 #[derive(Debug, Default)]

@@ -8,12 +8,12 @@ pub use validate::{
 };
 
 use crate::digest::Sha256Hex;
-use crate::ground::decimal::Decimal;
+use crate::ground::decimal::{self, Decimal};
 use crate::ground::digest_of_json;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A registered document.
@@ -62,10 +62,10 @@ pub struct RegisteredWorkflow {
 #[serde(deny_unknown_fields)]
 pub struct DeviationLimit {
     /// In the axis's unit.
-    #[serde(default, deserialize_with = "decimal", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
     pub max_change: Option<Decimal>,
     /// As a part of the value before it: 0.5 is half of it.
-    #[serde(default, deserialize_with = "decimal", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
     pub max_change_ratio: Option<Decimal>,
 }
 
@@ -78,7 +78,7 @@ pub struct ConflictResolutionConfig {
     /// Between oracles of one tier.
     pub same_tier_strategy: Strategy,
     /// A greater difference, in the axis's unit, is settled by nobody but a person.
-    #[serde(deserialize_with = "decimal", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
     pub escalation_delta_threshold: Option<Decimal>,
     /// Axes that nobody but a person settles, whatever the oracles say.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -275,20 +275,4 @@ const fn soft_timeout_ms() -> u64 {
 
 const fn hard_timeout_ms() -> u64 {
     HARD_TIMEOUT_DEFAULT_MS
-}
-
-/// A number as JSON has it, or as its text, which no binary fraction can blur.
-fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Decimal>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Number(serde_json::Number),
-        Text(String),
-    }
-    let text = match Option::<Written>::deserialize(deserializer)? {
-        None => return Ok(None),
-        Some(Written::Number(number)) => number.to_string(),
-        Some(Written::Text(text)) => text,
-    };
-    text.parse().map(Some).map_err(serde::de::Error::custom)
 }

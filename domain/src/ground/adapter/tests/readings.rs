@@ -1,0 +1,302 @@
+//! What is believed of an answer.
+
+use super::*;
+use crate::verification::call::Refusal;
+
+fn record() -> Json {
+    json!({ "area": "AB", "day": "2026-01-31", "rate": 7.10, "note": "n", "parts": { "a": { "value": 1 } } })
+}
+
+struct Case {
+    document: Json,
+    body: String,
+    headers: BTreeMap<String, String>,
+    kept: Option<KeptAnswer>,
+    point_in_time: Option<Timestamp>,
+}
+
+fn case(document: Json, body: impl ToString) -> Case {
+    Case { document, body: body.to_string(), headers: BTreeMap::new(), kept: None, point_in_time: None }
+}
+
+impl Case {
+    fn read(self) -> Reading {
+        let ready = made(self.document).unwrap();
+        let thing = thing();
+        let asked = Asked {
+            thing: &thing,
+            point_in_time: self.point_in_time,
+            nonce: "n-1",
+            asked_at: now(),
+            kept: self.kept.as_ref(),
+        };
+        let body = self.body.as_bytes();
+        ready.read(&Received { body, headers: &self.headers, at: now() }, &asked)
+    }
+
+    fn said(self) -> Said {
+        match self.read() {
+            Reading::Said(said) => *said,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn refused(self) -> (Refusal, String) {
+        match self.read() {
+            Reading::Refused { refusal, cause } => (refusal, cause),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn plainly(body: impl ToString) -> Case {
+    case(plain(), body)
+}
+
+#[test]
+fn an_answer_is_read_in_the_sources_own_digits() {
+    let body =
+        r#"{"data":{"area":"AB","day":"2026-01-31","rate":0.1000000000000000055511151231257827,"note":"n"}}"#;
+    let said = plainly(body).said();
+    assert_eq!(said.thing, thing());
+    let rate = said.values.get("rate").unwrap();
+    assert_eq!(rate.value, Value::Text("0.1000000000000000055511151231257827".into()));
+    assert_eq!(rate.definition.as_deref(), Some("mid"));
+    assert_eq!(said.values.keys().collect::<Vec<_>>(), ["note", "rate"], "identities are no values");
+    assert_eq!((said.observed_at, said.issued_at, said.version), (now(), None, None));
+    let list = plainly(json!({ "data": [record(), record()] })).said();
+    assert_eq!(list.values.get("rate").unwrap().value, Value::Text("7.1".into()));
+    assert_eq!(list.values.get("parts.a.amount").unwrap().value, Value::Text("1".into()));
+}
+
+#[test]
+fn nothing_and_several_are_told_from_one() {
+    for body in [json!({ "data": [] }), json!({ "data": null })] {
+        assert_eq!(plainly(body).read(), Reading::NoRecord);
+    }
+    let mut other = record();
+    other["rate"] = json!(8);
+    assert_eq!(plainly(json!({ "data": [record(), other] })).read(), Reading::Several { records: 2 });
+}
+
+#[test]
+fn an_answer_about_another_thing_is_refused() {
+    for (axis, value) in [("area", json!("AC")), ("day", json!("2026-01-30")), ("scheme", json!("two"))] {
+        let mut other = record();
+        other[axis] = value;
+        let both = plainly(json!({ "data": [record(), other.clone()] })).refused();
+        let (refusal, cause) = plainly(json!({ "data": other })).refused();
+        assert_eq!((refusal, both.0), (Refusal::Identity, Refusal::Identity));
+        assert!(!cause.contains("AC"), "{cause}");
+    }
+    let mut silent = record();
+    silent.as_object_mut().unwrap().remove("area");
+    assert_eq!(plainly(json!({ "data": silent })).refused().0, Refusal::Schema);
+}
+
+#[test]
+fn what_has_not_the_form_agreed_on_is_refused_without_a_word_of_it() {
+    let mut wrong = record();
+    wrong["rate"] = json!("s3cret");
+    let mut keyed = record();
+    keyed["parts"] = json!({ "s3cret": { "value": "s3cret" } });
+    for (body, told) in [
+        ("<html>s3cret</html>".to_owned(), "it is no JSON: "),
+        (r#"{"data":{"s3cret":1,"s3cret":2}}"#.to_owned(), "a name stands twice"),
+        (r#"{"data":{"s3cret":"\ud800"}}"#.to_owned(), "no JSON document"),
+        (format!("{}{}", "[".repeat(100), "]".repeat(100)), "too deep"),
+        (String::new(), "it is no JSON: "),
+        (json!({ "s3cret": 1 }).to_string(), "nothing is at its records (/data)"),
+        (json!({ "data": "s3cret" }).to_string(), "a text is at its records"),
+        (json!({ "data": ["s3cret"] }).to_string(), "a list is at its records"),
+        (json!({ "data": wrong }).to_string(), "`axis_type` on `rate`"),
+        (json!({ "data": keyed }).to_string(), "it does not keep to `axis_type`"),
+        (json!({ "data": [record(), {}] }).to_string(), "`mapping` on `area`"),
+    ] {
+        let (refusal, cause) = plainly(&body).refused();
+        assert_eq!(refusal, Refusal::Schema, "{body}");
+        assert!(cause.contains(told) && !cause.contains("s3cret"), "{body}: {cause}");
+    }
+}
+
+#[test]
+fn a_schema_and_required_fields_hold() {
+    let mut document = with([("/required_fields", json!(["note"])), ("/schema_id", json!("answer"))]);
+    document["schemas"] = json!({ "answer": { "properties": { "rate": { "maximum": 100 } } } });
+    let mut record = record();
+    assert!(matches!(case(document.clone(), json!({ "data": record })).read(), Reading::Said(_)));
+    record["rate"] = json!(101);
+    let (refusal, cause) = case(document.clone(), json!({ "data": record })).refused();
+    assert_eq!((refusal, cause.as_str()), (Refusal::Schema, "it does not keep to `schema`"));
+    record["rate"] = json!(1);
+    record["note"] = json!(" ");
+    assert!(case(document, json!({ "data": record })).refused().1.contains("`required_field` on `note`"));
+}
+
+#[test]
+fn of_records_with_a_time_those_count_that_hold_when_asked_for() {
+    let valid_time = ("/normalization/valid_time", json!({ "from_field": "from", "until_field": "until" }));
+    let dated = |rate: u32, from: &str, until: Option<&str>| {
+        let mut record = record();
+        (record["rate"], record["from"], record["until"]) = (json!(rate), json!(from), json!(until));
+        record
+    };
+    let data = json!({ "data": [dated(1, "2020-01-01", Some("2026-01-01")), dated(2, "2026-01-01", None)] });
+    let rate_at = |point_in_time: Option<&str>| {
+        let mut case = case(with([valid_time.clone()]), &data);
+        case.point_in_time = point_in_time.map(at);
+        match case.read() {
+            Reading::Said(said) => said.values.get("rate").map(|stated| stated.value.to_string()),
+            Reading::NoRecord => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(rate_at(None).as_deref(), Some("2"));
+    assert_eq!(rate_at(Some("2025-12-31T23:59:59Z")).as_deref(), Some("1"));
+    assert_eq!(rate_at(Some("2026-01-01T00:00:00Z")).as_deref(), Some("2"));
+    assert_eq!(rate_at(Some("2019-12-31T23:59:59Z")), None);
+}
+
+/// An adapter that has a place for everything.
+fn guarded() -> Json {
+    with([
+        ("/version", json!({ "header": "X-Data-Version" })),
+        ("/observed_at", json!({ "path": "meta.as_of" })),
+        ("/issued_at", json!({ "path": "meta.issued" })),
+        ("/max_issue_age_seconds", json!(300)),
+        ("/nonce", json!({ "path": "meta.nonce" })),
+        ("/endpoint", json!("https://bank.example/{area}/{day}?n={nonce}")),
+    ])
+}
+
+fn guarded_case(meta: Json) -> Case {
+    let mut case = case(guarded(), json!({ "data": record(), "meta": meta }));
+    case.headers = BTreeMap::from([("x-data-version".into(), "v7".into())]);
+    case
+}
+
+fn meta(name: &str, value: Json) -> Json {
+    let mut meta = json!({ "as_of": "2026-11-01", "issued": "2026-11-20T11:59:00Z", "nonce": "n-1" });
+    meta[name] = value;
+    meta
+}
+
+#[test]
+fn what_an_answer_says_of_itself_is_read_in_its_places() {
+    let said = guarded_case(meta("nonce", json!("n-1"))).said();
+    assert_eq!(said.version.as_deref(), Some("v7"));
+    assert_eq!(said.observed_at, at("2026-11-01T00:00:00Z"));
+    assert_eq!(said.issued_at, Some(at("2026-11-20T11:59:00Z")));
+    for issued in
+        [json!("Fri, 20 Nov 2026 11:59:00 GMT"), json!(1_795_175_940), json!("2026-11-20T12:59:00+01:00")]
+    {
+        let said = guarded_case(meta("issued", issued)).said();
+        assert_eq!(said.issued_at, Some(at("2026-11-20T11:59:00Z")));
+    }
+    for (name, value) in [
+        ("as_of", json!(null)),
+        ("as_of", json!("s3cret")),
+        ("as_of", json!("2026-11-20T12:01:01Z")),
+        ("issued", json!("s3cret")),
+        ("issued", json!(true)),
+        ("nonce", json!(["s3cret"])),
+    ] {
+        let (refusal, cause) = guarded_case(meta(name, value)).refused();
+        assert_eq!(refusal, Refusal::Schema);
+        assert!(!cause.contains("s3cret"), "{cause}");
+    }
+    let mut unversioned = guarded_case(meta("nonce", json!("n-1")));
+    unversioned.headers.clear();
+    assert_eq!(unversioned.refused(), (Refusal::Schema, "nothing stands at `version`".to_owned()));
+}
+
+#[test]
+fn what_was_given_before_is_a_replay() {
+    for (name, value, told) in [
+        ("nonce", json!("n-2"), "the nonce that was sent"),
+        ("nonce", json!(null), "the nonce that was sent"),
+        ("issued", json!(null), "does not say when"),
+        ("issued", json!("2026-11-20T11:54:59Z"), "over 300 s ago"),
+        ("issued", json!("2026-11-20T12:01:01Z"), "lies ahead"),
+    ] {
+        let (refusal, cause) = guarded_case(meta(name, value)).refused();
+        assert!(refusal == Refusal::Replay && cause.contains(told), "{cause}");
+    }
+    for issued in ["2026-11-20T11:55:00Z", "2026-11-20T12:01:00Z"] {
+        assert!(matches!(guarded_case(meta("issued", json!(issued))).read(), Reading::Said(_)), "{issued}");
+    }
+    for (last, is_replay) in [
+        ("2026-11-20T11:59:00.000000001Z", true),
+        ("2026-11-20T11:59:00Z", false),
+        ("2026-11-20T11:58:00Z", false),
+    ] {
+        let mut case = guarded_case(meta("nonce", json!("n-1")));
+        case.kept = Some(KeptAnswer { issued_at: Some(at(last)), ..kept("7") });
+        let reading = case.read();
+        let refused = matches!(&reading, Reading::Refused { refusal: Refusal::Replay, .. });
+        assert_eq!(refused, is_replay, "{last}: {reading:?}");
+    }
+}
+
+#[test]
+fn a_jump_away_from_the_last_answer_is_told_and_a_small_step_is_not() {
+    let jumps = |bound: Json, before: &str, now: Json| {
+        let mut record = record();
+        record["rate"] = now;
+        let mut deviation = bound;
+        deviation["axis"] = json!("rate");
+        let mut case = case(with([("/deviations", json!([deviation]))]), json!({ "data": record }));
+        case.kept = Some(kept(before));
+        case.said().deviations.contains_key("rate")
+    };
+    for (bound, before, now, wanted) in [
+        (json!({ "max_change": "0.5" }), "7", json!(7.5), false),
+        (json!({ "max_change": "0.5" }), "7", json!(7.51), true),
+        (json!({ "max_change": "0.5" }), "7", json!(6.49), true),
+        (json!({ "max_change": "0.5" }), "0.25", json!(-0.25), false),
+        (json!({ "max_change_percent": 10 }), "-100", json!(-110), false),
+        (json!({ "max_change_percent": 10 }), "-100", json!(-110.1), true),
+        (json!({ "max_change_percent": 10 }), "0", json!(0), false),
+        (json!({ "max_change_percent": 10 }), "0", json!(1), true),
+        (json!({ "max_change": 100, "max_change_percent": 10 }), "7", json!(8), true),
+        (json!({ "max_change": 1, "max_change_percent": 100 }), "7", json!(9), true),
+        (json!({ "max_change": 1 }), "7", json!(1e60), true),
+    ] {
+        assert_eq!(jumps(bound.clone(), before, now.clone()), wanted, "{bound} {before} {now}");
+    }
+}
+
+#[test]
+fn a_jump_is_measured_against_what_counts_still_and_by_one_definition() {
+    let document = with([("/deviations", json!([{ "axis": "rate", "max_change": 1 }]))]);
+    let deviations = |change: &dyn Fn(&mut KeptAnswer)| {
+        let mut case = case(document.clone(), json!({ "data": record() }));
+        let mut last = kept("1");
+        change(&mut last);
+        case.kept = Some(last);
+        case.said().deviations
+    };
+    let told = "it differs by more than 1 from what the source said last".to_owned();
+    assert_eq!(deviations(&|_| ()), BTreeMap::from([("rate".to_owned(), told)]));
+    let long_ago = |kept: &mut KeptAnswer| kept.candidate.record.retrieved_at = at("2026-10-21T11:59:59Z");
+    assert!(deviations(&long_ago).is_empty());
+    let redefined = |kept: &mut KeptAnswer| kept.candidate.values.get_mut("rate").unwrap().definition = None;
+    assert!(deviations(&redefined)["rate"].contains("another definition"));
+}
+
+#[test]
+fn a_kept_answer_stands_in_for_a_new_one_within_its_ttl_alone() {
+    let kept = kept("7");
+    let hour = json!(3600);
+    let ready = made(with([("/ttl_seconds", hour)])).unwrap();
+    assert!(ready.still_holds(&kept, now()) && ready.is_kept(&kept, now()));
+    assert!(!ready.still_holds(&kept, at("2026-11-20T12:00:00.001Z")));
+    assert!(!made(plain()).unwrap().still_holds(&kept, now()));
+    assert!(!ready.is_kept(&kept, at("2026-12-20T11:00:01Z")));
+}
+
+#[test]
+fn only_who_proves_nothing_anew_may_say_that_nothing_has_changed() {
+    assert!(made(plain()).unwrap().may_be_unchanged());
+    assert!(!made(guarded()).unwrap().may_be_unchanged());
+}

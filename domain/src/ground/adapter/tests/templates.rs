@@ -1,0 +1,113 @@
+//! How a source is asked.
+
+use super::*;
+
+fn asked(thing: &BTreeMap<String, Value>) -> Asked<'_> {
+    Asked { thing, point_in_time: None, nonce: "n-1", asked_at: now(), kept: None }
+}
+
+fn url(endpoint: &str, area: &str) -> Result<String, Unasked> {
+    let mut document = with([("/endpoint", json!(endpoint))]);
+    if endpoint.contains("{nonce}") {
+        document["nonce"] = json!({ "path": "nonce" });
+    }
+    let mut thing = thing();
+    thing.insert("area".into(), Value::Text(area.into()));
+    made(document).unwrap().url(&asked(&thing))
+}
+
+#[test]
+fn values_are_put_into_their_places_and_can_become_nothing_else() {
+    let endpoint = "https://bank.example/v1/{area}/rates?day={day}&n={nonce}";
+    for (area, written) in [
+        ("AB", "AB"),
+        ("a-b.c_d~e", "a-b.c_d~e"),
+        ("a/../b?c=d&e#f", "a%2F..%2Fb%3Fc%3Dd%26e%23f"),
+        ("Å 100%", "%C3%85%20100%25"),
+        ("{day}", "%7Bday%7D"),
+        ("...", "..."),
+    ] {
+        let wanted = format!("https://bank.example/v1/{written}/rates?day=2026-01-31&n=n-1");
+        assert_eq!(url(endpoint, area), Ok(wanted), "{area}");
+    }
+}
+
+#[test]
+fn a_value_that_would_lead_elsewhere_is_not_sent() {
+    let endpoint = "https://bank.example/v1/{area}/rates?day={day}";
+    for (area, told) in [
+        (".", "would lead elsewhere"),
+        ("..", "would lead elsewhere"),
+        ("", "it is empty"),
+        ("a\nb", "a control character"),
+    ] {
+        let fault = url(endpoint, area).unwrap_err();
+        assert!(
+            matches!(fault, Unasked::Value { .. }) && fault.to_string().contains(told),
+            "{area:?}: {fault}"
+        );
+    }
+    let fault = url("https://bank.example/.{area}/{day}", ".").unwrap_err();
+    assert!(matches!(fault, Unasked::Value { .. }), "{fault}");
+    let fault = url(endpoint, &"x".repeat(ENDPOINT_MAX_BYTES)).unwrap_err();
+    assert!(matches!(fault, Unasked::TooLong { .. }), "{fault}");
+}
+
+#[test]
+fn a_source_is_asked_for_what_it_speaks_of_alone() {
+    let ready = made(plain()).unwrap();
+    let mut other = thing();
+    other.insert("scheme".into(), Value::Text("two".into()));
+    let (axis, value) = ("scheme".to_owned(), "one".to_owned());
+    assert_eq!(ready.url(&asked(&other)), Err(Unasked::Elsewhere { axis, value }));
+    for axis in ["area", "day", "scheme"] {
+        let mut open = thing();
+        open.remove(axis);
+        assert_eq!(ready.url(&asked(&open)), Err(Unasked::Open { axis: axis.into() }));
+    }
+}
+
+#[test]
+fn the_past_is_asked_for_where_the_adapter_knows_of_it() {
+    let then = Some(at("2020-01-01T00:00:00+01:00"));
+    let thing = thing();
+    let asked = Asked { point_in_time: then, ..asked(&thing) };
+    assert_eq!(made(plain()).unwrap().url(&asked), Err(Unasked::Past));
+    let endpoint = json!("https://bank.example/{area}/{day}?at={point_in_time}");
+    let url = made(with([("/endpoint", endpoint)])).unwrap().url(&asked).unwrap();
+    assert_eq!(url, "https://bank.example/AB/2026-01-31?at=2019-12-31T23%3A00%3A00Z");
+    let valid_time = ("/normalization/valid_time", json!({ "from_field": "from", "until_field": "until" }));
+    assert!(made(with([valid_time])).unwrap().url(&asked).is_ok());
+}
+
+#[test]
+fn what_is_no_endpoint_is_told_so() {
+    let long = format!("https://bank.example/{}", "x".repeat(ENDPOINT_MAX_BYTES));
+    for (endpoint, told) in [
+        ("bank.example/{area}/{day}", "it begins with https://"),
+        ("ftp://bank.example/{area}/{day}", "it begins with https://"),
+        ("https://bank.example?{area}/{day}", "it begins with https://"),
+        ("https:///{area}/{day}", "it begins with https://"),
+        ("https://{area}.example/{day}", "must not say who is asked"),
+        ("https://{area}@bank.example/{day}", "must not say who is asked"),
+        ("https://bank.example/{area}/{day}#x", "a fragment"),
+        ("https://bank.example/{area}/{day", "belong together"),
+        ("https://bank.example/area}/{day}", "belong together"),
+        ("https://bank.example/{area}/{day}/{}", "belong together"),
+        ("https://bank.example/{{area}}/{day}", "belong together"),
+        (
+            "https://bank.example/{area}/{rate}",
+            "`{rate}` stands for nothing; allowed: `{area}`, `{day}`, `{scheme}`",
+        ),
+        ("https://bank.example/../{area}/{day}", "`.` or `..`"),
+        ("https://bank.example/%2E%2e/{area}/{day}", "`.` or `..`"),
+        ("https://bank.example/{area} /{day}", "no URL does"),
+        ("https://bank.example\\{area}/{day}", "no URL does"),
+        ("https://bänk.example/{area}/{day}", "no URL does"),
+        (&long, "allowed: 2048"),
+    ] {
+        let fault = made(with([("/endpoint", json!(endpoint))])).unwrap_err();
+        assert!(matches!(fault, BadAdapter::Endpoint(_)), "{endpoint}: {fault}");
+        assert!(fault.to_string().contains(told), "{endpoint}: {fault}");
+    }
+}
