@@ -1,4 +1,4 @@
-//! The registry: ontologies, sources and pipelines, each change of which is one commit with its entry.
+//! The registry: ontologies, sources, pipelines and workflows, each change of which is one commit with its entry.
 //!
 //! Whether a change can be is `domain`'s to decide. The actor reads what there is, asks, and commits on the condition that
 //! nothing has changed meanwhile; else it reads and asks again.
@@ -6,11 +6,13 @@
 mod confirm;
 mod documents;
 mod sources;
+mod workflows;
 
 pub use confirm::Confirm;
 pub(crate) use confirm::Confirmation;
 pub use documents::{RegisterOntology, RegisterPipeline, Registered};
 pub use sources::{Invalidate, RegisterSource, Review, ReviewSource, SetFreshness};
+pub use workflows::{RegisterWorkflow, check_workflow};
 
 use crate::clock::Clock;
 use crate::ingestion::pull::Puller;
@@ -18,11 +20,12 @@ use crate::logger::{CommitError, Log};
 use actix::{Actor, Context, Supervised};
 use domain::Sha256Hex;
 use domain::ground::freshness::{AxisBound, BadPolicy, FreshnessPolicy};
-use domain::ground::id::{PipelineId, SourceId};
+use domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use domain::ground::normalize::{BadDefinition, Normalizer};
 use domain::ground::ontology::{BadOntology, Ontology, OntologyRef};
 use domain::ground::pipeline::Definition;
 use domain::ground::source::{BadSource, Registration, SourceRegistryEntry};
+use domain::verification::workflow::BadWorkflow;
 use std::sync::Arc;
 use store::ground::state::SourceState;
 use store::{Expect, Record, Store, StoreError};
@@ -73,6 +76,17 @@ pub enum RegistryError {
         "the source's freshness policy would not hold any more: {0}. Set one that holds both before and after"
     )]
     PolicyKept(BadPolicy),
+    /// The workflow cannot be, or cannot work any more.
+    #[error(transparent)]
+    Workflow(#[from] BadWorkflow),
+    /// A workflow would cease to work.
+    #[error("workflow {workflow_id} would not work any more: {fault}. Register that one otherwise first")]
+    WorkflowKept {
+        /// Which.
+        workflow_id: WorkflowId,
+        /// What would keep it from working.
+        fault: BadWorkflow,
+    },
     /// The policy does not know the trigger.
     #[error("the freshness policy of source {oracle_id} has no trigger of the type {trigger}")]
     NoTrigger {

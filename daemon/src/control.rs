@@ -24,6 +24,7 @@ pub mod run;
 pub mod source;
 pub mod status;
 pub mod upkeep;
+pub mod workflow;
 
 use crate::api::oracles;
 use crate::api::request::Unasked;
@@ -70,6 +71,8 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/pipelines/{pipeline_id}", get(pipeline::get).put(pipeline::put))
         .route("/v1/pipelines/{pipeline_id}/runs", post(ingest::post))
         .route("/v1/pipelines/{pipeline_id}/pull", post(upkeep::pull))
+        .route("/v1/workflows", get(workflow::list))
+        .route("/v1/workflows/{workflow_id}", get(workflow::get).put(workflow::put))
         .route("/v1/sources/{oracle_id}/prune", post(upkeep::prune))
         .route("/v1/sources/{oracle_id}/verify", post(upkeep::verify))
         .route("/v1/sources/{oracle_id}/rebuild", post(upkeep::rebuild))

@@ -29,6 +29,7 @@ pub mod rules;
 pub mod source;
 pub mod status;
 pub mod submit;
+pub mod workflow;
 pub(crate) mod xml;
 
 use crate::client::{Answer, AnswerLines, Client, ClientError};
@@ -118,6 +119,7 @@ enum Verb {
     Source(source::Source),
     Freshness(freshness::Freshness),
     Pipeline(pipeline::Pipeline),
+    Workflow(workflow::Workflow),
     Ingest(ingest::Ingest),
     Rejects(rejects::Rejects),
     Query(query::Query),
@@ -267,6 +269,7 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::Source(verb) => ask(verb.run(options, out)),
         Verb::Freshness(verb) => ask(verb.run(options, out)),
         Verb::Pipeline(verb) => ask(verb.run(options, out)),
+        Verb::Workflow(verb) => ask(verb.run(options, out)),
         Verb::Ingest(verb) => ask(verb.run(options, out)),
         Verb::Rejects(verb) => ask(verb.run(options, out)),
         Verb::Query(verb) => ask(verb.run(options, out)),

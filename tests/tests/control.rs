@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 33] = [
+const PATHS: [(&str, &[&str]); 35] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
@@ -40,6 +40,8 @@ const PATHS: [(&str, &[&str]); 33] = [
     ("/v1/pipelines/pi-1", &["GET", "PUT"]),
     ("/v1/pipelines/pi-1/runs", &["POST"]),
     ("/v1/pipelines/pi-1/pull", &["POST"]),
+    ("/v1/workflows", &["GET"]),
+    ("/v1/workflows/wo-1", &["GET", "PUT"]),
     ("/v1/sources/or-1/prune", &["POST"]),
     ("/v1/sources/or-1/verify", &["POST"]),
     ("/v1/sources/or-1/rebuild", &["POST"]),
@@ -382,6 +384,7 @@ async fn each_path_is_for_its_methods_and_there_is_no_other_path() {
                 .replace("on-1/1", "{ontology_id}/{version}")
                 .replace("or-1", "{oracle_id}")
                 .replace("pi-1", "{pipeline_id}")
+                .replace("wo-1", "{workflow_id}")
                 .replace("0123456789abcdef", "{run_id}")
         })
         .collect();

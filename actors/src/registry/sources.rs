@@ -97,6 +97,7 @@ impl Desk {
                 let is_being_read = desk.is_being_read(&state)?;
                 let entry =
                     state.entry.amended((*registration).clone(), &before, &ontology, is_being_read)?;
+                desk.check_workflows(&registration)?;
                 let before = Some(state.entry.clone());
                 let state = SourceState { entry: entry.clone(), ..state };
                 if let Some(policy) = &state.policy {

@@ -132,6 +132,7 @@ impl From<RegistryError> for Problem {
             RegistryError::PipelineUnknown(_) => GroundProblem::PipelineUnknown(told).into(),
             RegistryError::OntologyFixed(_)
             | RegistryError::PipelineFixed { .. }
+            | RegistryError::WorkflowKept { .. }
             | RegistryError::Source(BadSource::Fixed { .. } | BadSource::Ontology { .. }) => {
                 GroundProblem::DocumentFixed(told).into()
             }
@@ -143,6 +144,7 @@ impl From<RegistryError> for Problem {
             | RegistryError::Source(_)
             | RegistryError::Pipeline(_)
             | RegistryError::Retrieval(_)
+            | RegistryError::Workflow(_)
             | RegistryError::Policy(_)
             | RegistryError::PolicyKept(_) => GroundProblem::InvalidDocument(told).into(),
             RegistryError::NotInvalidated(_) => GroundProblem::NotInvalidated(told).into(),

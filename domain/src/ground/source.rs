@@ -7,6 +7,7 @@ use super::frequency::UpdateFrequency;
 use super::id::SourceId;
 use super::ontology::{NotKept, Ontology, OntologyRef};
 use crate::digest::Sha256Hex;
+use crate::verification::lock::{CONFIRMATION_ORACLE_ID, LOCK_ORACLE_ID};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -209,6 +210,9 @@ pub enum BadSource {
         /// Which one.
         axis: String,
     },
+    /// The id stands for what people decide.
+    #[error("`oracle_id`: `{0}` stands for what people decide, and is no source's")]
+    Reserved(SourceId),
     /// No adapter has the name.
     #[error("`adapter_id` is `{0}`; allowed: store")]
     UnknownAdapter(String),
@@ -260,6 +264,9 @@ impl Registration {
     /// # Errors
     /// What is wrong, and what is allowed.
     pub fn validate(&self, ontology: &Ontology) -> Result<(), BadSource> {
+        if [LOCK_ORACLE_ID, CONFIRMATION_ORACLE_ID].contains(&self.oracle_id.as_str()) {
+            return Err(BadSource::Reserved(self.oracle_id.clone()));
+        }
         let scope = self.geographic_scope.as_deref().unwrap_or("none");
         let texts = [
             ("oracle_name", self.oracle_name.as_str()),

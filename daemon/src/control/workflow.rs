@@ -1,0 +1,82 @@
+//! `/v1/workflows`: whom to ask about what, how conflicts are settled, and how long to wait.
+
+use super::document::{Document, Registered, check_named};
+use super::{act, named};
+use crate::problem::Problem;
+use crate::problem::ground::GroundProblem;
+use crate::service::Service;
+use actors::registry::{RegisterWorkflow, RegistryError, check_workflow};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use domain::Peer;
+use domain::ground::id::WorkflowId;
+use domain::verification::workflow::{self, RegisteredWorkflow};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A workflow.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Workflow {
+    /// What was registered, by whom and when.
+    pub registered: RegisteredWorkflow,
+    /// What keeps it from deciding anything, over its sources as they are now; null where it works.
+    pub fault: Option<String>,
+}
+
+/// Every workflow, in the order of their ids.
+///
+/// # Errors
+/// Where the store cannot be read.
+pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<Workflow>>, Problem> {
+    let workflows = service.system.store.workflows()?;
+    workflows
+        .into_iter()
+        .map(|registered| looked_at(&service, registered))
+        .collect::<Result<_, _>>()
+        .map(Json)
+}
+
+/// A workflow.
+///
+/// # Errors
+/// `WorkflowUnknown`.
+pub async fn get(
+    State(service): State<Arc<Service>>,
+    workflow_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<Workflow>, Problem> {
+    let workflow_id: WorkflowId = named(workflow_id)?;
+    let unknown = || GroundProblem::WorkflowUnknown(format!("no workflow {workflow_id} is registered"));
+    let (registered, _) = service.system.store.workflow(&workflow_id)?.ok_or_else(unknown)?;
+    looked_at(&service, registered).map(Json)
+}
+
+/// Registers a workflow, or another definition of one.
+///
+/// # Errors
+/// `InvalidDocument`, with the first that speaks against it, an unknown source too; `OntologyUnknown`; where the entry cannot
+/// be committed, and then nothing changes.
+pub async fn put(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    workflow_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<Registered<RegisteredWorkflow>>, Problem> {
+    let workflow_id: WorkflowId = named(workflow_id)?;
+    let workflow: Box<workflow::Workflow> = document.read()?;
+    check_named("workflow_id", &workflow_id, &workflow.workflow_id)?;
+    act(async move {
+        let registered = service.system.registry.ask(RegisterWorkflow { workflow, peer }).await??;
+        Ok(Json(registered.into()))
+    })
+    .await
+}
+
+fn looked_at(service: &Service, registered: RegisteredWorkflow) -> Result<Workflow, Problem> {
+    let fault = match check_workflow(&service.system.store, &registered.workflow) {
+        Ok(()) => None,
+        Err(RegistryError::Workflow(fault)) => Some(fault.to_string()),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Workflow { registered, fault })
+}

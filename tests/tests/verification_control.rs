@@ -1,0 +1,201 @@
+//! How administrators register what verification works by.
+
+use harness::ground::{approve, example, put, register};
+use harness::{World, at, document, get, log, problem};
+use oracled::client::Client;
+use serde_json::{Value, json};
+
+const WORKFLOW: &str = "/v1/workflows/census";
+const UN: &str = "/v1/sources/un-wpp-population";
+
+/// People by country and year, as two offices count them.
+fn census() -> Value {
+    json!({
+        "workflow_id": "census", "domain": "population",
+        "ontology": {"ontology_id": "population", "version": "1"}, "axes": ["population"],
+        "oracles": ["un-wpp-population", "world-bank-population"],
+        "conflict_resolution": {"default_strategy": "weighted_average", "escalation_delta_threshold": 1000.50},
+        "oracle_latency": {"on_timeout": "FAIL_CLOSED_BLOCK"},
+        "authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
+                              "on_timeout_behavior": "ESCALATE"}
+    })
+}
+
+/// What a workflow over both needs.
+async fn both(control: &mut Client) {
+    register(control, "un-wpp-population").await;
+    let source = example("sources/world-bank-population.json");
+    assert_eq!(put(control, "/v1/sources/world-bank-population", &source).await.status, 200);
+}
+
+fn with(mut document: Value, place: &str, value: Value) -> Value {
+    *document.pointer_mut(place).expect("it is there") = value;
+    document
+}
+
+#[tokio::test]
+async fn a_workflow_is_registered_looked_at_and_registered_otherwise() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    both(control).await;
+    assert_eq!(document(&get(control, "/v1/workflows").await), json!([]));
+    let first = put(control, WORKFLOW, &census()).await;
+    assert_eq!(
+        (first.status.as_u16(), at(&first, "/unchanged")),
+        (200, json!(false)),
+        "{}",
+        document(&first)
+    );
+    let again = put(control, WORKFLOW, &census()).await;
+    assert_eq!(at(&again, "/unchanged"), true);
+    assert_eq!(at(&again, "/document"), at(&first, "/document"));
+    let threshold = "/document/workflow/conflict_resolution/escalation_delta_threshold";
+    assert_eq!(at(&first, threshold), "1000.5", "numbers are kept exact");
+
+    let other = with(census(), "/domain", json!("people"));
+    assert_eq!(at(&put(control, WORKFLOW, &other).await, "/unchanged"), false);
+    let shown = document(&get(control, WORKFLOW).await);
+    assert_eq!(
+        (&shown["registered"]["workflow"]["domain"], &shown["fault"]),
+        (&json!("people"), &json!(null))
+    );
+    assert_eq!(shown["registered"]["registered_by"], nix::unistd::geteuid().as_raw().to_string());
+    assert_eq!(document(&get(control, "/v1/workflows").await), json!([shown]));
+
+    let entries = log(control, "event=workflow_registered").await;
+    let digests: Vec<_> = entries.iter().map(|e| [&e["before_sha256"], &e["workflow_sha256"]]).collect();
+    let (was, is) = (at(&first, "/document/workflow_sha256"), shown["registered"]["workflow_sha256"].clone());
+    assert_eq!(digests, [[&json!(null), &was], [&was, &is]]);
+    assert_eq!(entries[1]["workflow"], shown["registered"]["workflow"]);
+    assert_eq!(entries[1]["peer"]["pid"], std::process::id());
+
+    drop(daemon);
+    let daemon = world.serve().await;
+    assert_eq!(document(&get(&mut daemon.control().await, WORKFLOW).await), shown, "it survives a restart");
+}
+
+#[tokio::test]
+async fn a_workflow_that_cannot_work_is_refused_with_what_is_wrong() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    problem(&get(control, WORKFLOW).await, 404, "workflow_unknown");
+    problem(&get(control, "/v1/workflows/No!").await, 400, "invalid_request");
+    let told = problem(&put(control, WORKFLOW, &census()).await, 404, "ontology_unknown");
+    assert!(told["detail"].as_str().unwrap().contains("population@1"), "{told}");
+    both(control).await;
+    for (place, value, told) in [
+        (
+            "/oracles/1",
+            json!("world-bonk"),
+            "no source `world-bonk` is registered; there are: un-wpp-population",
+        ),
+        ("/oracles/1", json!("human-lock"), "stands for what people decide"),
+        ("/axes/0", json!("people"), "`people` is not allowed; allowed: area_name, population"),
+        ("/axes/0", json!("area_name"), "cannot work on `area_name`"),
+        ("/authority_latency/authority_latency_budget_ms", json!(1999), "`soft_timeout_ms`, which is 2000"),
+        ("/conflict_resolution/default_strategy", json!("coin"), "conflict_resolution.default_strategy: "),
+        ("/workflow_id", json!("censor"), "`workflow_id` is censor, and the path says census"),
+    ] {
+        let refused = put(control, WORKFLOW, &with(census(), place, value)).await;
+        let refused = problem(&refused, 400, "invalid_document");
+        assert!(refused["detail"].as_str().unwrap().contains(told), "{place}: {refused}");
+    }
+    assert_eq!(log(control, "event=workflow_registered").await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_source_is_not_registered_in_a_way_that_breaks_a_workflow_that_asks_it() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    both(control).await;
+    let ontology = with(example("ontologies/population.json"), "/ontology_id", json!("people"));
+    assert_eq!(put(control, "/v1/ontologies/people/1", &ontology).await.status, 200);
+    assert_eq!(put(control, WORKFLOW, &census()).await.status, 200);
+    let source = example("sources/un-wpp-population.json");
+    for (place, value, told) in [
+        ("/axes_provided", json!(["area", "year", "area_name"]), "provides none of the axes population"),
+        ("/ontology/ontology_id", json!("people"), "fills people@1, and not population@1"),
+    ] {
+        let refused = put(control, UN, &with(source.clone(), place, value)).await;
+        let refused = problem(&refused, 409, "document_fixed");
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(detail.starts_with("workflow census would not work any more: "), "{detail}");
+        assert!(detail.contains(told), "{detail}");
+    }
+    assert_eq!(document(&get(control, WORKFLOW).await)["fault"], json!(null));
+    // what does not concern it may change, and what it can do without
+    let named = with(source.clone(), "/oracle_name", json!("The UN"));
+    assert_eq!(put(control, UN, &named).await.status, 200);
+    let less = with(source.clone(), "/oracle_tier", json!("unverified"));
+    assert_eq!(put(control, UN, &less).await.status, 200, "the other one still tells of its axis");
+    let other = with(example("sources/world-bank-population.json"), "/oracle_tier", json!("unverified"));
+    let refused = put(control, "/v1/sources/world-bank-population", &other).await;
+    let refused = problem(&refused, 409, "document_fixed");
+    assert!(refused["detail"].as_str().unwrap().contains("no oracle of the workflow"), "{refused}");
+}
+
+#[tokio::test]
+async fn another_version_of_the_ontology_stops_a_workflow_until_it_follows() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    both(control).await;
+    assert_eq!(put(control, WORKFLOW, &census()).await.status, 200);
+    let version = |document: Value, place: &str| with(document, place, json!("2"));
+    let ontology = version(example("ontologies/population.json"), "/version");
+    assert_eq!(put(control, "/v1/ontologies/population/2", &ontology).await.status, 200);
+    for source in ["un-wpp-population", "world-bank-population"] {
+        approve(control, source).await;
+        let registration = version(example(&format!("sources/{source}.json")), "/ontology/version");
+        let answer = put(control, &format!("/v1/sources/{source}"), &registration).await;
+        assert_eq!(answer.status, 200, "{}", document(&answer));
+        let shown = document(&get(control, WORKFLOW).await);
+        let fault = "`oracles`: `un-wpp-population` fills population@2, and not population@1";
+        assert_eq!(shown["fault"], fault);
+    }
+    let follows = version(census(), "/ontology/version");
+    assert_eq!(put(control, WORKFLOW, &follows).await.status, 200);
+    assert_eq!(document(&get(control, WORKFLOW).await)["fault"], json!(null));
+}
+
+#[tokio::test]
+async fn no_source_has_the_name_under_which_people_decide() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control, "un-wpp-population").await;
+    for id in ["human-lock", "human-confirmation"] {
+        let source = with(example("sources/un-wpp-population.json"), "/oracle_id", json!(id));
+        let refused = put(control, &format!("/v1/sources/{id}"), &source).await;
+        let refused = problem(&refused, 400, "invalid_document");
+        assert!(refused["detail"].as_str().unwrap().contains("stands for what people decide"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn oraclectl_registers_lists_and_shows_workflows() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    both(control).await;
+    let said = |arguments: &[&str]| {
+        let output = world.ctl(arguments);
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    assert!(said(&["workflow", "list"]).1.contains("no workflows: `oraclectl workflow register FILE`"));
+    let file = world.state().with_file_name("census.json");
+    std::fs::write(&file, census().to_string()).expect("it is written");
+    let file = file.to_str().expect("a name");
+    assert_eq!(said(&["workflow", "register", file]), (Some(0), "workflow census is registered\n".into()));
+    assert!(said(&["workflow", "register", file]).1.contains("was registered so already"));
+    let (code, list) = said(&["workflow", "list"]);
+    assert!(code == Some(0) && list.contains("un-wpp-population, world-bank-population"), "{list}");
+    let (code, shown) = said(&["workflow", "show", "census"]);
+    assert!(code == Some(0) && shown.contains("works") && shown.contains("\"weighted_average\""), "{shown}");
+    assert_eq!(said(&["workflow", "show", "nowhere"]).0, Some(1));
+    assert!(said(&["log", "--event", "workflow_registered"]).1.contains("workflow_registered census by uid"));
+    assert_eq!(said(&["log", "--execution", "nobody"]), (Some(0), String::new()));
+}
