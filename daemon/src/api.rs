@@ -17,6 +17,7 @@ pub mod sessions;
 pub mod signals;
 pub mod sources;
 pub mod verdicts;
+pub mod verify;
 
 use crate::problem::Problem;
 use crate::service::Service;
@@ -39,6 +40,8 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/rules/evaluate", post(rules::evaluate))
         .route("/v1/rules/evaluate:batch", post(rules::evaluate_batch))
         .route("/v1/query", post(query::post))
+        .route("/v1/verify", post(verify::post))
+        .route("/v1/verify/{execution_id}", get(verify::get))
         .route("/v1/records/{record_id}", get(records::get))
         .route("/v1/records/{record_id}/provenance", get(records::provenance))
         .route("/v1/sources", get(sources::list))

@@ -2,6 +2,7 @@
 
 mod causes;
 pub mod ground;
+mod verification;
 
 use actors::rate_limiter::Limited;
 use axum::response::{IntoResponse, Response};

@@ -7,6 +7,7 @@ pub mod making;
 pub mod model;
 pub mod strategies;
 pub mod stream;
+pub mod verification;
 pub mod wire;
 
 use bytes::Bytes;

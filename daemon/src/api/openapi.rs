@@ -2,7 +2,7 @@
 
 use super::{
     cache, changes, crosscheck, health, metrics, oracles, query, records, rules, sessions, signals, sources,
-    verdicts,
+    verdicts, verify,
 };
 use crate::problem::MEDIA_TYPE;
 use axum::Json;
@@ -56,6 +56,8 @@ impl Modify for Problems {
         rules::evaluate,
         rules::evaluate_batch,
         query::post,
+        verify::post,
+        verify::get,
         records::get,
         records::provenance,
         sources::list,

@@ -2,6 +2,7 @@
 
 mod check;
 pub(super) mod lines;
+pub(crate) mod strict;
 
 pub use check::EvaluateRequest;
 
@@ -134,6 +135,14 @@ impl JsonBody {
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         parse(&self.text)
     }
+
+    /// Reads the body as a `T` in which no name stands twice in one object.
+    ///
+    /// # Errors
+    /// `InvalidJson` where it is not JSON, `InvalidRequest` with the place where it is not such a `T`.
+    pub fn parse_strictly<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        strict::read(&self.text, "a request", Problem::InvalidRequest)
+    }
 }
 
 /// Reads `text` as a `T`.
@@ -164,7 +173,7 @@ fn with_place<T: DeserializeOwned>(text: &[u8], error: &serde_json::Error) -> St
 }
 
 /// What is told of an error: a name that is not known may be as long as the body.
-pub(crate) fn told(error: &impl Display) -> String {
+fn told(error: &impl Display) -> String {
     shortened(&error.to_string(), TOLD_MAX_CHARS)
 }
 
@@ -174,7 +183,7 @@ fn shortened(text: &str, chars_max: usize) -> String {
 }
 
 /// The same, with the place: a name that is not known stands in that, too.
-pub(crate) fn told_with_place(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+fn told_with_place(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let (path, told) = (error.path(), told(&plain(&error.inner().to_string())));
     if path.iter().next().is_none() {
         return told;

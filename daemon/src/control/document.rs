@@ -1,17 +1,15 @@
 //! Documents that administrators hand in: ontologies, sources, pipelines, policies, and orders. They are read strictly,
 //! since what is misspelt in one would be missing from every answer that depends on it.
 
-use crate::api::request::{JsonBody, told, told_with_place};
+use crate::api::request::{JsonBody, strict};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
 use actors::registry;
 use axum::extract::{FromRequest, Request};
-use serde::de::{DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::error::Category;
-use std::collections::HashSet;
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// A document has at most so many bytes: a pipeline brings its schemas and tables along.
@@ -49,7 +47,7 @@ impl Document {
     /// # Errors
     /// `InvalidJson` where it is not JSON; `InvalidDocument` with the place of what is wrong.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        read_strictly(self.0.text())
+        strict::read(self.0.text(), "a document", |told| GroundProblem::InvalidDocument(told).into())
     }
 }
 
@@ -67,132 +65,4 @@ pub(super) fn check_named<N: Display + PartialEq>(
     }
     let detail = format!("`{field}` is {document}, and the path says {path}; they must be the same");
     Err(GroundProblem::InvalidDocument(detail).into())
-}
-
-fn read_strictly<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
-    let Distinct = read(text, |error| match error.inner().classify() {
-        Category::Data => GroundProblem::InvalidDocument(told_with_place(&error)).into(),
-        Category::Io | Category::Syntax | Category::Eof => Problem::InvalidJson(told(error.inner())),
-    })?;
-    // serde would take an array as the fields in their order, without their names
-    if text.trim_ascii_start().starts_with(b"[") {
-        return Err(GroundProblem::InvalidDocument("a document is an object, not an array".into()).into());
-    }
-    // it is JSON: whatever is wrong now is not what is wanted, also where serde calls that a fault of syntax
-    read(text, |error| GroundProblem::InvalidDocument(told_with_place(&error)).into())
-}
-
-fn read<T: DeserializeOwned>(
-    text: &[u8],
-    not_taken: impl FnOnce(serde_path_to_error::Error<serde_json::Error>) -> Problem,
-) -> Result<T, Problem> {
-    let mut json = serde_json::Deserializer::from_slice(text);
-    let value = serde_path_to_error::deserialize(&mut json).map_err(not_taken)?;
-    json.end().map_err(|error| Problem::InvalidJson(told(&error)))?;
-    Ok(value)
-}
-
-/// The sign that no name stands twice in an object of a document.
-struct Distinct;
-
-impl<'de> Deserialize<'de> for Distinct {
-    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        json.deserialize_any(DistinctVisitor)
-    }
-}
-
-struct DistinctVisitor;
-
-impl<'de> Visitor<'de> for DistinctVisitor {
-    type Value = Distinct;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Distinct, E> {
-        Ok(Distinct)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Distinct, E> {
-        Ok(Distinct)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Distinct, E> {
-        Ok(Distinct)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Distinct, E> {
-        Ok(Distinct)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Distinct, E> {
-        Ok(Distinct)
-    }
-
-    fn visit_unit<E>(self) -> Result<Distinct, E> {
-        Ok(Distinct)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Distinct, A::Error> {
-        while let Some(Distinct) = list.next_element()? {}
-        Ok(Distinct)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Distinct, A::Error> {
-        let mut names = HashSet::new();
-        while let Some(name) = members.next_key::<String>()? {
-            if names.contains(&name) {
-                return Err(A::Error::custom(format_args!("the name `{name}` stands twice in one object")));
-            }
-            let Distinct = members.next_value()?;
-            names.insert(name);
-        }
-        Ok(Distinct)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::{Value, json};
-
-    fn complaint<T: DeserializeOwned>(text: &str) -> (&'static str, String) {
-        let problem = read_strictly::<T>(text.as_bytes()).err().expect("it is not taken");
-        (problem.status().1, problem.to_string())
-    }
-
-    #[test]
-    fn a_name_that_stands_twice_is_told_of_with_its_place() {
-        for (text, place) in [
-            (r#"{"a": 1, "a": 1}"#, "the name `a` "),
-            (r#"{"a": [0, {"b": 1, "c": {}, "b": 2}]}"#, "a[1]: the name `b` "),
-            (r#"{"a": {"b": {"x": 1}, "\u0062": null}}"#, "a: the name `b` "),
-        ] {
-            let (code, told) = complaint::<Value>(text);
-            assert_eq!(code, "invalid_document", "{told}");
-            assert!(told.starts_with(place) && told.contains("stands twice in one object"), "{told}");
-        }
-        let text = br#"{"a": {"b": 1}, "b": [{"a": 1}, {"a": 1.5}]}"#;
-        let read: Value = read_strictly(text).expect("no name stands twice in one object");
-        assert_eq!(read, json!({"a": {"b": 1}, "b": [{"a": 1}, {"a": 1.5}]}));
-    }
-
-    #[test]
-    fn what_is_not_known_is_told_of_with_its_place() {
-        use domain::ground::ontology::Ontology;
-        let text = r#"{"ontology_id": "ab", "version": "1", "axes": [
-            {"axis": "x", "type": "number", "class": "measured", "unti": "g", "description": "x"}]}"#;
-        let (code, told) = complaint::<Ontology>(text);
-        assert_eq!(code, "invalid_document", "{told}");
-        assert!(told.starts_with("axes[0].unti: unknown field `unti`"), "{told}");
-    }
-
-    #[test]
-    fn what_is_not_json_is_that() {
-        for text in ["", "{", "{} {}", "{'a': 1}", "\u{feff}{}"] {
-            assert_eq!(complaint::<Value>(text).0, "invalid_json", "{text}");
-        }
-        assert_eq!(complaint::<Value>("[1]").0, "invalid_document");
-    }
 }

@@ -25,6 +25,15 @@ pub enum GroundProblem {
     /// There is no such workflow.
     #[error("{0}")]
     WorkflowUnknown(String),
+    /// No decision was taken under this execution id.
+    #[error("no decision was taken under the execution id {0}")]
+    ExecutionUnknown(String),
+    /// A decision does not come out as it did.
+    #[error("{0}")]
+    NotReproduced(String),
+    /// What is to be verified cannot be meant.
+    #[error("{0}")]
+    InvalidVerification(String),
     /// There is no such run.
     #[error("no run has the id {0}, or one that begins so")]
     RunUnknown(String),
@@ -85,6 +94,9 @@ impl GroundProblem {
             Self::SourceUnknown(_) => (StatusCode::NOT_FOUND, "source_unknown"),
             Self::PipelineUnknown(_) => (StatusCode::NOT_FOUND, "pipeline_unknown"),
             Self::WorkflowUnknown(_) => (StatusCode::NOT_FOUND, "workflow_unknown"),
+            Self::ExecutionUnknown(_) => (StatusCode::NOT_FOUND, "execution_unknown"),
+            Self::NotReproduced(_) => (StatusCode::INTERNAL_SERVER_ERROR, "not_reproduced"),
+            Self::InvalidVerification(_) => (StatusCode::BAD_REQUEST, "invalid_verification"),
             Self::RunUnknown(_) => (StatusCode::NOT_FOUND, "run_unknown"),
             Self::InvalidDocument(_) => (StatusCode::BAD_REQUEST, "invalid_document"),
             Self::DocumentFixed(_) => (StatusCode::CONFLICT, "document_fixed"),

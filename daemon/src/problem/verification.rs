@@ -1,0 +1,26 @@
+//! What each failure of verification is to whoever asked.
+
+use super::{GroundProblem, Problem};
+use actors::verification::VerifyError;
+use domain::event::verification::NotReproduced;
+
+impl From<VerifyError> for Problem {
+    fn from(error: VerifyError) -> Self {
+        let told = error.to_string();
+        match error {
+            VerifyError::WorkflowUnknown(_) => GroundProblem::WorkflowUnknown(told).into(),
+            VerifyError::OntologyUnknown(_) => GroundProblem::OntologyUnknown(told).into(),
+            VerifyError::Bad(_) => GroundProblem::InvalidVerification(told).into(),
+            VerifyError::Busy => Self::Overloaded(told),
+            VerifyError::Store(error) => error.into(),
+            VerifyError::Commit(error) => error.into(),
+            VerifyError::NoAnswer(error) => error.into(),
+        }
+    }
+}
+
+impl From<NotReproduced> for Problem {
+    fn from(error: NotReproduced) -> Self {
+        GroundProblem::NotReproduced(error.to_string()).into()
+    }
+}

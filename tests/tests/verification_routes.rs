@@ -1,0 +1,153 @@
+//! `/v1/verify` from outside: envelopes of each kind, and what is refused.
+
+use bytes::Bytes;
+use harness::verification::{offices, registered, workflow};
+use harness::{World, at, document, eventually, get, log, post, problem};
+use hyper::Method;
+use oracled::client::{Answer, Client};
+use serde_json::{Value, json};
+
+fn asked(workflow: &str) -> Value {
+    json!({"workflow": workflow, "where": {"area": "ABW", "year": 1960}, "axes": ["population"]})
+}
+
+async fn verify(routes: &mut Client, workflow: &str) -> Answer {
+    let answer = post(routes, "/v1/verify", &asked(workflow)).await;
+    assert!(answer.status.is_success(), "{}", document(&answer));
+    answer
+}
+
+fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+    answer.headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+#[tokio::test]
+async fn an_envelope_is_told_with_its_values_and_again_from_the_log_to_the_byte() {
+    let world = World::default();
+    registered(&world, &[workflow("census", &["office-a", "office-b"], json!({}))]);
+    let daemon = world.serve().await;
+    offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "secondary", "54208")]).await;
+    let routes = &mut daemon.routes().await;
+    let answer = verify(routes, "census").await;
+    let envelope = document(&answer);
+    assert_eq!((answer.status.as_u16(), header(&answer, "content-type")), (200, Some("application/json")));
+    assert_eq!((&envelope["kind"], &envelope["status"]), (&json!("authoritative"), &json!("verified")));
+    let axis = &envelope["axes"]["population"];
+    assert_eq!((&axis["value"], &axis["unit"]), (&json!("54208"), &json!("{person}")));
+    assert_eq!(axis["evidence"].as_array().map(Vec::len), Some(2));
+    assert!(header(&answer, "location").is_none() && header(&answer, "retry-after").is_none());
+    let canonical = serde_json::to_vec(&envelope).expect("it is JSON");
+    assert_eq!(answer.body, canonical, "members in their order, and no white space");
+
+    let id = envelope["execution_id"].as_str().expect("it has one");
+    let again = get(routes, &format!("/v1/verify/{id}")).await;
+    assert_eq!((again.status.as_u16(), &again.body), (200, &answer.body));
+    assert!(daemon.stop().success());
+    let daemon = world.serve().await;
+    let after_a_restart = get(&mut daemon.routes().await, &format!("/v1/verify/{id}")).await;
+    assert_eq!(after_a_restart.body, answer.body);
+}
+
+#[tokio::test]
+async fn an_envelope_without_values_is_no_error_and_says_when_to_ask_again() {
+    let world = World::default();
+    let budget = json!({"authority_latency": {"authority_latency_budget_ms": 100, "enforcement_mode": "NON_AUTHORITATIVE_ONLY", "on_timeout_behavior": "DEGRADE_TO_NARRATIVE"}});
+    registered(
+        &world,
+        &[
+            workflow("census", &["office-a", "office-b"], json!({})),
+            workflow("silent", &["office-a", "office-c"], json!({})),
+            workflow("story", &["office-a"], budget),
+        ],
+    );
+    let daemon = world.serve().await;
+    offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
+    let routes = &mut daemon.routes().await;
+    let disputed = verify(routes, "census").await;
+    let envelope = document(&disputed);
+    assert_eq!((disputed.status.as_u16(), &envelope["kind"]), (200, &json!("human_review")));
+    assert_eq!(envelope["review_id"], envelope["execution_id"]);
+    assert!(envelope["axes"]["population"].get("value").is_none(), "{envelope}");
+    let told = verify(routes, "story").await;
+    assert_eq!(at(&told, "/kind"), "narrative_only");
+    let open = json!({"workflow": "census", "where": {"area": "ABW"}, "axes": ["population"]});
+    assert_eq!(at(&post(routes, "/v1/verify", &open).await, "/kind"), "requires_specification");
+    let nobody =
+        json!({"workflow": "census", "where": {"area": "ZZZ", "year": 1960}, "axes": ["population"]});
+    let blocked = post(routes, "/v1/verify", &nobody).await;
+    assert_eq!((blocked.status.as_u16(), at(&blocked, "/kind")), (200, json!("blocked")));
+    assert!(at(&blocked, "/retry/after_ms").is_null() && header(&blocked, "retry-after").is_none());
+    let unreachable = verify(routes, "silent").await;
+    assert_eq!(at(&unreachable, "/kind"), "blocked", "{}", document(&unreachable));
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_promised_first_and_found_under_the_same_id_when_it_is_there() {
+    let world = World::default();
+    let later = json!({"authority_latency": {"authority_latency_budget_ms": 100, "enforcement_mode": "ASYNC", "on_timeout_behavior": "ESCALATE"}});
+    registered(&world, &[workflow("census", &["office-a"], later)]);
+    let daemon = world.serve().await;
+    offices(&daemon, &[("office-a", "primary", "54208")]).await;
+    let routes = &mut daemon.routes().await;
+    let promised = verify(routes, "census").await;
+    assert_eq!((promised.status.as_u16(), at(&promised, "/kind")), (202, json!("provisional")));
+    let place = header(&promised, "location").expect("it says where").to_owned();
+    assert_eq!(json!(place.strip_prefix("/v1/verify/")), at(&promised, "/execution_id"));
+    eventually("the decision is taken", async || get(routes, &place).await.status == 200).await;
+    let decided = get(routes, &place).await;
+    assert_eq!(
+        (at(&decided, "/kind"), at(&decided, "/axes/population/value")),
+        (json!("authoritative"), json!("54208"))
+    );
+    assert!(header(&decided, "location").is_none());
+}
+
+#[tokio::test]
+async fn what_cannot_be_meant_is_an_error_with_its_place() {
+    let world = World::default();
+    registered(&world, &[workflow("census", &["office-a"], json!({}))]);
+    let daemon = world.serve().await;
+    offices(&daemon, &[("office-a", "primary", "54208")]).await;
+    let routes = &mut daemon.routes().await;
+    let with = |field: &str, value: Value| {
+        let mut request = asked("census");
+        request[field] = value;
+        request
+    };
+    for (request, told) in [
+        (with("axes", json!([])), "`axes`"),
+        (with("axes", json!(["area"])), "`axes`: `area`"),
+        (with("axes", json!(["height"])), "`height`"),
+        (with("where", json!({"planet": "Mars"})), "`where`: `planet`"),
+        (with("where", json!({"area": "ABW", "year": "long ago"})), "`where.year`"),
+        (
+            with("claimed", json!({"population": {"value": "many", "claimed_by": "me"}})),
+            "`claimed.population`",
+        ),
+        (
+            with("claimed", json!({"population": {"value": 1, "claimed_by": " "}})),
+            "`claimed.population.claimed_by`",
+        ),
+    ] {
+        let problem = problem(&post(routes, "/v1/verify", &request).await, 400, "invalid_verification");
+        let detail = problem["detail"].as_str().expect("it says why");
+        assert!(detail.contains(told), "{told}: {detail}");
+    }
+    for (text, told) in [
+        (with("axis", json!(1)).to_string(), "axis: unknown field `axis`"),
+        (with("point_in_time", json!("yesterday")).to_string(), "point_in_time: "),
+        (r#"{"workflow": "census", "where": {"area": "ABW", "area": "AFG", "year": 1960}, "axes": ["population"]}"#.into(), "where: the name `area` stands twice"),
+        (r#"["census", {"area": "ABW", "year": 1960}, ["population"]]"#.into(), "an object, not an array"),
+    ] {
+        let answer = routes.call(Method::POST, "/v1/verify", Some(Bytes::from(text))).await;
+        let problem = problem(&answer.expect("it answers"), 400, "invalid_request");
+        let detail = problem["detail"].as_str().expect("it says why");
+        assert!(detail.contains(told), "{told}: {detail}");
+    }
+    problem(&post(routes, "/v1/verify", &asked("no-such")).await, 404, "workflow_unknown");
+    for id in ["v-00000000000000-0000000000", "no-such", "%00", "%20"] {
+        problem(&get(routes, &format!("/v1/verify/{id}")).await, 404, "execution_unknown");
+    }
+    let decided = log(&mut daemon.control().await, "event=verification_decided").await;
+    assert!(decided.is_empty(), "{decided:?}");
+}
