@@ -24,7 +24,7 @@ use cursor::Cursor;
 use domain::ground::freshness::Freshness;
 use domain::ground::id::SourceId;
 use domain::ground::query::{BadQuery, OracleQuery, QueryAnswer};
-use domain::ground::source::Standing;
+use domain::ground::source::{AdapterId, Standing};
 use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -47,6 +47,9 @@ pub enum QueryError {
     /// There is no such source.
     #[error("no source {0} is registered")]
     SourceUnknown(SourceId),
+    /// The source is asked anew each time.
+    #[error("source {0} is live, and nothing is stored of it: it is asked by POST /v1/verify")]
+    Live(SourceId),
     /// The source does not answer.
     #[error("{0}")]
     Silent(String),
@@ -140,6 +143,9 @@ impl Queries {
         let now = self.clock.now();
         let unknown = || QueryError::SourceUnknown(asked.oracle_id.clone());
         let view = self.store.view(&asked.oracle_id)?.ok_or_else(unknown)?;
+        if view.state.entry.registration.adapter_id == AdapterId::Http {
+            return Err(QueryError::Live(asked.oracle_id));
+        }
         let warning = match view.state.entry.standing(now) {
             Standing::Answers => None,
             Standing::AnswersWithWarning(warning) => Some(warning),

@@ -1,13 +1,15 @@
-//! The registry: ontologies, sources, pipelines and workflows, each change of which is one commit with its entry.
+//! The registry: ontologies, sources, pipelines, adapters and workflows, each change of which is one commit with its entry.
 //!
 //! Whether a change can be is `domain`'s to decide. The actor reads what there is, asks, and commits on the condition that
 //! nothing has changed meanwhile; else it reads and asks again.
 
+mod adapters;
 mod confirm;
 mod documents;
 mod sources;
 mod workflows;
 
+pub use adapters::RegisterAdapter;
 pub use confirm::Confirm;
 pub(crate) use confirm::Confirmation;
 pub use documents::{RegisterOntology, RegisterPipeline, Registered};
@@ -19,6 +21,7 @@ use crate::ingestion::pull::Puller;
 use crate::logger::{CommitError, Log};
 use actix::{Actor, Context, Supervised};
 use domain::Sha256Hex;
+use domain::ground::adapter::BadAdapter;
 use domain::ground::freshness::{AxisBound, BadPolicy, FreshnessPolicy};
 use domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use domain::ground::normalize::{BadDefinition, Normalizer};
@@ -76,6 +79,21 @@ pub enum RegistryError {
         "the source's freshness policy would not hold any more: {0}. Set one that holds both before and after"
     )]
     PolicyKept(BadPolicy),
+    /// The source is asked anew each time.
+    #[error("source {0} is live (`adapter_id` is http): nothing is ingested of it, and it has an adapter")]
+    Live(SourceId),
+    /// The source is ingested.
+    #[error("source {0} is ingested (`adapter_id` is store), and has no adapter; register another source")]
+    NotLive(SourceId),
+    /// The adapter cannot be.
+    #[error(transparent)]
+    Adapter(#[from] BadAdapter),
+    /// The adapter leads where nobody is asked.
+    #[error("{0}")]
+    Endpoint(String),
+    /// The adapter that the source has would not be one of it any more.
+    #[error("the source's adapter would not work any more: {0}. Set one that works both before and after")]
+    AdapterKept(BadAdapter),
     /// The workflow cannot be, or cannot work any more.
     #[error(transparent)]
     Workflow(#[from] BadWorkflow),

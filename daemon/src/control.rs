@@ -4,6 +4,7 @@
 //! done. Nothing here regenerates a verdict, changes a constant or approves anything.
 
 pub mod actors;
+pub mod adapter;
 pub mod divergence;
 pub mod document;
 pub mod drain;
@@ -65,6 +66,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/sources/{oracle_id}", get(source::get).put(source::put))
         .route("/v1/sources/{oracle_id}/review", post(source::review))
         .route("/v1/sources/{oracle_id}/freshness", get(freshness::get).put(freshness::put))
+        .route("/v1/sources/{oracle_id}/adapter", get(adapter::get).put(adapter::put))
         .route("/v1/sources/{oracle_id}/invalidate", post(source::invalidate))
         .route("/v1/sources/{oracle_id}/confirm", post(source::confirm))
         .route("/v1/pipelines", get(pipeline::list))

@@ -1,6 +1,7 @@
 //! `oraclectl`: the administrators' command line, one file a verb.
 
 pub mod actors;
+pub mod adapter;
 pub mod calibrate;
 pub mod crosscheck;
 pub mod divergence;
@@ -119,6 +120,7 @@ enum Verb {
     Source(source::Source),
     Freshness(freshness::Freshness),
     Pipeline(pipeline::Pipeline),
+    Adapter(adapter::Adapter),
     Workflow(workflow::Workflow),
     Ingest(ingest::Ingest),
     Rejects(rejects::Rejects),
@@ -269,6 +271,7 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::Source(verb) => ask(verb.run(options, out)),
         Verb::Freshness(verb) => ask(verb.run(options, out)),
         Verb::Pipeline(verb) => ask(verb.run(options, out)),
+        Verb::Adapter(verb) => ask(verb.run(options, out)),
         Verb::Workflow(verb) => ask(verb.run(options, out)),
         Verb::Ingest(verb) => ask(verb.run(options, out)),
         Verb::Rejects(verb) => ask(verb.run(options, out)),

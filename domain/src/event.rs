@@ -25,8 +25,8 @@ use crate::oracle::OracleId;
 use crate::session::{Query, SessionId};
 use crate::verdict::{Label, Tier};
 use ground::{
-    ConfirmationEntry, FreshnessEntry, InvalidationEntry, OntologyEntry, PipelineEntry, PruneEntry, PullEnd,
-    PullEntry, PullFailure, RebuildEntry, RunEntry, SourceEntry,
+    AdapterEntry, ConfirmationEntry, FreshnessEntry, InvalidationEntry, OntologyEntry, PipelineEntry,
+    PruneEntry, PullEnd, PullEntry, PullFailure, RebuildEntry, RunEntry, SourceEntry,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -236,6 +236,8 @@ pub enum Event {
     SourceConfirmed(ConfirmationEntry),
     /// A pipeline was registered, or has another definition.
     PipelineRegistered(PipelineEntry),
+    /// A live source has an adapter, or another one.
+    AdapterRegistered(AdapterEntry),
     /// A payload is about to be pulled: written down before its source is asked, so that schedules hold over a restart.
     PullStarted(PullEntry),
     /// A payload was pulled, or there was nothing new.
@@ -335,6 +337,7 @@ impl Event {
             | Self::SourceInvalidated(InvalidationEntry { timestamp, .. })
             | Self::SourceConfirmed(ConfirmationEntry { timestamp, .. })
             | Self::PipelineRegistered(PipelineEntry { timestamp, .. })
+            | Self::AdapterRegistered(AdapterEntry { timestamp, .. })
             | Self::PullStarted(PullEntry { timestamp, .. })
             | Self::PullEnded(PullEnd { timestamp, .. })
             | Self::PullFailed(PullFailure { timestamp, .. })

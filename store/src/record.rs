@@ -1,6 +1,7 @@
 //! The unit of writing: events and the changes they speak of, as plain data.
 
 use crate::ground::state::SourceState;
+use domain::ground::adapter::RegisteredAdapter;
 use domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use domain::ground::ontology::{Ontology, OntologyRef};
 use domain::ground::pipeline::{Definition, RegisteredPipeline};
@@ -62,6 +63,8 @@ pub enum RowKey {
     Definition(Sha256Hex),
     /// A run, by its id.
     Run(Sha256Hex),
+    /// A live source's adapter.
+    Adapter(SourceId),
     /// A workflow of verification.
     Workflow(WorkflowId),
     /// A review, by its id.
@@ -101,6 +104,8 @@ pub enum Write {
     PutDefinition(Arc<Definition>),
     /// Stores a run, in place of what there is under its id.
     PutRun(Arc<Run>),
+    /// Stores a live source's adapter, in place of any other.
+    PutAdapter(Arc<RegisteredAdapter>),
     /// Stores a workflow, in place of what there is under its id.
     PutWorkflow(Arc<RegisteredWorkflow>),
     /// Stores a review, in place of what there is under its id; while nobody has resolved it, it is found among the open ones.
@@ -134,6 +139,7 @@ impl Write {
             Self::PutPipeline(pipeline) => RowKey::Pipeline(pipeline.pipeline_id.clone()),
             Self::PutDefinition(definition) => RowKey::Definition(definition.digest()),
             Self::PutRun(run) => RowKey::Run(run.run_id.clone()),
+            Self::PutAdapter(registered) => RowKey::Adapter(registered.adapter.oracle_id.clone()),
             Self::PutWorkflow(registered) => RowKey::Workflow(registered.workflow.workflow_id.clone()),
             Self::PutReview(state) => RowKey::Review(state.review.review_id.clone()),
             Self::PutSubject(key, _) | Self::RemoveSubject(key) => RowKey::Subject(key.clone()),
@@ -161,6 +167,7 @@ impl Write {
             Self::PutPipeline(pipeline) => Some(json(pipeline)),
             Self::PutDefinition(definition) => Some(json(definition)),
             Self::PutRun(run) => Some(json(run)),
+            Self::PutAdapter(registered) => Some(json(registered)),
             Self::PutWorkflow(registered) => Some(json(registered)),
             Self::PutReview(state) => Some(json(state)),
             Self::PutSubject(_, subject) => Some(json(subject)),

@@ -27,6 +27,7 @@ const HEAD_BYTES: usize = 10;
 #[repr(u8)]
 pub(crate) enum Table {
     Meta = b'!',
+    Adapters = b'A',
     Definitions = b'D',
     Kept = b'K',
     Ontologies = b'N',

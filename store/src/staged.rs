@@ -139,6 +139,7 @@ fn place(row: &RowKey) -> (Table, Cow<'_, [u8]>) {
         RowKey::Pipeline(pipeline_id) => named(Table::Pipelines, pipeline_id.as_str()),
         RowKey::Definition(digest) => named(Table::Definitions, digest.as_str()),
         RowKey::Run(run_id) => named(Table::Runs, run_id.as_str()),
+        RowKey::Adapter(oracle_id) => named(Table::Adapters, oracle_id.as_str()),
         RowKey::Workflow(workflow_id) => named(Table::Workflows, workflow_id.as_str()),
         RowKey::Review(review_id) => named(Table::Reviews, review_id),
         RowKey::Subject(key) => (Table::Subjects, Cow::Owned(subject_name(key).into_bytes())),

@@ -1,4 +1,4 @@
-//! The rows of verification: workflows, reviews, what people decide of a thing, what is kept of answers, and decisions that are
+//! The rows of verification: adapters, workflows, reviews, what people decide of a thing, what is kept of answers, and decisions that are
 //! still to be taken. (RFC-0002, Part II)
 
 use crate::engine::Store;
@@ -6,7 +6,8 @@ use crate::error::StoreError;
 use crate::log::{LogLine, LogQuery};
 use crate::rows::Table;
 use domain::event::verification::VerificationEntry;
-use domain::ground::id::WorkflowId;
+use domain::ground::adapter::RegisteredAdapter;
+use domain::ground::id::{SourceId, WorkflowId};
 use domain::verification::review::ReviewState;
 use domain::verification::workflow::RegisteredWorkflow;
 use domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
@@ -36,6 +37,14 @@ pub struct KeptPage {
 }
 
 impl Store {
+    /// The adapter of a live source, with its revision.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn adapter(&self, oracle_id: &SourceId) -> Result<Option<(RegisteredAdapter, u64)>, StoreError> {
+        self.read_row(Table::Adapters, oracle_id.as_str())
+    }
+
     /// A workflow, with its revision.
     ///
     /// # Errors

@@ -55,11 +55,13 @@ pub struct Counts {
     pub kept: u64,
     /// Decisions that are still to be taken.
     pub pending: u64,
+    /// Adapters of live sources.
+    pub adapters: u64,
 }
 
 impl Counts {
     /// The tables that are counted, each with what a person calls its rows.
-    pub(crate) const TABLES: [(Table, &'static str); 13] = [
+    pub(crate) const TABLES: [(Table, &'static str); 14] = [
         (Table::Verdicts, "verdicts"),
         (Table::Sessions, "sessions"),
         (Table::Outbox, "mails"),
@@ -73,6 +75,7 @@ impl Counts {
         (Table::Subjects, "subjects of review"),
         (Table::Kept, "kept answers"),
         (Table::Pending, "pending decisions"),
+        (Table::Adapters, "adapters"),
     ];
 
     /// The count of `table`'s rows, if they are counted.
@@ -91,6 +94,7 @@ impl Counts {
             Table::Subjects => Some(&mut self.subjects),
             Table::Kept => Some(&mut self.kept),
             Table::Pending => Some(&mut self.pending),
+            Table::Adapters => Some(&mut self.adapters),
             Table::Meta
             | Table::ByEvent
             | Table::Log
@@ -102,7 +106,7 @@ impl Counts {
     }
 
     /// All of them, in the order in which they are written: a new one comes last.
-    const fn each(&mut self) -> [&mut u64; 14] {
+    const fn each(&mut self) -> [&mut u64; 15] {
         [
             &mut self.entries,
             &mut self.verdicts,
@@ -118,6 +122,7 @@ impl Counts {
             &mut self.subjects,
             &mut self.kept,
             &mut self.pending,
+            &mut self.adapters,
         ]
     }
 

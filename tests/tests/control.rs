@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 35] = [
+const PATHS: [(&str, &[&str]); 36] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
@@ -34,6 +34,7 @@ const PATHS: [(&str, &[&str]); 35] = [
     ("/v1/sources/or-1", &["GET", "PUT"]),
     ("/v1/sources/or-1/review", &["POST"]),
     ("/v1/sources/or-1/freshness", &["GET", "PUT"]),
+    ("/v1/sources/or-1/adapter", &["GET", "PUT"]),
     ("/v1/sources/or-1/invalidate", &["POST"]),
     ("/v1/sources/or-1/confirm", &["POST"]),
     ("/v1/pipelines", &["GET"]),

@@ -1,7 +1,7 @@
 //! How administrators register what verification works by.
 
 use harness::ground::{approve, example, put, register};
-use harness::{World, at, document, get, log, problem};
+use harness::{World, at, document, get, log, post, problem};
 use oracled::client::Client;
 use serde_json::{Value, json};
 
@@ -198,4 +198,156 @@ async fn oraclectl_registers_lists_and_shows_workflows() {
     assert_eq!(said(&["workflow", "show", "nowhere"]).0, Some(1));
     assert!(said(&["log", "--event", "workflow_registered"]).1.contains("workflow_registered census by uid"));
     assert_eq!(said(&["log", "--execution", "nobody"]), (Some(0), String::new()));
+}
+
+const LIVE: &str = "/v1/sources/un-live";
+const ADAPTER: &str = "/v1/sources/un-live/adapter";
+
+/// The UN's count as somebody's service has it.
+fn live() -> Value {
+    let source = with(example("sources/un-wpp-population.json"), "/oracle_id", json!("un-live"));
+    with(source, "/adapter_id", json!("http"))
+}
+
+fn adapter() -> Value {
+    let mapping = |axis: &str| json!({"source_field": axis, "target_axis": axis, "cardinality": "one_to_one", "required": true});
+    json!({
+        "oracle_id": "un-live", "endpoint": "https://un.example/v1/{area}?year={year}", "records": "/data",
+        "normalization": {
+            "normalizer_id": "un-live", "source_schema_id": "answer", "target_ontology_id": "population",
+            "axis_mappings": [mapping("area"), mapping("year"), mapping("population")]
+        },
+        "deviations": [{"axis": "population", "max_change_percent": 2.50}], "ttl_seconds": 60
+    })
+}
+
+#[tokio::test]
+async fn an_adapter_is_registered_for_a_live_source_and_registered_otherwise() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control, "un-wpp-population").await;
+    problem(&put(control, ADAPTER, &adapter()).await, 404, "source_unknown");
+    problem(&get(control, ADAPTER).await, 404, "source_unknown");
+    assert_eq!(put(control, LIVE, &live()).await.status, 200);
+    problem(&get(control, ADAPTER).await, 404, "adapter_unknown");
+    let first = put(control, ADAPTER, &adapter()).await;
+    assert_eq!(
+        (first.status.as_u16(), at(&first, "/unchanged")),
+        (200, json!(false)),
+        "{}",
+        document(&first)
+    );
+    assert_eq!(at(&put(control, ADAPTER, &adapter()).await, "/unchanged"), true);
+    assert_eq!(at(&first, "/document/adapter/deviations/0/max_change_percent"), "2.5");
+
+    let other = with(adapter(), "/ttl_seconds", json!(30));
+    assert_eq!(at(&put(control, ADAPTER, &other).await, "/unchanged"), false);
+    let shown = document(&get(control, ADAPTER).await);
+    assert_eq!(shown["adapter"]["ttl_seconds"], 30);
+    let entries = log(control, "event=adapter_registered").await;
+    let digests: Vec<_> = entries.iter().map(|e| [&e["before_sha256"], &e["adapter_sha256"]]).collect();
+    let was = at(&first, "/document/adapter_sha256");
+    assert_eq!(digests, [[&json!(null), &was], [&was, &shown["adapter_sha256"]]]);
+    assert_eq!(entries[0]["adapter"], at(&first, "/document/adapter"), "the log holds what it was");
+
+    drop(daemon);
+    let daemon = world.serve().await;
+    let shown_again = document(&get(&mut daemon.control().await, ADAPTER).await);
+    assert_eq!(shown_again, shown, "it survives a restart");
+    let file = world.state().with_file_name("adapter.json");
+    std::fs::write(&file, adapter().to_string()).expect("it is written");
+    let said = |arguments: &[&str]| String::from_utf8_lossy(&world.ctl(arguments).stdout).into_owned();
+    let set = said(&["adapter", "set", file.to_str().expect("a name")]);
+    assert_eq!(set, "the adapter of source un-live is registered\n");
+    let told = said(&["adapter", "show", "un-live"]);
+    assert!(told.contains("un-live") && told.contains("\"ttl_seconds\": 60"), "{told}");
+    assert!(said(&["log", "-n", "1"]).contains("adapter_registered un-live by uid"));
+}
+
+#[tokio::test]
+async fn an_adapter_that_cannot_work_is_refused_with_what_is_wrong() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control, "un-wpp-population").await;
+    assert_eq!(put(control, LIVE, &live()).await.status, 200);
+    for (place, value, told) in [
+        (
+            "/endpoint",
+            json!("http://127.0.0.1/{area}/{year}"),
+            "the endpoint is refused: `127.0.0.1` leads to 127.0.0.1 (loopback)",
+        ),
+        ("/endpoint", json!("https://u:p@un.example/{area}/{year}"), "a user or a password"),
+        ("/endpoint", json!("https://un.example/{area}"), "identity axis `year`"),
+        ("/endpoint", json!("https://{area}.example/{year}"), "a question must not say who is asked"),
+        ("/normalization/axis_mappings/2/target_axis", json!("people"), "people"),
+        ("/deviations/0/axis", json!("area"), "`deviations`, `area`"),
+        ("/ttl_seconds", json!(0), "`ttl_seconds` is 0; allowed: 1 to"),
+        ("/records", json!(7), "records: "),
+        ("/oracle_id", json!("un-wpp-population"), "the path says un-live"),
+    ] {
+        let refused =
+            problem(&put(control, ADAPTER, &with(adapter(), place, value)).await, 400, "invalid_document");
+        assert!(refused["detail"].as_str().unwrap().contains(told), "{place}: {refused}");
+    }
+    let ingested = with(adapter(), "/oracle_id", json!("un-wpp-population"));
+    let refused = put(control, &format!("{UN}/adapter"), &ingested).await;
+    let refused = problem(&refused, 409, "document_fixed");
+    assert!(refused["detail"].as_str().unwrap().contains("is ingested"), "{refused}");
+    assert_eq!(log(control, "event=adapter_registered").await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_live_source_stays_live_takes_no_pipeline_and_is_not_queried() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control, "un-wpp-population").await;
+    let unknown = put(control, LIVE, &with(live(), "/adapter_id", json!("ftp"))).await;
+    let unknown = problem(&unknown, 400, "invalid_document");
+    assert!(unknown["detail"].as_str().unwrap().contains("`ftp`, expected `store` or `http`"), "{unknown}");
+    assert_eq!(put(control, LIVE, &live()).await.status, 200);
+    approve(control, "un-live").await;
+    for (path, source) in [
+        (LIVE, with(live(), "/adapter_id", json!("store"))),
+        (UN, { with(with(live(), "/oracle_id", json!("un-wpp-population")), "/adapter_id", json!("http")) }),
+    ] {
+        let refused = problem(&put(control, path, &source).await, 409, "document_fixed");
+        assert!(refused["detail"].as_str().unwrap().contains("`adapter_id` cannot change"), "{refused}");
+    }
+    let mut pipeline = example("pipelines/un-wpp-population.json");
+    pipeline = with(pipeline, "/pipeline/oracle_id", json!("un-live"));
+    pipeline = with(pipeline, "/pipeline/pipeline_id", json!("un-live"));
+    let refused = problem(&put(control, "/v1/pipelines/un-live", &pipeline).await, 409, "source_live");
+    assert!(refused["detail"].as_str().unwrap().contains("it has an adapter"), "{refused}");
+    let query = json!({"oracle_id": "un-live", "request": {"axes_requested": ["population"]}});
+    let refused = post(&mut daemon.routes().await, "/v1/query", &query).await;
+    let refused = problem(&refused, 409, "source_live");
+    assert!(refused["detail"].as_str().unwrap().contains("it is asked by POST /v1/verify"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_live_source_is_not_described_in_a_way_by_which_its_adapter_or_its_answers_mean_something_else() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control, "un-wpp-population").await;
+    let thousands = with(example("ontologies/population.json"), "/axes/3/unit", json!("10*3.{person}"));
+    let thousands = with(thousands, "/version", json!("2"));
+    assert_eq!(put(control, "/v1/ontologies/population/2", &thousands).await.status, 200);
+    let of_thousands = with(live(), "/ontology/version", json!("2"));
+    for source in [&of_thousands, &live()] {
+        assert_eq!(put(control, LIVE, source).await.status, 200, "it has said nothing yet");
+    }
+    assert_eq!(put(control, ADAPTER, &adapter()).await.status, 200);
+    problem(&put(control, LIVE, &of_thousands).await, 409, "document_fixed");
+    let less = with(live(), "/axes_provided", json!(["area", "year", "area_name"]));
+    let refused = problem(&put(control, LIVE, &less).await, 400, "invalid_document");
+    assert!(
+        refused["detail"].as_str().unwrap().contains("the source's adapter would not work any more"),
+        "{refused}"
+    );
+    let named = with(live(), "/oracle_name", json!("The UN, live"));
+    assert_eq!(put(control, LIVE, &named).await.status, 200);
 }

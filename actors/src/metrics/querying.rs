@@ -33,7 +33,9 @@ impl Querying {
     pub(crate) fn asked(&self, took: Duration, error: Option<&QueryError>) {
         let result = match error {
             None => "answered",
-            Some(QueryError::SourceUnknown(_) | QueryError::Bad(_) | QueryError::QueryId) => "refused",
+            Some(
+                QueryError::SourceUnknown(_) | QueryError::Live(_) | QueryError::Bad(_) | QueryError::QueryId,
+            ) => "refused",
             Some(QueryError::Silent(_)) => "silent",
             Some(QueryError::Stale { .. }) => "stale",
             Some(QueryError::Busy) => "busy",

@@ -7,6 +7,7 @@ use actix::{Context, Handler, Message, ResponseFuture};
 use domain::event::ground::{OntologyEntry, PipelineEntry};
 use domain::ground::ontology::Ontology;
 use domain::ground::pipeline::{Definition, RegisteredPipeline};
+use domain::ground::source::AdapterId;
 use domain::{Event, Peer};
 use std::sync::Arc;
 use store::{Record, RowKey, Write};
@@ -80,6 +81,9 @@ impl Desk {
         let (document, changed) = self
             .change(|desk| {
                 let (source, _) = desk.source(oracle_id)?;
+                if source.entry.registration.adapter_id == AdapterId::Http {
+                    return Err(RegistryError::Live(oracle_id.clone()));
+                }
                 desk.ready((*definition).clone(), &source.entry)?;
                 check_retrieval(&definition, puller)?;
                 let known = desk.store.pipeline(pipeline_id)?;

@@ -94,7 +94,8 @@ impl Desk {
                     return Ok(Decided::Already(state.entry));
                 }
                 let before = desk.ontology(&state.entry.registration.ontology)?;
-                let is_being_read = desk.is_being_read(&state)?;
+                let is_asked = desk.check_adapter(&registration, &ontology)?;
+                let is_being_read = is_asked || desk.is_being_read(&state)?;
                 let entry =
                     state.entry.amended((*registration).clone(), &before, &ontology, is_being_read)?;
                 desk.check_workflows(&registration)?;

@@ -22,6 +22,9 @@ pub enum GroundProblem {
     /// There is no such pipeline.
     #[error("{0}")]
     PipelineUnknown(String),
+    /// The source has no adapter.
+    #[error("{0}")]
+    AdapterUnknown(String),
     /// There is no such workflow.
     #[error("{0}")]
     WorkflowUnknown(String),
@@ -73,6 +76,9 @@ pub enum GroundProblem {
     /// The query cannot be meant.
     #[error("{0}")]
     InvalidQuery(String),
+    /// The source is asked anew each time.
+    #[error("{0}")]
+    SourceLive(String),
     /// The source does not answer.
     #[error("{0}")]
     SourceSilent(String),
@@ -93,6 +99,7 @@ impl GroundProblem {
             Self::OntologyUnknown(_) => (StatusCode::NOT_FOUND, "ontology_unknown"),
             Self::SourceUnknown(_) => (StatusCode::NOT_FOUND, "source_unknown"),
             Self::PipelineUnknown(_) => (StatusCode::NOT_FOUND, "pipeline_unknown"),
+            Self::AdapterUnknown(_) => (StatusCode::NOT_FOUND, "adapter_unknown"),
             Self::WorkflowUnknown(_) => (StatusCode::NOT_FOUND, "workflow_unknown"),
             Self::ExecutionUnknown(_) => (StatusCode::NOT_FOUND, "execution_unknown"),
             Self::NotReproduced(_) => (StatusCode::INTERNAL_SERVER_ERROR, "not_reproduced"),
@@ -110,6 +117,7 @@ impl GroundProblem {
             Self::RecordUnknown(_) => (StatusCode::NOT_FOUND, "record_unknown"),
             Self::SignalUnknown(_) => (StatusCode::NOT_FOUND, "signal_unknown"),
             Self::InvalidQuery(_) => (StatusCode::BAD_REQUEST, "invalid_query"),
+            Self::SourceLive(_) => (StatusCode::CONFLICT, "source_live"),
             Self::SourceSilent(_) => (StatusCode::CONFLICT, "source_silent"),
             Self::SourceStale(_) => (StatusCode::SERVICE_UNAVAILABLE, "source_stale"),
             Self::SourceDamaged(_) => (StatusCode::INTERNAL_SERVER_ERROR, "source_damaged"),
@@ -132,6 +140,7 @@ impl From<RegistryError> for Problem {
             RegistryError::PipelineUnknown(_) => GroundProblem::PipelineUnknown(told).into(),
             RegistryError::OntologyFixed(_)
             | RegistryError::PipelineFixed { .. }
+            | RegistryError::NotLive(_)
             | RegistryError::WorkflowKept { .. }
             | RegistryError::Source(BadSource::Fixed { .. } | BadSource::Ontology { .. }) => {
                 GroundProblem::DocumentFixed(told).into()
@@ -144,9 +153,13 @@ impl From<RegistryError> for Problem {
             | RegistryError::Source(_)
             | RegistryError::Pipeline(_)
             | RegistryError::Retrieval(_)
+            | RegistryError::Adapter(_)
+            | RegistryError::Endpoint(_)
+            | RegistryError::AdapterKept(_)
             | RegistryError::Workflow(_)
             | RegistryError::Policy(_)
             | RegistryError::PolicyKept(_) => GroundProblem::InvalidDocument(told).into(),
+            RegistryError::Live(_) => GroundProblem::SourceLive(told).into(),
             RegistryError::NotInvalidated(_) => GroundProblem::NotInvalidated(told).into(),
             RegistryError::Store(error) => error.into(),
             RegistryError::Commit(error) => error.into(),
@@ -189,6 +202,7 @@ impl From<QueryError> for Problem {
         let told = error.to_string();
         match error {
             QueryError::SourceUnknown(_) => GroundProblem::SourceUnknown(told).into(),
+            QueryError::Live(_) => GroundProblem::SourceLive(told).into(),
             QueryError::Silent(_) => GroundProblem::SourceSilent(told).into(),
             QueryError::Bad(_) | QueryError::QueryId => GroundProblem::InvalidQuery(told).into(),
             QueryError::Busy => Self::Overloaded(told),

@@ -2,6 +2,7 @@
 
 use super::Peer;
 use crate::digest::Sha256Hex;
+use crate::ground::adapter::Adapter;
 use crate::ground::freshness::FreshnessPolicy;
 use crate::ground::id::{PipelineId, SourceId};
 use crate::ground::ontology::OntologyRef;
@@ -135,6 +136,23 @@ pub struct PipelineEntry {
     pub before_sha256: Option<Sha256Hex>,
     /// The digest of what it is.
     pub pipeline_sha256: Sha256Hex,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// A live source is asked otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AdapterEntry {
+    /// Which source.
+    pub oracle_id: SourceId,
+    /// The digest of its adapter as it was; nothing where it had none.
+    pub before_sha256: Option<Sha256Hex>,
+    /// The digest of its adapter as it is.
+    pub adapter_sha256: Sha256Hex,
+    /// All of it: which keys were trusted, and where was asked.
+    pub adapter: Box<Adapter>,
     /// By whom.
     pub peer: Peer,
     /// When.

@@ -4,7 +4,7 @@ use super::Event;
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 38] = [
+    pub const KINDS: [&'static str; 39] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "rules_evaluated",
@@ -28,6 +28,7 @@ impl Event {
         "source_invalidated",
         "source_confirmed",
         "pipeline_registered",
+        "adapter_registered",
         "pull_started",
         "pull_ended",
         "pull_failed",
@@ -72,6 +73,7 @@ impl Event {
             Self::SourceInvalidated(_) => "source_invalidated",
             Self::SourceConfirmed(_) => "source_confirmed",
             Self::PipelineRegistered(_) => "pipeline_registered",
+            Self::AdapterRegistered(_) => "adapter_registered",
             Self::PullStarted(_) => "pull_started",
             Self::PullEnded(_) => "pull_ended",
             Self::PullFailed(_) => "pull_failed",

@@ -28,7 +28,7 @@ use super::id::SourceId;
 use super::pipeline::tables::Table;
 use super::pipeline::{Authentication, NormalizationSpec};
 use crate::digest::Sha256Hex;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -100,6 +100,20 @@ pub struct Adapter {
     /// So long the last good answer is kept, in seconds: for `SERVE_STALE`, against replays, and for what it is compared with.
     #[serde(default = "keep_seconds")]
     pub keep_seconds: u64,
+}
+
+/// An adapter in force.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegisteredAdapter {
+    /// All of it.
+    pub adapter: Adapter,
+    /// Its digest.
+    pub adapter_sha256: Sha256Hex,
+    /// When it was registered as it is.
+    pub registered_at: Timestamp,
+    /// By whom: the peer's user.
+    pub registered_by: String,
 }
 
 const fn keep_seconds() -> u64 {

@@ -44,13 +44,34 @@ pub struct Registration {
     pub geographic_scope: Option<String>,
     /// How often there is something new.
     pub update_frequency: UpdateFrequency,
-    /// Which adapter handles queries: `store` for what is ingested.
-    pub adapter_id: String,
+    /// Which adapter handles queries; it stays what it is.
+    pub adapter_id: AdapterId,
     /// What its query interface is called.
     pub query_contract: String,
     /// Whether a release holds all that the source holds: what is not in it any more is withdrawn.
     #[serde(default)]
     pub snapshot: bool,
+}
+
+/// Which adapter handles queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AdapterId {
+    /// What it says is ingested, and answered from the store.
+    Store,
+    /// It is live: asked by HTTP, each time, as its adapter document says.
+    Http,
+}
+
+impl AdapterId {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Http => "http",
+        }
+    }
 }
 
 /// A source as it stands in the registry.
@@ -213,9 +234,6 @@ pub enum BadSource {
     /// The id stands for what people decide.
     #[error("`oracle_id`: `{0}` stands for what people decide, and is no source's")]
     Reserved(SourceId),
-    /// No adapter has the name.
-    #[error("`adapter_id` is `{0}`; allowed: store")]
-    UnknownAdapter(String),
     /// What it is known by, or what its records depend on, would change.
     #[error("`{field}` cannot change from {before} to {after}: register another source")]
     Fixed {
@@ -281,9 +299,6 @@ impl Registration {
         if let Some((field, _)) = texts.into_iter().find(|(_, text)| !is_sound(text)) {
             return Err(BadSource::Text { field });
         }
-        if self.adapter_id != "store" {
-            return Err(BadSource::UnknownAdapter(self.adapter_id.clone()));
-        }
         if self.ontology != ontology.reference() {
             return Err(BadSource::OtherOntology {
                 named: self.ontology.clone(),
@@ -341,9 +356,9 @@ impl SourceRegistryEntry {
         &self.registration.oracle_id
     }
 
-    /// The same source under what is registered of it now. Its id stays, and what its records depend on once there are any,
-    /// or while a run that will bring some goes on, and the source `is_being_read`: what `before_ontology` has, by which they
-    /// are made, `after_ontology` keeps, which it names now.
+    /// The same source under what is registered of it now. Its id stays, and whether it is live; and what its records depend on
+    /// once there are any, or while the source `is_being_read`: a run goes on that will bring some, or it is asked by an adapter,
+    /// and answers are kept. What `before_ontology` has, by which they are made, `after_ontology` keeps, which it names now.
     ///
     /// # Errors
     /// `Fixed`, `Ontology`.
@@ -355,9 +370,12 @@ impl SourceRegistryEntry {
         is_being_read: bool,
     ) -> Result<Self, BadSource> {
         let (before, after) = (&self.registration, &registration);
-        if before.oracle_id != after.oracle_id {
-            let (before, after) = (before.oracle_id.to_string(), after.oracle_id.to_string());
-            return Err(BadSource::Fixed { field: "oracle_id", before, after });
+        let always = [
+            ("oracle_id", before.oracle_id.to_string(), after.oracle_id.to_string()),
+            ("adapter_id", before.adapter_id.as_str().to_owned(), after.adapter_id.as_str().to_owned()),
+        ];
+        if let Some((field, before, after)) = always.into_iter().find(|(_, before, after)| before != after) {
+            return Err(BadSource::Fixed { field, before, after });
         }
         let fixed = [
             ("ontology_id", before.ontology.ontology_id.to_string(), after.ontology.ontology_id.to_string()),

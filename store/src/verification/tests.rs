@@ -2,6 +2,7 @@ use super::*;
 use crate::record::{Expect, Record, Refused, RowKey, Write};
 use crate::{Journal, Options};
 use domain::event::verification::{OracleInteraction, ResolutionEntry, ReviewEntry};
+use domain::ground::adapter::Adapter;
 use domain::ground::ontology::Ontology;
 use domain::ground::source::OracleTier;
 use domain::verification::review::Resolved;
@@ -50,6 +51,20 @@ fn registered(workflow_id: &str) -> RegisteredWorkflow {
     let workflow = workflow(workflow_id);
     let workflow_sha256 = workflow.digest();
     RegisteredWorkflow { workflow, workflow_sha256, registered_at: at(0), registered_by: "uid 1".into() }
+}
+
+fn adapter() -> RegisteredAdapter {
+    let adapter: Adapter = read(json!({
+        "oracle_id": "lab-a", "endpoint": "https://lab.example/{patient}", "records": "/data",
+        "normalization": {
+            "normalizer_id": "n", "source_schema_id": "s", "target_ontology_id": "clinic",
+            "axis_mappings": [{"source_field": "dose", "target_axis": "dose", "cardinality": "one_to_one",
+                               "required": true, "default_value": 1.5}],
+        },
+        "deviations": [{"axis": "dose", "max_change": "0.10"}],
+    }));
+    let adapter_sha256 = adapter.digest();
+    RegisteredAdapter { adapter, adapter_sha256, registered_at: at(0), registered_by: "uid 1".into() }
 }
 
 fn candidate(oracle_id: &str, dose: &str, note: &str, second: i64) -> Candidate {
@@ -182,6 +197,7 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
         record(vec![
             Write::PutWorkflow(Arc::new(registered("intake"))),
             Write::PutWorkflow(Arc::new(registered("discharge"))),
+            Write::PutAdapter(Arc::new(adapter())),
             Write::PutReview(Arc::new(state.clone())),
             Write::PutSubject(subject_key("intake"), Arc::new(subject(&inputs))),
             Write::PutKept(kept_key("lab-a", "p-1"), Arc::new(kept("lab-a", 3))),
@@ -192,6 +208,9 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
     let (mut journal, store) = open(dir.path());
     let id = "intake".parse().expect("an id");
     assert_eq!(store.workflow(&id).expect("read"), Some((registered("intake"), revision)));
+    let source = "lab-a".parse().expect("an id");
+    assert_eq!(store.adapter(&source).expect("read"), Some((adapter(), revision)));
+    assert_eq!(store.adapter(&"lab-b".parse().expect("an id")).expect("read"), None);
     assert_eq!(store.workflows().expect("read"), [registered("discharge"), registered("intake")]);
     assert_eq!(store.review("v-1").expect("read"), Some((state, revision)));
     assert_eq!(store.subject(&subject_key("intake")).expect("read"), Some((subject(&inputs), revision)));
@@ -239,6 +258,7 @@ fn of_two_that_open_a_review_of_one_thing_the_second_is_told_to_look_again() {
     for row in [
         RowKey::Workflow("intake".parse().expect("an id")),
         RowKey::Review("v-3".into()),
+        RowKey::Adapter("lab-a".parse().expect("an id")),
         RowKey::Kept(kept_key("lab-a", "p-1")),
         RowKey::Pending("v-1".into()),
     ] {
@@ -381,7 +401,8 @@ fn files(dir: &Path) -> usize {
 
 #[test]
 fn a_row_of_verification_that_vanished_is_found() {
-    let rows: [(&str, &str); 6] = [
+    let rows: [(&str, &str); 7] = [
+        ("Alab-a\0", "1 adapters"),
         ("Wintake\0", "1 workflows"),
         ("Vv-1\0", "1 reviews"),
         ("Ov-1\0", "1 open reviews"),
@@ -394,6 +415,7 @@ fn a_row_of_verification_that_vanished_is_found() {
         let (mut journal, store) = open(dir.path());
         let inputs = inputs("v-1", "");
         let writes = vec![
+            Write::PutAdapter(Arc::new(adapter())),
             Write::PutWorkflow(Arc::new(registered("intake"))),
             put_review("v-1", None),
             Write::PutSubject(subject_key("intake"), Arc::new(subject(&inputs))),

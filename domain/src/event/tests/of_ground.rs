@@ -1,5 +1,6 @@
 use super::super::ground::{ConfirmationCause, InvalidationCause, SourceChange};
 use super::*;
+use crate::ground::adapter::Adapter;
 use crate::ground::frequency::UpdateFrequency;
 use crate::ground::freshness::FreshnessPolicy;
 use crate::ground::ontology::OntologyRef;
@@ -62,6 +63,23 @@ fn of_a_pull(run: &Run, timestamp: Timestamp) -> [Event; 3] {
     [Event::PullStarted(begun), Event::PullEnded(ended), Event::PullFailed(failed)]
 }
 
+fn of_an_adapter(peer: Peer, timestamp: Timestamp) -> Event {
+    let document = serde_json::json!({
+        "oracle_id": "un-live", "endpoint": "https://un.example/{area}", "records": "",
+        "normalization": {"normalizer_id": "n", "source_schema_id": "s", "target_ontology_id": "population",
+                          "axis_mappings": []},
+    });
+    let adapter: Box<Adapter> = serde_json::from_value(document).expect("it is an adapter");
+    Event::AdapterRegistered(AdapterEntry {
+        oracle_id: adapter.oracle_id.clone(),
+        before_sha256: Some(Sha256Hex::of(b"")),
+        adapter_sha256: adapter.digest(),
+        adapter,
+        peer,
+        timestamp,
+    })
+}
+
 pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<Event> {
     let sha256 = Sha256Hex::of(b"");
     let source = source(timestamp);
@@ -110,6 +128,7 @@ pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<Event> {
             peer,
             timestamp,
         }),
+        of_an_adapter(peer, timestamp),
         pull_started,
         pull_ended,
         pull_failed,

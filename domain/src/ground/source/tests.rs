@@ -44,7 +44,8 @@ fn a_registration_is_told_what_is_wrong_with_it() {
         (json!({ "oracle_name": " " }), "`oracle_name` has 1 to 1024 bytes"),
         (json!({ "geographic_scope": "" }), "`geographic_scope`"),
         (json!({ "data_license": "x".repeat(1025) }), "`data_license`"),
-        (json!({ "adapter_id": "http" }), "allowed: store"),
+        (json!({ "oracle_id": "human-lock" }), "`human-lock` stands for what people decide"),
+        (json!({ "oracle_id": "human-confirmation" }), "is no source's"),
         (json!({ "axes_provided": [] }), "names no axis"),
         (
             json!({ "axes_provided": ["id", "weight"] }),
@@ -111,6 +112,8 @@ fn what_records_depend_on_stays_once_there_are_some() {
     let fault = amended(&filled, &other_id).unwrap_err();
     assert!(matches!(fault, BadSource::Fixed { field: "oracle_id", .. }), "an id is never changed");
     assert!(amended(&entry(), &other_id).is_err(), "not before, either");
+    let fault = amended(&entry(), &json!({ "adapter_id": "http" })).unwrap_err().to_string();
+    assert!(fault.contains("`adapter_id` cannot change from store to http"), "{fault}");
     let amended = amended(&filled, &newer).unwrap();
     assert_eq!(amended.registration.oracle_tier, OracleTier::Secondary);
     assert_eq!((amended.review_status, amended.version_history.len()), (ReviewStatus::Approved, 1));

@@ -1,0 +1,109 @@
+//! Adapters of live sources: how each is asked, and how its answer is read (RFC-0002, Part II).
+
+use super::{Decided, Desk, Registered, Registry, RegistryError, as_read};
+use crate::ingestion::pull::{PullRequest, Puller, Validators};
+use actix::{Context, Handler, Message, ResponseFuture};
+use domain::event::ground::AdapterEntry;
+use domain::ground::adapter::{Adapter, RegisteredAdapter};
+use domain::ground::id::PipelineId;
+use domain::ground::ontology::Ontology;
+use domain::ground::source::{AdapterId, Registration};
+use domain::{Event, Peer};
+use std::sync::Arc;
+use store::{Record, RowKey, Write};
+
+/// Registers the adapter of a live source, or another one in its place.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Registered<RegisteredAdapter>, RegistryError>")]
+pub struct RegisterAdapter {
+    /// The document, which names its source.
+    pub adapter: Box<Adapter>,
+    /// By whom.
+    pub peer: Peer,
+}
+
+impl Desk {
+    async fn register_adapter(
+        &self,
+        message: RegisterAdapter,
+        puller: &Puller,
+    ) -> Result<Registered<RegisteredAdapter>, RegistryError> {
+        let RegisterAdapter { adapter, peer } = message;
+        let (oracle_id, adapter_sha256) = (&adapter.oracle_id, adapter.digest());
+        let (document, changed) = self
+            .change(|desk| {
+                let (source, source_revision) = desk.source(oracle_id)?;
+                let registration = &source.entry.registration;
+                if registration.adapter_id != AdapterId::Http {
+                    return Err(RegistryError::NotLive(oracle_id.clone()));
+                }
+                adapter.validate(registration, Arc::new(desk.ontology(&registration.ontology)?))?;
+                check_endpoint(&adapter, puller)?;
+                let known = desk.store.adapter(oracle_id)?;
+                let revision = known.as_ref().map(|(_, revision)| *revision);
+                let known = known.map(|(known, _)| known);
+                if let Some(known) = known.as_ref().filter(|known| known.adapter_sha256 == adapter_sha256) {
+                    return Ok(Decided::Already(known.clone()));
+                }
+                let timestamp = desk.clock.now();
+                let registered = RegisteredAdapter {
+                    adapter: (*adapter).clone(),
+                    adapter_sha256: adapter_sha256.clone(),
+                    registered_at: timestamp,
+                    registered_by: peer.uid.to_string(),
+                };
+                let entry = AdapterEntry {
+                    oracle_id: oracle_id.clone(),
+                    before_sha256: known.map(|known| known.adapter_sha256),
+                    adapter_sha256: adapter_sha256.clone(),
+                    adapter: adapter.clone(),
+                    peer,
+                    timestamp,
+                };
+                let mut expect = as_read(RowKey::Source(oracle_id.clone()), Some(source_revision));
+                expect.extend(as_read(RowKey::Adapter(oracle_id.clone()), revision));
+                let record = Record {
+                    expect,
+                    events: vec![Event::AdapterRegistered(entry)],
+                    writes: vec![Write::PutAdapter(Arc::new(registered.clone()))],
+                };
+                Ok(Decided::Change(registered, record))
+            })
+            .await?;
+        Ok(Registered { document, unchanged: !changed })
+    }
+
+    /// That the adapter that a source has, if any, works by what is to be registered of the source, and by `ontology`, which
+    /// that names. Whether it has one comes back.
+    ///
+    /// # Errors
+    /// `AdapterKept`.
+    pub(super) fn check_adapter(
+        &self,
+        after: &Registration,
+        ontology: &Ontology,
+    ) -> Result<bool, RegistryError> {
+        let Some((known, _)) = self.store.adapter(&after.oracle_id)? else { return Ok(false) };
+        let ready = known.adapter.validate(after, Arc::new(ontology.clone()));
+        ready.map(|_| true).map_err(RegistryError::AdapterKept)
+    }
+}
+
+/// Whether the endpoint leads where the daemon asks anybody, as far as that is known without asking.
+fn check_endpoint(adapter: &Adapter, puller: &Puller) -> Result<(), RegistryError> {
+    let parts = adapter.endpoint.split('{').map(|part| part.split_once('}').map_or(part, |(_, rest)| rest));
+    // something in each place: what is put in later is one part of the path or the query, and leads nowhere else
+    let endpoint = parts.collect::<Vec<_>>().join("x");
+    let pipeline_id = PipelineId::try_from(adapter.oracle_id.to_string()).expect("their ids are alike");
+    let request = PullRequest { pipeline_id, endpoint, authentication: None, known: Validators::default() };
+    puller.check(&request).map_err(|error| RegistryError::Endpoint(error.to_string()))
+}
+
+impl Handler<RegisterAdapter> for Registry {
+    type Result = ResponseFuture<Result<Registered<RegisteredAdapter>, RegistryError>>;
+
+    fn handle(&mut self, message: RegisterAdapter, _: &mut Context<Self>) -> Self::Result {
+        let (desk, puller) = (self.desk.clone(), Arc::clone(&self.puller));
+        Box::pin(async move { desk.register_adapter(message, &puller).await })
+    }
+}
