@@ -35,7 +35,7 @@ use store::{Journal, LogQuery, Options, Store};
 pub(crate) const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
 /// A clock in a test's hand.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct Hand(Arc<Mutex<Timestamp>>);
 
 impl Hand {
@@ -45,6 +45,10 @@ impl Hand {
 
     pub(crate) fn clock(&self) -> Clock {
         Clock::movable(Arc::clone(&self.0))
+    }
+
+    pub(crate) fn show(&self, at: Timestamp) {
+        *self.0.lock().expect("nobody panics holding it") = at;
     }
 
     pub(crate) fn turn(&self, seconds: i64) {

@@ -2,6 +2,7 @@
 
 use super::Verifier;
 use super::source::Answered;
+use crate::clock::stopwatch;
 use domain::ground::id::SourceId;
 use domain::ground::source::OracleTier;
 use domain::verification::{Call, CallOutcome, Cut, Envelope, Failure, Inputs, KeptAnswer, KeptKey, Reply};
@@ -27,10 +28,12 @@ impl Kept {
         is_taken && self.answer.candidate.deviations.is_empty()
     }
 
-    /// What keeps it, unless what is kept was issued later: decisions about one thing may overtake one another.
+    /// What keeps it, unless what is kept is newer: decisions about one thing may overtake one another, and a source may say
+    /// once more what it said long ago.
     pub(super) fn write(&self, store: &Store) -> Result<Option<Write>, StoreError> {
+        let as_of = |answer: &KeptAnswer| (answer.issued_at, answer.candidate.observed_at);
         let known = store.kept(&self.key)?;
-        let is_behind = known.is_some_and(|(known, _)| known.issued_at > self.answer.issued_at);
+        let is_behind = known.is_some_and(|(known, _)| as_of(&known) > as_of(&self.answer));
         let write = || Write::PutKept(self.key.clone(), Arc::new(self.answer.clone()));
         Ok((!is_behind).then(write))
     }
@@ -45,7 +48,7 @@ impl Verifier {
         oracles: &BTreeSet<SourceId>,
         deadline: Option<Instant>,
     ) -> Vec<Kept> {
-        let began = Instant::now();
+        let began = stopwatch();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(began));
         let hard = Duration::from_millis(inputs.workflow.oracle_latency.hard_timeout_ms);
         let (limit, cut) = match left.filter(|left| *left < hard) {

@@ -2,6 +2,7 @@
 
 use super::asking::Kept;
 use super::{Verifier, VerifyError, pending};
+use crate::clock::stopwatch;
 use crate::logger::CommitError;
 use domain::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
 use domain::ground::id::SourceId;
@@ -18,10 +19,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use store::{Expect, Record, RowKey, StoreError, Write};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 /// A turn is waited for so long where the decision itself has no budget.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// So much of a budget is left for deciding: what takes the place of an answer that does not come is in time, too.
+const DECIDING: Duration = Duration::from_millis(20);
+/// It is never more than this part of the budget.
+const DECIDING_PART: u32 = 10;
 /// A subject that others change while it is decided about is read anew so many times.
 const ATTEMPTS: usize = 8;
 /// So much of a digest is part of an execution's name, in characters.
@@ -99,18 +104,21 @@ impl Verifier {
         let authority = inputs.workflow.authority_latency;
         let waits = authority.enforcement_mode == EnforcementMode::Inline && inputs.stage == Stage::First;
         let budget = Duration::from_millis(authority.authority_latency_budget_ms).min(self.config.longest);
-        let budget = waits.then_some(budget);
-        let deadline = budget.map(|budget| began + budget);
-        let _place = self.place(budget).await?;
+        let deadline = waits.then(|| began + budget - DECIDING.min(budget / DECIDING_PART));
         let mut beside = Beside::default();
-        if is_put_to_oracles(&inputs) {
+        // whoever asks nobody waits for nobody's turn
+        let place = match is_put_to_oracles(&inputs) {
+            true => Some(self.place(deadline.unwrap_or(began + PATIENCE)).await?),
+            false => None,
+        };
+        if place.is_some() {
             let everyone = inputs.workflow.oracles.iter().cloned().collect();
             beside.kept = self.ask_all(&mut inputs, &everyone, deadline).await;
         }
         let mut decided = self.decided(inputs, began)?;
         let again: BTreeSet<SourceId> =
             decided.envelope.reverify.iter().map(|again| again.oracle_id.clone()).collect();
-        if !again.is_empty() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+        if !again.is_empty() && deadline.is_none_or(|deadline| stopwatch() < deadline) {
             let Decided { mut inputs, envelope, .. } = decided;
             let before = OracleInteraction::all(&inputs, &envelope);
             beside.earlier = before.into_iter().filter(|asked| again.contains(&asked.oracle_id)).collect();
@@ -121,10 +129,10 @@ impl Verifier {
         self.settle(decided, &beside, began).await
     }
 
-    /// A turn, within the budget of the decision.
-    async fn place(&self, budget: Option<Duration>) -> Result<OwnedSemaphorePermit, VerifyError> {
+    /// A turn, if it comes until then.
+    async fn place(&self, until: Instant) -> Result<OwnedSemaphorePermit, VerifyError> {
         let place = Arc::clone(&self.places).acquire_owned();
-        let place = timeout(budget.unwrap_or(PATIENCE), place).await.map_err(|_| VerifyError::Busy)?;
+        let place = timeout_at(until, place).await.map_err(|_| VerifyError::Busy)?;
         Ok(place.expect("nobody closes the semaphore"))
     }
 

@@ -3,6 +3,7 @@
 use super::Verifier;
 use super::asking::Kept;
 use super::live::{LiveAnswer, LiveAsk};
+use crate::clock::stopwatch;
 use crate::oracle_health::{Lease, Oracle, Permit, PermitError, Watch};
 use crate::queries::{Asked, Heard, QueryError};
 use crate::registry::policy_of;
@@ -17,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 use store::ground::view::SourceView;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout_at;
 
 /// The adapter that answers out of what was ingested.
 const STORE: &str = "store";
@@ -47,7 +48,6 @@ struct Said {
     /// What it said of the same before.
     before: Option<Box<Candidate>>,
     keep: Option<KeptAnswer>,
-    cache_hit: bool,
     warnings: Vec<String>,
     outcome: Outcome,
 }
@@ -89,7 +89,9 @@ impl Errand {
             candidate.freshness = self.freshness(&candidate, now);
         }
         if let Some(before) = before {
-            candidate.deviations = deviations(&self.inputs, before, &candidate);
+            // beside what whoever asked it has found already
+            let jumps = deviations(&self.inputs, before, &candidate);
+            candidate.deviations.extend(jumps);
         }
         candidate
     }
@@ -150,8 +152,13 @@ impl Verifier {
     /// Asks a source, until `limit`, which is there because of `cut`. What is kept of it takes the place of no answer where it
     /// is asked once more.
     pub(super) async fn ask(&self, errand: Errand, limit: Duration, cut: Cut, is_again: bool) -> Answered {
-        let (began, asked_at) = (Instant::now(), self.clock.now());
+        let (began, asked_at) = (stopwatch(), self.clock.now());
         let call = errand.unanswered(asked_at);
+        if let Some(candidate) = self.still_fresh(&errand, asked_at).filter(|_| !is_again) {
+            // nobody is called, so that nobody's leave is needed
+            let call = Call { ended_at: Some(asked_at), cache_hit: true, reply: bounded(candidate), ..call };
+            return Answered { call, keep: None };
+        }
         let lease = match self.lease(&errand.oracle_id).await {
             Ok(lease) => lease,
             Err(reply) => {
@@ -160,18 +167,18 @@ impl Verifier {
                 return Answered { call: Call { asked_at: None, reply, kept, ..call }, keep: None };
             }
         };
-        let said = timeout(limit, self.said(&errand, is_again)).await;
+        let said = timeout_at(began + limit, self.said(&errand)).await;
         let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let Ok(said) = said else {
-            if cut == Cut::HardTimeout {
+            // whoever cannot be waited for has failed where it is late by its own timeout, too
+            if latency_ms >= errand.inputs.workflow.oracle_latency.soft_timeout_ms {
                 lease.report(Outcome::Failure(format!("no answer within {latency_ms} ms")));
             }
             let (reply, kept) = (Reply::TimedOut { cut }, self.in_its_place(&errand));
             return Answered { call: Call { latency_ms, reply, kept, ..call }, keep: None };
         };
-        let Said { reply, before, keep, cache_hit, warnings, outcome } = said;
+        let Said { reply, before, keep, warnings, outcome } = said;
         lease.report(match outcome {
-            Outcome::Success { .. } if cache_hit => Outcome::Neutral,
             Outcome::Success { .. } => Outcome::Success { latency_ms: Some(latency_ms) },
             outcome => outcome,
         });
@@ -193,13 +200,13 @@ impl Verifier {
             None
         };
         let warnings = call.warnings.iter().cloned().chain(warnings).collect();
-        let call = Call { ended_at: Some(now), latency_ms, cache_hit, reply, kept, warnings, ..call };
+        let call = Call { ended_at: Some(now), latency_ms, reply, kept, warnings, ..call };
         Answered { call, keep }
     }
 
     /// What the source says.
-    async fn said(&self, errand: &Errand, is_again: bool) -> Said {
-        if errand.is_live() { self.live(errand, is_again).await } else { self.ingested(errand).await }
+    async fn said(&self, errand: &Errand) -> Said {
+        if errand.is_live() { self.live(errand).await } else { self.ingested(errand).await }
     }
 
     async fn ingested(&self, errand: &Errand) -> Said {
@@ -214,7 +221,7 @@ impl Verifier {
         match self.doors.queries.heard(asked).await {
             Ok(Heard { reply, before, warnings }) => {
                 let outcome = Outcome::Success { latency_ms: None };
-                Said { reply, before, keep: None, cache_hit: false, warnings, outcome }
+                Said { reply, before, keep: None, warnings, outcome }
             }
             Err(error) => {
                 let cause = error.to_string();
@@ -227,17 +234,11 @@ impl Verifier {
         }
     }
 
-    async fn live(&self, errand: &Errand, is_again: bool) -> Said {
+    async fn live(&self, errand: &Errand) -> Said {
         let kept = match self.store.kept(&errand.kept_key()) {
             Ok(kept) => kept.map(|(kept, _)| kept),
             Err(error) => return Said::failed(error.to_string()),
         };
-        let now = self.clock.now();
-        if let Some(kept) = kept.as_ref().filter(|kept| !is_again && is_fresh(kept, now)) {
-            let reply = Reply::Answered { candidate: Box::new(kept.candidate.clone()) };
-            let outcome = Outcome::Neutral;
-            return Said { reply, before: None, keep: None, cache_hit: true, warnings: Vec::new(), outcome };
-        }
         let ask = LiveAsk {
             oracle_id: errand.oracle_id.clone(),
             thing: errand.inputs.question.thing.clone(),
@@ -247,11 +248,11 @@ impl Verifier {
         };
         let LiveAnswer { reply, keep, outcome } = self.config.live.ask(ask).await;
         let before = kept.map(|kept| Box::new(kept.candidate));
-        Said { reply, before, keep, cache_hit: false, warnings: Vec::new(), outcome }
+        Said { reply, before, keep, warnings: Vec::new(), outcome }
     }
 
-    /// What is kept of a live source's answers to this, to be served where it may be.
-    fn in_its_place(&self, errand: &Errand) -> Option<Box<Candidate>> {
+    /// What is kept of a live source's answers to this.
+    fn kept(&self, errand: &Errand) -> Option<KeptAnswer> {
         if !errand.is_live() {
             return None;
         }
@@ -259,8 +260,19 @@ impl Verifier {
         let kept = kept.inspect_err(|error| {
             tracing::error!(oracle_id = %errand.oracle_id, %error, "what is kept of a source cannot be read");
         });
-        let (kept, _) = kept.ok()??;
-        let candidate = errand.looked_at(kept.candidate, None, self.clock.now());
+        kept.ok()?.map(|(kept, _)| kept)
+    }
+
+    /// The same, where it may be taken without asking again: by itself, and by its source's policy.
+    fn still_fresh(&self, errand: &Errand, now: Timestamp) -> Option<Candidate> {
+        let kept = self.kept(errand).filter(|kept| is_fresh(kept, now))?;
+        let candidate = errand.looked_at(kept.candidate, None, now);
+        candidate.freshness.iter().all(|axis| !axis.stale).then_some(candidate)
+    }
+
+    /// The same, to be served in the place of an answer where that may be.
+    fn in_its_place(&self, errand: &Errand) -> Option<Box<Candidate>> {
+        let candidate = errand.looked_at(self.kept(errand)?.candidate, None, self.clock.now());
         match bounded(candidate) {
             Reply::Answered { candidate } => Some(candidate),
             _ => None,
@@ -294,7 +306,6 @@ impl Said {
             reply: Reply::Failed { failure: Failure::Internal, cause },
             before: None,
             keep: None,
-            cache_hit: false,
             warnings: Vec::new(),
             outcome: Outcome::Neutral,
         }

@@ -1,4 +1,7 @@
+mod matrix;
+
 pub(crate) mod support;
+pub(crate) mod upstream;
 
 use super::*;
 use crate::testing::ground::PEER;

@@ -1,0 +1,534 @@
+//! The latency matrix: what becomes of a question under each policy, by what one of its two sources does.
+//!
+//! The expectation is written in the words of RFC-0002, Part II ("Oracle Latency Budgets", "Authority Latency Policy", "Versioned
+//! Oracle Logging"), and held against all that an envelope says of the times and against the log. The other source, an
+//! archive, always answers at once and says the same.
+
+use super::support::*;
+use super::upstream::{Act, Says, Scene, candidate, live, with_scene};
+use crate::oracle_health::{Action, Steer};
+use crate::system::System;
+use crate::testing::ground::PEER;
+use crate::verification::source::watched_as;
+use domain::Sha256Hex;
+use domain::event::verification::VerificationEntry;
+use domain::ground::value::Value;
+use domain::verification::EnvelopeKind::{Authoritative, Blocked, HumanReview, NarrativeOnly, Provisional};
+use domain::verification::workflow::EnforcementMode::{Async, Inline, NonAuthoritativeOnly};
+use domain::verification::workflow::{EnforcementMode, OnBudget, OnTimeout};
+use domain::verification::{
+    CallOutcome, Candidate, Envelope, EnvelopeKind, KeptAnswer, KeptKey, Reason, Refusal, Stage,
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use store::{LogQuery, Record, Write};
+use tokio::time::Instant;
+
+const SOFT_MS: u64 = 2_000;
+const HARD_MS: u64 = 5_000;
+const TOLERANCE_S: u64 = 600;
+/// What is left of a budget for the decision.
+const DECIDING_MS: u64 = 20;
+/// Below the soft timeout, between the two, above the hard one.
+const BUDGETS_MS: [u64; 3] = [1_500, 3_000, 6_000];
+const MODES: [EnforcementMode; 3] = [Inline, Async, NonAuthoritativeOnly];
+const ON_TIMEOUT: [OnTimeout; 3] =
+    [OnTimeout::FailOpenNarrative, OnTimeout::FailClosedBlock, OnTimeout::ServeStale];
+const ON_BUDGET: [OnBudget; 3] = [OnBudget::Escalate, OnBudget::DegradeToNarrative, OnBudget::FailClosed];
+const KEPT: [Kept; 3] = [Kept::Nothing, Kept::Tolerated, Kept::TooOld];
+const DOES: [Does; 13] = [
+    Does::Answers(0),
+    Does::Answers(100),
+    Does::Answers(SOFT_MS),
+    Does::Answers(SOFT_MS + 1),
+    Does::Answers(4_000),
+    Does::Answers(HARD_MS),
+    Does::Answers(HARD_MS + 1),
+    Does::Hangs,
+    Does::IsDead,
+    Does::SignsWrongly,
+    Does::SpeaksOfAnother,
+    Does::SpeaksForAnother,
+    Does::IsAhead,
+];
+
+/// How a workflow is declared.
+#[derive(Debug, Clone, Copy)]
+struct Policy {
+    on_timeout: OnTimeout,
+    mode: EnforcementMode,
+    on_budget: OnBudget,
+    budget_ms: u64,
+}
+
+/// What the live source does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Does {
+    /// After so many milliseconds.
+    Answers(u64),
+    Hangs,
+    IsDead,
+    SignsWrongly,
+    SpeaksOfAnother,
+    SpeaksForAnother,
+    IsAhead,
+}
+
+/// What is kept of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    Nothing,
+    /// 100 s old.
+    Tolerated,
+    /// 601 s old.
+    TooOld,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    policy: Policy,
+    does: Does,
+    kept: Kept,
+}
+
+/// What comes of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comes {
+    InTime,
+    /// It is cut off, by this limit.
+    Slow(&'static str),
+    Unreachable,
+    /// It cannot be trusted, for this reason.
+    Poisoned(&'static str),
+}
+
+impl Policy {
+    fn all() -> impl Iterator<Item = Self> {
+        let registered = |policy: &Self| {
+            // RFC, Enforcement Modes: INLINE is for budgets above the soft timeout; registration refuses others
+            policy.mode != Inline || policy.budget_ms >= SOFT_MS
+        };
+        let all = ON_TIMEOUT.into_iter().flat_map(|on_timeout| {
+            MODES.into_iter().flat_map(move |mode| {
+                ON_BUDGET.into_iter().flat_map(move |on_budget| {
+                    BUDGETS_MS.map(|budget_ms| Self { on_timeout, mode, on_budget, budget_ms })
+                })
+            })
+        });
+        all.filter(registered)
+    }
+
+    fn settings(&self) -> Json {
+        let tolerance_s = (self.on_timeout == OnTimeout::ServeStale).then_some(TOLERANCE_S);
+        json!({
+            "oracle_latency": {"soft_timeout_ms": SOFT_MS, "hard_timeout_ms": HARD_MS, "on_timeout": self.on_timeout,
+                               "stale_tolerance_seconds": tolerance_s},
+            "authority_latency": {"authority_latency_budget_ms": self.budget_ms, "enforcement_mode": self.mode,
+                                  "on_timeout_behavior": self.on_budget}
+        })
+    }
+
+    /// RFC, Oracle Latency Budgets: the hard timeout aborts a call. Authority Latency Policy: the budget is the most that a
+    /// caller waits for the decision, so that the asking ends a little before it.
+    fn limit(&self) -> (u64, &'static str) {
+        let budget_ms = self.budget_ms - DECIDING_MS;
+        if self.mode == Inline && budget_ms < HARD_MS {
+            (budget_ms, "no answer within the budget of the decision")
+        } else {
+            (HARD_MS, "no answer within its hard timeout")
+        }
+    }
+}
+
+impl Policy {
+    /// Everything that can come of it: where nobody is asked, one thing; where nothing that is kept is served, be it there.
+    fn cases(self) -> impl Iterator<Item = Case> {
+        let kept: &[Kept] = if self.on_timeout == OnTimeout::ServeStale { &KEPT } else { &[Kept::Tolerated] };
+        let asks = self.mode != NonAuthoritativeOnly;
+        let does = DOES.into_iter().take(if asks { DOES.len() } else { 1 });
+        does.flat_map(move |does| kept.iter().map(move |kept| Case { policy: self, does, kept: *kept }))
+    }
+}
+
+impl Does {
+    fn act(self) -> Act {
+        const SAYS: Says = Says::People("54208");
+        match self {
+            Self::Answers(after_ms) => Act::after(after_ms, SAYS),
+            Self::Hangs => Act::HANGS,
+            Self::IsDead => Act::DEAD,
+            Self::SignsWrongly => Act::after(100, Says::Refused(Refusal::Signature)),
+            Self::SpeaksOfAnother => Act::after(
+                100,
+                Says::Changed("54208", |candidate| {
+                    candidate.thing.insert("area".into(), Value::Text("ZZZ".into()));
+                }),
+            ),
+            Self::SpeaksForAnother => Act::after(
+                100,
+                Says::Changed("54208", |candidate| {
+                    candidate.record.oracle_id = source_id("archive");
+                }),
+            ),
+            Self::IsAhead => Act::after(
+                100,
+                Says::Changed("54208", |candidate| {
+                    candidate.observed_at += SignedDuration::from_hours(1);
+                }),
+            ),
+        }
+    }
+}
+
+impl Case {
+    fn comes(&self) -> Comes {
+        let (limit_ms, by) = self.policy.limit();
+        match self.does {
+            Does::Answers(after_ms) if after_ms <= limit_ms => Comes::InTime,
+            Does::Answers(_) | Does::Hangs => Comes::Slow(by),
+            // RFC, Failure Modes: unavailability is a status of 500 and above
+            Does::IsDead => Comes::Unreachable,
+            // RFC, Failure Modes: poisoning is found by signature and schema; Integrity constraints: identities are pinned
+            Does::SignsWrongly => Comes::Poisoned("(signature): not as agreed on"),
+            Does::SpeaksOfAnother => {
+                Comes::Poisoned("(identity): it speaks of another thing than was asked for")
+            }
+            Does::SpeaksForAnother => Comes::Poisoned("(identity): it is archive's"),
+            Does::IsAhead => Comes::Poisoned("(schema): 2026-11-20T"),
+        }
+    }
+
+    fn latency_ms(&self) -> u64 {
+        match (self.comes(), self.does) {
+            (Comes::InTime, Does::Answers(after_ms)) => after_ms,
+            (Comes::Slow(_), _) => self.policy.limit().0,
+            (Comes::Unreachable, _) => 0,
+            _ => 100,
+        }
+    }
+
+    /// RFC, Stale Data Policy: cached data within tolerance is used. What is kept covers up no answer that is no good.
+    fn serves_kept(&self) -> bool {
+        let covers = matches!(self.comes(), Comes::Slow(_) | Comes::Unreachable);
+        covers && self.policy.on_timeout == OnTimeout::ServeStale && self.kept == Kept::Tolerated
+    }
+
+    fn is_missing(&self) -> bool {
+        self.comes() != Comes::InTime && !self.serves_kept()
+    }
+
+    /// What the caller, or the log where nobody waits, is told of the question once it is decided.
+    fn decision(&self) -> (EnvelopeKind, Option<Reason>) {
+        if !self.is_missing() {
+            return (Authoritative, None);
+        }
+        match self.comes() {
+            Comes::Poisoned(_) => (Blocked, Some(Reason::OracleUnusable)),
+            // RFC, Authority Latency Policy, on_timeout_behavior: whoever waits for no longer
+            Comes::Slow(_) if self.policy.limit().0 < HARD_MS => {
+                let kind = match self.policy.on_budget {
+                    OnBudget::Escalate => HumanReview,
+                    OnBudget::DegradeToNarrative => NarrativeOnly,
+                    OnBudget::FailClosed => Blocked,
+                };
+                (kind, Some(Reason::BudgetExceeded))
+            }
+            // RFC, Timeout Behaviors; SERVE_STALE without anything to serve serves nothing
+            _ => {
+                let kind = match self.policy.on_timeout {
+                    OnTimeout::FailOpenNarrative => NarrativeOnly,
+                    OnTimeout::FailClosedBlock | OnTimeout::ServeStale => Blocked,
+                };
+                (kind, Some(Reason::OracleUnreachable))
+            }
+        }
+    }
+
+    /// After how long, and whether at all, it helps to ask again.
+    fn retry(&self) -> Option<Option<u64>> {
+        let (kind, reason) = self.decision();
+        // what is slow or away may be back when a call would have ended; what cannot be trusted is for an administrator
+        (kind == Blocked).then(|| (reason != Some(Reason::OracleUnusable)).then_some(HARD_MS))
+    }
+
+    fn outcome(&self) -> CallOutcome {
+        match self.comes() {
+            Comes::InTime => CallOutcome::Answered,
+            Comes::Slow(_) => CallOutcome::TimedOut,
+            Comes::Unreachable => CallOutcome::Failed,
+            Comes::Poisoned(_) => CallOutcome::Refused,
+        }
+    }
+
+    /// What is said of it, each by how it begins.
+    fn warnings(&self, kept: Option<&Candidate>) -> Vec<String> {
+        let latency_ms = self.latency_ms();
+        let first = match self.comes() {
+            Comes::InTime if latency_ms > SOFT_MS => {
+                format!("answered late, after {latency_ms} ms; {SOFT_MS} ms are the soft timeout")
+            }
+            Comes::InTime => return Vec::new(),
+            Comes::Slow(by) => by.to_owned(),
+            Comes::Unreachable => "unavailable: status 502".to_owned(),
+            Comes::Poisoned(why) => format!("its answer is refused {why}"),
+        };
+        let mut warnings = vec![format!("live: {first}")];
+        let covers = matches!(self.comes(), Comes::Slow(_) | Comes::Unreachable);
+        if covers && self.policy.on_timeout == OnTimeout::ServeStale {
+            let waited_s = latency_ms / 1_000;
+            let observed_at = kept.map(|kept| kept.observed_at.to_string()).unwrap_or_default();
+            warnings.push(match self.kept {
+                Kept::Nothing => "live: nothing is kept of it".to_owned(),
+                Kept::Tolerated => format!(
+                    "live: its answer as of {observed_at} is used, which is {} s old; {TOLERANCE_S} s are tolerated",
+                    100 + waited_s
+                ),
+                Kept::TooOld => format!(
+                    "live: what is kept of it is as of {observed_at}, {} s old; {TOLERANCE_S} s are tolerated",
+                    601 + waited_s
+                ),
+            });
+        }
+        warnings
+    }
+
+    /// RFC, Versioned Oracle Logging: what the log tells of the call.
+    fn interaction(&self, asked_at: Timestamp) -> Json {
+        let latency_ms = self.latency_ms();
+        let ended = asked_at + SignedDuration::from_millis(latency_ms.try_into().expect("it is short"));
+        let (status, code) = match self.comes() {
+            Comes::InTime => ("success", None),
+            Comes::Slow(_) => ("timeout", Some("timed_out")),
+            Comes::Unreachable => ("error", Some("failed")),
+            Comes::Poisoned(_) => ("error", Some("refused")),
+        };
+        let is_slow = matches!(self.comes(), Comes::Slow(_));
+        // of an answer that could be read its version and its hash are known, be it believed or not
+        let is_read = self.does.act().after_ms.is_some()
+            && !is_slow
+            && matches!(self.does.act().says, Says::People(_) | Says::Changed(..));
+        json!({
+            "oracle_id": "live",
+            "oracle_version": if is_read { "v7" } else { "unknown" },
+            "request_timestamp": asked_at,
+            "response_timestamp": (!is_slow).then_some(ended),
+            "latency_ms": latency_ms,
+            "status": status,
+            "error_code": code,
+            "response_hash": is_read.then(|| Sha256Hex::of(b"54208")),
+            "cache_hit": false,
+            "stale_data_used": self.serves_kept(),
+            "soft_timeout_exceeded": latency_ms > SOFT_MS,
+            "workflow_id": "census",
+            "timestamp": ended,
+        })
+    }
+}
+
+/// The thing that a case asks about: each another one.
+fn area(number: usize) -> String {
+    let letter = |place: usize| char::from(b'A' + u8::try_from(place % 26).expect("it is less"));
+    [letter(number / 676), letter(number / 26), letter(number)].iter().collect()
+}
+
+fn thing(area: &str) -> BTreeMap<String, Value> {
+    [("area".to_owned(), Value::Text(area.into())), ("year".to_owned(), Value::Text("1960".into()))].into()
+}
+
+fn key(area: &str) -> KeptKey {
+    KeptKey::of(&source_id("live"), &thing(area), None)
+}
+
+/// Puts the source in order again, and keeps of it what the case says.
+async fn prepare(scene: &Scene, case: &Case, area: &str) -> Option<Candidate> {
+    let system = &scene.world.system;
+    scene.upstream.plays("live", &[case.does.act()]);
+    let close = Steer { oracle_id: watched_as(&source_id("live")), action: Action::Close, peer: PEER };
+    // nobody knows it before its first call
+    drop(system.oracle_health.ask(close).await.expect("it answers"));
+    let age_s = match case.kept {
+        Kept::Nothing => return None,
+        Kept::Tolerated => 100,
+        Kept::TooOld => 601,
+    };
+    let at = system.clock.now() - SignedDuration::from_secs(age_s);
+    let candidate = candidate("live", thing(area), "54208", at);
+    let kept = KeptAnswer { candidate: candidate.clone(), issued_at: None, etag: None };
+    keep(system, key(area), kept).await;
+    Some(candidate)
+}
+
+/// Keeps an answer as if it had been given.
+pub(super) async fn keep(system: &System, key: KeptKey, kept: KeptAnswer) {
+    let mut record = Record::from(domain::Event::ControlAction {
+        action: "keep".into(),
+        detail: key.oracle_id.to_string(),
+        peer: None,
+        timestamp: system.clock.now(),
+    });
+    record.writes.push(Write::PutKept(key, Arc::new(kept)));
+    system.log.commit(record).await.expect("it is committed");
+}
+
+/// The entries of an execution.
+pub(super) fn entries(system: &System, execution_id: &str) -> Vec<Json> {
+    let query =
+        LogQuery { execution: Some(execution_id.to_owned()), limit: usize::MAX, ..LogQuery::default() };
+    let lines = system.store.log(&query).expect("the log is read");
+    lines.iter().map(|line| serde_json::from_str(&line.json).expect("it is JSON")).collect()
+}
+
+/// What nobody is asked for: narrative, or the promise of a decision.
+fn check_unasked(case: &Case, envelope: &Envelope) {
+    let (kind, reason) = match case.policy.mode {
+        // RFC, Binding Rules 3, and Enforcement Modes
+        NonAuthoritativeOnly => (NarrativeOnly, Reason::NonAuthoritative),
+        _ => (Provisional, Reason::Deferred),
+    };
+    assert_eq!((envelope.kind, &envelope.reasons), (kind, &BTreeSet::from([reason])), "{case:?}");
+    assert!(envelope.candidates.is_empty() && envelope.warnings.is_empty(), "{case:?}\n{envelope:#?}");
+    check_rest(case, envelope, None);
+}
+
+/// What every envelope has to keep to.
+fn check_rest(case: &Case, envelope: &Envelope, retry: Option<Option<u64>>) {
+    let told = envelope.retry.as_ref().map(|retry| retry.after_ms);
+    assert_eq!(told, retry, "{case:?}\n{envelope:#?}");
+    if let Some(retry) = &envelope.retry {
+        assert_eq!(retry.oracles, [source_id("live")], "{case:?}");
+    }
+    // RFC, Timeout Behaviors: a narrative has its disclaimer
+    assert_eq!(envelope.disclaimer.is_some(), envelope.kind == NarrativeOnly, "{case:?}");
+    assert_eq!(envelope.review_id.is_some(), envelope.kind == HumanReview, "{case:?}");
+    let is_authoritative = envelope.kind == Authoritative;
+    let axis = &envelope.axes["population"];
+    let value = axis.value.as_ref().map(ToString::to_string);
+    assert_eq!(value.as_deref(), is_authoritative.then_some("54208"), "{case:?}");
+    // RFC, Acceptance Criteria 7
+    assert_eq!(axis.evidence.len(), if is_authoritative { 2 } else { 0 }, "{case:?}");
+    assert!(envelope.steps.is_empty() && envelope.reverify.is_empty(), "{case:?}");
+}
+
+/// What is decided over what the sources said.
+fn check_decision(case: &Case, entry: &VerificationEntry, envelope: &Envelope, kept: Option<&Candidate>) {
+    let shown = || format!("{case:?}\n{envelope:#?}");
+    let (kind, reason) = case.decision();
+    assert_eq!((envelope.kind, &envelope.reasons), (kind, &reason.into_iter().collect()), "{}", shown());
+    check_rest(case, envelope, case.retry());
+    let latency_ms = case.latency_ms();
+    assert_eq!(entry.inputs.elapsed_ms, latency_ms, "{}", shown());
+    let waited = SignedDuration::from_millis(latency_ms.try_into().expect("it is short"));
+    assert_eq!(envelope.decided_at.duration_since(entry.inputs.asked_at), waited, "{}", shown());
+
+    let [live, archive] = &envelope.candidates[..] else { panic!("two sources: {}", shown()) };
+    assert_eq!((live.oracle_id.as_str(), live.outcome), ("live", case.outcome()), "{}", shown());
+    assert_eq!((live.latency_ms, live.late), (latency_ms, latency_ms > SOFT_MS), "{}", shown());
+    let tells = matches!(kind, Authoritative | HumanReview);
+    let said = |is_there: bool| usize::from(is_there && tells);
+    assert_eq!(
+        (live.stale, live.values.len()),
+        (case.serves_kept(), said(!case.is_missing())),
+        "{}",
+        shown()
+    );
+    // RFC, Stale Data Policy: the original observed_at
+    let observed_at = match case.comes() {
+        Comes::InTime => Some(envelope.decided_at),
+        _ => kept.filter(|_| case.serves_kept()).map(|kept| kept.observed_at),
+    };
+    assert_eq!(live.observed_at, observed_at, "{}", shown());
+    let stale: Vec<_> = envelope.axes["population"].evidence.iter().filter(|one| one.stale).collect();
+    assert!(stale.iter().all(|one| Some(one.observed_at) == observed_at), "{}", shown());
+    assert_eq!(stale.len(), usize::from(case.serves_kept()), "{}", shown());
+
+    assert_eq!((archive.outcome, archive.latency_ms), (CallOutcome::Answered, 0), "{}", shown());
+    assert!(!archive.late && !archive.stale && archive.values.len() == said(true), "{}", shown());
+
+    let warnings = case.warnings(kept);
+    assert_eq!(envelope.warnings.len(), warnings.len(), "{}", shown());
+    for (told, begins) in envelope.warnings.iter().zip(&warnings) {
+        assert!(told.starts_with(begins), "{told} begins with {begins}\n{case:?}");
+    }
+}
+
+/// What the log holds of an execution that has asked sources.
+fn check_log(case: &Case, logged: &[Json], asked_at: Timestamp) {
+    let mut events = vec!["source_asked", "source_asked", "verification_decided"];
+    events.extend((case.decision().0 == HumanReview).then_some("review_opened"));
+    let names: Vec<_> = logged.iter().map(|entry| entry["event"].as_str().expect("its name")).collect();
+    assert_eq!(names, events, "{case:?}");
+    for (field, value) in case.interaction(asked_at).as_object().expect("fields") {
+        assert_eq!(&logged[0][field], value, "`{field}`: {case:?}");
+    }
+    assert_eq!((&logged[1]["oracle_id"], &logged[1]["status"]), (&json!("archive"), &json!("success")));
+}
+
+/// Puts the question of a case, and holds what is told and logged against what has to be.
+async fn check(scene: &Scene, case: &Case, area: &str) {
+    let system = &scene.world.system;
+    let kept = prepare(scene, case, area).await;
+    let (began, asked_at) = (Instant::now(), system.clock.now());
+    let envelope = asked(system, json!({"where": {"area": area, "year": 1960}})).await.expect("an envelope");
+    let elapsed_ms = u64::try_from(began.elapsed().as_millis()).expect("it is short");
+    let mut logged = entries(system, &envelope.execution_id);
+    let is_inline = case.policy.mode == Inline;
+    assert_eq!(elapsed_ms, if is_inline { case.latency_ms() } else { 0 }, "{case:?}");
+    if !is_inline {
+        check_unasked(case, &envelope);
+        assert_eq!(logged.remove(0)["event"], "verification_decided", "{case:?}");
+    }
+    while case.policy.mode == Async && logged.is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(250)).await;
+        logged = entries(system, &envelope.execution_id).split_off(1);
+    }
+    let decisions = rebuilt(system, &envelope.execution_id);
+    let (_, first) = &decisions[0];
+    assert_eq!(first.to_json(), envelope.to_json(), "what was told is what the log comes to: {case:?}");
+    if case.policy.mode == NonAuthoritativeOnly {
+        assert_eq!((decisions.len(), logged.len(), scene.upstream.calls("live")), (1, 0, 0), "{case:?}");
+        return;
+    }
+    let (entry, decided) = decisions.last().expect("it is decided");
+    assert_eq!(entry.inputs.stage == Stage::Delayed, case.policy.mode == Async, "{case:?}");
+    check_decision(case, entry, decided, kept.as_ref());
+    check_log(case, &logged, asked_at);
+    assert_eq!(scene.upstream.calls("live"), 1, "{case:?}");
+    // an answer that counts is kept; what does not count leaves what is kept alone
+    let now_kept =
+        system.store.kept(&key(area)).expect("it is read").map(|(kept, _)| kept.candidate.observed_at);
+    let expected = match case.comes() {
+        Comes::InTime => Some(decided.decided_at),
+        _ => kept.map(|kept| kept.observed_at),
+    };
+    assert_eq!(now_kept, expected, "{case:?}");
+    assert!(system.store.pending().expect("it is read").is_empty(), "{case:?}");
+}
+
+#[test]
+fn every_policy_and_every_upstream_come_to_what_the_rules_say_in_the_time_that_they_say() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            let count = Policy::all().flat_map(Policy::cases).count();
+            // two modes that ask, with 15 budgets and behaviours; one that does not, with 9
+            assert_eq!(count, 15 * 13 * (1 + 1 + 3) + 9 * (1 + 1 + 3));
+            live(system, "live", json!({})).await;
+            source(system, "archive", json!({})).await;
+            let rows: Vec<_> = (0..count).map(|number| format!("Land,{},1960,54208", area(number))).collect();
+            let rows: Vec<_> = rows.iter().map(String::as_str).collect();
+            says(system, "archive", "2026-11-01", &rows).await;
+            scene.time.begin();
+            let mut number = 0;
+            for policy in Policy::all() {
+                workflow(system, &["live", "archive"], policy.settings()).await;
+                for case in policy.cases() {
+                    check(&scene, &case, &area(number)).await;
+                    number += 1;
+                }
+            }
+        },
+    );
+}

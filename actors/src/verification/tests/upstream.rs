@@ -1,0 +1,259 @@
+//! Live sources that do what a script says, and a whole system on a clock that stands still while there is anything to do.
+//!
+//! The runtime's clock is paused: it goes on to the next timer when nothing else is left to do. Blocking tasks keep it from
+//! that by themselves. The logger does not, since it has a thread and a runtime of its own: a runtime that waits for a commit
+//! has nothing to do but to go on to the next timer. So before the runtime parks it is looked at whether a commit is under way;
+//! if so, a task is woken, and a runtime that has a task to run stays where it is. The system's clock follows the runtime's.
+
+use super::support::{source, source_id};
+use crate::logger::Log;
+use crate::testing::{Hand, Outside, World, start};
+use crate::upstream::BoxFuture;
+use crate::verification::{LiveAnswer, LiveAsk, LiveOracle};
+use domain::Sha256Hex;
+use domain::ground::value::Value;
+use domain::health::Outcome;
+use domain::verification::candidate::Stated;
+use domain::verification::record::SignatureInfo;
+use domain::verification::{Candidate, Failure, KeptAnswer, OracleVerificationRecord, Refusal, Reply, Tier};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use store::{Record, Write};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// What an upstream does with one call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Act {
+    /// It answers after so long; never where there is nothing.
+    pub(crate) after_ms: Option<u64>,
+    pub(crate) says: Says,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Says {
+    /// That so many people live there.
+    People(&'static str),
+    /// The same, with something else about it.
+    Changed(&'static str, fn(&mut Candidate)),
+    /// The status 502.
+    Unavailable,
+    /// What whoever reads its answers does not take.
+    Refused(Refusal),
+}
+
+impl Act {
+    pub(crate) const fn at_once(says: Says) -> Self {
+        Self::after(0, says)
+    }
+
+    pub(crate) const fn after(after_ms: u64, says: Says) -> Self {
+        Self { after_ms: Some(after_ms), says }
+    }
+
+    pub(crate) const HANGS: Self = Self { after_ms: None, says: Says::Unavailable };
+    pub(crate) const DEAD: Self = Self::at_once(Says::Unavailable);
+}
+
+/// All live sources of a test. What each does is told by calls, the last of which goes on for ever.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    parts: Mutex<BTreeMap<String, Part>>,
+    time: Hand,
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    acts: Vec<Act>,
+    calls: usize,
+}
+
+impl Upstream {
+    pub(crate) fn new(time: &Hand) -> Arc<Self> {
+        Arc::new(Self { parts: Mutex::default(), time: time.clone() })
+    }
+
+    /// What a source does from now on.
+    pub(crate) fn plays(&self, oracle_id: &str, acts: &[Act]) {
+        let part = Part { acts: acts.to_vec(), calls: 0 };
+        self.parts.lock().expect("nobody panics holding it").insert(oracle_id.to_owned(), part);
+    }
+
+    /// How often it was called since.
+    pub(crate) fn calls(&self, oracle_id: &str) -> usize {
+        self.parts.lock().expect("nobody panics holding it")[oracle_id].calls
+    }
+
+    fn next(&self, oracle_id: &str) -> Act {
+        let mut parts = self.parts.lock().expect("nobody panics holding it");
+        let part = parts.get_mut(oracle_id).expect("it has a part");
+        let act = part.acts.get(part.calls).or(part.acts.last()).copied();
+        part.calls += 1;
+        act.expect("it has something to do")
+    }
+}
+
+impl LiveOracle for Upstream {
+    fn ask(&self, ask: LiveAsk) -> BoxFuture<'_, LiveAnswer> {
+        Box::pin(async move {
+            let Act { after_ms, says } = self.next(ask.oracle_id.as_str());
+            match after_ms {
+                // also what answers at once is not there before it is asked
+                Some(0) => tokio::task::yield_now().await,
+                Some(after_ms) => tokio::time::sleep(Duration::from_millis(after_ms)).await,
+                None => std::future::pending().await,
+            }
+            answer(&ask, says, self.time.clock().now())
+        })
+    }
+}
+
+/// An answer; a careless reader keeps whatever can be read.
+fn answer(ask: &LiveAsk, says: Says, now: Timestamp) -> LiveAnswer {
+    let answered = |candidate: Candidate| LiveAnswer {
+        keep: Some(KeptAnswer { candidate: candidate.clone(), issued_at: None, etag: None }),
+        reply: Reply::Answered { candidate: Box::new(candidate) },
+        outcome: Outcome::Success { latency_ms: None },
+    };
+    let failed =
+        |reply, cause: &str| LiveAnswer { reply, keep: None, outcome: Outcome::Failure(cause.into()) };
+    match says {
+        Says::People(count) => answered(candidate(ask.oracle_id.as_str(), ask.thing.clone(), count, now)),
+        Says::Changed(count, change) => {
+            let mut candidate = candidate(ask.oracle_id.as_str(), ask.thing.clone(), count, now);
+            change(&mut candidate);
+            answered(candidate)
+        }
+        Says::Unavailable => {
+            let cause = "status 502";
+            failed(Reply::Failed { failure: Failure::Unavailable, cause: cause.into() }, cause)
+        }
+        Says::Refused(refusal) => {
+            let cause = "not as agreed on";
+            failed(Reply::Refused { refusal, cause: cause.into() }, cause)
+        }
+    }
+}
+
+/// What an honest source says at this moment.
+pub(crate) fn candidate(
+    oracle_id: &str,
+    thing: BTreeMap<String, Value>,
+    count: &str,
+    now: Timestamp,
+) -> Candidate {
+    Candidate {
+        thing,
+        values: [("population".to_owned(), Stated { value: Value::Text(count.into()), definition: None })]
+            .into(),
+        record: OracleVerificationRecord {
+            oracle_id: source_id(oracle_id),
+            oracle_tier: Tier::Primary,
+            source_locator: format!("https://{oracle_id}.example/population"),
+            source_version: Some("v7".into()),
+            retrieved_at: now,
+            verified_at: now,
+            verification_method: "signature".into(),
+            verifier_id: "oracled".into(),
+            evidence_hash: Some(Sha256Hex::of(count.as_bytes())),
+            signature_info: Some(SignatureInfo {
+                signed_by: "key-1".into(),
+                signature_alg: "Ed25519".into(),
+                signature_valid: true,
+            }),
+            ttl_seconds: None,
+            chain_of_custody: None,
+        },
+        observed_at: now,
+        freshness: Vec::new(),
+        deviations: BTreeMap::new(),
+        provenance: None,
+    }
+}
+
+/// Registers a live source, and approves it.
+pub(crate) async fn live(system: &crate::system::System, oracle_id: &str, settings: Json) {
+    source(system, oracle_id, settings).await;
+    let (mut state, _) =
+        system.store.source(&source_id(oracle_id)).expect("it is read").expect("it is there");
+    state.entry.registration.adapter_id = "http".into();
+    let mut record = Record::default();
+    record.events.push(domain::Event::ControlAction {
+        action: "adapter".into(),
+        detail: oracle_id.into(),
+        peer: None,
+        timestamp: system.clock.now(),
+    });
+    record.writes.push(Write::PutSource(Arc::new(state)));
+    system.log.commit(record).await.expect("it is committed");
+}
+
+/// The time of a test.
+#[derive(Clone)]
+pub(crate) struct Time {
+    hand: Hand,
+    /// What the clock shows when the time begins, and when that is.
+    begins: Arc<OnceLock<(Timestamp, Instant)>>,
+}
+
+impl Time {
+    /// From now on the system's clock goes: what comes before that takes no time.
+    pub(crate) fn begin(&self) {
+        let begins = (self.hand.clock().now(), Instant::now());
+        self.begins.set(begins).expect("it begins once");
+    }
+
+    fn follow(&self) {
+        let Some((at, since)) = self.begins.get() else { return };
+        let passed = SignedDuration::try_from(since.elapsed()).expect("a test is short");
+        self.hand.show(*at + passed);
+    }
+}
+
+/// What a test has in hand.
+pub(crate) struct Scene {
+    pub(crate) world: World,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) time: Time,
+}
+
+/// Runs `test` with a system that was just started on a clock that is paused.
+pub(crate) fn with_scene<F: Future<Output = ()>>(
+    change: impl FnOnce(&mut Outside),
+    test: impl FnOnce(Scene) -> F,
+) {
+    let time = Time { hand: Hand::new(), begins: Arc::default() };
+    let (log, pulse) = (Arc::new(OnceLock::<Log>::new()), Arc::new(Notify::new()));
+    let runtime = {
+        let (log, pulse, time) = (Arc::clone(&log), Arc::clone(&pulse), time.clone());
+        let stay = move || {
+            if log.get().is_some_and(|log| log.door().report().queue_depth > 0) {
+                std::thread::sleep(Duration::from_micros(50));
+                pulse.notify_one();
+            }
+        };
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().start_paused(true).on_thread_park(stay).on_thread_unpark(move || time.follow());
+        runtime.build().expect("a runtime")
+    };
+    actix_rt::System::with_tokio_rt(|| runtime).block_on(async {
+        tokio::spawn(async move {
+            loop {
+                pulse.notified().await;
+            }
+        });
+        let dir = tempfile::tempdir().expect("a directory");
+        let upstream = Upstream::new(&time.hand);
+        let fallback_lines: Arc<Mutex<Vec<String>>> = Arc::default();
+        let mut outside = Outside { live: Some(Arc::clone(&upstream) as _), ..Outside::default() };
+        change(&mut outside);
+        let system = start(dir.path(), &time.hand, outside, Arc::clone(&fallback_lines));
+        log.set(system.log.clone()).expect("it is set once");
+        let world = World { dir: dir.path().to_owned(), system, time: time.hand.clone(), fallback_lines };
+        test(Scene { world, upstream, time }).await;
+        drop(dir);
+    });
+}
