@@ -5,6 +5,7 @@ mod ingesting;
 mod making;
 mod querying;
 mod sending;
+mod verifying;
 
 pub(crate) use checking::Checking;
 pub(crate) use sending::MailOutcome;
@@ -13,6 +14,7 @@ use ingesting::Ingesting;
 use making::Making;
 use querying::Querying;
 use sending::Sending;
+use verifying::Verifying;
 
 use domain::crosscheck::Reason;
 use domain::tmm::OMEGA;
@@ -71,6 +73,7 @@ pub struct Metrics {
     pub(crate) querying: Querying,
     pub(crate) making: Making,
     pub(crate) sending: Sending,
+    pub(crate) verifying: Verifying,
     pub(crate) cache_reads: Family<FoundIn, Counter>,
     pub(crate) committed_records: Counter,
     pub(crate) commit_seconds: Histogram,
@@ -88,6 +91,7 @@ impl Default for Metrics {
             querying: Querying::default(),
             making: Making::default(),
             sending: Sending::default(),
+            verifying: Verifying::default(),
             cache_reads: Family::default(),
             committed_records: Counter::default(),
             commit_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
@@ -115,6 +119,7 @@ impl Metrics {
         self.querying.register(registry);
         self.making.register(registry);
         self.sending.register(registry);
+        self.verifying.register(registry);
         registry.register(
             "cache_reads",
             "reads of cached verdicts, by where they were found",

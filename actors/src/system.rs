@@ -162,13 +162,13 @@ impl System {
         };
 
         let verification = {
-            let (store, clock) = (store.clone(), clock.clone());
+            let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
             let doors = verification::Doors {
                 queries: queries.clone(),
                 oracle_health: oracle_health.clone(),
                 log: log.clone(),
             };
-            let make = move || Verification::new(verification, doors, store, clock);
+            let make = move || Verification::new(verification, doors, store, clock, metrics);
             hire.start("verification", &here, queue, make)
         };
 

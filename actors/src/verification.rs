@@ -16,6 +16,7 @@ pub use resolving::{Resolve, ResolveError};
 use crate::clock::{Clock, stopwatch};
 use crate::door::{Door, NoAnswer};
 use crate::logger::{CommitError, Log};
+use crate::metrics::Metrics;
 use crate::oracle_health::OracleHealth;
 use crate::queries::Queries;
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
@@ -90,6 +91,7 @@ struct Verifier {
     doors: Doors,
     store: Store,
     clock: Clock,
+    metrics: Metrics,
     config: VerificationConfig,
     places: Arc<Semaphore>,
     /// Questions so far, and since when: together they are no other question's.
@@ -106,10 +108,16 @@ pub(crate) struct Doors {
 }
 
 impl Verification {
-    pub(crate) fn new(config: VerificationConfig, doors: Doors, store: Store, clock: Clock) -> Self {
+    pub(crate) fn new(
+        config: VerificationConfig,
+        doors: Doors,
+        store: Store,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
         let places = Arc::new(Semaphore::new(config.at_once));
         let (count, born_at) = (AtomicU64::new(0), clock.now());
-        let verifier = Verifier { doors, store, clock, config, places, count, born_at };
+        let verifier = Verifier { doors, store, clock, metrics, config, places, count, born_at };
         Self { verifier: Arc::new(verifier) }
     }
 }

@@ -62,6 +62,42 @@ pub fn things(pipeline: &str) -> (Value, Value, Value) {
     (ontology, source, definition)
 }
 
+/// An ontology, a source and a pipeline of that name: people by area and year, as the World Bank's file has them.
+///
+/// # Panics
+/// Where the documents that come with the project have none to begin with.
+#[must_use]
+#[allow(clippy::indexing_slicing, reason = "what is not there fails the test")]
+pub fn office(source: &str) -> (Value, Value, Value) {
+    let mut registration = example("sources/world-bank-population.json");
+    registration["oracle_id"] = json!(source);
+    let mut definition = example("pipelines/world-bank-population.json");
+    definition["pipeline"]["pipeline_id"] = json!(source);
+    definition["pipeline"]["oracle_id"] = json!(source);
+    (example("ontologies/population.json"), registration, definition)
+}
+
+/// A workflow of that name over sources of people by area and year, with these settings beside the simplest ones.
+///
+/// # Panics
+/// Where the settings are no fields.
+#[must_use]
+#[allow(clippy::indexing_slicing, reason = "what is not there is put there")]
+pub fn workflow(id: &str, sources: &[&str], settings: &Value) -> Value {
+    let mut document = json!({
+        "workflow_id": id, "domain": "population",
+        "ontology": {"ontology_id": "population", "version": "1"},
+        "axes": ["population"], "oracles": sources,
+        "oracle_latency": {"on_timeout": "FAIL_CLOSED_BLOCK"},
+        "authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
+                              "on_timeout_behavior": "FAIL_CLOSED"}
+    });
+    for (field, value) in settings.as_object().expect("settings are fields") {
+        document[field] = value.clone();
+    }
+    document
+}
+
 /// Replaces what is at `path`.
 pub async fn put(control: &mut Client, path: &str, body: &Value) -> Answer {
     control.call(Method::PUT, path, Some(Bytes::from(body.to_string()))).await.expect("it answers")

@@ -104,9 +104,39 @@ async fn tell_the_truth(daemon: &Daemon<'_>) {
     assert_eq!(post(&mut daemon.routes().await, "/v1/query", &query).await.status, 200);
 }
 
+/// Has sources disagree that are asked by a workflow, and a person decide.
+async fn have_it_verified(daemon: &Daemon<'_>) {
+    let control = &mut daemon.control().await;
+    for (source, population) in [("office-a", 54208), ("office-b", 54608)] {
+        let (ontology, registration, pipeline) = ground::office(source);
+        ground::register_all(control, &ontology, &registration, &pipeline).await;
+        ground::approve(control, source).await;
+        let rows = [1960, 1961].map(|year| format!("Aruba,ABW,{year},{population}\n")).concat();
+        let payload = format!("Country Name,Country Code,Year,Value\n{rows}");
+        let run = ground::begun(&ground::ingest(control, source, "2020", "2020-04-14", payload).await);
+        ground::ended(control, &run).await;
+    }
+    let workflow = ground::workflow("census", &["office-a", "office-b"], &json!({}));
+    assert_eq!(ground::put(control, "/v1/workflows/census", &workflow).await.status, 200);
+    let mut review_id = String::new();
+    for year in [1961, 1960] {
+        let thing = json!({"area": "ABW", "year": year});
+        let question = json!({"workflow": "census", "where": thing, "axes": ["population"]});
+        let told = post(&mut daemon.routes().await, "/v1/verify", &question).await;
+        harness::at(&told, "/review_id").as_str().expect("a person decides").clone_into(&mut review_id);
+    }
+    let metrics = metrics(daemon).await;
+    assert!(metrics.contains("oracled_reviews_open 2\n"), "{metrics}");
+    let resolution =
+        json!({"values": {"population": 54300}, "reason": "the census", "valid_for_seconds": 60});
+    let resolved = post(control, &format!("/v1/reviews/{review_id}/resolve"), &resolution).await;
+    assert_eq!(resolved.status, 200, "{}", harness::document(&resolved));
+}
+
 /// Has the daemon do something of everything, and so often regenerate what differs that it must tell.
 async fn keep_busy(daemon: &Daemon<'_>) {
     tell_the_truth(daemon).await;
+    have_it_verified(daemon).await;
     let routes = &mut daemon.routes().await;
     post(routes, "/v1/verdicts/handed-in", &submission(GOOD)).await;
     let text = json!({"candidate_output": "Ice melts", "facts": []});

@@ -57,7 +57,7 @@ impl Verifier {
     ) -> Result<Arc<Envelope>, VerifyError> {
         let inputs = self.question(request)?;
         if inputs.workflow.authority_latency.enforcement_mode == EnforcementMode::Async {
-            return self.promise(inputs).await;
+            return self.promise(inputs, began).await;
         }
         self.decide(inputs, began).await
     }
@@ -80,15 +80,16 @@ impl Verifier {
     }
 
     /// Says that there will be a decision, and has it taken.
-    async fn promise(self: Arc<Self>, inputs: Inputs) -> Result<Arc<Envelope>, VerifyError> {
+    async fn promise(self: Arc<Self>, inputs: Inputs, began: Instant) -> Result<Arc<Envelope>, VerifyError> {
         let envelope = decide(&inputs);
         let is_promised = envelope.kind == EnvelopeKind::Provisional;
         let mut later = Inputs { stage: Stage::Delayed, ..inputs.clone() };
         later.calls.clear();
-        let entry = Event::VerificationDecided(VerificationEntry::of(inputs, &envelope));
+        let entry = Event::VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope));
         let mut record = Record::from(entry);
         record.writes.extend(is_promised.then(|| Write::PutPending(Arc::new(later.clone()))));
         self.doors.log.commit(record).await?;
+        self.metrics.verifying.decided(&inputs, &envelope, false, began.elapsed());
         if is_promised {
             pending::begin(&self, later);
         }
@@ -159,7 +160,12 @@ impl Verifier {
             attempt += 1;
             let record = self.record(&decided, beside)?;
             match self.doors.log.commit(record).await {
-                Ok(_) => return Ok(Arc::new(decided.envelope)),
+                Ok(_) => {
+                    let Decided { inputs, envelope, .. } = decided;
+                    let opened = envelope.review_id.as_ref() == Some(&envelope.execution_id);
+                    self.metrics.verifying.decided(&inputs, &envelope, opened, began.elapsed());
+                    return Ok(Arc::new(envelope));
+                }
                 Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {
                     decided = self.decided(decided.inputs, began)?;
                 }

@@ -90,8 +90,12 @@ impl Verifier {
                 Word { resolution, peer: *peer, verifier_id: peer.uid.to_string(), now: self.clock.now() };
             let locks = review.resolve(&ontology, resolution, &word.verifier_id, word.now)?;
             let (state, record) = self.record_of(&review, revision, &locks, &ontology, &word)?;
+            let resolved = record.events.len() as u64;
             match self.doors.log.commit(record).await {
-                Ok(_) => return Ok(state),
+                Ok(_) => {
+                    self.metrics.verifying.resolved(resolved);
+                    return Ok(state);
+                }
                 Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
                 Err(error) => return Err(error.into()),
             }

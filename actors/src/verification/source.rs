@@ -10,7 +10,7 @@ use crate::registry::policy_of;
 use domain::OracleId;
 use domain::ground::freshness::AxisFreshness;
 use domain::ground::id::SourceId;
-use domain::ground::source::{OracleTier, Standing};
+use domain::ground::source::{AdapterId, OracleTier, Standing};
 use domain::health::Outcome;
 use domain::verification::deviation::deviations;
 use domain::verification::{Call, Candidate, Cut, Failure, Inputs, KeptAnswer, KeptKey, Refusal, Reply};
@@ -20,8 +20,6 @@ use std::time::Duration;
 use store::ground::view::SourceView;
 use tokio::time::timeout_at;
 
-/// The adapter that answers out of what was ingested.
-const STORE: &str = "store";
 /// The longest answer that is decided over, as JSON, in bytes: the log keeps it with the decision.
 const CANDIDATE_MAX_BYTES: usize = 64 << 10;
 
@@ -74,7 +72,7 @@ impl Errand {
     }
 
     fn is_live(&self) -> bool {
-        self.view.state.entry.registration.adapter_id != STORE
+        self.view.state.entry.registration.adapter_id == AdapterId::Http
     }
 
     fn kept_key(&self) -> KeptKey {

@@ -16,8 +16,8 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use store::Store;
 use store::ground::state::SourceState;
+use store::{OpenReviews, Store};
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const END: &str = "# EOF\n";
@@ -39,6 +39,10 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
         tracing::warn!(%error, "the metrics lack the sources");
         Vec::new()
     });
+    let reviews = reviews(&service.system.store).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the reviews");
+        OpenReviews::default()
+    });
     let mut body = String::new();
     let written = text::encode(&mut body, &service.registry).and_then(|()| {
         let counted = body.strip_suffix(END).map_or(body.len(), str::len);
@@ -50,6 +54,7 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
         }
         oracle_gauges(&mut body, &oracles)?;
         source_gauges(&mut body, &sources)?;
+        review_gauges(&mut body, reviews)?;
         body.write_str(END)
     });
     written.map_err(|error| Problem::Internal(error.to_string()))?;
@@ -67,6 +72,23 @@ async fn sources(store: &Store) -> Result<Vec<(SourceState, usize)>, Problem> {
         Ok(store.sources()?.into_iter().map(with_faults).collect())
     });
     looked.await.map_err(|error| Problem::Internal(error.to_string()))?
+}
+
+/// How many questions wait for a person.
+async fn reviews(store: &Store) -> Result<OpenReviews, Problem> {
+    let store = store.clone();
+    let looked = tokio::task::spawn_blocking(move || Ok(store.open_reviews()?));
+    looked.await.map_err(|error| Problem::Internal(error.to_string()))?
+}
+
+fn review_gauges(body: &mut String, reviews: OpenReviews) -> fmt::Result {
+    gauge(body, "reviews_open", "questions that wait for a person", reviews.count)?;
+    let name = "review_oldest_open_timestamp_seconds";
+    write!(body, "# HELP oracled_{name} since when the first of them waits.\n# TYPE oracled_{name} gauge\n")?;
+    match reviews.oldest_at {
+        Some(at) => writeln!(body, "oracled_{name} {}", at.as_second()),
+        None => Ok(()),
+    }
 }
 
 /// What is not counted but read off when asked.

@@ -1,6 +1,7 @@
 //! `oraclectl log`.
 
 mod ground;
+mod verification;
 
 use super::output::{harmless, on_one_line};
 use super::{CtlError, Options, answer_lines, segment};
@@ -199,7 +200,9 @@ pub(crate) fn for_people(entry: &Value) -> String {
                 text("fallback_entries")
             )
         }
-        name => ground::for_people(name, entry).unwrap_or_else(|| text("version")),
+        name => ground::for_people(name, entry)
+            .or_else(|| verification::for_people(name, entry))
+            .unwrap_or_else(|| text("version")),
     };
     let (seq, at) = (text("seq"), in_one_width(text("timestamp")));
     let line = format!("{seq} {at} {} {} {what}", text("event"), text("session_id"));

@@ -57,6 +57,37 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AlwaysHuman => "always_human",
+            Self::DefinitionMismatch => "definition_mismatch",
+            Self::Deviation => "deviation",
+            Self::OracleVsUser => "oracle_vs_user",
+            Self::DeltaThreshold => "delta_threshold",
+            Self::RequireHuman => "require_human",
+            Self::RecencyUndecided => "recency_undecided",
+            Self::PrecedenceUnclear => "precedence_unclear",
+            Self::StrategyImpossible => "strategy_impossible",
+            Self::CascadeLimit => "cascade_limit",
+            Self::OracleInvalidated => "oracle_invalidated",
+            Self::BudgetExceeded => "budget_exceeded",
+            Self::Disputed => "disputed",
+            Self::OracleUnreachable => "oracle_unreachable",
+            Self::OracleUnusable => "oracle_unusable",
+            Self::Stale => "stale",
+            Self::Expired => "expired",
+            Self::Reverification => "reverification",
+            Self::NoValue => "no_value",
+            Self::UnverifiedOnly => "unverified_only",
+            Self::ThingNotFixed => "thing_not_fixed",
+            Self::SeveralThings => "several_things",
+            Self::NonAuthoritative => "non_authoritative",
+            Self::Deferred => "deferred",
+        }
+    }
+
     /// Whether a person has to decide.
     #[must_use]
     pub const fn is_for_a_person(self) -> bool {

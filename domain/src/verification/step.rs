@@ -74,3 +74,17 @@ pub enum StepOutcome {
     /// Nobody decides.
     Disputed,
 }
+
+impl StepOutcome {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Replaced => "replaced",
+            Self::Averaged => "averaged",
+            Self::Escalated => "escalated",
+            Self::Disputed => "disputed",
+        }
+    }
+}

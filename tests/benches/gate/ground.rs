@@ -3,7 +3,7 @@
 //! one of SQLite before any is timed.
 
 mod beside;
-mod facts;
+pub(crate) mod facts;
 mod library;
 mod socket;
 

@@ -1,7 +1,7 @@
 //! The gate, measured: one table from one sitting, each figure beside its floor from the same run.
 //!
 //! `cargo bench -p oracled-tests` takes four minutes, `… -- --quick` one, and `… -- read submit` measures
-//! only what is named (of crosscheck, rules, read, submit, regen, start and ground). What is compared is
+//! only what is named (of crosscheck, rules, read, submit, regen, start, ground and verify). What is compared is
 //! measured in turns (A B A B …) and the median of the rounds is shown, so that a machine that is busy for a
 //! moment does not favour one side.
 
@@ -19,6 +19,7 @@ mod rules;
 mod start;
 mod submit;
 mod table;
+mod verify;
 
 use std::env;
 use std::io;
@@ -97,7 +98,7 @@ fn main() -> io::Result<()> {
     let named: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
     let wanted = |part: &str| named.is_empty() || named.iter().any(|name| *name == part);
     let mut table = Table::default();
-    let parts: [(&str, Measure); 7] = [
+    let parts: [(&str, Measure); 8] = [
         ("crosscheck", crosscheck::measure),
         ("rules", rules::measure),
         ("read", read::measure),
@@ -105,6 +106,7 @@ fn main() -> io::Result<()> {
         ("regen", regen::measure),
         ("start", start::measure),
         ("ground", ground::measure),
+        ("verify", verify::measure),
     ];
     for (part, measure) in parts {
         if wanted(part) {

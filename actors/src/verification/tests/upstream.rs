@@ -17,11 +17,11 @@ use domain::verification::candidate::Stated;
 use domain::verification::record::SignatureInfo;
 use domain::verification::{Candidate, Failure, KeptAnswer, OracleVerificationRecord, Refusal, Reply, Tier};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use store::{Record, Write};
+
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -175,20 +175,9 @@ pub(crate) fn candidate(
 }
 
 /// Registers a live source, and approves it.
-pub(crate) async fn live(system: &crate::system::System, oracle_id: &str, settings: Json) {
+pub(crate) async fn live(system: &crate::system::System, oracle_id: &str, mut settings: Json) {
+    settings["adapter_id"] = json!("http");
     source(system, oracle_id, settings).await;
-    let (mut state, _) =
-        system.store.source(&source_id(oracle_id)).expect("it is read").expect("it is there");
-    state.entry.registration.adapter_id = "http".into();
-    let mut record = Record::default();
-    record.events.push(domain::Event::ControlAction {
-        action: "adapter".into(),
-        detail: oracle_id.into(),
-        peer: None,
-        timestamp: system.clock.now(),
-    });
-    record.writes.push(Write::PutSource(Arc::new(state)));
-    system.log.commit(record).await.expect("it is committed");
 }
 
 /// The time of a test.

@@ -9,7 +9,6 @@ pub(super) fn for_people(name: &str, entry: &Value) -> Option<String> {
     Some(match name {
         "ontology_registered" => format!("{}@{} by {}", text("ontology_id"), text("version"), by(entry)),
         "pipeline_registered" => format!("{} by {}", text("pipeline_id"), by(entry)),
-        "workflow_registered" => format!("{} by {}", text("workflow_id"), by(entry)),
         "adapter_registered" => format!("{} by {}", text("oracle_id"), by(entry)),
         "source_changed" => format!("{} {} by {}", text("oracle_id"), text("change"), by(entry)),
         "freshness_policy_set" => format!("{} by {}", text("oracle_id"), by(entry)),

@@ -1,0 +1,151 @@
+//! What is counted of verification: decisions, conflicts, escalations, staleness, and how sources answer.
+
+use super::Word;
+use domain::verification::{Envelope, Inputs};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use std::time::Duration;
+
+/// The labels of a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct DecidedAs {
+    workflow: String,
+    kind: Word,
+}
+
+/// The labels of a reason for which there were no values.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Withheld {
+    workflow: String,
+    reason: Word,
+}
+
+/// The labels of a conflict between two values.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Settled {
+    workflow: String,
+    strategy: Word,
+    outcome: Word,
+}
+
+/// The labels of what came of asking a source.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Answered {
+    oracle: String,
+    outcome: Word,
+}
+
+/// The label of a source.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Of {
+    oracle: String,
+}
+
+/// All of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Verifying {
+    decisions: Family<DecidedAs, Counter>,
+    reasons: Family<Withheld, Counter>,
+    conflicts: Family<Settled, Counter>,
+    calls: Family<Answered, Counter>,
+    late: Family<Of, Counter>,
+    reviews_opened: Counter,
+    reviews_resolved: Counter,
+    seconds: Histogram,
+}
+
+impl Default for Verifying {
+    fn default() -> Self {
+        Self {
+            decisions: Family::default(),
+            reasons: Family::default(),
+            conflicts: Family::default(),
+            calls: Family::default(),
+            late: Family::default(),
+            reviews_opened: Counter::default(),
+            reviews_resolved: Counter::default(),
+            seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
+        }
+    }
+}
+
+impl Verifying {
+    /// Counts a decision that took so long, and whether it has opened a review.
+    pub(crate) fn decided(&self, inputs: &Inputs, envelope: &Envelope, opened: bool, took: Duration) {
+        let workflow = envelope.workflow.as_str();
+        let kind = Word(envelope.kind.as_str());
+        self.decisions.get_or_create(&DecidedAs { workflow: workflow.into(), kind }).inc();
+        for reason in &envelope.reasons {
+            let reason = Word(reason.as_str());
+            self.reasons.get_or_create(&Withheld { workflow: workflow.into(), reason }).inc();
+        }
+        for step in &envelope.steps {
+            let (strategy, outcome) = (Word(step.strategy.as_str()), Word(step.outcome.as_str()));
+            self.conflicts.get_or_create(&Settled { workflow: workflow.into(), strategy, outcome }).inc();
+        }
+        for candidate in &envelope.candidates {
+            let oracle = candidate.oracle_id.as_str();
+            let call = inputs.calls.get(&candidate.oracle_id);
+            let outcome = match call {
+                _ if candidate.stale => "stale",
+                Some(call) if call.cache_hit => "cache_hit",
+                _ => candidate.outcome.as_str(),
+            };
+            self.calls.get_or_create(&Answered { oracle: oracle.into(), outcome: Word(outcome) }).inc();
+            if candidate.late {
+                self.late.get_or_create(&Of { oracle: oracle.into() }).inc();
+            }
+        }
+        self.reviews_opened.inc_by(opened.into());
+        self.seconds.observe(took.as_secs_f64());
+    }
+
+    /// Counts reviews that were resolved.
+    pub(crate) fn resolved(&self, reviews: u64) {
+        self.reviews_resolved.inc_by(reviews);
+    }
+
+    /// Adds them to `registry`.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "verifications",
+            "decisions over what sources say, by workflow and what may be told",
+            self.decisions.clone(),
+        );
+        registry.register(
+            "verification_reasons",
+            "reasons for which a decision has no values, by workflow",
+            self.reasons.clone(),
+        );
+        registry.register(
+            "verification_conflicts",
+            "conflicts between two values, by workflow, strategy and what became of them",
+            self.conflicts.clone(),
+        );
+        registry.register(
+            "verification_calls",
+            "sources asked for a verification, by what came of that",
+            self.calls.clone(),
+        );
+        registry.register(
+            "verification_late_calls",
+            "sources that took longer than their soft timeout",
+            self.late.clone(),
+        );
+        registry.register("reviews_opened", "questions put before a person", self.reviews_opened.clone());
+        registry.register(
+            "reviews_resolved",
+            "questions that a person has decided",
+            self.reviews_resolved.clone(),
+        );
+        registry.register_with_unit(
+            "verification",
+            "time from a question to its durable decision",
+            Unit::Seconds,
+            self.seconds.clone(),
+        );
+    }
+}

@@ -1,0 +1,288 @@
+//! Real sources that disagree: every country and year that the United Nations and the World Bank both tell of, put to both
+//! under each strategy.
+
+#![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
+
+use bytes::Bytes;
+use domain::ground::decimal::Decimal;
+use harness::ground::{answers, approve, begun, ended, example, ingest, put, register_all, workflow};
+use harness::{World, document, post};
+use oracled::client::Client;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::{env, fs};
+
+const UN: &str = "un-wpp-population";
+const WORLD_BANK: &str = "world-bank-population";
+/// The strategies, with how the two sources stand to one another: of one tier where a strategy can settle that.
+const STRATEGIES: [(&str, bool); 6] = [
+    ("higher_tier_wins", false),
+    ("most_recent", true),
+    ("use_conservative", true),
+    ("weighted_average", true),
+    ("dispute_summary", true),
+    ("require_human", true),
+];
+/// A difference that no strategy settles, in people: with `higher_tier_wins`, for a seventh line.
+const THRESHOLD: i64 = 1_000_000;
+
+/// What both sources say of one country and year.
+#[derive(Debug)]
+struct Pair {
+    area: String,
+    year: String,
+    un: Said,
+    world_bank: Said,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Said {
+    population: Decimal,
+    definition: Option<String>,
+}
+
+/// What becomes of a pair.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Outcome {
+    /// Both say the same.
+    Agreed(Decimal),
+    /// They do not, and this is what was settled.
+    Settled(Decimal),
+    /// They measure different things, and a person decides.
+    OtherDefinition,
+    /// They disagree, and a person decides.
+    Escalated,
+    /// They disagree, and that is told.
+    Disputed,
+    /// Nothing of this.
+    Otherwise,
+}
+
+impl Pair {
+    /// What must become of it, by what the sources say and the words of the strategy.
+    fn expected(&self, strategy: &str, threshold: Option<i64>) -> Outcome {
+        let (un, world_bank) = (&self.un.population, &self.world_bank.population);
+        if self.un.definition != self.world_bank.definition {
+            return if strategy == "dispute_summary" { Outcome::Disputed } else { Outcome::OtherDefinition };
+        }
+        if un == world_bank {
+            return Outcome::Agreed(un.clone());
+        }
+        let (low, high) = (un.min(world_bank), un.max(world_bank));
+        let delta = high.checked_sub(low).expect("it fits");
+        if threshold.is_some_and(|threshold| delta > Decimal::from(threshold)) {
+            return Outcome::Escalated;
+        }
+        match strategy {
+            // the World Bank is the primary one there, and was ingested last
+            "higher_tier_wins" | "most_recent" => Outcome::Settled(world_bank.clone()),
+            "use_conservative" => Outcome::Settled(low.clone()),
+            "weighted_average" => Outcome::Settled(mean(un, world_bank)),
+            "dispute_summary" => Outcome::Disputed,
+            _ => Outcome::Escalated,
+        }
+    }
+}
+
+/// The mean of two, to a whole number: halves go to the even one.
+fn mean(one: &Decimal, other: &Decimal) -> Decimal {
+    let sum = one.checked_add(other).expect("it fits").to_i64().expect("people are whole");
+    let half = sum.div_euclid(2);
+    let is_odd = sum.rem_euclid(2) == 1;
+    Decimal::from(half + i64::from(is_odd && half.rem_euclid(2) == 1))
+}
+
+/// The two files.
+struct Payloads {
+    un: Bytes,
+    world_bank: Bytes,
+}
+
+impl Payloads {
+    /// Those that lie in the folder of real data.
+    fn real() -> Self {
+        let folder = env::var_os("ORACLED_GROUND_DATA").map(PathBuf::from);
+        let folder = folder.expect("ORACLED_GROUND_DATA names the folder").join("population");
+        let read = |name: &str| Bytes::from(fs::read(folder.join(name)).expect(name));
+        Self { un: read("un-wpp2019.tsv"), world_bank: read("worldbank-2026-03-06.csv") }
+    }
+
+    /// A few rows of each, as the two tell them.
+    fn excerpt() -> Self {
+        let un = "country_code\tname\tyear\tpopulation_thousands\n\
+            4\tAfghanistan\t1960\t8996.967\n498\tRepublic of Moldova\t2015\t4070.705\n\
+            250\tFrance\t2015\t64453.194\n688\tSerbia\t2015\t8877.053\n8\tAlbania\t1960\t1636.054\n\
+            12\tAlgeria\t1960\t11057.864\n24\tAngola\t1960\t5454.938\n";
+        let world_bank = "Country Name,Country Code,Year,Value\n\
+            Afghanistan,AFG,1960,9035043\nMoldova,MDA,2015,2835978\nFrance,FRA,2015,66548272\n\
+            Serbia,SRB,2015,7095383\nAlbania,ALB,1960,1636054\nAlgeria,DZA,1960,11394307\n\
+            Angola,AGO,1960,5454939\nAruba,ABW,1960,54922\n";
+        Self { un: un.into(), world_bank: world_bank.into() }
+    }
+}
+
+/// Both sources registered, approved and ingested, the United Nations first, and of this tier.
+async fn prepare(control: &mut Client, un_tier: &str, payloads: &Payloads) {
+    let mut ontology = example("ontologies/population.json");
+    let axes = ontology["axes"].as_array_mut().expect("it has axes");
+    let population = axes.iter_mut().find(|axis| axis["axis"] == "population").expect("it is one");
+    population["conservative"] = json!("lower");
+    let releases =
+        [(UN, "2019", "2019-06-17", &payloads.un), (WORLD_BANK, "2026", "2026-03-06", &payloads.world_bank)];
+    for (source, version, released_at, payload) in releases {
+        let mut registration = example(&format!("sources/{source}.json"));
+        if source == UN {
+            registration["oracle_tier"] = json!(un_tier);
+        }
+        let pipeline = example(&format!("pipelines/{source}.json"));
+        register_all(control, &ontology, &registration, &pipeline).await;
+        approve(control, source).await;
+        let run = begun(&ingest(control, source, version, released_at, payload.clone()).await);
+        assert_eq!(ended(control, &run).await["state"], "completed", "{source}");
+    }
+}
+
+async fn register(control: &mut Client, id: &str, resolution: Value) {
+    let workflow = workflow(id, &[UN, WORLD_BANK], &json!({"conflict_resolution": resolution}));
+    let answer = put(control, &format!("/v1/workflows/{id}"), &workflow).await;
+    assert_eq!(answer.status, 200, "{}", document(&answer));
+}
+
+/// What a source says, by area and year.
+async fn all_of(routes: &mut Client, source: &str) -> BTreeMap<(String, String), Said> {
+    let told = answers(routes, source, &json!({"axes_requested": ["population"]})).await;
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let said = |(record, _): (Value, Value)| {
+        let axes = &record["axes"];
+        let population = text(&axes["population"]).parse().expect("it is a number");
+        let definition = record["definitions"]["population"].as_str().map(str::to_owned);
+        ((text(&axes["area"]), text(&axes["year"])), Said { population, definition })
+    };
+    told.into_iter().map(said).collect()
+}
+
+/// What both tell of.
+async fn pairs(routes: &mut Client) -> Vec<Pair> {
+    let mut un = all_of(routes, UN).await;
+    let shared = all_of(routes, WORLD_BANK).await.into_iter().filter_map(|((area, year), world_bank)| {
+        let un = un.remove(&(area.clone(), year.clone()))?;
+        Some(Pair { area, year, un, world_bank })
+    });
+    shared.collect()
+}
+
+/// What a question about `pair` comes to, with the envelope.
+async fn verify(routes: &mut Client, workflow: &str, pair: &Pair) -> (Outcome, Value) {
+    let request = json!({"workflow": workflow, "where": {"area": pair.area, "year": pair.year},
+        "axes": ["population"]});
+    let answer = post(routes, "/v1/verify", &request).await;
+    assert_eq!(answer.status, 200, "{}", document(&answer));
+    let envelope = document(&answer);
+    let axis = &envelope["axes"]["population"];
+    let value = || axis["value"].as_str().expect("it has a value").parse::<Decimal>().expect("a number");
+    let is_other =
+        envelope["reasons"].as_array().is_some_and(|reasons| reasons.contains(&json!("definition_mismatch")));
+    let outcome = match envelope["kind"].as_str().expect("it is of a kind") {
+        "authoritative" if envelope["steps"] == json!([]) => Outcome::Agreed(value()),
+        "authoritative" => Outcome::Settled(value()),
+        "human_review" if is_other => Outcome::OtherDefinition,
+        "human_review" => Outcome::Escalated,
+        "dispute_summary" => Outcome::Disputed,
+        _ => Outcome::Otherwise,
+    };
+    if !matches!(outcome, Outcome::Agreed(_) | Outcome::Settled(_)) {
+        assert!(axis.get("value").is_none(), "nothing that is open is told as a value: {envelope}");
+    }
+    (outcome, envelope)
+}
+
+/// A line of the table.
+fn print_line(name: &str, outcomes: &[Outcome]) {
+    let count = |is: fn(&Outcome) -> bool| outcomes.iter().filter(|outcome| is(outcome)).count();
+    println!(
+        "| {name} | {} | {} | {} | {} | {} |",
+        count(|outcome| matches!(outcome, Outcome::Agreed(_))),
+        count(|outcome| matches!(outcome, Outcome::Settled(_))),
+        count(|outcome| matches!(outcome, Outcome::Escalated)),
+        count(|outcome| matches!(outcome, Outcome::Disputed)),
+        count(|outcome| matches!(outcome, Outcome::OtherDefinition)),
+    );
+}
+
+/// What the two are told to measure, where that is not the same.
+fn print_definitions(envelope: &Value) {
+    for candidate in envelope["candidates"].as_array().into_iter().flatten() {
+        let stated = &candidate["values"]["population"];
+        println!(
+            "{} {}: {} {}",
+            envelope["where"], candidate["oracle_id"], stated["value"], stated["definition"]
+        );
+    }
+}
+
+/// Puts every pair to both sources under each strategy, and checks and prints what comes of that.
+async fn under_each_strategy(payloads: &Payloads) -> BTreeMap<String, Vec<Outcome>> {
+    let mut table = BTreeMap::new();
+    for same_tier in [false, true] {
+        let world = World::default();
+        let daemon = world.serve().await;
+        prepare(&mut daemon.control().await, if same_tier { "primary" } else { "secondary" }, payloads).await;
+        let pairs = pairs(&mut daemon.routes().await).await;
+        let field = if same_tier { "same_tier_strategy" } else { "default_strategy" };
+        let mut lines: Vec<_> =
+            STRATEGIES.iter().filter(|(_, same)| *same == same_tier).map(|(name, _)| (*name, None)).collect();
+        if !same_tier {
+            lines.push(("higher_tier_wins", Some(THRESHOLD)));
+        }
+        for (strategy, threshold) in lines {
+            let name =
+                threshold.map_or_else(|| strategy.to_owned(), |most| format!("{strategy}, up to {most}"));
+            let id = strategy.replace('_', "-") + if threshold.is_some() { "-bounded" } else { "" };
+            let mut resolution = json!({field: strategy});
+            if let Some(threshold) = threshold {
+                resolution["escalation_delta_threshold"] = json!(threshold);
+            }
+            register(&mut daemon.control().await, &id, resolution).await;
+            let routes = &mut daemon.routes().await;
+            let mut outcomes = Vec::new();
+            for pair in &pairs {
+                let (outcome, envelope) = verify(routes, &id, pair).await;
+                assert_eq!(outcome, pair.expected(strategy, threshold), "{name}: {pair:?} {envelope}");
+                if outcome == Outcome::OtherDefinition && pair.year == "2015" && strategy == "require_human" {
+                    print_definitions(&envelope);
+                }
+                outcomes.push(outcome);
+            }
+            print_line(&name, &outcomes);
+            table.insert(name, outcomes);
+        }
+        assert!(daemon.stop().success());
+    }
+    table
+}
+
+#[tokio::test]
+async fn what_two_sources_share_comes_to_what_each_strategy_says_and_other_definitions_are_never_settled() {
+    let table = under_each_strategy(&Payloads::excerpt()).await;
+    assert_eq!(table.len(), STRATEGIES.len() + 1);
+    for (name, outcomes) in table {
+        assert_eq!(outcomes.len(), 7, "{name}");
+        assert_eq!(
+            outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Agreed(_))).count(),
+            1,
+            "{name}"
+        );
+        let other = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::OtherDefinition)).count();
+        assert_eq!(other, if name == "dispute_summary" { 0 } else { 3 }, "{name}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
+async fn what_two_sources_share_in_real_data_comes_to_what_each_strategy_says() {
+    let table = under_each_strategy(&Payloads::real()).await;
+    for (name, outcomes) in table {
+        assert_eq!(outcomes.len(), 2310, "{name}");
+    }
+}
