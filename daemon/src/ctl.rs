@@ -7,9 +7,11 @@ pub mod crosscheck;
 pub mod divergence;
 mod document;
 pub mod drain;
+pub mod explain;
 mod fit;
 pub mod freshness;
 pub mod get;
+mod given;
 pub mod health;
 pub mod ingest;
 pub(crate) mod lines;
@@ -26,10 +28,12 @@ pub mod query;
 pub mod register;
 pub mod rejects;
 pub mod reload;
+pub mod review;
 pub mod rules;
 pub mod source;
 pub mod status;
 pub mod submit;
+pub mod verify;
 pub mod workflow;
 pub(crate) mod xml;
 
@@ -52,7 +56,8 @@ use std::process::ExitCode;
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; for crosscheck: the verdict is approved; for rules check: the text comes to PASS;
-     for rules eval: all cases went as wanted; for ingest run: the records are visible
+     for rules eval: all cases went as wanted; for ingest run: the records are visible;
+     for verify: the values are verified
   1  refused: the verdict is not approved, the session is not known, the request is not allowed,
      the probe failed, the text does not come to PASS, a case did not go as wanted, a run came
      to nothing
@@ -60,6 +65,7 @@ Exit codes:
   3  the daemon does not answer
   4  the daemon answers that it cannot for now
   5  a file cannot be read or written, or is not what it must be, if only in some lines
+  6  for verify: the question is answered, and no values are verified
   130  interrupted; a run goes on";
 
 /// Steers oracled, and asks it.
@@ -126,6 +132,9 @@ enum Verb {
     Rejects(rejects::Rejects),
     Query(query::Query),
     Provenance(provenance::Provenance),
+    Verify(verify::Verify),
+    Explain(explain::Explain),
+    Review(review::Review),
     /// Prints completions for a shell
     Completions {
         /// Which shell
@@ -156,6 +165,9 @@ pub enum CtlError {
     /// The verdict is not approved. It was printed.
     #[error("the verdict is not approved")]
     NotApproved,
+    /// No values are verified. Why was printed.
+    #[error("no values are verified")]
+    NotVerified,
     /// A probe failed. How was printed.
     #[error("the probe failed")]
     ProbeFailed,
@@ -203,6 +215,7 @@ impl CtlError {
     fn exit_code(&self) -> u8 {
         match self {
             Self::NotApproved | Self::ProbeFailed | Self::CameToNothing | Self::NotOne(_) => 1,
+            Self::NotVerified => 6,
             Self::Detached(_) => 130,
             Self::Problem { status, .. } if *status < 500 => 1,
             Self::Client(_) => 3,
@@ -237,6 +250,7 @@ pub fn main() -> ExitCode {
             let was_printed = matches!(
                 error,
                 CtlError::NotApproved
+                    | CtlError::NotVerified
                     | CtlError::ProbeFailed
                     | CtlError::CameToNothing
                     | CtlError::Rules(RulesError::NotAsWanted | RulesError::NoPass)
@@ -277,6 +291,9 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::Rejects(verb) => ask(verb.run(options, out)),
         Verb::Query(verb) => ask(verb.run(options, out)),
         Verb::Provenance(verb) => ask(verb.run(options, out)),
+        Verb::Verify(verb) => ask(verb.run(options, out)),
+        Verb::Explain(verb) => ask(verb.run(options, out)),
+        Verb::Review(verb) => ask(verb.run(options, out)),
         Verb::Completions { shell } => {
             // clap_complete panics where it cannot write
             let mut script = Vec::new();
