@@ -2,7 +2,7 @@
 
 use super::super::CtlError;
 use super::super::look::Look;
-use super::super::output::{on_one_line, pairs, table};
+use super::super::output::{by_whom, on_one_line, pairs, table};
 use super::words;
 use domain::ground::moment::span;
 use domain::verification::envelope::{AxisOutcome, CandidateOutcome, Evidence};
@@ -66,7 +66,7 @@ fn axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), Ct
         let (oracle_id, tier, version) =
             (&record.oracle_id, record.oracle_tier.as_str(), version.unwrap_or_default());
         let kept = if *stale { ", out of what was kept" } else { "" };
-        let (method, by) = (&record.verification_method, &record.verifier_id);
+        let (method, by) = (&record.verification_method, by_whom(&record.verifier_id));
         let told = format!("{oracle_id} ({tier}){version}, as of {observed_at}{kept}: {method} by {by}");
         writeln!(out, "  {}", on_one_line(&told))?;
         writeln!(out, "    {}", on_one_line(&record.source_locator))?;
