@@ -8,6 +8,7 @@ pub mod adapter;
 pub mod divergence;
 pub mod document;
 pub mod drain;
+pub mod execution;
 pub mod freshness;
 pub mod health;
 pub mod ingest;
@@ -21,6 +22,7 @@ pub mod pipeline;
 pub mod purge;
 pub mod rejects;
 pub mod reload;
+pub mod review;
 pub mod run;
 pub mod source;
 pub mod status;
@@ -75,6 +77,10 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/pipelines/{pipeline_id}/pull", post(upkeep::pull))
         .route("/v1/workflows", get(workflow::list))
         .route("/v1/workflows/{workflow_id}", get(workflow::get).put(workflow::put))
+        .route("/v1/reviews", get(review::list))
+        .route("/v1/reviews/{review_id}", get(review::get))
+        .route("/v1/reviews/{review_id}/resolve", post(review::resolve))
+        .route("/v1/executions/{execution_id}", get(execution::get))
         .route("/v1/sources/{oracle_id}/prune", post(upkeep::prune))
         .route("/v1/sources/{oracle_id}/verify", post(upkeep::verify))
         .route("/v1/sources/{oracle_id}/rebuild", post(upkeep::rebuild))

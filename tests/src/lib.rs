@@ -29,7 +29,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
 /// The actors that are supervised, in the order in which they are reported.
-pub const ACTORS: [&str; 10] = [
+pub const ACTORS: [&str; 11] = [
     "regen",
     "crosscheck",
     "cache",
@@ -37,6 +37,7 @@ pub const ACTORS: [&str; 10] = [
     "rate_limiter",
     "notifier",
     "oracle_health",
+    "verification",
     "ingestion",
     "registry",
     "logger",

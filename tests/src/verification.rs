@@ -1,14 +1,9 @@
 //! Verification from outside: sources with a few values each, and a workflow over them.
 
-use crate::ground::{approve, begun, ended, example, ingest, register_all, stopped};
-use crate::{Daemon, World};
-use domain::event::verification::WorkflowEntry;
-use domain::verification::Workflow;
-use domain::verification::workflow::RegisteredWorkflow;
-use domain::{Event, Peer};
+use crate::Daemon;
+use crate::ground::{approve, begun, ended, example, ingest, put, register_all};
+use oracled::client::Client;
 use serde_json::{Value, json};
-use std::sync::Arc;
-use store::{Record, Write};
 
 /// A workflow over `oracles`, with these settings beside the simplest ones.
 ///
@@ -52,28 +47,12 @@ pub async fn offices(daemon: &Daemon<'_>, sources: &[(&str, &str, &str)]) {
     }
 }
 
-/// Registers workflows in a world that is not served yet.
+/// Registers a workflow over sources that are registered.
 ///
 /// # Panics
-/// Where they are none.
-pub fn registered(world: &World, workflows: &[Value]) {
-    let (mut journal, _) = stopped(&world.state());
-    for document in workflows {
-        let workflow: Workflow = serde_json::from_value(document.clone()).expect("it is a workflow");
-        let registered = json!({"workflow": workflow, "workflow_sha256": workflow.digest(),
-            "registered_at": "2026-01-01T00:00:00Z", "registered_by": "0"});
-        let registered: RegisteredWorkflow = serde_json::from_value(registered).expect("it is registered");
-        let entry = WorkflowEntry {
-            workflow_id: workflow.workflow_id.clone(),
-            before_sha256: None,
-            workflow_sha256: workflow.digest(),
-            workflow: Box::new(workflow),
-            peer: Peer { uid: 0, gid: 0, pid: None },
-            timestamp: registered.registered_at,
-        };
-        let mut record = Record::from(Event::WorkflowRegistered(entry));
-        record.writes.push(Write::PutWorkflow(Arc::new(registered)));
-        let committed = journal.commit(&[record]).expect("the disk takes it");
-        assert!(committed.iter().all(Result::is_ok), "{committed:?}");
-    }
+/// Where it is not taken.
+pub async fn register(control: &mut Client, workflow: &Value) {
+    let workflow_id = workflow.get("workflow_id").and_then(Value::as_str).expect("it has an id");
+    let answer = put(control, &format!("/v1/workflows/{workflow_id}"), workflow).await;
+    assert_eq!(answer.status, 200, "{}", crate::document(&answer));
 }

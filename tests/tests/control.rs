@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 36] = [
+const PATHS: [(&str, &[&str]); 40] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
@@ -43,6 +43,10 @@ const PATHS: [(&str, &[&str]); 36] = [
     ("/v1/pipelines/pi-1/pull", &["POST"]),
     ("/v1/workflows", &["GET"]),
     ("/v1/workflows/wo-1", &["GET", "PUT"]),
+    ("/v1/reviews", &["GET"]),
+    ("/v1/reviews/v-1", &["GET"]),
+    ("/v1/reviews/v-1/resolve", &["POST"]),
+    ("/v1/executions/v-1", &["GET"]),
     ("/v1/sources/or-1/prune", &["POST"]),
     ("/v1/sources/or-1/verify", &["POST"]),
     ("/v1/sources/or-1/rebuild", &["POST"]),
@@ -114,6 +118,8 @@ async fn actors_report_what_they_did() {
     problem(&refused, 400, "invalid_document");
     let text = json!({"candidate_output": "Ice melts", "facts": []});
     assert_eq!(post(routes, "/v1/rules/evaluate", &text).await.status, 200);
+    let question = json!({"workflow": "wo-1", "where": {}, "axes": ["a"]});
+    problem(&post(routes, "/v1/verify", &question).await, 404, "workflow_unknown");
     let mut reports = json!(null);
     // the oracle's new status is logged beside the answer
     eventually("nothing waits", async || {
@@ -386,6 +392,8 @@ async fn each_path_is_for_its_methods_and_there_is_no_other_path() {
                 .replace("or-1", "{oracle_id}")
                 .replace("pi-1", "{pipeline_id}")
                 .replace("wo-1", "{workflow_id}")
+                .replace("reviews/v-1", "reviews/{review_id}")
+                .replace("executions/v-1", "executions/{execution_id}")
                 .replace("0123456789abcdef", "{run_id}")
         })
         .collect();

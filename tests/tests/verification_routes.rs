@@ -1,7 +1,8 @@
 //! `/v1/verify` from outside: envelopes of each kind, and what is refused.
 
 use bytes::Bytes;
-use harness::verification::{offices, registered, workflow};
+use harness::ground;
+use harness::verification::{offices, register, workflow};
 use harness::{World, at, document, eventually, get, log, post, problem};
 use hyper::Method;
 use oracled::client::{Answer, Client};
@@ -24,9 +25,10 @@ fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
 #[tokio::test]
 async fn an_envelope_is_told_with_its_values_and_again_from_the_log_to_the_byte() {
     let world = World::default();
-    registered(&world, &[workflow("census", &["office-a", "office-b"], json!({}))]);
     let daemon = world.serve().await;
     offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "secondary", "54208")]).await;
+    let census = workflow("census", &["office-a", "office-b"], json!({}));
+    register(&mut daemon.control().await, &census).await;
     let routes = &mut daemon.routes().await;
     let answer = verify(routes, "census").await;
     let envelope = document(&answer);
@@ -52,16 +54,17 @@ async fn an_envelope_is_told_with_its_values_and_again_from_the_log_to_the_byte(
 async fn an_envelope_without_values_is_no_error_and_says_when_to_ask_again() {
     let world = World::default();
     let budget = json!({"authority_latency": {"authority_latency_budget_ms": 100, "enforcement_mode": "NON_AUTHORITATIVE_ONLY", "on_timeout_behavior": "DEGRADE_TO_NARRATIVE"}});
-    registered(
-        &world,
-        &[
-            workflow("census", &["office-a", "office-b"], json!({})),
-            workflow("silent", &["office-a", "office-c"], json!({})),
-            workflow("story", &["office-a"], budget),
-        ],
-    );
     let daemon = world.serve().await;
     offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
+    let control = &mut daemon.control().await;
+    ground::register(control, "world-bank-population").await;
+    for workflow in [
+        workflow("census", &["office-a", "office-b"], json!({})),
+        workflow("silent", &["world-bank-population"], json!({})),
+        workflow("story", &["office-a"], budget),
+    ] {
+        register(control, &workflow).await;
+    }
     let routes = &mut daemon.routes().await;
     let disputed = verify(routes, "census").await;
     let envelope = document(&disputed);
@@ -77,17 +80,18 @@ async fn an_envelope_without_values_is_no_error_and_says_when_to_ask_again() {
     let blocked = post(routes, "/v1/verify", &nobody).await;
     assert_eq!((blocked.status.as_u16(), at(&blocked, "/kind")), (200, json!("blocked")));
     assert!(at(&blocked, "/retry/after_ms").is_null() && header(&blocked, "retry-after").is_none());
-    let unreachable = verify(routes, "silent").await;
-    assert_eq!(at(&unreachable, "/kind"), "blocked", "{}", document(&unreachable));
+    let silent = verify(routes, "silent").await;
+    assert_eq!(at(&silent, "/kind"), "blocked", "{}", document(&silent));
+    assert_eq!(at(&silent, "/candidates/0/outcome"), "not_asked");
 }
 
 #[tokio::test]
 async fn what_nobody_waits_for_is_promised_first_and_found_under_the_same_id_when_it_is_there() {
     let world = World::default();
     let later = json!({"authority_latency": {"authority_latency_budget_ms": 100, "enforcement_mode": "ASYNC", "on_timeout_behavior": "ESCALATE"}});
-    registered(&world, &[workflow("census", &["office-a"], later)]);
     let daemon = world.serve().await;
     offices(&daemon, &[("office-a", "primary", "54208")]).await;
+    register(&mut daemon.control().await, &workflow("census", &["office-a"], later)).await;
     let routes = &mut daemon.routes().await;
     let promised = verify(routes, "census").await;
     assert_eq!((promised.status.as_u16(), at(&promised, "/kind")), (202, json!("provisional")));
@@ -105,9 +109,9 @@ async fn what_nobody_waits_for_is_promised_first_and_found_under_the_same_id_whe
 #[tokio::test]
 async fn what_cannot_be_meant_is_an_error_with_its_place() {
     let world = World::default();
-    registered(&world, &[workflow("census", &["office-a"], json!({}))]);
     let daemon = world.serve().await;
     offices(&daemon, &[("office-a", "primary", "54208")]).await;
+    register(&mut daemon.control().await, &workflow("census", &["office-a"], json!({}))).await;
     let routes = &mut daemon.routes().await;
     let with = |field: &str, value: Value| {
         let mut request = asked("census");

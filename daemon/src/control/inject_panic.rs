@@ -25,6 +25,7 @@ pub async fn post(
         "rules" => system.rules.ask(InjectPanic).await,
         "notifier" => system.notifier.ask(InjectPanic).await,
         "oracle_health" => system.oracle_health.ask(InjectPanic).await,
+        "verification" => system.verification.ask(InjectPanic).await,
         "ingestion" => system.ingestion.ask(InjectPanic).await,
         "registry" => system.registry.ask(InjectPanic).await,
         "logger" => system.log.door().ask(InjectPanic).await,

@@ -49,6 +49,8 @@ pub struct Status {
     pub mail: String,
     /// Mails in the outbox, dead letters among them.
     pub mails: u64,
+    /// Reviews that nobody has resolved yet.
+    pub open_reviews: u64,
     /// How what is asked outside is doing.
     pub oracles: Vec<String>,
     /// How often regenerated verdicts differ from what was delivered.
@@ -89,6 +91,7 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Json<Status>, Pr
         model: asked(&service),
         mail: sent_by(&service),
         mails: journal.counts.mails,
+        open_reviews: journal.counts.open_reviews,
         oracles,
         variance,
         in_flight: service.in_flight(),

@@ -23,6 +23,7 @@ pub(super) async fn run(options: &Options, out: &mut dyn Write) -> Result<(), Ct
         ("store", format!("{} verdicts, {} sessions", status.verdicts, status.sessions)),
         ("model", status.model),
         ("mail", format!("{}; {} in the outbox", status.mail, status.mails)),
+        ("reviews", format!("{} open", status.open_reviews)),
         ("oracles", if status.oracles.is_empty() { "none".into() } else { status.oracles.join(", ") }),
         ("divergence", diverged(&status.variance)),
         ("in flight", status.in_flight.to_string()),

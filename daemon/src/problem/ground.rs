@@ -37,6 +37,15 @@ pub enum GroundProblem {
     /// What is to be verified cannot be meant.
     #[error("{0}")]
     InvalidVerification(String),
+    /// There is no such review.
+    #[error("{0}")]
+    ReviewUnknown(String),
+    /// Somebody has resolved the review already.
+    #[error("{0}")]
+    ReviewResolved(String),
+    /// What is decided of a review cannot be meant.
+    #[error("{0}")]
+    InvalidResolution(String),
     /// There is no such run.
     #[error("no run has the id {0}, or one that begins so")]
     RunUnknown(String),
@@ -104,6 +113,9 @@ impl GroundProblem {
             Self::ExecutionUnknown(_) => (StatusCode::NOT_FOUND, "execution_unknown"),
             Self::NotReproduced(_) => (StatusCode::INTERNAL_SERVER_ERROR, "not_reproduced"),
             Self::InvalidVerification(_) => (StatusCode::BAD_REQUEST, "invalid_verification"),
+            Self::ReviewUnknown(_) => (StatusCode::NOT_FOUND, "review_unknown"),
+            Self::ReviewResolved(_) => (StatusCode::CONFLICT, "review_resolved"),
+            Self::InvalidResolution(_) => (StatusCode::BAD_REQUEST, "invalid_resolution"),
             Self::RunUnknown(_) => (StatusCode::NOT_FOUND, "run_unknown"),
             Self::InvalidDocument(_) => (StatusCode::BAD_REQUEST, "invalid_document"),
             Self::DocumentFixed(_) => (StatusCode::CONFLICT, "document_fixed"),

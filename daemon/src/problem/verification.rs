@@ -1,7 +1,7 @@
 //! What each failure of verification is to whoever asked.
 
 use super::{GroundProblem, Problem};
-use actors::verification::VerifyError;
+use actors::verification::{ResolveError, VerifyError};
 use domain::event::verification::NotReproduced;
 
 impl From<VerifyError> for Problem {
@@ -15,6 +15,20 @@ impl From<VerifyError> for Problem {
             VerifyError::Store(error) => error.into(),
             VerifyError::Commit(error) => error.into(),
             VerifyError::NoAnswer(error) => error.into(),
+        }
+    }
+}
+
+impl From<ResolveError> for Problem {
+    fn from(error: ResolveError) -> Self {
+        let told = error.to_string();
+        match error {
+            ResolveError::Unknown(_) => GroundProblem::ReviewUnknown(told).into(),
+            ResolveError::Resolved { .. } => GroundProblem::ReviewResolved(told).into(),
+            ResolveError::OntologyUnknown(_) => GroundProblem::OntologyUnknown(told).into(),
+            ResolveError::Bad(_) => GroundProblem::InvalidResolution(told).into(),
+            ResolveError::Store(error) => error.into(),
+            ResolveError::Commit(error) => error.into(),
         }
     }
 }

@@ -1,0 +1,168 @@
+//! `/v1/reviews`: what persons are to decide, and have decided.
+
+use super::{act, named};
+use crate::api::request::JsonBody;
+use crate::problem::{GroundProblem, Problem};
+use crate::service::Service;
+use actors::verification::Resolve;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::{Extension, Json};
+use domain::Peer;
+use domain::ground::id::WorkflowId;
+use domain::ground::value::Value;
+use domain::verification::Reason;
+use domain::verification::review::{Resolution, ReviewState};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use store::{ReviewQuery, Store, StoreError};
+use tokio::task::spawn_blocking;
+
+/// The most reviews in one answer.
+pub const LIMIT_MAX: usize = 1000;
+/// So many without being asked.
+const LIMIT_DEFAULT: usize = 100;
+/// So many are read at once: each holds all that was answered.
+const AT_ONCE: usize = 64;
+/// After so many that are of other workflows it is for the caller to go on.
+const LOOKED_AT_MAX: usize = 10_000;
+/// Of a review's id that is not known so much is told, in characters.
+const TOLD_MAX_CHARS: usize = 80;
+
+/// Which reviews.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// Only those that nobody has resolved yet: so it is without being asked.
+    open: Option<bool>,
+    /// Only those of this workflow.
+    workflow: Option<WorkflowId>,
+    /// Only those before this one.
+    before: Option<String>,
+    /// How many at the most.
+    limit: Option<usize>,
+}
+
+/// Reviews, the newest first.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Page {
+    /// The reviews.
+    pub reviews: Vec<Listed>,
+    /// Before which id to go on; null where there are no more.
+    pub next: Option<String>,
+}
+
+/// A review, without what was answered.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Listed {
+    /// Its name: that of the decision that it comes of.
+    pub review_id: String,
+    /// In which workflow.
+    pub workflow_id: WorkflowId,
+    /// Of which thing.
+    #[serde(rename = "where")]
+    pub thing: BTreeMap<String, Value>,
+    /// Of its state at which time; of the present one where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point_in_time: Option<Timestamp>,
+    /// The axes to decide, each with the reasons.
+    pub axes: BTreeMap<String, BTreeSet<Reason>>,
+    /// Since when.
+    pub opened_at: Timestamp,
+    /// Who has resolved it; nothing while it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_by: Option<String>,
+    /// When they did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved_at: Option<Timestamp>,
+}
+
+impl From<ReviewState> for Listed {
+    fn from(ReviewState { review, resolved }: ReviewState) -> Self {
+        Self {
+            review_id: review.review_id,
+            workflow_id: review.workflow_id,
+            thing: review.thing,
+            point_in_time: review.point_in_time,
+            axes: review.axes,
+            opened_at: review.opened_at,
+            resolved_at: resolved.as_ref().map(|resolved| resolved.resolved_at),
+            resolved_by: resolved.map(|resolved| resolved.verifier_id),
+        }
+    }
+}
+
+/// The reviews asked for.
+///
+/// # Errors
+/// `InvalidRequest` where the question is not understood.
+pub async fn list(
+    State(service): State<Arc<Service>>,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Json<Page>, Problem> {
+    let Query(asked) = asked.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
+    let limit = asked.limit.unwrap_or(LIMIT_DEFAULT);
+    if !(1..=LIMIT_MAX).contains(&limit) {
+        return Err(Problem::InvalidRequest(format!("`limit` is {limit}; allowed: 1 to {LIMIT_MAX}")));
+    }
+    let store = service.system.store.clone();
+    let page = spawn_blocking(move || page(&store, asked, limit)).await;
+    Ok(Json(page.map_err(|error| Problem::Internal(error.to_string()))??))
+}
+
+fn page(store: &Store, asked: Asked, limit: usize) -> Result<Page, StoreError> {
+    let Asked { open, workflow, before, .. } = asked;
+    let mut query = ReviewQuery { open_only: open.unwrap_or(true), before, limit: AT_ONCE };
+    let (mut reviews, mut looked_at) = (Vec::new(), 0);
+    while looked_at < LOOKED_AT_MAX {
+        let found = store.reviews(&query)?;
+        let is_last = found.len() < query.limit;
+        for state in found {
+            if reviews.len() == limit {
+                return Ok(Page { reviews, next: query.before });
+            }
+            looked_at += 1;
+            query.before = Some(state.review.review_id.clone());
+            let is_asked_for = workflow.as_ref().is_none_or(|id| *id == state.review.workflow_id);
+            reviews.extend(is_asked_for.then(|| Listed::from(state)));
+        }
+        if is_last {
+            return Ok(Page { reviews, next: None });
+        }
+    }
+    Ok(Page { reviews, next: query.before })
+}
+
+/// A review, with all that was answered, and what became of it.
+///
+/// # Errors
+/// `ReviewUnknown`.
+pub async fn get(
+    State(service): State<Arc<Service>>,
+    review_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<ReviewState>, Problem> {
+    let review_id: String = named(review_id)?;
+    let known = service.system.store.review(&review_id)?.map(|(state, _)| Json(state));
+    known.ok_or_else(|| {
+        let told: String = review_id.chars().take(TOLD_MAX_CHARS).collect();
+        GroundProblem::ReviewUnknown(format!("no review has the id {told}")).into()
+    })
+}
+
+/// Resolves a review: what is decided stands above what any source says, for as long as it holds.
+///
+/// # Errors
+/// `ReviewUnknown`, `ReviewResolved`, `InvalidResolution`; where the entry cannot be committed, and then nothing changes.
+pub async fn resolve(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    review_id: Result<Path<String>, PathRejection>,
+    body: JsonBody,
+) -> Result<Json<ReviewState>, Problem> {
+    let review_id = named(review_id)?;
+    let resolution: Resolution = body.parse_strictly()?;
+    let verification = service.system.verification.clone();
+    act(async move { Ok(Json(verification.ask(Resolve { review_id, resolution, peer }).await??)) }).await
+}

@@ -1,0 +1,194 @@
+//! What persons decide, and what was decided over what: the administrators' side of verification.
+
+use bytes::Bytes;
+use domain::Event;
+use harness::ground::stopped;
+use harness::verification::{offices, register, workflow};
+use harness::{World, at, document, get, log, post, problem, whole_log};
+use hyper::Method;
+use oracled::client::Client;
+use serde_json::{Value, json};
+use store::Record;
+
+/// Two offices of one tier that disagree on Aruba in 1960, and two workflows over them.
+async fn two_that_disagree(daemon: &harness::Daemon<'_>) {
+    offices(daemon, &[("office-a", "primary", "54208"), ("office-b", "primary", "54608")]).await;
+    for workflow_id in ["census", "other"] {
+        let workflow = workflow(workflow_id, &["office-a", "office-b"], json!({}));
+        register(&mut daemon.control().await, &workflow).await;
+    }
+}
+
+async fn verified(routes: &mut Client, workflow: &str, point_in_time: Option<&str>) -> Value {
+    let request = json!({"workflow": workflow, "where": {"area": "ABW", "year": 1960},
+        "axes": ["population"], "point_in_time": point_in_time});
+    let answer = post(routes, "/v1/verify", &request).await;
+    assert_eq!(answer.status, 200, "{}", document(&answer));
+    document(&answer)
+}
+
+fn resolution(value: &str) -> Value {
+    json!({"values": {"population": value}, "reason": "the census of that year", "valid_for_seconds": 3600})
+}
+
+#[tokio::test]
+async fn what_a_person_has_to_decide_is_listed_with_all_that_was_said_and_what_they_decide_stands() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    two_that_disagree(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    assert_eq!(document(&get(control, "/v1/reviews").await), json!({"reviews": [], "next": null}));
+    let disputed = verified(routes, "census", None).await;
+    let id = disputed["review_id"].as_str().expect("a person decides");
+    assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 1);
+    let listed = document(&get(control, "/v1/reviews").await);
+    assert_eq!(listed["next"], json!(null));
+    let [listed] = &listed["reviews"].as_array().expect("a list")[..] else { panic!("{listed}") };
+    assert_eq!(
+        (&listed["review_id"], &listed["where"], &listed["axes"]),
+        (&json!(id), &json!({"area": "ABW", "year": "1960"}), &json!({"population": ["require_human"]}))
+    );
+    assert!(listed.get("resolved_at").is_none(), "{listed}");
+
+    let path = format!("/v1/reviews/{id}");
+    let shown = document(&get(control, &path).await);
+    let said = |office: &str| &shown["review"]["candidates"][office]["values"]["population"]["value"];
+    assert_eq!((said("office-a"), said("office-b")), (&json!("54208"), &json!("54608")));
+    assert!(shown["review"]["candidates"]["office-a"]["provenance"]["raw_hash"].is_string(), "{shown}");
+    assert!(shown.get("resolved").is_none(), "{shown}");
+
+    let resolve = format!("{path}/resolve");
+    let resolved = post(control, &resolve, &resolution("54300")).await;
+    assert_eq!(resolved.status, 200, "{}", document(&resolved));
+    let by = nix::unistd::geteuid().as_raw().to_string();
+    assert_eq!(at(&resolved, "/resolved/verifier_id"), by);
+    assert_eq!(document(&get(control, &path).await), document(&resolved));
+    assert_eq!(document(&get(control, "/v1/reviews").await)["reviews"], json!([]));
+    assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 0);
+    let all = document(&get(control, "/v1/reviews?open=false").await);
+    assert_eq!(
+        (&all["reviews"][0]["resolved_by"], &all["reviews"][0]["review_id"]),
+        (&json!(by), &json!(id))
+    );
+    let told = problem(&post(control, &resolve, &resolution("54301")).await, 409, "review_resolved");
+    assert!(told["detail"].as_str().is_some_and(|detail| detail.contains(&by)), "{told}");
+
+    let settled = verified(routes, "census", None).await;
+    let axis = &settled["axes"]["population"];
+    assert_eq!((&axis["value"], &axis["basis"]), (&json!("54300"), &json!("human_lock")), "{settled}");
+    assert_eq!(
+        verified(routes, "other", None).await["kind"],
+        "human_review",
+        "it holds in its workflow alone"
+    );
+    let entry = &log(control, "event=review_resolved").await[0];
+    assert_eq!((&entry["review_id"], &entry["peer"]["pid"]), (&json!(id), &json!(std::process::id())));
+}
+
+#[tokio::test]
+async fn what_cannot_be_decided_changes_nothing() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    two_that_disagree(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let id = verified(routes, "census", None).await["review_id"].clone();
+    let path = format!("/v1/reviews/{}/resolve", id.as_str().expect("a person decides"));
+    let before = whole_log(control).await.len();
+    let with = |place: &str, value: Value| {
+        let mut resolution = resolution("54300");
+        *resolution.pointer_mut(place).expect("it is there") = value;
+        resolution
+    };
+    for (resolution, told) in [
+        (with("/values", json!({})), "`values` names "),
+        (with("/values", json!({"population": "1", "area_name": "x"})), "area_name"),
+        (with("/values/population", json!("many")), "`values.population`: "),
+        (with("/reason", json!("  ")), "`reason`"),
+        (with("/valid_for_seconds", json!(0)), "`valid_for_seconds` is 0"),
+    ] {
+        let problem = problem(&post(control, &path, &resolution).await, 400, "invalid_resolution");
+        assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains(told)), "{told}: {problem}");
+    }
+    let twice =
+        r#"{"values": {"population": "1", "population": "2"}, "reason": "x", "valid_for_seconds": 1}"#;
+    let answer = control.call(Method::POST, &path, Some(Bytes::from(twice))).await.expect("it answers");
+    let told = problem(&answer, 400, "invalid_request");
+    assert!(told["detail"].as_str().is_some_and(|detail| detail.starts_with("values: ")), "{told}");
+    problem(&post(control, "/v1/reviews/no-such/resolve", &resolution("1")).await, 404, "review_unknown");
+    problem(&get(control, "/v1/reviews/no-such").await, 404, "review_unknown");
+    problem(&get(control, "/v1/reviews?limit=0").await, 400, "invalid_request");
+    problem(&get(control, "/v1/reviews?opne=true").await, 400, "invalid_request");
+    problem(&get(control, "/v1/executions/no-such").await, 404, "execution_unknown");
+    assert_eq!(whole_log(control).await.len(), before);
+}
+
+#[tokio::test]
+async fn reviews_are_listed_page_by_page_the_newest_first_and_by_workflow() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    two_that_disagree(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let mut opened = Vec::new();
+    for day in 10..17 {
+        for workflow in ["census", "other"] {
+            let at = format!("2026-03-{day}");
+            let envelope = verified(routes, workflow, Some(&at)).await;
+            opened.push((workflow, envelope["review_id"].as_str().expect("a person decides").to_owned()));
+        }
+    }
+    opened.reverse();
+    for (question, workflow) in
+        [("limit=3", None), ("limit=3&workflow=other", Some("other")), ("open=false", None)]
+    {
+        let wanted: Vec<_> = opened
+            .iter()
+            .filter(|(of, _)| workflow.is_none_or(|id| id == *of))
+            .map(|(_, id)| json!(id))
+            .collect();
+        let (mut listed, mut before) = (Vec::new(), String::new());
+        loop {
+            let page = document(&get(control, &format!("/v1/reviews?{question}{before}")).await);
+            listed.extend(
+                page["reviews"].as_array().expect("a list").iter().map(|review| review["review_id"].clone()),
+            );
+            let Some(next) = page["next"].as_str() else { break };
+            before = format!("&before={next}");
+        }
+        assert_eq!(listed, wanted, "{question}");
+    }
+    assert_eq!(
+        document(&get(control, "/v1/reviews?workflow=no-such").await),
+        json!({"reviews": [], "next": null})
+    );
+}
+
+#[tokio::test]
+async fn a_decision_is_told_with_all_that_it_was_taken_over_and_one_that_differs_is_an_error() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    two_that_disagree(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let envelope = verified(routes, "census", None).await;
+    let id = envelope["execution_id"].as_str().expect("it has one").to_owned();
+    let path = format!("/v1/executions/{id}");
+    let explained = document(&get(control, &path).await);
+    let [decision] = &explained["decisions"].as_array().expect("a list")[..] else { panic!("{explained}") };
+    assert_eq!((&decision["envelope"], &decision["reproduced"]), (&envelope, &json!(true)));
+    let said =
+        &decision["inputs"]["calls"]["office-a"]["reply"]["candidate"]["values"]["population"]["value"];
+    assert_eq!(said, "54208");
+    let digest = domain::Sha256Hex::of(decision["inputs"].to_string().as_bytes());
+    assert_eq!(envelope["inputs_sha256"], digest.to_string());
+
+    assert!(daemon.stop().success());
+    let (mut journal, store) = stopped(&world.state());
+    let mut entry = store.decisions(&id).expect("the log is read").remove(0);
+    (entry.execution_id, entry.envelope_sha256) = ("v-forged".into(), domain::Sha256Hex::of(b"another"));
+    let committed = journal.commit(&[Record::from(Event::VerificationDecided(entry))]).expect("it is taken");
+    assert!(committed.iter().all(Result::is_ok), "{committed:?}");
+    drop((journal, store));
+    let daemon = world.serve().await;
+    let told = get(&mut daemon.control().await, "/v1/executions/v-forged").await;
+    assert!(problem(&told, 500, "not_reproduced")["detail"].to_string().contains("v-forged"), "{told:?}");
+    problem(&get(&mut daemon.routes().await, "/v1/verify/v-forged").await, 500, "not_reproduced");
+}
