@@ -10,6 +10,7 @@ pub mod gemini;
 pub mod http;
 pub mod mail;
 pub mod openai;
+pub mod web;
 mod wire;
 
 pub use call::{Answer, CallPolicy, Called, Caller, Health, ModelError, Purpose};
