@@ -10,6 +10,7 @@ pub mod gemini;
 pub mod http;
 pub mod mail;
 pub mod openai;
+pub mod oracle;
 pub mod web;
 mod wire;
 
