@@ -133,6 +133,11 @@ impl Web {
         Err(WebError::Exposed { url: shown(url), allowed })
     }
 
+    /// Whether what `url` answers comes as it was sent, though nobody has signed it.
+    pub(crate) fn check_unaltered(&self, url: &Url) -> Result<(), WebError> {
+        if self.reach.is_confidential(url) { Ok(()) } else { Err(WebError::Alterable { url: shown(url) }) }
+    }
+
     /// The head of what is at `url`, or wherever it redirects to. The credential goes no further than to its origin.
     pub(crate) async fn follow(
         &self,

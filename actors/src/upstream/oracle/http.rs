@@ -5,15 +5,15 @@ use super::{LiveAnswer, LiveAsk, LiveOracle};
 use crate::clock::{Clock, monotonic};
 use crate::upstream::call::{RETRIES_MAX, pauses, wait};
 use crate::upstream::http::read;
-use crate::upstream::web::{Bound, Errand, Head, Holder, Validators, Web, WebError, shown};
+use crate::upstream::web::{Bound, Credential, Errand, Head, Holder, Validators, Web, WebError, shown};
 use crate::upstream::{BoxFuture, Failure, Kind};
-use domain::ground::adapter::{Asked, Unasked};
+use domain::ground::adapter::{Asked, Ready, Unasked};
 use domain::ground::id::SourceId;
 use domain::health::Outcome;
 use domain::verification::{self, Cut, Refusal, Reply};
 use ipnet::IpNet;
-use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
+use reqwest::{StatusCode, Url};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -55,6 +55,16 @@ impl HttpOracles {
         Self { web, credentials, clock, random: SystemRandom::new() }
     }
 
+    /// Whether the source of `adapter` can be asked as far as that is known without asking: where its endpoint leads, and
+    /// whether there is the credential.
+    ///
+    /// # Errors
+    /// What is wrong, and what is allowed.
+    pub fn check(&self, adapter: &Ready) -> Result<(), WebError> {
+        let (url, known) = (adapter.sample_url(), Validators::default());
+        self.begin(adapter, &self.errand(adapter, &url, &known)).map(drop)
+    }
+
     /// Asks, and again where that may help and there is time.
     async fn attempts(&self, ask: &LiveAsk, began: Instant) -> LiveAnswer {
         let mut pauses = pauses(RETRIES_MAX);
@@ -79,7 +89,6 @@ impl HttpOracles {
         let Some(nonce) = self.nonce() else {
             return Ok(on_this_side("the system gives no random numbers".to_owned()));
         };
-        let adapter = ask.adapter.adapter();
         let asked = Asked {
             thing: &ask.thing,
             point_in_time: ask.point_in_time,
@@ -94,16 +103,9 @@ impl HttpOracles {
         let may_be_unchanged = |_: &&_| ask.adapter.may_be_unchanged();
         let kept =
             asked.kept.filter(|kept| ask.adapter.is_kept(kept, asked.asked_at)).filter(may_be_unchanged);
-        let errand = Errand {
-            holder: Holder::Source(adapter.oracle_id.clone()),
-            endpoint: &url,
-            authentication: adapter.authentication,
-            held: self.credentials.get(&adapter.oracle_id),
-            known: &Validators { etag: kept.and_then(|kept| kept.etag.clone()), last_modified: None },
-            // who is asked is registered, and hands the question on to nobody
-            may_leave: false,
-        };
-        let (endpoint, credential) = self.web.begin(&errand)?;
+        let known = Validators { etag: kept.and_then(|kept| kept.etag.clone()), last_modified: None };
+        let errand = self.errand(&ask.adapter, &url, &known);
+        let (endpoint, credential) = self.begin(&ask.adapter, &errand)?;
         let head = self.web.follow(&errand, endpoint, credential).await?;
         if let Some(kept) = kept.filter(|_| head.response.status() == StatusCode::NOT_MODIFIED) {
             return Ok(LiveAnswer::unchanged(ask, kept, head.retrieved_at, latency_ms(began)));
@@ -117,6 +119,33 @@ impl HttpOracles {
         let came =
             Came { url: &url, body: &body, headers: &headers, etag, retrieved_at, at: self.clock.now() };
         Ok(LiveAnswer::of(ask, &asked, came, latency_ms(began)))
+    }
+
+    /// A question to the source of `adapter`, as it is asked at `url`.
+    fn errand<'a>(&'a self, adapter: &Ready, url: &'a str, known: &'a Validators) -> Errand<'a> {
+        let adapter = adapter.adapter();
+        Errand {
+            holder: Holder::Source(adapter.oracle_id.clone()),
+            endpoint: url,
+            authentication: adapter.authentication,
+            held: self.credentials.get(&adapter.oracle_id),
+            known,
+            // who is asked is registered, and hands the question on to nobody
+            may_leave: false,
+        }
+    }
+
+    /// Where `errand` leads, and the credential for it.
+    fn begin<'a>(
+        &self,
+        adapter: &Ready,
+        errand: &Errand<'a>,
+    ) -> Result<(Url, Option<&'a Credential>), WebError> {
+        let (endpoint, credential) = self.web.begin(errand)?;
+        if adapter.signature().is_none() {
+            self.web.check_unaltered(&endpoint)?;
+        }
+        Ok((endpoint, credential))
     }
 
     /// A text that nobody can foresee.
@@ -210,6 +239,7 @@ fn without_answer(ask: &LiveAsk, error: &WebError, began: Instant) -> LiveAnswer
         | WebError::NoCredential { .. }
         | WebError::OtherOrigin { .. }
         | WebError::Exposed { .. }
+        | WebError::Alterable { .. }
         | WebError::Client(_) => on_this_side(error.to_string()),
     }
 }

@@ -151,7 +151,7 @@ impl Reach {
         self.allowed.iter().any(|net| net.contains(&ip))
     }
 
-    /// Whether nobody on the way can read what is sent to `url`: by https, or at an address that stands in it and is
+    /// Whether nobody on the way can read what is sent to `url`, or change what it answers: by https, or at an address that stands in it and is
     /// allowed.
     pub(super) fn is_confidential(&self, url: &Url) -> bool {
         url.scheme() == "https" || literal(url).is_some_and(|ip| self.is_allowed(ip.to_canonical()))

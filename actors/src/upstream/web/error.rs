@@ -164,6 +164,15 @@ pub enum WebError {
         /// Where it may.
         allowed: &'static str,
     },
+    /// What is answered could be changed on its way.
+    #[error(
+        "anybody on the way could change what `{url}` answers; allowed: https, answers that are signed, or http to an address in \
+         figures that `ingestion.allow_local` names"
+    )]
+    Alterable {
+        /// Who would answer.
+        url: String,
+    },
     /// There can be no client: the system has no certificates, say.
     #[error("the HTTP client cannot be made: {0}")]
     Client(String),

@@ -98,6 +98,36 @@ async fn nobody_is_asked_in_ones_own_network_that_is_not_allowed() {
 }
 
 #[tokio::test]
+async fn what_anybody_on_the_way_could_change_is_not_asked_for() {
+    let plainly = "http://bank.example/{area}";
+    let answer = oracles().ask(ask_by(adapter(plainly, &json!({})))).await;
+    assert_eq!(answer.outcome, Outcome::Neutral);
+    let (failure, cause) = failed(answer);
+    assert!(
+        failure == Failure::Internal && cause.contains("allowed: https, answers that are signed"),
+        "{cause}"
+    );
+    let signed = signed_by(json!({ "method": "jws", "keys": [key(7, "k-1").1] }));
+    assert!(oracles().check(&adapter(plainly, &signed)).is_ok());
+    assert!(oracles().check(&adapter("https://bank.example/{area}", &json!({}))).is_ok());
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_is_told_beforehand() {
+    for (endpoint, told) in [
+        ("http://10.0.0.1/{area}", "`ingestion.allow_local`"),
+        ("http://bank.example/{area}", "allowed: https"),
+        ("https://bank.example:99999/{area}", "is not a URL"),
+    ] {
+        let error = oracles().check(&adapter(endpoint, &json!({}))).expect_err("it cannot be").to_string();
+        assert!(error.contains(told), "{error}");
+    }
+    let authenticating = adapter("https://bank.example/{area}", &json!({ "authentication": "mtls" }));
+    let error = oracles().check(&authenticating).expect_err("there is no credential").to_string();
+    assert!(error.contains("source `bank` authenticates by mtls"), "{error}");
+}
+
+#[tokio::test]
 async fn who_is_registered_answers_and_hands_the_question_on_to_nobody() {
     let far = Server::start("127.0.0.1", vec![whole("", &body("8"))]).await;
     for location in
