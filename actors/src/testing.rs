@@ -72,6 +72,8 @@ pub(crate) struct Outside {
     pub(crate) mailing: Option<Mailing>,
     /// Without it there are no live sources.
     pub(crate) live: Option<Arc<dyn LiveOracle>>,
+    /// How many questions are put to sources at once, where that matters.
+    pub(crate) at_once: Option<usize>,
 }
 
 /// Runs `test` with a system that was just started.
@@ -129,7 +131,7 @@ pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<
         rules: RulesConfig { settings: Settings::default(), compiled_bytes: 1 << 20 },
         ingestion: ingestion(time),
         verification: VerificationConfig {
-            at_once: 64,
+            at_once: outside.at_once.unwrap_or(64),
             longest: Duration::from_secs(3600),
             health: HealthConfig::default(),
             live: outside.live.unwrap_or_else(|| Arc::new(NobodyLive)),

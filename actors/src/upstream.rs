@@ -10,6 +10,8 @@ pub mod gemini;
 pub mod http;
 pub mod mail;
 pub mod openai;
+pub mod oracle;
+pub mod web;
 mod wire;
 
 pub use call::{Answer, CallPolicy, Called, Caller, Health, ModelError, Purpose};

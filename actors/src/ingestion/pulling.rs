@@ -4,6 +4,7 @@ mod due;
 mod refresh;
 mod release;
 
+use crate::upstream::web::WebError;
 use due::Scheduled;
 pub(super) use due::begin_due;
 pub(super) use refresh::{REFRESH_PAUSE, refresh};
@@ -304,7 +305,7 @@ pub(crate) fn check(definition: &Definition, puller: &Puller) -> Result<(), Regi
         Schedule::parse(text).map_err(|error| refuse(&format!("`schedule`: {error}")))?;
     }
     match request(&definition.pipeline, Validators::default()).map(|request| puller.check(&request)) {
-        Some(Err(error @ PullError::NoCredential { .. })) => {
+        Some(Err(error @ PullError::Web(WebError::NoCredential { .. }))) => {
             tracing::warn!(%error, "a pipeline is registered that cannot be pulled yet");
             Ok(())
         }

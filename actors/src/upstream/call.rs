@@ -16,6 +16,8 @@ use tracing::warn;
 /// Defaults").
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: f32 = 2.0;
+/// So many attempts may follow the first, unless told otherwise (seed: the same).
+pub(crate) const RETRIES_MAX: u32 = 3;
 /// A model that wants to be left alone for longer may be asked again after this all the same.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
@@ -38,7 +40,7 @@ impl Default for CallPolicy {
             soft_timeout: Duration::from_secs(2),
             hard_timeout: Duration::from_secs(20),
             deadline: Duration::from_secs(28),
-            max_retries: 3,
+            max_retries: RETRIES_MAX,
         }
     }
 }

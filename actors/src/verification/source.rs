@@ -131,7 +131,9 @@ impl Verifier {
         let tier = registration.oracle_tier;
         let not_asked = |cause: String| unasked(tier, Reply::NotAsked { cause });
         if registration.ontology != inputs.workflow.ontology {
-            return Err(not_asked(format!("it speaks of {} by now", registration.ontology)));
+            // the others do not decide without it: the workflow has to be registered anew
+            let cause = format!("it speaks of {} by now, and the workflow does not", registration.ontology);
+            return Err(unasked(tier, Reply::Failed { failure: Failure::Internal, cause }));
         }
         let warnings = match view.state.entry.standing(self.clock.now()) {
             Standing::Answers => Vec::new(),

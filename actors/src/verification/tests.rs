@@ -1,5 +1,7 @@
+mod latency;
 mod matrix;
-
+mod pinned;
+mod poisoning;
 pub(crate) mod support;
 pub(crate) mod upstream;
 

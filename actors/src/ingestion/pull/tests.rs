@@ -1,88 +1,7 @@
 use super::*;
-use std::sync::Mutex;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-
-/// A server that answers each connection with the next of its scripts, and then with the last again.
-struct Server {
-    port: u16,
-    heads: Arc<Mutex<Vec<String>>>,
-}
-
-/// What is done with a connection whose request was read; it is closed then.
-enum Do {
-    Send(Vec<u8>),
-    Wait(Duration),
-}
-
-fn say(text: &str) -> Vec<Do> {
-    vec![Do::Send(text.into())]
-}
-
-/// A payload of a whole answer, with further headers.
-fn whole(headers: &str, body: &str) -> Vec<Do> {
-    say(&format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len()))
-}
-
-fn status(status: u16, headers: &str) -> Vec<Do> {
-    say(&format!("HTTP/1.1 {status} Whatever\r\nContent-Length: 6\r\n{headers}\r\ns3cret"))
-}
-
-impl Server {
-    async fn start(ip: &str, scripts: Vec<Vec<Do>>) -> Self {
-        let listener = TcpListener::bind((ip, 0)).await.expect("a port");
-        let port = listener.local_addr().expect("it has an address").port();
-        Self::serve(listener, port, scripts)
-    }
-
-    fn serve(listener: TcpListener, port: u16, scripts: Vec<Vec<Do>>) -> Self {
-        let heads = Arc::new(Mutex::new(Vec::new()));
-        let noted = Arc::clone(&heads);
-        tokio::spawn(async move {
-            let last = scripts.len() - 1;
-            for place in 0.. {
-                let Ok((mut socket, _)) = listener.accept().await else { return };
-                let request = read_request(&mut socket).await;
-                noted.lock().expect("nobody panics holding it").push(request);
-                for step in scripts.get(place.min(last)).into_iter().flatten() {
-                    match step {
-                        // whoever asked may have heard enough
-                        Do::Send(bytes) => drop(socket.write_all(bytes).await),
-                        Do::Wait(time) => sleep(*time).await,
-                    }
-                }
-            }
-        });
-        Self { port, heads }
-    }
-
-    fn url(&self, host: &str, path: &str) -> String {
-        format!("http://{host}:{}{path}", self.port)
-    }
-
-    fn heads(&self) -> Vec<String> {
-        self.heads.lock().expect("nobody panics holding it").clone()
-    }
-}
-
-/// A request's head in lower case, and its body.
-async fn read_request(socket: &mut TcpStream) -> String {
-    let mut text = Vec::new();
-    let mut piece = [0; 4096];
-    loop {
-        let n = socket.read(&mut piece).await.unwrap_or(0);
-        text.extend_from_slice(&piece[..n]);
-        let text = String::from_utf8_lossy(&text);
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let length =
-            head.to_lowercase().split("content-length: ").nth(1).map_or(0, |rest| {
-                rest.split("\r\n").next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
-            });
-        if n == 0 || (text.contains("\r\n\r\n") && body.len() >= length) {
-            return format!("{}\r\n\r\n{body}", head.to_lowercase());
-        }
-    }
-}
+use crate::upstream::web::BadAddress;
+use crate::upstream::web::testing::{Do, Server, say, status, whole};
+use tokio::net::TcpListener;
 
 fn id() -> PipelineId {
     "wb".parse().expect("an id")
@@ -390,7 +309,10 @@ async fn a_name_that_leads_into_ones_own_network_is_refused_unless_it_is_allowed
     let allowing = puller_with(settings(&["127.0.0.0/8"]), None);
     assert_eq!(pull(&allowing, &request(&url)).await.1, "abc");
     let error = pull(&puller_with(settings(&[]), None), &request(&url)).await.0.expect_err("it is not");
-    assert!(matches!(error, PullError::Name { why: BadAddress::NotPublic { .. }, .. }), "{error}");
+    assert!(
+        matches!(error, PullError::Web(WebError::Name { why: BadAddress::NotPublic { .. }, .. })),
+        "{error}"
+    );
     assert_eq!(server.heads().len(), 1, "nobody connected");
 }
 

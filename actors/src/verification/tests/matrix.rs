@@ -5,9 +5,8 @@
 //! archive, always answers at once and says the same.
 
 use super::support::*;
-use super::upstream::{Act, Says, Scene, candidate, live, with_scene};
+use super::upstream::{Act, Says, Scene, candidate, keep, kept_at, live, thing, with_scene};
 use crate::oracle_health::{Action, Steer};
-use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::verification::source::watched_as;
 use domain::Sha256Hex;
@@ -16,14 +15,10 @@ use domain::ground::value::Value;
 use domain::verification::EnvelopeKind::{Authoritative, Blocked, HumanReview, NarrativeOnly, Provisional};
 use domain::verification::workflow::EnforcementMode::{Async, Inline, NonAuthoritativeOnly};
 use domain::verification::workflow::{EnforcementMode, OnBudget, OnTimeout};
-use domain::verification::{
-    CallOutcome, Candidate, Envelope, EnvelopeKind, KeptAnswer, KeptKey, Reason, Refusal, Stage,
-};
+use domain::verification::{CallOutcome, Candidate, Envelope, EnvelopeKind, Reason, Refusal, Stage};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use store::{LogQuery, Record, Write};
+use std::collections::BTreeSet;
 use tokio::time::Instant;
 
 const SOFT_MS: u64 = 2_000;
@@ -333,14 +328,6 @@ fn area(number: usize) -> String {
     [letter(number / 676), letter(number / 26), letter(number)].iter().collect()
 }
 
-fn thing(area: &str) -> BTreeMap<String, Value> {
-    [("area".to_owned(), Value::Text(area.into())), ("year".to_owned(), Value::Text("1960".into()))].into()
-}
-
-fn key(area: &str) -> KeptKey {
-    KeptKey::of(&source_id("live"), &thing(area), None)
-}
-
 /// Puts the source in order again, and keeps of it what the case says.
 async fn prepare(scene: &Scene, case: &Case, area: &str) -> Option<Candidate> {
     let system = &scene.world.system;
@@ -355,29 +342,8 @@ async fn prepare(scene: &Scene, case: &Case, area: &str) -> Option<Candidate> {
     };
     let at = system.clock.now() - SignedDuration::from_secs(age_s);
     let candidate = candidate("live", thing(area), "54208", at);
-    let kept = KeptAnswer { candidate: candidate.clone(), issued_at: None, etag: None };
-    keep(system, key(area), kept).await;
+    keep(system, area, candidate.clone()).await;
     Some(candidate)
-}
-
-/// Keeps an answer as if it had been given.
-pub(super) async fn keep(system: &System, key: KeptKey, kept: KeptAnswer) {
-    let mut record = Record::from(domain::Event::ControlAction {
-        action: "keep".into(),
-        detail: key.oracle_id.to_string(),
-        peer: None,
-        timestamp: system.clock.now(),
-    });
-    record.writes.push(Write::PutKept(key, Arc::new(kept)));
-    system.log.commit(record).await.expect("it is committed");
-}
-
-/// The entries of an execution.
-pub(super) fn entries(system: &System, execution_id: &str) -> Vec<Json> {
-    let query =
-        LogQuery { execution: Some(execution_id.to_owned()), limit: usize::MAX, ..LogQuery::default() };
-    let lines = system.store.log(&query).expect("the log is read");
-    lines.iter().map(|line| serde_json::from_str(&line.json).expect("it is JSON")).collect()
 }
 
 /// What nobody is asked for: narrative, or the promise of a decision.
@@ -496,13 +462,11 @@ async fn check(scene: &Scene, case: &Case, area: &str) {
     check_log(case, &logged, asked_at);
     assert_eq!(scene.upstream.calls("live"), 1, "{case:?}");
     // an answer that counts is kept; what does not count leaves what is kept alone
-    let now_kept =
-        system.store.kept(&key(area)).expect("it is read").map(|(kept, _)| kept.candidate.observed_at);
     let expected = match case.comes() {
         Comes::InTime => Some(decided.decided_at),
         _ => kept.map(|kept| kept.observed_at),
     };
-    assert_eq!(now_kept, expected, "{case:?}");
+    assert_eq!(kept_at(system, area), expected, "{case:?}");
     assert!(system.store.pending().expect("it is read").is_empty(), "{case:?}");
 }
 

@@ -25,6 +25,11 @@ fn read<T: serde::de::DeserializeOwned>(document: Json) -> T {
     serde_json::from_value(document).expect("it is such a document")
 }
 
+/// The gallery's ontology of populations.
+pub(crate) fn ontology() -> Json {
+    parsed(ONTOLOGY)
+}
+
 pub(crate) fn source_id(id: &str) -> SourceId {
     id.parse().expect("an id")
 }
@@ -103,13 +108,18 @@ pub(crate) async fn asked(system: &System, more: Json) -> Result<Arc<Envelope>, 
     system.verification.ask(Verify { request }).await.expect("it answers")
 }
 
-/// The entries of one execution, by their events.
-pub(crate) fn events(system: &System, execution_id: &str) -> Vec<String> {
+/// The entries of one execution.
+pub(crate) fn entries(system: &System, execution_id: &str) -> Vec<Json> {
     let query =
         LogQuery { execution: Some(execution_id.to_owned()), limit: usize::MAX, ..LogQuery::default() };
     let lines = system.store.log(&query).expect("the log is read");
-    let event = |json: &str| parsed(json)["event"].as_str().expect("an event has its name").to_owned();
-    lines.iter().map(|line| event(&line.json)).collect()
+    lines.iter().map(|line| parsed(&line.json)).collect()
+}
+
+/// The same, by their events.
+pub(crate) fn events(system: &System, execution_id: &str) -> Vec<String> {
+    let event = |entry: &Json| entry["event"].as_str().expect("an event has its name").to_owned();
+    entries(system, execution_id).iter().map(event).collect()
 }
 
 /// The decisions that the log holds of an execution, each with its envelope made anew.

@@ -5,22 +5,26 @@
 //! has nothing to do but to go on to the next timer. So before the runtime parks it is looked at whether a commit is under way;
 //! if so, a task is woken, and a runtime that has a task to run stays where it is. The system's clock follows the runtime's.
 
-use super::support::{source, source_id};
+use super::support::{says, source, source_id, workflow};
 use crate::logger::Log;
+use crate::system::System;
 use crate::testing::{Hand, Outside, World, start};
 use crate::upstream::BoxFuture;
 use crate::verification::{LiveAnswer, LiveAsk, LiveOracle};
-use domain::Sha256Hex;
 use domain::ground::value::Value;
 use domain::health::Outcome;
 use domain::verification::candidate::Stated;
 use domain::verification::record::SignatureInfo;
-use domain::verification::{Candidate, Failure, KeptAnswer, OracleVerificationRecord, Refusal, Reply, Tier};
+use domain::verification::{
+    Candidate, Failure, KeptAnswer, KeptKey, OracleVerificationRecord, Refusal, Reply, Tier,
+};
+use domain::{Event, Sha256Hex};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+use store::{Record, Write};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -175,9 +179,61 @@ pub(crate) fn candidate(
 }
 
 /// Registers a live source, and approves it.
-pub(crate) async fn live(system: &crate::system::System, oracle_id: &str, mut settings: Json) {
+pub(crate) async fn live(system: &System, oracle_id: &str, mut settings: Json) {
     settings["adapter_id"] = json!("http");
     source(system, oracle_id, settings).await;
+}
+
+/// What is asked about, in 1960.
+pub(crate) fn thing(area: &str) -> BTreeMap<String, Value> {
+    [("area".to_owned(), Value::Text(area.into())), ("year".to_owned(), Value::Text("1960".into()))].into()
+}
+
+/// Under what an answer of the live source is kept.
+pub(crate) fn key(area: &str) -> KeptKey {
+    KeptKey::of(&source_id("live"), &thing(area), None)
+}
+
+/// As of when what is kept of the live source is.
+pub(crate) fn kept_at(system: &System, area: &str) -> Option<Timestamp> {
+    let kept = system.store.kept(&key(area)).expect("it is read");
+    kept.map(|(kept, _)| kept.candidate.observed_at)
+}
+
+/// Keeps an answer as if it had been given.
+pub(crate) async fn keep(system: &System, area: &str, candidate: Candidate) {
+    let kept = KeptAnswer { candidate, issued_at: None, etag: None };
+    written(system, Write::PutKept(key(area), Arc::new(kept))).await;
+}
+
+/// Changes a row behind everybody's back.
+pub(crate) async fn written(system: &System, write: Write) {
+    let (action, detail, timestamp) = ("test".into(), "a row".into(), system.clock.now());
+    let mut record = Record::from(Event::ControlAction { action, detail, peer: None, timestamp });
+    record.writes.push(write);
+    system.log.commit(record).await.expect("it is committed");
+}
+
+/// A live source and an archive that says that 54208 people lived in Aruba in 1960, with a workflow over both.
+pub(crate) async fn two_sources(scene: &Scene, settings: Json) {
+    let system = &scene.world.system;
+    live(system, "live", serde_json::json!({})).await;
+    source(system, "archive", serde_json::json!({})).await;
+    says(system, "archive", "2026-11-01", &["Aruba,ABW,1960,54208"]).await;
+    scene.time.begin();
+    workflow(system, &["live", "archive"], settings).await;
+}
+
+/// Lets so much time pass.
+pub(crate) async fn after_s(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+/// Asks, and tells how long that took, in milliseconds.
+pub(crate) async fn timed<T>(asking: impl Future<Output = T>) -> (T, u64) {
+    let began = Instant::now();
+    let answer = asking.await;
+    (answer, u64::try_from(began.elapsed().as_millis()).expect("a test is short"))
 }
 
 /// The time of a test.

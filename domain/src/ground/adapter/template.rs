@@ -35,6 +35,9 @@ pub enum BadTemplate {
     /// There are braces in the host or in front of it.
     #[error("nothing is put into the scheme, the host or the port: a question must not say who is asked")]
     Host,
+    /// There is a user or a password in it.
+    #[error("it has a user or a password in front of the host; allowed: the configuration's credentials")]
+    Login,
     /// It has a part for readers.
     #[error("it has a fragment (`#`), which is never sent")]
     Fragment,
@@ -122,12 +125,20 @@ impl Template {
         if host.contains(['{', '}']) {
             return Err(BadTemplate::Host);
         }
+        if host.contains('@') {
+            return Err(BadTemplate::Login);
+        }
         let template = Self { parts: parts(text, axes)? };
         // what is put in later is looked at then
-        if has_dots(&template.text(|_| "x")) {
+        if has_dots(&template.sample()) {
             return Err(BadTemplate::Dots);
         }
         Ok(template)
+    }
+
+    /// It with `x` in each place, which is all that can be said of where it leads before anything is asked.
+    pub(super) fn sample(&self) -> String {
+        self.text(|_| "x")
     }
 
     /// Whether the place `name` is in it.

@@ -1,6 +1,7 @@
 //! Adapters held to their word: which documents are taken, how sources are asked, and what is believed of answers.
 
 mod documents;
+mod examples;
 mod readings;
 mod templates;
 

@@ -132,6 +132,12 @@ impl Ready {
         self.normalizer.ontology()
     }
 
+    /// The endpoint with `x` in each of its places: all that can be said of where it leads before anything is asked.
+    #[must_use]
+    pub fn sample_url(&self) -> String {
+        self.template.sample()
+    }
+
     /// How answers are signed, and the keys for that; nothing where they are not.
     #[must_use]
     pub fn signature(&self) -> Option<(&SignaturePolicy, &[PublicKey])> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use jiff::SignedDuration;
+use std::sync::{Arc, Mutex};
 
 fn authenticating(endpoint: &str, authentication: Authentication) -> PullRequest {
     PullRequest { authentication: Some(authentication), ..request(endpoint) }

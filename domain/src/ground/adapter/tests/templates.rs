@@ -90,6 +90,7 @@ fn what_is_no_endpoint_is_told_so() {
         ("https:///{area}/{day}", "it begins with https://"),
         ("https://{area}.example/{day}", "must not say who is asked"),
         ("https://{area}@bank.example/{day}", "must not say who is asked"),
+        ("https://me:s3cret@bank.example/{area}/{day}", "a user or a password"),
         ("https://bank.example/{area}/{day}#x", "a fragment"),
         ("https://bank.example/{area}/{day", "belong together"),
         ("https://bank.example/area}/{day}", "belong together"),

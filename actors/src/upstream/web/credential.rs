@@ -1,8 +1,8 @@
 //! How the daemon shows who it is. Credentials are the configuration's, never a document's.
 
-use super::Puller;
+use super::Web;
 use super::address::shown;
-use super::error::PullError;
+use super::error::WebError;
 use crate::upstream::http::{self, client, root_cause};
 use crate::upstream::{BadEndpoint, Failure, Key, Kind};
 use domain::ground::pipeline::Authentication;
@@ -141,20 +141,20 @@ impl Credential {
 
 impl ClientCredentials {
     /// Where tokens are asked for.
-    pub(super) fn token_url(&self, puller: &Puller) -> Result<Url, PullError> {
-        let url = puller.reach.endpoint(&self.token_url).map_err(PullError::TokenUrl)?;
-        puller.check_confidential(&url)?;
+    pub(super) fn token_url(&self, web: &Web) -> Result<Url, WebError> {
+        let url = web.reach.endpoint(&self.token_url).map_err(WebError::TokenUrl)?;
+        web.check_confidential(&url)?;
         Ok(url)
     }
 
     /// A token: the one there is while it lasts, unless it was refused, else a new one.
-    pub(super) async fn token(&self, puller: &Puller, refused: bool) -> Result<Key, PullError> {
+    pub(super) async fn token(&self, web: &Web, refused: bool) -> Result<Key, WebError> {
         let mut held = self.token.lock().await;
-        let asked_at = puller.clock.now();
+        let asked_at = web.clock.now();
         if let Some(token) = held.as_ref().filter(|token| !refused && asked_at < token.until) {
             return Ok(token.key.clone());
         }
-        let answer = self.ask(puller).await?;
+        let answer = self.ask(web).await?;
         let life = answer.expires_in.map_or(TOKEN_LIFE, |s| SignedDuration::from_secs(s.into()));
         let key =
             Key::bearer(answer.access_token.into()).map_err(|_| self.unreadable("no header can hold it"))?;
@@ -163,22 +163,22 @@ impl ClientCredentials {
         Ok(held.insert(Token { key, until }).key.clone())
     }
 
-    async fn ask(&self, puller: &Puller) -> Result<TokenAnswer, PullError> {
-        let url = self.token_url(puller)?;
+    async fn ask(&self, web: &Web) -> Result<TokenAnswer, WebError> {
+        let url = self.token_url(web)?;
         let mut form = vec![("grant_type", "client_credentials")];
         form.extend(self.scope.as_deref().map(|scope| ("scope", scope)));
-        let request = puller.client(&url, None)?.post(url.clone());
+        let request = web.client(&url, None)?.post(url.clone());
         let request = request
             .header(ACCEPT, "application/json")
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .basic_auth(encoded(&self.client_id), Some(encoded(self.client_secret.expose_secret())))
             .body(form_of(&form));
-        let response = puller.send(&url, request).await?;
+        let response = web.send(&url, request).await?;
         if response.status() != StatusCode::OK {
-            return Err(puller.refused(&url, &response));
+            return Err(web.refused(&url, &response));
         }
-        let failed = |failure| PullError::Failed { url: shown(&url), failure };
-        let body = tokio::time::timeout(puller.settings.idle, http::read(response, TOKEN_ANSWER_MAX_BYTES));
+        let failed = |failure| WebError::Failed { url: shown(&url), failure };
+        let body = tokio::time::timeout(web.idle, http::read(response, TOKEN_ANSWER_MAX_BYTES));
         let late = |_| Failure::new(Kind::Timeout, "the token did not come".to_owned());
         let body = body.await.map_err(late).flatten().map_err(failed)?;
         let answer: TokenAnswer =
@@ -191,9 +191,9 @@ impl ClientCredentials {
     }
 
     /// A token that cannot be used; whatever was answered is not shown.
-    fn unreadable(&self, why: &str) -> PullError {
+    fn unreadable(&self, why: &str) -> WebError {
         let failure = Failure::new(Kind::Unreadable, why.to_owned());
-        PullError::Failed { url: self.token_url.clone(), failure }
+        WebError::Failed { url: self.token_url.clone(), failure }
     }
 }
 

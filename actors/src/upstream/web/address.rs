@@ -151,7 +151,7 @@ impl Reach {
         self.allowed.iter().any(|net| net.contains(&ip))
     }
 
-    /// Whether nobody on the way can read what is sent to `url`: by https, or at an address that stands in it and is
+    /// Whether nobody on the way can read what is sent to `url`, or change what it answers: by https, or at an address that stands in it and is
     /// allowed.
     pub(super) fn is_confidential(&self, url: &Url) -> bool {
         url.scheme() == "https" || literal(url).is_some_and(|ip| self.is_allowed(ip.to_canonical()))
@@ -174,7 +174,7 @@ fn literal(url: &Url) -> Option<IpAddr> {
 }
 
 /// `url` as it may be shown: without its query, in which there may be a signature.
-pub(super) fn shown(url: &Url) -> String {
+pub(crate) fn shown(url: &Url) -> String {
     cut(&format!("{}{}", url.origin().ascii_serialization(), url.path()))
 }
 
@@ -296,7 +296,7 @@ mod tests {
             ("file:///etc/passwd", "the scheme `file`"),
             ("data:,x", "the scheme `data`"),
             ("https://user@example.org/", "a user or a password in `https://example.org/`"),
-            ("https://:s3cret@example.org/", "allowed: credentials from `ingestion.credentials`"),
+            ("https://:s3cret@example.org/", "allowed: the configuration's credentials"),
             ("https://example.org/?q=a#b", "a fragment (#) behind `https://example.org/`"),
         ] {
             let error = refused(text);

@@ -1,0 +1,63 @@
+//! Live sources: whoever is asked about one thing while somebody waits, behind one small trait (RFC-0002, Part II).
+//!
+//! What a source answers is read by its adapter, a document; nothing is coded for one source. Nothing here decides whether an
+//! answer counts beside others: that is `domain::verification`'s.
+
+mod http;
+mod signature;
+mod verified;
+
+pub use http::{ANSWER_MAX_BYTES, HttpOracles, LiveSettings};
+
+use super::BoxFuture;
+use domain::ground::adapter::Ready;
+use domain::ground::source::OracleTier;
+use domain::ground::value::Value;
+use domain::health::Outcome;
+use domain::verification::{KeptAnswer, Reply};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whoever asks live sources.
+pub trait LiveOracle: fmt::Debug + Send + Sync {
+    /// Asks one source one question. Dropping the future ends the call, and loses nothing but that.
+    fn ask(&self, ask: LiveAsk) -> BoxFuture<'_, LiveAnswer>;
+}
+
+/// What a live source is asked, and by which adapter.
+#[derive(Debug, Clone)]
+pub struct LiveAsk {
+    /// The adapter of the source, made ready.
+    pub adapter: Arc<Ready>,
+    /// How far the source is trusted, as registered.
+    pub oracle_tier: OracleTier,
+    /// About which thing: the values of identity axes.
+    pub thing: BTreeMap<String, Value>,
+    /// As it was then; now where there is none.
+    pub point_in_time: Option<Timestamp>,
+    /// The last good answer to the same question.
+    pub kept: Option<KeptAnswer>,
+    /// For so long an answer is waited for, all attempts together.
+    pub within: Duration,
+    /// For which decision, for the service's log.
+    pub execution_id: String,
+}
+
+/// What came of asking a live source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveAnswer {
+    /// What it replied. A candidate has all that the source says of the thing, and no freshness: that is its policy's to say.
+    pub reply: Reply,
+    /// What is kept from now on in the place of `kept`; where there is none, that stays as it is.
+    pub keep: Option<KeptAnswer>,
+    /// What it says of the source's health.
+    pub outcome: Outcome,
+    /// What was noted of the answer and did not keep it out.
+    pub warnings: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests;

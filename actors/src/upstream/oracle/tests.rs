@@ -1,0 +1,138 @@
+//! Live sources over real connections: what is believed of what they answer, and what is not.
+
+mod asking;
+mod signatures;
+mod verification;
+
+use super::*;
+use crate::clock::Clock;
+use crate::upstream::web::Bound;
+use crate::upstream::web::testing::{Do, Server, say, status, whole};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use domain::ground::adapter::Adapter;
+use domain::ground::id::SourceId;
+use domain::ground::ontology::Ontology;
+use domain::ground::source::Registration;
+use domain::verification::{Candidate, Refusal};
+use ring::signature::{Ed25519KeyPair, KeyPair};
+use serde_json::{Value as Json, json};
+
+fn now() -> Timestamp {
+    "2026-11-20T12:00:00Z".parse().expect("a time")
+}
+
+fn ontology() -> Arc<Ontology> {
+    let axes = json!([
+        { "axis": "area", "type": "string", "class": "measured", "identity": true, "description": "x" },
+        { "axis": "rate", "type": "number", "class": "measured", "description": "x" },
+    ]);
+    Arc::new(
+        serde_json::from_value(json!({ "ontology_id": "rates", "version": "1", "axes": axes }))
+            .expect("an ontology"),
+    )
+}
+
+fn source() -> Registration {
+    let source = json!({
+        "oracle_id": "bank", "oracle_name": "x", "oracle_tier": "primary", "upstream_authority": "x",
+        "upstream_url": "https://bank.example", "data_license": "x", "domain": "x",
+        "ontology": { "ontology_id": "rates", "version": "1" }, "axes_provided": ["area", "rate"],
+        "update_frequency": "daily", "adapter_id": "http", "query_contract": "x"
+    });
+    serde_json::from_value(source).expect("a registration")
+}
+
+/// The adapter of a source at `endpoint`, with `changes` to its members.
+fn adapter(endpoint: &str, changes: &Json) -> Arc<Ready> {
+    let mapping = |name: &str| json!({ "source_field": name, "target_axis": name, "cardinality": "one_to_one", "required": true });
+    let mut document = json!({
+        "oracle_id": "bank", "endpoint": endpoint, "records": "/data",
+        "normalization": {
+            "normalizer_id": "n", "source_schema_id": "answer", "target_ontology_id": "rates",
+            "axis_mappings": [mapping("area"), mapping("rate")],
+        },
+    });
+    for (name, value) in changes.as_object().expect("members") {
+        document[name] = value.clone();
+    }
+    let adapter: Adapter = serde_json::from_value(document).expect("an adapter");
+    Arc::new(adapter.validate(&source(), ontology()).expect("it can be used"))
+}
+
+fn ask_by(adapter: Arc<Ready>) -> LiveAsk {
+    LiveAsk {
+        adapter,
+        oracle_tier: OracleTier::Primary,
+        thing: BTreeMap::from([("area".into(), Value::Text("AB".into()))]),
+        point_in_time: None,
+        kept: None,
+        within: Duration::from_secs(5),
+        execution_id: "e-1".into(),
+    }
+}
+
+fn oracles() -> HttpOracles {
+    holding(BTreeMap::new())
+}
+
+fn holding(credentials: BTreeMap<SourceId, Bound>) -> HttpOracles {
+    let settings = LiveSettings {
+        allow_local: vec!["127.0.0.1/32".parse().expect("a range")],
+        connect: Duration::from_secs(2),
+        idle: Duration::from_millis(400),
+    };
+    HttpOracles::new(&settings, credentials, Clock::fixed(now()))
+}
+
+fn endpoint(server: &Server) -> String {
+    server.url("127.0.0.1", "/rates/{area}")
+}
+
+/// What a source with these `changes` to its adapter comes to that answers by `scripts`, and how often it was asked.
+async fn asked(scripts: Vec<Vec<Do>>, changes: Json) -> (LiveAnswer, usize) {
+    let server = Server::start("127.0.0.1", scripts).await;
+    let answer = oracles().ask(ask_by(adapter(&endpoint(&server), &changes))).await;
+    (answer, server.heads().len())
+}
+
+fn body(rate: &str) -> String {
+    format!(r#"{{"data":{{"area":"AB","rate":{rate}}},"issued":"2026-11-20T11:59:00Z"}}"#)
+}
+
+/// The candidate that was answered.
+fn said(answer: LiveAnswer) -> Candidate {
+    assert!(matches!(answer.outcome, Outcome::Success { latency_ms: Some(_) }), "{answer:?}");
+    match answer.reply {
+        Reply::Answered { candidate } => *candidate,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn rate_of(candidate: &Candidate) -> String {
+    candidate.values["rate"].value.to_string()
+}
+
+/// For what it was refused, which speaks against the source, and of which nothing is kept.
+fn refused(answer: LiveAnswer) -> (Refusal, String) {
+    assert!(matches!(answer.outcome, Outcome::Failure(_)) && answer.keep.is_none(), "{answer:?}");
+    match answer.reply {
+        Reply::Refused { refusal, cause } => {
+            assert!(!cause.contains("s3cret"), "{cause}");
+            (refusal, cause)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A key that signs, and as a document has it.
+fn key(seed: u8, kid: &str) -> (Ed25519KeyPair, Json) {
+    let pair = Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("32 bytes");
+    let x = URL_SAFE_NO_PAD.encode(pair.public_key());
+    (pair, json!({ "kid": kid, "kty": "OKP", "crv": "Ed25519", "x": x }))
+}
+
+/// What an adapter has beside, whose source signs by this policy.
+fn signed_by(policy: Json) -> Json {
+    json!({ "signature": policy, "issued_at": { "path": "issued" }, "max_issue_age_seconds": 300 })
+}

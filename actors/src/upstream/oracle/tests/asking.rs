@@ -1,0 +1,265 @@
+//! What can happen on the way.
+
+use super::*;
+use crate::clock::monotonic;
+use crate::upstream::web::Credential;
+use domain::verification::{Cut, Failure, KeptAnswer};
+
+fn failed(answer: LiveAnswer) -> (Failure, String) {
+    match answer.reply {
+        Reply::Failed { failure, cause } => {
+            assert!(!cause.contains("s3cret"), "{cause}");
+            (failure, cause)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn who_fails_is_asked_again_a_few_times_where_that_may_help() {
+    let (answer, times) =
+        asked(vec![status(503, ""), say(""), status(502, ""), whole("", &body("7.10"))], json!({})).await;
+    assert_eq!((rate_of(&said(answer)).as_str(), times), ("7.1", 4));
+    for (code, failure, speaks_against, wanted) in [
+        (500, Failure::Unavailable, true, 4),
+        (503, Failure::Unavailable, true, 4),
+        (429, Failure::Unavailable, true, 4),
+        (401, Failure::Rejected, true, 1),
+        (403, Failure::Rejected, true, 1),
+        (400, Failure::Rejected, false, 1),
+        (422, Failure::Rejected, false, 1),
+        (204, Failure::Rejected, true, 1),
+        (304, Failure::Rejected, true, 1),
+    ] {
+        let (answer, times) = asked(vec![status(code, "")], json!({})).await;
+        assert_eq!(matches!(answer.outcome, Outcome::Failure(_)), speaks_against, "{code}");
+        let (found, cause) = failed(answer);
+        assert_eq!((found, times), (failure, wanted), "{code}");
+        assert!(cause.contains(&format!("HTTP status {code}: ")), "{cause}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_asked_for_again() {
+    let cut = || say("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{");
+    let (answer, times) = asked(vec![cut(), whole("", &body("7"))], json!({})).await;
+    assert_eq!((rate_of(&said(answer)).as_str(), times), ("7", 2));
+    let (answer, times) = asked(vec![cut()], json!({})).await;
+    assert!(matches!(answer.outcome, Outcome::Failure(_)));
+    assert_eq!((failed(answer).0, times), (Failure::Unavailable, 4));
+}
+
+#[tokio::test]
+async fn a_wait_that_is_asked_for_is_kept_within_the_time_there_is() {
+    let (answer, times) = asked(vec![status(429, "Retry-After: 60\r\n")], json!({})).await;
+    assert_eq!((failed(answer).0, times), (Failure::Unavailable, 1), "it is left alone");
+    let began = monotonic();
+    let (answer, times) =
+        asked(vec![status(503, "Retry-After: 1\r\n"), whole("", &body("7"))], json!({})).await;
+    assert_eq!((rate_of(&said(answer)).as_str(), times), ("7", 2));
+    assert!(began.elapsed() >= Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn who_is_not_done_in_time_has_timed_out() {
+    let mut drips = say("HTTP/1.1 200 OK\r\nContent-Length: 600\r\n\r\n");
+    for _ in 0..600 {
+        drips.extend([Do::Wait(Duration::from_millis(50)), Do::Send(b"x".into())]);
+    }
+    for script in [drips, vec![Do::Wait(Duration::from_secs(60))]] {
+        let server = Server::start("127.0.0.1", vec![script]).await;
+        let adapter = adapter(&endpoint(&server), &json!({}));
+        let began = monotonic();
+        let answer = oracles().ask(LiveAsk { within: Duration::from_millis(300), ..ask_by(adapter) }).await;
+        assert!((300..2000).contains(&began.elapsed().as_millis()));
+        assert_eq!(answer.reply, Reply::TimedOut { cut: Cut::HardTimeout });
+        assert!(matches!(answer.outcome, Outcome::Failure(_)), "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_unavailable() {
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+    let adapter = adapter(&format!("http://127.0.0.1:{port}/{{area}}"), &json!({}));
+    let answer = oracles().ask(ask_by(adapter)).await;
+    assert!(matches!(answer.outcome, Outcome::Failure(_)), "{answer:?}");
+    assert_eq!(failed(answer).0, Failure::Unavailable);
+}
+
+#[tokio::test]
+async fn nobody_is_asked_in_ones_own_network_that_is_not_allowed() {
+    for host in ["127.0.0.2", "10.0.0.1", "[::1]", "169.254.169.254"] {
+        let answer = oracles().ask(ask_by(adapter(&format!("http://{host}/{{area}}"), &json!({})))).await;
+        assert_eq!(answer.outcome, Outcome::Neutral);
+        let (failure, cause) = failed(answer);
+        assert!(failure == Failure::Internal && cause.contains("ingestion.allow_local"), "{cause}");
+    }
+}
+
+#[tokio::test]
+async fn what_anybody_on_the_way_could_change_is_not_asked_for() {
+    let plainly = "http://bank.example/{area}";
+    let answer = oracles().ask(ask_by(adapter(plainly, &json!({})))).await;
+    assert_eq!(answer.outcome, Outcome::Neutral);
+    let (failure, cause) = failed(answer);
+    assert!(
+        failure == Failure::Internal && cause.contains("allowed: https, answers that are signed"),
+        "{cause}"
+    );
+    let signed = signed_by(json!({ "method": "jws", "keys": [key(7, "k-1").1] }));
+    assert!(oracles().check(&adapter(plainly, &signed)).is_ok());
+    assert!(oracles().check(&adapter("https://bank.example/{area}", &json!({}))).is_ok());
+}
+
+#[tokio::test]
+async fn what_cannot_be_asked_is_told_beforehand() {
+    for (endpoint, told) in [
+        ("http://10.0.0.1/{area}", "`ingestion.allow_local`"),
+        ("http://bank.example/{area}", "allowed: https"),
+        ("https://bank.example:99999/{area}", "is not a URL"),
+    ] {
+        let error = oracles().check(&adapter(endpoint, &json!({}))).expect_err("it cannot be").to_string();
+        assert!(error.contains(told), "{error}");
+    }
+    let authenticating = adapter("https://bank.example/{area}", &json!({ "authentication": "mtls" }));
+    let error = oracles().check(&authenticating).expect_err("there is no credential").to_string();
+    assert!(error.contains("source `bank` authenticates by mtls"), "{error}");
+}
+
+#[tokio::test]
+async fn who_is_registered_answers_and_hands_the_question_on_to_nobody() {
+    let far = Server::start("127.0.0.1", vec![whole("", &body("8"))]).await;
+    for location in
+        [far.url("127.0.0.1", "/"), "http://10.0.0.1/".to_owned(), "file:///etc/passwd".to_owned()]
+    {
+        let (answer, times) = asked(vec![status(302, &format!("Location: {location}\r\n"))], json!({})).await;
+        assert_eq!((refused(answer).0, times), (Refusal::Identity, 1), "{location}");
+    }
+    assert!(far.heads().is_empty());
+    let (answer, times) =
+        asked(vec![status(307, "Location: /other\r\n"), whole("", &body("7"))], json!({})).await;
+    assert_eq!((rate_of(&said(answer)).as_str(), times), ("7", 2));
+    let (answer, times) = asked(vec![status(302, "Location: /again\r\n")], json!({})).await;
+    assert_eq!((failed(answer).0, times), (Failure::Unavailable, 6));
+}
+
+#[tokio::test]
+async fn an_answer_may_be_so_long_and_no_longer() {
+    let padded = |size_bytes: usize| body("7") + &" ".repeat(size_bytes - body("7").len());
+    let (answer, _) = asked(vec![whole("", &padded(ANSWER_MAX_BYTES))], json!({})).await;
+    assert_eq!(rate_of(&said(answer)), "7");
+    let (answer, times) = asked(vec![whole("", &padded(ANSWER_MAX_BYTES + 1))], json!({})).await;
+    assert_eq!((refused(answer).0, times), (Refusal::Schema, 1));
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_refused_and_speaks_against_the_source() {
+    let unended = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n".to_owned() + &body("7");
+    let mut latin = whole("", "{\"data\":\"s3cret?\"}");
+    latin[0] = Do::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n\"\xe9\"".into());
+    for script in [
+        whole("Content-Type: text/html\r\n", "<html>s3cret</html>"),
+        whole("", r#"{"data":{"area":"AB","rate":1,"rate":2}}"#),
+        whole("", r#"{"data":{"area":"AB","rate":"s3cret"}}"#),
+        whole("", ""),
+        whole("Content-Encoding: gzip\r\n", "s3cret"),
+        say(&unended),
+        latin,
+    ] {
+        let (answer, times) = asked(vec![script], json!({})).await;
+        assert_eq!((refused(answer).0, times), (Refusal::Schema, 1));
+    }
+    let (answer, _) = asked(vec![whole("", r#"{"data":{"area":"s3cret","rate":1}}"#)], json!({})).await;
+    assert_eq!(refused(answer).0, Refusal::Identity);
+}
+
+#[tokio::test]
+async fn nothing_and_several_are_answers_too() {
+    for script in [status(404, ""), status(410, ""), whole("", r#"{"data":[]}"#)] {
+        let (answer, times) = asked(vec![script], json!({})).await;
+        assert!(matches!(answer.outcome, Outcome::Success { latency_ms: Some(_) }), "{answer:?}");
+        assert_eq!((answer.reply, times), (Reply::NoRecord, 1));
+    }
+    let two = r#"{"data":[{"area":"AB","rate":1},{"area":"AB","rate":2}]}"#;
+    assert_eq!(asked(vec![whole("", two)], json!({})).await.0.reply, Reply::Several { records: 2 });
+}
+
+#[tokio::test]
+async fn a_question_that_its_endpoint_cannot_ask_is_not_asked() {
+    let server = Server::start("127.0.0.1", vec![whole("", &body("7"))]).await;
+    let adapter = adapter(&endpoint(&server), &json!({}));
+    let past = LiveAsk { point_in_time: Some(now()), ..ask_by(Arc::clone(&adapter)) };
+    assert!(matches!(oracles().ask(past).await.reply, Reply::NotAsked { .. }));
+    let thing = BTreeMap::from([("area".into(), Value::Text("..".into()))]);
+    let answer = oracles().ask(LiveAsk { thing, ..ask_by(Arc::clone(&adapter)) }).await;
+    assert_eq!((answer.outcome.clone(), failed(answer).0), (Outcome::Neutral, Failure::Rejected));
+    let open = LiveAsk { thing: BTreeMap::new(), ..ask_by(adapter) };
+    assert_eq!(failed(oracles().ask(open).await).0, Failure::Rejected);
+    assert!(server.heads().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_kept_holds_where_the_source_says_so() {
+    let tagged = whole("ETag: \"v1\"\r\n", &body("7"));
+    let server = Server::start("127.0.0.1", vec![tagged, say("HTTP/1.1 304 Not Modified\r\n\r\n")]).await;
+    let adapter = adapter(&endpoint(&server), &json!({}));
+    let first = oracles().ask(ask_by(Arc::clone(&adapter))).await;
+    let kept = first.keep.clone().expect("it is kept");
+    assert_eq!(
+        (kept.etag.as_deref(), said(first).record.source_version.as_deref()),
+        (Some("\"v1\""), Some("\"v1\""))
+    );
+    let mut earlier = kept.clone();
+    let an_hour_ago = "2026-11-20T11:00:00Z".parse().expect("a time");
+    earlier.candidate.record.retrieved_at = an_hour_ago;
+    earlier.candidate.record.verified_at = an_hour_ago;
+    earlier.candidate.observed_at = an_hour_ago;
+    let again = oracles().ask(LiveAsk { kept: Some(earlier.clone()), ..ask_by(Arc::clone(&adapter)) }).await;
+    assert!(server.heads()[1].contains("if-none-match: \"v1\"\r\n"), "{:?}", server.heads());
+    assert_eq!((again.keep.as_ref(), said(again.clone())), (Some(&kept), kept.candidate.clone()));
+
+    let long_ago: Timestamp = "2026-10-01T11:00:00Z".parse().expect("a time");
+    earlier.candidate.record.retrieved_at = long_ago;
+    let answer = oracles().ask(LiveAsk { kept: Some(earlier), ..ask_by(adapter) }).await;
+    assert!(!server.heads()[2].contains("if-none-match"), "what is kept no more is not asked about");
+    assert_eq!(failed(answer).0, Failure::Rejected, "nobody asked for a 304");
+}
+
+#[tokio::test]
+async fn a_credential_goes_to_its_origin_and_is_shown_nowhere() {
+    let server = Server::start("127.0.0.1", vec![whole("", &body("7"))]).await;
+    let credential = |origin: String| {
+        let credential = Credential::api_key("X-Api-Key", "s3cret".into()).expect("a key");
+        let bound = Bound { origin: origin.parse().expect("an origin"), credential };
+        holding(BTreeMap::from([("bank".parse().expect("an id"), bound)]))
+    };
+    let adapter = adapter(&endpoint(&server), &json!({ "authentication": "api_key" }));
+    let answer = credential(server.url("127.0.0.1", "")).ask(ask_by(Arc::clone(&adapter))).await;
+    let shown = serde_json::to_string(&said(answer)).expect("a candidate has a JSON");
+    assert!(!shown.contains("s3cret"), "{shown}");
+    assert!(server.heads()[0].contains("x-api-key: s3cret\r\n"));
+    let other = credential("http://127.0.0.1:1".to_owned()).ask(ask_by(Arc::clone(&adapter))).await;
+    assert!(failed(other).1.contains("is for http://127.0.0.1:1, and is not sent"));
+    let none = oracles().ask(ask_by(adapter)).await;
+    assert!(failed(none).1.contains("`verification.credentials.bank`"));
+    assert_eq!(server.heads().len(), 1);
+}
+
+#[tokio::test]
+async fn what_jumps_away_is_told_and_does_not_become_what_is_held_against() {
+    let server = Server::start("127.0.0.1", vec![whole("", &body("7")), whole("", &body("99"))]).await;
+    let changes = json!({
+        "deviations": [{ "axis": "rate", "max_change_percent": 10 }],
+        "issued_at": { "path": "issued" }, "max_issue_age_seconds": 300,
+    });
+    let adapter = adapter(&endpoint(&server), &changes);
+    let mut kept = None::<KeptAnswer>;
+    for (rate, jumps) in [("7", false), ("99", true), ("99", true)] {
+        let answer = oracles().ask(LiveAsk { kept: kept.clone(), ..ask_by(Arc::clone(&adapter)) }).await;
+        kept = answer.keep.clone();
+        let candidate = said(answer);
+        assert_eq!((rate_of(&candidate).as_str(), candidate.deviations.contains_key("rate")), (rate, jumps));
+        assert_eq!(kept.as_ref().map(|kept| rate_of(&kept.candidate)).as_deref(), Some("7"));
+    }
+}

@@ -1,0 +1,241 @@
+//! Signatures: those that hold, and every way not to.
+
+use super::*;
+use crate::upstream::oracle::signature::{Signed, verify};
+use domain::ground::adapter::{Algorithm, PublicKey, SignaturePolicy};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+
+/// The payload of RFC 7515's examples.
+const CLAIMS: &str =
+    "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
+
+/// A policy and its keys, made ready as an adapter's are.
+fn ready(policy: Json) -> (SignaturePolicy, Vec<PublicKey>) {
+    let adapter = adapter("http://127.0.0.1/{area}", &signed_by(policy));
+    let (policy, keys) = adapter.signature().expect("it is signed");
+    (policy.clone(), keys.to_vec())
+}
+
+/// What comes of a compact signature in the body.
+fn compact(keys: &Json, token: &str) -> Result<(Vec<u8>, String, Algorithm), &'static str> {
+    let (policy, keys) = ready(json!({ "method": "jws", "keys": keys }));
+    let Signed { document, kid, algorithm } = verify(&policy, &keys, &BTreeMap::new(), token.as_bytes())?;
+    Ok((document.into_owned(), kid, algorithm))
+}
+
+/// A compact signature by Ed25519 with this header.
+fn token(pair: &Ed25519KeyPair, header: &Json, payload: &str) -> String {
+    let signed =
+        format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(payload));
+    let signature = URL_SAFE_NO_PAD.encode(pair.sign(signed.as_bytes()));
+    format!("{signed}.{signature}")
+}
+
+#[test]
+fn the_examples_of_the_standards_hold() {
+    let ed25519 = json!([{ "kid": "a", "kty": "OKP", "crv": "Ed25519",
+        "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo" }]);
+    let token = "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc.hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWb\
+                 hijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg";
+    let (document, kid, algorithm) = compact(&ed25519, token).expect("RFC 8037, A.4");
+    assert_eq!(document, b"Example of Ed25519 signing");
+    assert_eq!((kid.as_str(), algorithm), ("a", Algorithm::EdDSA));
+
+    let p256 = json!([{ "kid": "b", "kty": "EC", "crv": "P-256",
+        "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU", "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0" }]);
+    let signature = "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q";
+    let token = format!("eyJhbGciOiJFUzI1NiJ9.{CLAIMS}.{signature}");
+    assert_eq!(compact(&p256, &token).expect("RFC 7515, A.3").2, Algorithm::ES256);
+
+    let rsa = json!([{ "kid": "c", "kty": "RSA", "e": "AQAB",
+        "n": "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-p\
+              CgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg\
+              665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FR\
+              WyuXpoQ" }]);
+    let signature = "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9u\
+                     JdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_e\
+                     SN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5\
+                     AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw";
+    let token = format!("eyJhbGciOiJSUzI1NiJ9.{CLAIMS}.{signature}");
+    assert_eq!(compact(&rsa, &token).expect("RFC 7515, A.2").2, Algorithm::RS256);
+}
+
+#[test]
+fn a_signature_holds_by_the_keys_of_its_source_and_their_algorithms_alone() {
+    let (pair, ours) = key(7, "k-1");
+    let (other, _) = key(8, "k-1");
+    let keys = json!([ours]);
+    let good = json!({ "alg": "EdDSA", "kid": "k-1" });
+    let (public, kid) = (URL_SAFE_NO_PAD.encode(other.public_key()), "k-1");
+    assert!(compact(&keys, &token(&pair, &good, "{}")).is_ok());
+    assert!(compact(&keys, &token(&pair, &json!({ "alg": "EdDSA" }), "{}")).is_ok());
+    for (token, told) in [
+        (token(&other, &good, "{}"), "does not hold"),
+        (token(&pair, &json!({ "alg": "none" }), "{}"), "is not taken"),
+        (token(&pair, &json!({ "alg": "HS256", "kid": kid }), "{}"), "is not taken"),
+        (token(&pair, &json!({ "alg": "eddsa", "kid": kid }), "{}"), "is not taken"),
+        (token(&pair, &json!({ "kid": kid }), "{}"), "is not taken"),
+        (token(&pair, &json!({ "alg": "ES256", "kid": kid }), "{}"), "another algorithm than its key is for"),
+        (token(&pair, &json!({ "alg": "RS256" }), "{}"), "another algorithm than its key is for"),
+        (token(&pair, &json!({ "alg": "EdDSA", "kid": "k-2" }), "{}"), "none of the source's"),
+        (token(&pair, &json!({ "alg": "EdDSA", "kid": 1 }), "{}"), "no text"),
+        (token(&pair, &json!({ "alg": "EdDSA", "crit": ["exp"], "exp": 1 }), "{}"), "extensions"),
+        (token(&pair, &json!({ "alg": "EdDSA", "b64": false }), "{}"), "extensions"),
+        (
+            token(
+                &other,
+                &json!({ "alg": "EdDSA", "jwk": { "kty": "OKP", "crv": "Ed25519", "x": public } }),
+                "{}",
+            ),
+            "does not hold",
+        ),
+        (
+            format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), URL_SAFE_NO_PAD.encode("{}")),
+            "is not taken",
+        ),
+        (
+            format!("{}.{}.", URL_SAFE_NO_PAD.encode(good.to_string()), URL_SAFE_NO_PAD.encode("{}")),
+            "does not hold",
+        ),
+        (format!("{}.x", token(&pair, &good, "{}")), "three parts"),
+        (body("7"), "in compact form"),
+        (String::new(), "three parts"),
+        (token(&pair, &good, "{}") + "=", "not written in base64url"),
+    ] {
+        let fault = compact(&keys, &token).expect_err(&token);
+        assert!(fault.contains(told), "{token}: {fault}");
+    }
+    let twice = URL_SAFE_NO_PAD.encode(r#"{"alg":"EdDSA","alg":"none"}"#);
+    assert!(
+        compact(&keys, &format!("{twice}.e30.AAAA")).is_err_and(|fault| fault.contains("no JSON object"))
+    );
+}
+
+#[test]
+fn a_key_of_one_type_verifies_nothing_of_another() {
+    let random = SystemRandom::new();
+    let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("a key");
+    let pair =
+        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).expect("a key");
+    let point = pair.public_key().as_ref();
+    let (x, y) = (URL_SAFE_NO_PAD.encode(&point[1..33]), URL_SAFE_NO_PAD.encode(&point[33..]));
+    let (_, ed25519) = key(7, "ed");
+    let keys = json!([ed25519, { "kid": "ec", "kty": "EC", "crv": "P-256", "x": x, "y": y }]);
+    let signed = |header: Json| {
+        let signed = format!("{}.e30", URL_SAFE_NO_PAD.encode(header.to_string()));
+        let signature = pair.sign(&random, signed.as_bytes()).expect("it signs");
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+    };
+    for header in [json!({ "alg": "ES256" }), json!({ "alg": "ES256", "kid": "ec" })] {
+        assert_eq!(compact(&keys, &signed(header)).expect("it holds").1, "ec");
+    }
+    let fault = compact(&keys, &signed(json!({ "alg": "ES256", "kid": "ed" }))).expect_err("it is another's");
+    assert!(fault.contains("another algorithm"), "{fault}");
+    let fault = compact(&keys, &signed(json!({ "alg": "EdDSA" }))).expect_err("it is another's");
+    assert_eq!(fault, "the signature does not hold");
+}
+
+/// What comes of a body that is signed in a header, as the headers say.
+async fn of_headers(policy: Json, headers: &str, body: &str) -> LiveAnswer {
+    asked(vec![whole(headers, body)], signed_by(policy)).await.0
+}
+
+#[tokio::test]
+async fn a_body_signed_by_ed25519_counts_and_says_by_whom() {
+    let (pair, ours) = key(7, "k-1");
+    let (next, theirs) = key(8, "k-2");
+    let policy = json!({ "method": "ed25519", "header": "X-Signature", "key_id_header": "X-Key", "keys": [ours, theirs] });
+    for (pair, kid) in [(&pair, "k-1"), (&next, "k-2")] {
+        let signature = STANDARD.encode(pair.sign(body("7.10").as_bytes()));
+        let headers = format!("X-Signature: {signature}\r\nX-Key: {kid}\r\n");
+        let candidate = said(of_headers(policy.clone(), &headers, &body("7.10")).await);
+        let info = candidate.record.signature_info.expect("it is signed");
+        assert_eq!(
+            (info.signed_by.as_str(), info.signature_alg.as_str(), info.signature_valid),
+            (kid, "EdDSA", true)
+        );
+    }
+    let signature = STANDARD.encode(pair.sign(body("7.10").as_bytes()));
+    for (headers, rate) in [
+        (format!("X-Signature: {signature}\r\nX-Key: k-1\r\n"), "7.11"),
+        (format!("X-Signature: {signature}\r\nX-Key: k-2\r\n"), "7.10"),
+        (format!("X-Signature: {signature}\r\nX-Key: k-3\r\n"), "7.10"),
+        (format!("X-Signature: {signature}\r\n"), "7.10"),
+        (format!("X-Signature: {signature}\r\nX-Signature: {signature}\r\nX-Key: k-1\r\n"), "7.10"),
+        ("X-Key: k-1\r\n".to_owned(), "7.10"),
+        ("X-Signature: \r\nX-Key: k-1\r\n".to_owned(), "7.10"),
+        ("X-Signature: s3cret\r\nX-Key: k-1\r\n".to_owned(), "7.10"),
+        (format!("X-Signature: {}\r\nX-Key: k-1\r\n", STANDARD.encode([0; 64])), "7.10"),
+    ] {
+        let (refusal, cause) = refused(of_headers(policy.clone(), &headers, &body(rate)).await);
+        assert_eq!(refusal, Refusal::Signature, "{headers}: {cause}");
+    }
+}
+
+#[tokio::test]
+async fn a_json_web_signature_counts_in_a_header_or_as_the_body() {
+    let (pair, ours) = key(7, "k-1");
+    let header = json!({ "alg": "EdDSA", "kid": "k-1" });
+    let whole_token = token(&pair, &header, &body("7.10"));
+    let as_body = json!({ "method": "jws", "keys": [ours] });
+    let candidate = said(of_headers(as_body.clone(), "", &format!("{whole_token}\n")).await);
+    assert_eq!(rate_of(&candidate), "7.1");
+    assert_eq!(refused(of_headers(as_body, "", &body("7.10")).await).0, Refusal::Signature);
+
+    let detached = json!({ "method": "jws", "header": "X-JWS-Signature", "keys": [ours] });
+    let parts: Vec<_> = whole_token.split('.').collect();
+    let line = |payload: &str| format!("X-JWS-Signature: {}.{payload}.{}\r\n", parts[0], parts[2]);
+    let candidate = said(of_headers(detached.clone(), &line(""), &body("7.10")).await);
+    assert_eq!(rate_of(&candidate), "7.1");
+    for (headers, rate) in [(line(""), "7.11"), (line(parts[1]), "7.10"), (String::new(), "7.10")] {
+        assert_eq!(refused(of_headers(detached.clone(), &headers, &body(rate)).await).0, Refusal::Signature);
+    }
+}
+
+#[tokio::test]
+async fn a_signed_answer_about_another_thing_or_of_another_time_is_refused() {
+    let (pair, ours) = key(7, "k-1");
+    let policy = json!({ "method": "jws", "keys": [ours] });
+    let of = async |payload: &str| {
+        refused(of_headers(policy.clone(), "", &token(&pair, &json!({ "alg": "EdDSA" }), payload)).await).0
+    };
+    let swapped = r#"{"data":{"area":"s3cret","rate":7},"issued":"2026-11-20T11:59:00Z"}"#;
+    assert_eq!(of(swapped).await, Refusal::Identity);
+    for issued in ["2026-11-20T11:54:59Z", "2026-11-20T12:01:01Z"] {
+        let replayed = format!(r#"{{"data":{{"area":"AB","rate":7}},"issued":"{issued}"}}"#);
+        assert_eq!(of(&replayed).await, Refusal::Replay, "{issued}");
+    }
+    assert_eq!(of(r#"{"data":{"area":"AB","rate":7}}"#).await, Refusal::Replay);
+}
+
+#[tokio::test]
+async fn who_signs_proves_it_each_time() {
+    let (pair, ours) = key(7, "k-1");
+    let changes = signed_by(json!({ "method": "jws", "keys": [ours] }));
+    let token = token(&pair, &json!({ "alg": "EdDSA" }), &body("7"));
+    let scripts = vec![whole("ETag: \"v1\"\r\n", &token), whole("", r#"{"data":[]}"#), status(404, "")];
+    let server = Server::start("127.0.0.1", scripts).await;
+    let adapter = adapter(&endpoint(&server), &changes);
+    let first = oracles().ask(ask_by(Arc::clone(&adapter))).await;
+    let kept = first.keep.clone();
+    let newer = kept.clone().map(|mut kept| {
+        kept.issued_at = Some(now());
+        kept
+    });
+    let ask = LiveAsk { kept, ..ask_by(Arc::clone(&adapter)) };
+    assert_eq!(
+        refused(oracles().ask(ask.clone()).await).0,
+        Refusal::Signature,
+        "an empty list is not signed"
+    );
+    assert!(!server.heads()[1].contains("if-none-match"), "a 304 would prove nothing");
+    let answer = oracles().ask(ask).await;
+    assert_eq!(answer.outcome, Outcome::Neutral, "who has no record does nothing wrong");
+    assert!(matches!(answer.reply, Reply::Refused { refusal: Refusal::Signature, .. }), "{answer:?}");
+
+    let again = Server::start("127.0.0.1", vec![whole("", &token)]).await;
+    let adapter = super::adapter(&endpoint(&again), &changes);
+    let answer = oracles().ask(LiveAsk { kept: newer, ..ask_by(adapter) }).await;
+    assert_eq!(refused(answer).0, Refusal::Replay, "an answer that was given earlier comes late");
+}

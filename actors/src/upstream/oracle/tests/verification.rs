@@ -1,0 +1,70 @@
+//! What the record of a verification says.
+
+use super::*;
+use domain::Sha256Hex;
+
+#[tokio::test]
+async fn an_answer_has_the_record_of_its_verification() {
+    let server =
+        Server::start("127.0.0.1", vec![whole("ETag: W/\"5\"\r\nX-Version: 2026-11\r\n", &body("7.10"))])
+            .await;
+    let changes = json!({ "version": { "header": "x-version" }, "ttl_seconds": 60 });
+    let answer = oracles().ask(ask_by(adapter(&endpoint(&server), &changes))).await;
+    let keep = answer.keep.clone().expect("it is kept");
+    let candidate = said(answer);
+    assert_eq!(
+        (keep.candidate, keep.etag.as_deref(), keep.issued_at),
+        (candidate.clone(), Some("W/\"5\""), None)
+    );
+    let record = candidate.record;
+    assert_eq!(record.oracle_id.as_str(), "bank");
+    assert_eq!(record.oracle_tier, domain::verification::Tier::Primary);
+    assert_eq!(record.source_locator, server.url("127.0.0.1", "/rates/AB"));
+    assert_eq!(record.source_version.as_deref(), Some("2026-11"));
+    assert_eq!((record.retrieved_at, record.verified_at, candidate.observed_at), (now(), now(), now()));
+    assert_eq!(record.verification_method, "retrieval by http");
+    assert_eq!(record.verifier_id, concat!("oracled/", env!("CARGO_PKG_VERSION")));
+    assert_eq!(record.evidence_hash, Some(Sha256Hex::of(body("7.10").as_bytes())));
+    assert_eq!((record.signature_info, record.ttl_seconds), (None, Some(60)));
+    assert!(server.heads()[0].starts_with("get /rates/ab http/1.1\r\n"));
+}
+
+#[tokio::test]
+async fn a_signed_answer_is_verified_as_of_its_issue_and_never_later_than_it_was_asked_for() {
+    let (pair, ours) = key(7, "k-1");
+    let changes = signed_by(json!({ "method": "ed25519", "header": "x-signature", "keys": [ours] }));
+    for (issued, verified_at) in
+        [("2026-11-20T11:58:00Z", "2026-11-20T11:58:00Z"), ("2026-11-20T12:00:30Z", "2026-11-20T12:00:00Z")]
+    {
+        let body = format!(r#"{{"data":{{"area":"AB","rate":7}},"issued":"{issued}"}}"#);
+        let line = format!("X-Signature: {}\r\n", STANDARD.encode(pair.sign(body.as_bytes())));
+        let answer = asked(vec![whole(&line, &body)], changes.clone()).await.0;
+        assert_eq!(answer.keep.as_ref().and_then(|kept| kept.issued_at), issued.parse().ok());
+        let record = said(answer).record;
+        assert_eq!((record.verified_at, record.retrieved_at), (verified_at.parse().expect("a time"), now()));
+        assert_eq!(record.verification_method, "retrieval by http, signature of the body (Ed25519)");
+    }
+}
+
+#[tokio::test]
+async fn a_nonce_is_another_one_each_time_and_comes_back() {
+    let echo = || {
+        vec![Do::Reply(Box::new(|head| {
+            let nonce = head.split("n=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+            let body = format!(r#"{{"data":{{"area":"AB","rate":7}},"nonce":"{nonce}"}}"#);
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+        }))]
+    };
+    let stale = whole("", r#"{"data":{"area":"AB","rate":7},"nonce":"00000000000000000000000000000000"}"#);
+    let server = Server::start("127.0.0.1", vec![status(503, ""), echo(), echo(), stale]).await;
+    let endpoint = server.url("127.0.0.1", "/{area}?n={nonce}");
+    let adapter = adapter(&endpoint, &json!({ "nonce": { "path": "nonce" } }));
+    for _ in 0..2 {
+        said(oracles().ask(ask_by(Arc::clone(&adapter))).await);
+    }
+    assert_eq!(refused(oracles().ask(ask_by(adapter)).await).0, Refusal::Replay);
+    let sent: std::collections::BTreeSet<_> =
+        server.heads().iter().filter_map(|head| head.split(' ').nth(1).map(str::to_owned)).collect();
+    assert_eq!(sent.len(), 4, "{sent:?}");
+    assert!(sent.iter().all(|path| path.len() == "/ab?n=".len() + 32), "{sent:?}");
+}

@@ -1,0 +1,147 @@
+//! What an answer that came comes to: a candidate with the record of its verification, or why it is not believed.
+
+use super::{LiveAnswer, LiveAsk};
+use domain::Sha256Hex;
+use domain::ground::adapter::{Algorithm, Asked, Reading, Received, Said, SignaturePolicy};
+use domain::health::Outcome;
+use domain::verification::record::SignatureInfo;
+use domain::verification::{Candidate, KeptAnswer, OracleVerificationRecord, Refusal, Reply};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+
+/// Who verifies answers.
+const VERIFIER_ID: &str = concat!("oracled/", env!("CARGO_PKG_VERSION"));
+
+/// An answer of status 200 that came whole.
+#[derive(Debug)]
+pub(super) struct Came<'a> {
+    /// The URL that was asked.
+    pub(super) url: &'a str,
+    /// Its body.
+    pub(super) body: &'a [u8],
+    /// Its headers, of those that the adapter reads.
+    pub(super) headers: &'a BTreeMap<String, String>,
+    /// By which tag the source knows it.
+    pub(super) etag: Option<String>,
+    /// When it was asked for.
+    pub(super) retrieved_at: Timestamp,
+    /// When it had come.
+    pub(super) at: Timestamp,
+}
+
+impl LiveAnswer {
+    /// A reply that nothing is kept of.
+    pub(super) const fn bare(reply: Reply, outcome: Outcome) -> Self {
+        Self { reply, keep: None, outcome, warnings: Vec::new() }
+    }
+
+    /// An answer that is not believed, which speaks against whoever gave it.
+    pub(super) fn refused(refusal: Refusal, cause: String) -> Self {
+        let outcome = Outcome::Failure(format!("refused ({}): {cause}", refusal.as_str()));
+        Self::bare(Reply::Refused { refusal, cause }, outcome)
+    }
+
+    /// What `came` comes to; the source has done what it was asked to in `latency_ms`.
+    pub(super) fn of(ask: &LiveAsk, asked: &Asked<'_>, came: Came<'_>, latency_ms: u64) -> Self {
+        let signed = ask.adapter.signature().map(|(policy, keys)| {
+            let signed = super::signature::verify(policy, keys, came.headers, came.body)?;
+            Ok((policy, signed))
+        });
+        let (document, signature) = match signed.transpose() {
+            Ok(None) => (came.body.into(), None),
+            Ok(Some((policy, signed))) => (signed.document, Some((policy, signed.kid, signed.algorithm))),
+            Err(cause) => return Self::refused(Refusal::Signature, str::to_owned(cause)),
+        };
+        let received = Received { body: &document, headers: came.headers, at: came.at };
+        let good = Outcome::Success { latency_ms: Some(latency_ms) };
+        match ask.adapter.read(&received, asked) {
+            Reading::Refused { refusal, cause } => Self::refused(refusal, cause),
+            Reading::NoRecord => Self::bare(Reply::NoRecord, good),
+            Reading::Several { records } => Self::bare(Reply::Several { records }, good),
+            Reading::Said(said) => Self::said(ask, *said, came, signature, good),
+        }
+    }
+
+    fn said(
+        ask: &LiveAsk,
+        said: Said,
+        came: Came<'_>,
+        signature: Option<(&SignaturePolicy, String, Algorithm)>,
+        outcome: Outcome,
+    ) -> Self {
+        let Said { thing, values, version, observed_at, issued_at, deviations, warnings } = said;
+        let adapter = ask.adapter.adapter();
+        // an answer that is slow, or of a source whose clock is ahead, is no newer for that
+        let issued =
+            issued_at.filter(|_| signature.is_some()).map(|issued_at| issued_at.min(came.retrieved_at));
+        let record = OracleVerificationRecord {
+            oracle_id: adapter.oracle_id.clone(),
+            oracle_tier: ask.oracle_tier.into(),
+            source_locator: came.url.to_owned(),
+            source_version: version.or_else(|| came.etag.clone()),
+            retrieved_at: came.retrieved_at,
+            verified_at: issued.unwrap_or(came.retrieved_at),
+            verification_method: method(came.url, signature.as_ref().map(|(policy, ..)| *policy)),
+            verifier_id: VERIFIER_ID.to_owned(),
+            evidence_hash: Some(Sha256Hex::of(came.body)),
+            signature_info: signature.map(|(_, signed_by, algorithm)| SignatureInfo {
+                signed_by,
+                signature_alg: algorithm.as_str().to_owned(),
+                signature_valid: true,
+            }),
+            ttl_seconds: adapter.ttl_seconds,
+            chain_of_custody: None,
+        };
+        let candidate = Candidate {
+            thing,
+            values,
+            record,
+            observed_at,
+            freshness: Vec::new(),
+            deviations,
+            provenance: None,
+        };
+        let keep = if candidate.deviations.is_empty() {
+            Some(KeptAnswer { candidate: candidate.clone(), issued_at, etag: came.etag })
+        } else {
+            // what it jumps away from stays what later answers are held against; only what is older is a replay now
+            ask.kept.clone().map(|kept| KeptAnswer { issued_at: kept.issued_at.max(issued_at), ..kept })
+        };
+        Self { reply: Reply::Answered { candidate: Box::new(candidate) }, keep, outcome, warnings }
+    }
+
+    /// What is kept holds at `retrieved_at`, by the source's own word.
+    pub(super) fn unchanged(
+        ask: &LiveAsk,
+        kept: &KeptAnswer,
+        retrieved_at: Timestamp,
+        latency_ms: u64,
+    ) -> Self {
+        let mut candidate = kept.candidate.clone();
+        candidate.record.oracle_tier = ask.oracle_tier.into();
+        candidate.record.ttl_seconds = ask.adapter.adapter().ttl_seconds;
+        (candidate.record.retrieved_at, candidate.record.verified_at) = (retrieved_at, retrieved_at);
+        if ask.adapter.adapter().observed_at.is_none() {
+            candidate.observed_at = retrieved_at;
+        }
+        candidate.freshness.clear();
+        Self {
+            keep: Some(KeptAnswer { candidate: candidate.clone(), ..kept.clone() }),
+            reply: Reply::Answered { candidate: Box::new(candidate) },
+            outcome: Outcome::Success { latency_ms: Some(latency_ms) },
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// How an answer from `url` was verified, in words.
+fn method(url: &str, signature: Option<&SignaturePolicy>) -> String {
+    let scheme = url.split(':').next().unwrap_or_default();
+    match signature {
+        None => format!("retrieval by {scheme}"),
+        Some(SignaturePolicy::Ed25519 { .. }) => {
+            format!("retrieval by {scheme}, signature of the body (Ed25519)")
+        }
+        Some(SignaturePolicy::Jws { .. }) => format!("retrieval by {scheme}, JSON Web Signature"),
+    }
+}

@@ -1,0 +1,96 @@
+//! A place outside for tests, which does what it is told.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+/// A server that answers each connection with the next of its scripts, and then with the last again.
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+/// What makes an answer of a request's head.
+type Making = Box<dyn Fn(&str) -> Vec<u8> + Send + Sync>;
+
+/// What is done with a connection whose request was read; it is closed then.
+pub(crate) enum Do {
+    /// These bytes are sent.
+    Send(Vec<u8>),
+    /// What it makes of the request's head in lower case is sent.
+    Reply(Making),
+    /// Nothing is done for so long.
+    Wait(Duration),
+}
+
+pub(crate) fn say(text: &str) -> Vec<Do> {
+    vec![Do::Send(text.into())]
+}
+
+/// A payload of a whole answer, with further headers.
+pub(crate) fn whole(headers: &str, body: &str) -> Vec<Do> {
+    say(&format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len()))
+}
+
+pub(crate) fn status(status: u16, headers: &str) -> Vec<Do> {
+    say(&format!("HTTP/1.1 {status} Whatever\r\nContent-Length: 6\r\n{headers}\r\ns3cret"))
+}
+
+impl Server {
+    pub(crate) async fn start(ip: &str, scripts: Vec<Vec<Do>>) -> Self {
+        let listener = TcpListener::bind((ip, 0)).await.expect("a port");
+        let port = listener.local_addr().expect("it has an address").port();
+        Self::serve(listener, port, scripts)
+    }
+
+    pub(crate) fn serve(listener: TcpListener, port: u16, scripts: Vec<Vec<Do>>) -> Self {
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&heads);
+        tokio::spawn(async move {
+            let last = scripts.len() - 1;
+            for place in 0.. {
+                let Ok((mut socket, _)) = listener.accept().await else { return };
+                let request = read_request(&mut socket).await;
+                noted.lock().expect("nobody panics holding it").push(request.clone());
+                for step in scripts.get(place.min(last)).into_iter().flatten() {
+                    match step {
+                        // whoever asked may have heard enough
+                        Do::Send(bytes) => drop(socket.write_all(bytes).await),
+                        Do::Reply(made) => drop(socket.write_all(&made(&request)).await),
+                        Do::Wait(time) => sleep(*time).await,
+                    }
+                }
+            }
+        });
+        Self { port, heads }
+    }
+
+    pub(crate) fn url(&self, host: &str, path: &str) -> String {
+        format!("http://{host}:{}{path}", self.port)
+    }
+
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.heads.lock().expect("nobody panics holding it").clone()
+    }
+}
+
+/// A request's head in lower case, and its body.
+async fn read_request(socket: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let n = socket.read(&mut piece).await.unwrap_or(0);
+        text.extend_from_slice(&piece[..n]);
+        let text = String::from_utf8_lossy(&text);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let length =
+            head.to_lowercase().split("content-length: ").nth(1).map_or(0, |rest| {
+                rest.split("\r\n").next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+            });
+        if n == 0 || (text.contains("\r\n\r\n") && body.len() >= length) {
+            return format!("{}\r\n\r\n{body}", head.to_lowercase());
+        }
+    }
+}

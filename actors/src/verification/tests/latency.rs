@@ -1,0 +1,473 @@
+//! What slow, dead, flapping and recovering sources do to one question after another.
+
+use super::support::*;
+use super::upstream::{Act, Says, Scene, after_s, kept_at, live, timed, two_sources, with_scene, written};
+use crate::oracle_health::Statuses;
+use crate::registry::RegisterOntology;
+use crate::system::System;
+use crate::testing::ground::PEER;
+use crate::verification::{Verify, VerifyError};
+use domain::health::Status;
+use domain::verification::{CallOutcome, Envelope, EnvelopeKind, Reason, VerifyRequest};
+use jiff::SignedDuration;
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+const HONEST: Act = Act::at_once(Says::People("54208"));
+const ARUBA_CODE: &str = "ABW";
+
+fn serves_stale() -> Json {
+    json!({"oracle_latency": {"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600}})
+}
+
+fn within(budget_ms: u64) -> Json {
+    json!({"authority_latency": {"authority_latency_budget_ms": budget_ms, "enforcement_mode": "INLINE",
+                                 "on_timeout_behavior": "FAIL_CLOSED"}})
+}
+
+fn retry_after(envelope: &Envelope) -> Option<u64> {
+    envelope.retry.as_ref().expect("there is guidance").after_ms
+}
+
+async fn health(system: &System, oracle_id: &str) -> Status {
+    let statuses = system.oracle_health.ask(Statuses).await.expect("it answers");
+    let name = format!("source:{oracle_id}");
+    statuses.into_iter().find(|status| status.oracle_id.as_str() == name).expect("it is watched").status
+}
+
+/// How the log says that sources were asked: whom, whether the answer came from a cache, and whether it was stale.
+fn asked_of(system: &System, execution_id: &str) -> Vec<(String, bool, bool)> {
+    let entries = entries(system, execution_id).into_iter().filter(|entry| entry["event"] == "source_asked");
+    let flag = |entry: &Json, field: &str| entry[field].as_bool().expect("a flag");
+    let told = |entry: Json| {
+        let oracle_id = entry["oracle_id"].as_str().expect("an id").to_owned();
+        (oracle_id, flag(&entry, "cache_hit"), flag(&entry, "stale_data_used"))
+    };
+    entries.map(told).collect()
+}
+
+#[test]
+fn a_circuit_opens_over_failures_tells_when_to_ask_again_and_closes_by_trials() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, json!({})).await;
+            scene.upstream.plays("live", &[Act::DEAD]);
+            for _ in 0..3 {
+                let envelope = verified(system).await;
+                assert_eq!((envelope.kind, retry_after(&envelope)), (EnvelopeKind::Blocked, Some(5_000)));
+                assert_eq!(envelope.candidates[0].outcome, CallOutcome::Failed);
+            }
+            assert_eq!(health(system, "live").await, Status::CircuitOpen);
+            let (envelope, took_ms) = timed(verified(system)).await;
+            assert_eq!((envelope.candidates[0].outcome, took_ms), (CallOutcome::CircuitOpen, 0));
+            assert_eq!((retry_after(&envelope), scene.upstream.calls("live")), (Some(30_000), 3));
+            assert_eq!(envelope.reasons, [Reason::OracleUnreachable].into());
+            // it was not asked, and the log does not say so
+            assert_eq!(asked_of(system, &envelope.execution_id), [("archive".to_owned(), false, false)]);
+            after_s(12).await;
+            assert_eq!(retry_after(&*verified(system).await), Some(18_000));
+
+            // its time has passed, and it still fails
+            after_s(18).await;
+            assert_eq!(verified(system).await.candidates[0].outcome, CallOutcome::Failed);
+            assert_eq!(retry_after(&*verified(system).await), Some(30_000));
+            assert_eq!(scene.upstream.calls("live"), 4);
+
+            // it answers again: one call at a time is let through, and two close the circuit
+            after_s(30).await;
+            scene.upstream.plays("live", &[Act::after(700, Says::People("54208"))]);
+            let trial = actix_rt::spawn({
+                let system = system.clone();
+                async move { verified(&system).await }
+            });
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let beside = verified(system).await;
+            assert_eq!((beside.kind, retry_after(&beside)), (EnvelopeKind::Blocked, Some(1_000)));
+            let trial = trial.await.expect("it is answered");
+            assert_eq!((trial.kind, trial.candidates[0].latency_ms), (EnvelopeKind::Authoritative, 700));
+            assert_eq!(health(system, "live").await, Status::Unhealthy);
+            assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
+            assert_eq!(health(system, "live").await, Status::Healthy);
+        },
+    );
+}
+
+#[test]
+fn a_source_that_fails_every_other_time_is_missing_every_other_time_and_called_each_time() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, json!({})).await;
+            let flapping: Vec<_> =
+                (0..12).map(|call| if call % 2 == 0 { Act::DEAD } else { HONEST }).collect();
+            scene.upstream.plays("live", &flapping);
+            for call in 0..12 {
+                let expected =
+                    if call % 2 == 0 { EnvelopeKind::Blocked } else { EnvelopeKind::Authoritative };
+                assert_eq!(verified(system).await.kind, expected);
+            }
+            assert_eq!(scene.upstream.calls("live"), 12);
+            assert_ne!(health(system, "live").await, Status::CircuitOpen);
+        },
+    );
+}
+
+#[test]
+fn a_source_that_hangs_is_left_alone_though_no_budget_waits_for_its_hard_timeout() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, within(3_000)).await;
+            scene.upstream.plays("live", &[Act::HANGS]);
+            for _ in 0..3 {
+                let (envelope, took_ms) = timed(verified(system)).await;
+                assert_eq!((&envelope.reasons, took_ms), (&[Reason::BudgetExceeded].into(), 2_980));
+            }
+            let (envelope, took_ms) = timed(verified(system)).await;
+            assert_eq!((envelope.candidates[0].outcome, took_ms), (CallOutcome::CircuitOpen, 0));
+        },
+    );
+}
+
+#[test]
+fn what_is_kept_is_served_within_its_tolerance_with_its_own_time_and_a_warning_and_not_beyond() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, serves_stale()).await;
+            scene.upstream.plays("live", &[Act::after(10, Says::People("54208")), Act::DEAD]);
+            let first = verified(system).await;
+            let observed_at = first.candidates[0].observed_at.expect("it has answered");
+            assert_eq!(observed_at, first.decided_at);
+            for (wait_s, age_s) in [(0, 0), (0, 0), (0, 0), (300, 300), (300, 600)] {
+                after_s(wait_s).await;
+                let envelope = verified(system).await;
+                assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{age_s} s: {envelope:#?}");
+                let evidence = &envelope.axes["population"].evidence[0];
+                assert_eq!((evidence.stale, evidence.observed_at), (true, observed_at));
+                let told = format!(
+                    "live: its answer as of {observed_at} is used, which is {age_s} s old; 600 s are tolerated"
+                );
+                assert_eq!(envelope.warnings.last(), Some(&told));
+                let is_asked = envelope.candidates[0].outcome != CallOutcome::CircuitOpen;
+                let live = is_asked.then(|| ("live".to_owned(), false, true));
+                let told: Vec<_> = live.into_iter().chain([("archive".to_owned(), false, false)]).collect();
+                assert_eq!(asked_of(system, &envelope.execution_id), told);
+            }
+            after_s(1).await;
+            let beyond = verified(system).await;
+            assert_eq!(
+                (beyond.kind, &beyond.reasons),
+                (EnvelopeKind::Blocked, &[Reason::OracleUnreachable].into())
+            );
+            assert!(!beyond.candidates[0].stale && beyond.candidates[0].observed_at.is_none());
+            let told = beyond.warnings.last().expect("a warning");
+            assert!(told.ends_with("601 s old; 600 s are tolerated"), "{told}");
+
+            after_s(60).await;
+            scene.upstream.plays("live", &[HONEST]);
+            let back = verified(system).await;
+            assert_eq!(
+                (back.kind, back.candidates[0].observed_at),
+                (EnvelopeKind::Authoritative, Some(back.decided_at))
+            );
+            assert!(back.warnings.is_empty());
+        },
+    );
+}
+
+#[test]
+fn an_untrusted_source_that_hangs_delays_nobody() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            live(system, "scraper", json!({"oracle_tier": "unverified"})).await;
+            two_sources(&scene, json!({})).await;
+            workflow(system, &["scraper", "live", "archive"], json!({})).await;
+            scene.upstream.plays("scraper", &[Act::HANGS]);
+            scene.upstream.plays("live", &[Act::after(700, Says::People("54208"))]);
+            let (envelope, took_ms) = timed(verified(system)).await;
+            assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 700));
+            assert_eq!(envelope.candidates[0].outcome, CallOutcome::TimedOut);
+            assert_eq!((envelope.candidates[0].latency_ms, envelope.warnings.len()), (700, 0));
+            // where nobody else is asked it is waited for, and decides nothing
+            workflow(system, &["scraper"], json!({})).await;
+            let (envelope, took_ms) = timed(verified(system)).await;
+            assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Blocked, 5_000));
+            assert_eq!(envelope.reasons, [Reason::NoValue].into());
+        },
+    );
+}
+
+#[test]
+fn an_answer_is_taken_from_the_cache_as_long_as_it_says_itself_and_nobody_has_declared_it_stale() {
+    const FOR_A_MINUTE: Act =
+        Act::at_once(Says::Changed("54208", |candidate| candidate.record.ttl_seconds = Some(60)));
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, json!({})).await;
+            scene.upstream.plays("live", &[FOR_A_MINUTE, Act::DEAD, Act::DEAD, Act::DEAD, FOR_A_MINUTE]);
+            let first = verified(system).await;
+            // three failures over another thing open the circuit: whoever is not called needs no leave
+            for _ in 0..3 {
+                asked(system, json!({"where": {"area": "ZZZ", "year": 1960}})).await.expect("an envelope");
+            }
+            assert_eq!(health(system, "live").await, Status::CircuitOpen);
+            after_s(60).await;
+            let cached = verified(system).await;
+            assert_eq!((cached.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 4));
+            assert_eq!(cached.candidates[0].observed_at, Some(first.decided_at));
+            assert!(!cached.candidates[0].stale, "it is still fresh");
+            let told = asked_of(system, &cached.execution_id);
+            assert_eq!(told, [("live".to_owned(), true, false), ("archive".to_owned(), false, false)]);
+            after_s(1).await;
+            let anew = verified(system).await;
+            assert_eq!((anew.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 5));
+            assert_eq!(anew.candidates[0].observed_at, Some(anew.decided_at));
+
+            // what was declared stale is asked for anew, be it fresh by its own word
+            assert!(asked_of(system, &verified(system).await.execution_id)[0].1);
+            after_s(1).await;
+            declared_stale(system, "live").await;
+            after_s(1).await;
+            let anew = verified(system).await;
+            assert_eq!((anew.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 6));
+        },
+    );
+}
+
+/// Declares what a source has said so far stale.
+async fn declared_stale(system: &System, oracle_id: &str) {
+    let (mut state, _) =
+        system.store.source(&source_id(oracle_id)).expect("it is read").expect("it is there");
+    state.invalidated_at = Some(system.clock.now());
+    written(system, store::Write::PutSource(Arc::new(state))).await;
+}
+
+#[test]
+fn a_decision_is_logged_though_whoever_asked_has_gone_away() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, json!({})).await;
+            scene.upstream.plays("live", &[Act::after(900, Says::People("54208"))]);
+            let gone = tokio::time::timeout(Duration::from_millis(300), verified(system)).await;
+            assert!(gone.is_err(), "nobody has waited for it");
+            after_s(2).await;
+            let decided = store::LogQuery {
+                event: Some("verification_decided".into()),
+                limit: 9,
+                ..store::LogQuery::default()
+            };
+            let lines = system.store.log(&decided).expect("the log is read");
+            assert_eq!(lines.len(), 1);
+            let entry: Json = serde_json::from_str(&lines[0].json).expect("it is JSON");
+            assert_eq!(entry["kind"], "authoritative");
+            assert_eq!(entry["inputs"]["elapsed_ms"], 900);
+        },
+    );
+}
+
+#[test]
+fn a_question_that_gets_no_turn_within_its_budget_is_told_so_and_one_that_asks_nobody_needs_none() {
+    with_scene(
+        |outside| outside.at_once = Some(1),
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, json!({})).await;
+            scene.upstream.plays("live", &[Act::HANGS]);
+            let first = actix_rt::spawn({
+                let system = system.clone();
+                async move { verified(&system).await }
+            });
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            workflow(system, &["live", "archive"], within(3_000)).await;
+            let (refused, took_ms) = timed(asked(system, json!({}))).await;
+            assert!(matches!(refused, Err(VerifyError::Busy)), "{refused:?}");
+            assert_eq!(took_ms, 2_980);
+            let narrative = json!({"authority_latency": {"authority_latency_budget_ms": 150,
+                                   "enforcement_mode": "NON_AUTHORITATIVE_ONLY", "on_timeout_behavior": "FAIL_CLOSED"}});
+            workflow(system, &["live", "archive"], narrative).await;
+            let (envelope, took_ms) = timed(verified(system)).await;
+            assert_eq!((envelope.kind, took_ms), (EnvelopeKind::NarrativeOnly, 0));
+            assert_eq!(first.await.expect("it is answered").kind, EnvelopeKind::Blocked);
+        },
+    );
+}
+
+#[test]
+fn the_time_in_which_a_turn_is_waited_for_is_part_of_the_budget() {
+    with_scene(
+        |outside| outside.at_once = Some(1),
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, within(3_000)).await;
+            scene.upstream.plays("live", &[Act::after(1_000, Says::People("54208")), Act::HANGS]);
+            let first = actix_rt::spawn({
+                let system = system.clone();
+                async move { verified(&system).await }
+            });
+            tokio::task::yield_now().await;
+            let (envelope, took_ms) = timed(verified(system)).await;
+            assert_eq!(first.await.expect("it is answered").kind, EnvelopeKind::Authoritative);
+            assert_eq!((&envelope.reasons, took_ms), (&[Reason::BudgetExceeded].into(), 2_980));
+            assert_eq!(envelope.candidates[0].latency_ms, 1_980, "that of the oracle is its own");
+            assert!(!envelope.candidates[0].late);
+            assert_eq!(health(system, "live").await, Status::Healthy, "nobody has waited for it long enough");
+        },
+    );
+}
+
+/// Conflicts take all that their sources say with them, and those are asked once more.
+fn asks_again() -> Json {
+    json!({
+        "conflict_resolution": {"same_tier_strategy": "most_recent", "scope": {"partial_conflict_behavior": "invalidate_all"}},
+        "authority_latency": {"authority_latency_budget_ms": 3000, "enforcement_mode": "INLINE", "on_timeout_behavior": "FAIL_CLOSED"}
+    })
+}
+
+#[test]
+fn sources_in_conflict_are_asked_once_more_and_no_more_and_within_the_same_budget() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, asks_again()).await;
+            // it has made a mistake, and mended it
+            scene.upstream.plays("live", &[Act::after(400, Says::People("54209")), HONEST]);
+            let (envelope, took_ms) = timed(verified(system)).await;
+            assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 400));
+            assert!(envelope.steps.is_empty() && envelope.reverify.is_empty());
+            let told = asked_of(system, &envelope.execution_id);
+            let asked: Vec<_> = told.iter().map(|(oracle_id, ..)| oracle_id.as_str()).collect();
+            assert_eq!(asked, ["live", "archive", "live", "archive"]);
+            let statuses: Vec<_> = entries(system, &envelope.execution_id);
+            let status = |entry: &Json| entry["status"].as_str().unwrap_or_default().to_owned();
+            let statuses: Vec<_> = statuses.iter().map(status).collect();
+            assert_eq!(statuses, ["conflict", "conflict", "success", "success", ""]);
+            let decisions = rebuilt(system, &envelope.execution_id);
+            assert!(decisions.len() == 1 && decisions[0].0.inputs.reverified);
+
+            // it stays with it: that is settled, and nobody is asked a third time
+            scene.upstream.plays("live", &[Act::after(400, Says::People("54209"))]);
+            let (envelope, took_ms) = timed(verified(system)).await;
+            assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 800));
+            assert_eq!((envelope.steps.len(), scene.upstream.calls("live")), (1, 2));
+
+            // the second time it hangs: both together take no longer than the budget
+            scene.upstream.plays("live", &[Act::after(1_000, Says::People("54209")), Act::HANGS]);
+            let (envelope, took_ms) = timed(verified(system)).await;
+            assert_eq!((&envelope.reasons, took_ms), (&[Reason::BudgetExceeded].into(), 2_980));
+            assert_eq!(envelope.candidates[0].latency_ms, 1_980);
+        },
+    );
+}
+
+#[test]
+fn what_has_expired_is_asked_for_once_more_though_its_source_would_let_it_be_kept() {
+    const STALE_BY_ITSELF: Act = Act::at_once(Says::Changed("54208", |candidate| {
+        candidate.observed_at -= SignedDuration::from_secs(61);
+    }));
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            let ontology = json!({"ontology_id": "population", "version": "2"});
+            register_short_lived(system).await;
+            live(system, "live", json!({"ontology": ontology})).await;
+            scene.time.begin();
+            workflow(system, &["live"], json!({"ontology": ontology})).await;
+            scene.upstream.plays("live", &[STALE_BY_ITSELF, HONEST]);
+            let envelope = verified(system).await;
+            assert_eq!((envelope.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 2));
+            assert_eq!(asked_of(system, &envelope.execution_id).len(), 2);
+            scene.upstream.plays("live", &[STALE_BY_ITSELF]);
+            let before = kept_at(system, ARUBA_CODE);
+            let envelope = verified(system).await;
+            assert_eq!(envelope.kind, EnvelopeKind::Blocked);
+            assert!(envelope.reasons.contains(&Reason::Expired), "{:?}", envelope.reasons);
+            assert_eq!((envelope.reverify.len(), scene.upstream.calls("live")), (1, 2));
+            assert_eq!(
+                kept_at(system, ARUBA_CODE),
+                before,
+                "what is older does not take the place of what is kept"
+            );
+        },
+    );
+}
+
+/// The gallery's ontology, of which no population is older than a minute.
+async fn register_short_lived(system: &System) {
+    let mut document = ontology();
+    document["version"] = json!("2");
+    for axis in document["axes"].as_array_mut().expect("axes") {
+        if axis["axis"] == "population" {
+            axis["state_sensitive"] = json!(true);
+            axis["max_ttl_seconds"] = json!(60);
+        }
+    }
+    let ontology = serde_json::from_value(document).expect("it is an ontology");
+    let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered");
+}
+
+#[test]
+fn many_questions_at_once_are_each_answered_in_their_own_time() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, within(3_000)).await;
+            let slower: Vec<_> = (0..40).map(|call| Act::after(50 * call, Says::People("54208"))).collect();
+            scene.upstream.plays("live", &slower);
+            let asking: Vec<_> = (0..40)
+                .map(|_| {
+                    let system = system.clone();
+                    actix_rt::spawn(async move { timed(verified(&system)).await })
+                })
+                .collect();
+            let mut times = Vec::new();
+            for asking in asking {
+                let (envelope, took_ms) = asking.await.expect("it is answered");
+                assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
+                assert_eq!(envelope.candidates[0].latency_ms, took_ms);
+                times.push(took_ms);
+            }
+            times.sort_unstable();
+            assert_eq!(times, (0..40).map(|call| 50 * call).collect::<Vec<_>>());
+        },
+    );
+}
+
+/// A question as a caller of the actor puts it.
+fn request() -> VerifyRequest {
+    let document =
+        json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
+    serde_json::from_value(document).expect("it is a request")
+}
+
+#[test]
+fn a_decision_that_cannot_be_logged_is_not_told() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, json!({})).await;
+            scene.upstream.plays("live", &[HONEST]);
+            scene.world.break_store();
+            let refused = system.verification.ask(Verify { request: request() }).await.expect("it answers");
+            assert!(matches!(refused, Err(VerifyError::Commit(_) | VerifyError::Store(_))), "{refused:?}");
+            scene.world.mend_store();
+        },
+    );
+}

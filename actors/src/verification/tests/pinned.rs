@@ -1,0 +1,80 @@
+//! Whole envelopes, pinned as files for people to read: `envelopes/`.
+
+use super::support::*;
+use super::upstream::{Act, Says, Scene, after_s, candidate, keep, thing, two_sources, with_scene};
+use domain::verification::{Envelope, Refusal};
+use serde_json::{Value as Json, json};
+use std::fs;
+
+/// A file's name, what the live source does, how old what is kept of it is, and how the workflow is declared.
+type Pinned = (&'static str, Act, Option<u64>, Json);
+
+fn pinned() -> Vec<Pinned> {
+    let budget = |mode: &str, budget_ms: u64, behavior: &str| json!({"authority_latency_budget_ms": budget_ms, "enforcement_mode": mode, "on_timeout_behavior": behavior});
+    let timeout = |on_timeout: &str| json!({"oracle_latency": {"on_timeout": on_timeout}});
+    let stale = json!({"oracle_latency": {"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600}});
+    let authority = |mode: &str, budget_ms: u64, behavior: &str| json!({"authority_latency": budget(mode, budget_ms, behavior)});
+    let honest = Says::People("54208");
+    let other = Says::Changed("54208", |candidate| candidate.record.oracle_id = source_id("archive"));
+    vec![
+        ("prompt", Act::after(100, honest), None, json!({})),
+        ("late", Act::after(2_500, honest), None, json!({})),
+        ("hangs-fail-closed", Act::HANGS, None, timeout("FAIL_CLOSED_BLOCK")),
+        ("hangs-fail-open", Act::HANGS, None, timeout("FAIL_OPEN_NARRATIVE")),
+        ("hangs-stale-within-tolerance", Act::HANGS, Some(100), stale.clone()),
+        ("hangs-stale-beyond-tolerance", Act::HANGS, Some(601), stale.clone()),
+        ("dead-fail-closed", Act::DEAD, None, timeout("FAIL_CLOSED_BLOCK")),
+        ("hangs-over-budget-escalates", Act::HANGS, None, authority("INLINE", 3_000, "ESCALATE")),
+        ("hangs-over-budget-narrative", Act::HANGS, None, authority("INLINE", 3_000, "DEGRADE_TO_NARRATIVE")),
+        ("hangs-over-budget-blocked", Act::HANGS, None, authority("INLINE", 3_000, "FAIL_CLOSED")),
+        ("wrong-signature", Act::after(40, Says::Refused(Refusal::Signature)), Some(100), stale),
+        ("swapped-identity", Act::after(40, other), None, json!({})),
+        ("in-conflict", Act::after(40, Says::People("54608")), None, json!({})),
+        ("promised", Act::after(40, honest), None, authority("ASYNC", 800, "ESCALATE")),
+        (
+            "not-authoritative",
+            Act::after(40, honest),
+            None,
+            authority("NON_AUTHORITATIVE_ONLY", 150, "DEGRADE_TO_NARRATIVE"),
+        ),
+    ]
+}
+
+/// Holds an envelope against its file, in which two digests are left out: that of the envelope itself, which is looked at here,
+/// and that of all that it was decided over, which is more than it shows.
+fn check(name: &str, envelope: &Envelope) {
+    assert!(envelope.is_intact());
+    let told = serde_json::to_string_pretty(envelope).expect("it serializes");
+    let digests = [&envelope.sha256, &envelope.inputs_sha256];
+    let told = digests.iter().fold(told, |told, digest| told.replace(digest.as_str(), "...")) + "\n";
+    let path = format!("{}/src/verification/tests/envelopes/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let pinned = fs::read_to_string(&path).expect("it is there");
+    assert!(told == pinned, "{path} holds another envelope than this one:\n{told}");
+}
+
+#[test]
+fn the_envelopes_are_those_that_are_pinned() {
+    for (name, act, kept_s, settings) in pinned() {
+        with_scene(
+            |_| {},
+            async |scene: Scene| {
+                let system = &scene.world.system;
+                two_sources(&scene, settings.clone()).await;
+                scene.upstream.plays("live", &[act]);
+                if let Some(kept_s) = kept_s {
+                    let now = system.clock.now();
+                    keep(system, "ABW", candidate("live", thing("ABW"), "54208", now)).await;
+                    after_s(kept_s).await;
+                }
+                let envelope = verified(system).await;
+                check(name, &envelope);
+                after_s(6).await;
+                let decisions = rebuilt(system, &envelope.execution_id);
+                assert_eq!(decisions[0].1.to_json(), envelope.to_json());
+                if let [_, (_, delayed)] = &decisions[..] {
+                    check(&format!("{name}-and-decided"), delayed);
+                }
+            },
+        );
+    }
+}

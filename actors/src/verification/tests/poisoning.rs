@@ -1,0 +1,384 @@
+//! Poisoned answers: none of them reaches an authoritative envelope, nor what is kept (RFC-0002, "Failure Modes", "Oracle Trust
+//! Hierarchy", "Integrity constraints").
+
+use super::support::*;
+use super::upstream::{
+    Act, Says, Scene, after_s, candidate, keep, kept_at, live, thing, timed, two_sources, with_scene,
+};
+use crate::system::System;
+use domain::ground::value::Value;
+use domain::verification::candidate::Stated;
+use domain::verification::{CallOutcome, Candidate, Envelope, EnvelopeKind, Reason, Refusal};
+use jiff::SignedDuration;
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+
+const HONEST: Says = Says::People("54208");
+/// What nobody is to be told.
+const POISON: &str = "99999999";
+const POISONED: Says = Says::People(POISON);
+
+/// A way to lie, and what is said of it.
+type Lie = (Says, CallOutcome, Reason);
+
+/// What a registered source may say that is no good, with a value that others do not have.
+fn lies() -> Vec<Lie> {
+    use CallOutcome::Refused;
+    use Reason::{DefinitionMismatch, OracleUnusable};
+    let changed = |change: fn(&mut Candidate)| (Says::Changed(POISON, change), Refused, OracleUnusable);
+    let mut lies = vec![
+        // another thing, another year, nothing, another's name
+        changed(|candidate| drop(candidate.thing.insert("area".into(), Value::Text("AFG".into())))),
+        changed(|candidate| drop(candidate.thing.insert("year".into(), Value::Text("1961".into())))),
+        changed(|candidate| candidate.thing.clear()),
+        changed(|candidate| drop(candidate.thing.remove("year"))),
+        changed(|candidate| candidate.record.oracle_id = source_id("archive")),
+        // a signature that does not hold, whoever has let it through
+        changed(|candidate| {
+            candidate.record.signature_info.as_mut().expect("it is signed").signature_valid = false;
+        }),
+        // times that would never be old
+        changed(|candidate| candidate.observed_at += SignedDuration::from_secs(61)),
+        changed(|candidate| candidate.record.retrieved_at += SignedDuration::from_secs(61)),
+        changed(|candidate| candidate.record.verified_at += SignedDuration::from_hours(24 * 365)),
+        // no number, and more than is decided over
+        changed(|candidate| {
+            let value = Value::Text(format!("{POISON} or so"));
+            candidate.values.insert("population".into(), Stated { value, definition: None });
+        }),
+        changed(|candidate| candidate.record.source_locator = POISON.repeat(10_000)),
+        // something else is measured
+        (
+            Says::Changed(POISON, |candidate| {
+                let stated = candidate.values.get_mut("population").expect("it says something");
+                stated.definition = Some("with everybody who ever lived there".into());
+            }),
+            CallOutcome::Answered,
+            DefinitionMismatch,
+        ),
+        // whoever has read it finds that it jumps
+        (
+            Says::Changed(POISON, |candidate| {
+                drop(candidate.deviations.insert("population".into(), "it has doubled".into()));
+            }),
+            CallOutcome::Answered,
+            Reason::Deviation,
+        ),
+    ];
+    let refusals = [Refusal::Signature, Refusal::Replay, Refusal::Identity, Refusal::Schema];
+    lies.extend(refusals.map(|refusal| (Says::Refused(refusal), Refused, OracleUnusable)));
+    lies
+}
+
+/// Each way to be missing, with the answer at hand that is kept.
+fn policies() -> [Json; 3] {
+    let budget = json!({"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
+                        "on_timeout_behavior": "DEGRADE_TO_NARRATIVE"});
+    let policy = |on_timeout: Json| {
+        json!({"oracle_latency": on_timeout, "authority_latency": budget,
+               "conflict_resolution": {"default_strategy": "most_recent", "same_tier_strategy": "most_recent"},
+               "deviation_limits": {"population": {"max_change": 1_000_000_000}}})
+    };
+    [
+        policy(json!({"on_timeout": "FAIL_OPEN_NARRATIVE"})),
+        policy(json!({"on_timeout": "FAIL_CLOSED_BLOCK"})),
+        policy(json!({"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600})),
+    ]
+}
+
+/// Whether the envelope holds a value, and whether the poison stands anywhere in it.
+fn told(envelope: &Envelope) -> (bool, bool) {
+    let json = String::from_utf8(envelope.to_json()).expect("it is text");
+    (envelope.axes["population"].value.is_some(), json.contains(POISON))
+}
+
+/// The envelope, which the log comes to again.
+async fn verified_and_rebuilt(system: &System) -> Arc<Envelope> {
+    let envelope = verified(system).await;
+    let decisions = rebuilt(system, &envelope.execution_id);
+    assert_eq!(decisions.last().expect("it is logged").1.to_json(), envelope.to_json());
+    envelope
+}
+
+#[test]
+fn no_lie_of_a_registered_source_is_told_or_kept_or_covered_up_under_any_policy() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, json!({})).await;
+            for policy in policies() {
+                workflow(system, &["live", "archive"], policy.clone()).await;
+                for (says, outcome, reason) in lies() {
+                    let shown = format!("{says:?} {policy}");
+                    keep(system, "ABW", candidate("live", thing("ABW"), "54208", system.clock.now())).await;
+                    let before = kept_at(system, "ABW");
+                    after_s(1).await;
+                    // honest calls between keep its circuit closed
+                    scene.upstream.plays("live", &[Act::at_once(says)]);
+                    let envelope = verified_and_rebuilt(system).await;
+                    let kind = match reason {
+                        Reason::OracleUnusable => EnvelopeKind::Blocked,
+                        _ => EnvelopeKind::HumanReview,
+                    };
+                    assert_eq!((envelope.kind, &envelope.reasons), (kind, &[reason].into()), "{shown}");
+                    assert_eq!(envelope.candidates[0].outcome, outcome, "{shown}");
+                    let tells = kind == EnvelopeKind::HumanReview;
+                    assert_eq!(told(&envelope), (false, tells), "{shown}");
+                    assert_eq!(
+                        kept_at(system, "ABW") == before,
+                        reason != Reason::DefinitionMismatch,
+                        "{shown}"
+                    );
+                    scene.upstream.plays("live", &[Act::at_once(HONEST)]);
+                    asked(system, json!({"where": {"area": "ZZZ", "year": 1960}}))
+                        .await
+                        .expect("an envelope");
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn clocks_may_differ_by_a_minute() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, json!({})).await;
+            let ahead = Says::Changed("54208", |candidate| {
+                candidate.observed_at += SignedDuration::from_secs(60);
+                candidate.record.retrieved_at += SignedDuration::from_secs(60);
+            });
+            scene.upstream.plays("live", &[Act::at_once(ahead)]);
+            assert_eq!(verified_and_rebuilt(system).await.kind, EnvelopeKind::Authoritative);
+        },
+    );
+}
+
+#[test]
+fn an_untrusted_source_with_extreme_values_moves_nothing_whoever_it_says_it_is() {
+    let boasts = Says::Changed(POISON, |candidate| candidate.record.verification_method = "by God".into());
+    let in_anothers_name = Says::Changed(POISON, |candidate| candidate.record.oracle_id = source_id("live"));
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            live(system, "scraper", json!({"oracle_tier": "unverified"})).await;
+            two_sources(&scene, json!({})).await;
+            for strategy in ["most_recent", "use_conservative", "weighted_average", "require_human"] {
+                // of a population nobody has said which way is careful
+                let strategy = if strategy == "use_conservative" { "dispute_summary" } else { strategy };
+                let settings = json!({"conflict_resolution": {"default_strategy": strategy, "same_tier_strategy": strategy,
+                                      "escalation_delta_threshold": 1}});
+                workflow(system, &["scraper", "live", "archive"], settings).await;
+                for says in [POISONED, boasts, in_anothers_name] {
+                    scene.upstream.plays("scraper", &[Act::at_once(says)]);
+                    scene.upstream.plays("live", &[Act::after(10, HONEST)]);
+                    let envelope = verified_and_rebuilt(system).await;
+                    assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{strategy} {says:?}");
+                    let value = envelope.axes["population"].value.as_ref().map(ToString::to_string);
+                    assert_eq!(value.as_deref(), Some("54208"));
+                    assert!(envelope.steps.is_empty() && envelope.axes["population"].evidence.len() == 2);
+                    // and where the trusted ones know nothing, or are away, it does not take their place
+                    let unknown = json!({"where": {"area": "ZZZ", "year": 1960}});
+                    workflow(system, &["scraper", "archive"], json!({})).await;
+                    let alone = asked(system, unknown).await.expect("an envelope");
+                    assert_ne!(alone.kind, EnvelopeKind::Authoritative, "{says:?}");
+                    assert_eq!(told(&alone), (false, false), "{says:?}");
+                    workflow(system, &["scraper", "live"], json!({})).await;
+                    scene.upstream.plays("live", &[Act::DEAD]);
+                    let away = verified_and_rebuilt(system).await;
+                    assert_eq!((away.kind, told(&away)), (EnvelopeKind::Blocked, (false, false)), "{says:?}");
+                    scene.upstream.plays("live", &[Act::at_once(HONEST)]);
+                    workflow(system, &["scraper", "live", "archive"], json!({})).await;
+                    verified(system).await;
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn a_source_that_jumps_is_before_a_person_each_time_and_the_answer_before_stays_what_it_is_held_against() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            let limits = json!({"deviation_limits": {"population": {"max_change_ratio": "0.5"}},
+                                "conflict_resolution": {"same_tier_strategy": "most_recent"}});
+            two_sources(&scene, limits).await;
+            workflow(
+                system,
+                &["live"],
+                json!({"deviation_limits": {"population": {"max_change_ratio": "0.5"}}}),
+            )
+            .await;
+            scene.upstream.plays("live", &[Act::at_once(HONEST), Act::at_once(POISONED)]);
+            assert_eq!(verified_and_rebuilt(system).await.kind, EnvelopeKind::Authoritative);
+            let before = kept_at(system, "ABW");
+            for _ in 0..3 {
+                after_s(3600).await;
+                let envelope = verified_and_rebuilt(system).await;
+                let reasons = [Reason::Deviation].into();
+                assert_eq!((envelope.kind, &envelope.reasons), (EnvelopeKind::HumanReview, &reasons));
+                assert_eq!((told(&envelope).0, kept_at(system, "ABW")), (false, before));
+            }
+            // what is within the limits is not suspicious
+            scene.upstream.plays("live", &[Act::at_once(Says::People("60000"))]);
+            assert_eq!(verified_and_rebuilt(system).await.kind, EnvelopeKind::Authoritative);
+        },
+    );
+}
+
+#[test]
+fn a_jump_that_its_reader_has_found_stays_one_where_the_workflow_finds_none() {
+    let jumps = Says::Changed("54209", |candidate| {
+        drop(candidate.deviations.insert("population".into(), "it has changed at all".into()));
+    });
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, json!({"deviation_limits": {"population": {"max_change_ratio": "0.5"}}}))
+                .await;
+            keep(system, "ABW", candidate("live", thing("ABW"), "54208", system.clock.now())).await;
+            scene.upstream.plays("live", &[Act::at_once(jumps)]);
+            let envelope = verified_and_rebuilt(system).await;
+            assert!(envelope.reasons.contains(&Reason::Deviation), "{:?}", envelope.reasons);
+        },
+    );
+}
+
+#[test]
+fn what_was_said_long_ago_and_is_said_again_does_not_take_the_place_of_what_is_kept() {
+    let old = Says::Changed("54208", |candidate| candidate.observed_at -= SignedDuration::from_hours(24));
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(
+                &scene,
+                json!({"oracle_latency": {"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600}}),
+            )
+            .await;
+            scene.upstream.plays("live", &[Act::at_once(HONEST), Act::at_once(old), Act::DEAD]);
+            verified(system).await;
+            let kept = kept_at(system, "ABW").expect("it is kept");
+            after_s(1).await;
+            verified(system).await;
+            assert_eq!(kept_at(system, "ABW"), Some(kept));
+            let envelope = verified_and_rebuilt(system).await;
+            assert_eq!(
+                (envelope.kind, envelope.candidates[0].observed_at),
+                (EnvelopeKind::Authoritative, Some(kept))
+            );
+        },
+    );
+}
+
+#[test]
+fn what_is_kept_and_no_good_is_served_to_nobody() {
+    type Spoil = fn(&mut Candidate);
+    let spoilt: [Spoil; 5] = [
+        |candidate| drop(candidate.thing.insert("area".into(), Value::Text("AFG".into()))),
+        |candidate| candidate.record.oracle_id = source_id("archive"),
+        |candidate| candidate.observed_at += SignedDuration::from_hours(1),
+        |candidate| candidate.record.signature_info.as_mut().expect("it is signed").signature_valid = false,
+        |candidate| drop(candidate.deviations.insert("population".into(), "it has doubled".into())),
+    ];
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(
+                &scene,
+                json!({"oracle_latency": {"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600}}),
+            )
+            .await;
+            scene.upstream.plays("live", &[Act::DEAD]);
+            for spoil in spoilt {
+                // as a fallback, and as what is still fresh
+                for ttl_seconds in [None, Some(600)] {
+                    let mut kept = candidate("live", thing("ABW"), POISON, system.clock.now());
+                    kept.record.ttl_seconds = ttl_seconds;
+                    spoil(&mut kept);
+                    keep(system, "ABW", kept).await;
+                    let envelope = verified_and_rebuilt(system).await;
+                    assert_ne!(envelope.kind, EnvelopeKind::Authoritative, "{envelope:#?}");
+                    assert!(!told(&envelope).0);
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn nothing_is_believed_of_axes_that_nobody_has_asked_about() {
+    let talks = Says::Changed("54208", |candidate| {
+        let stated = Stated { value: Value::Text(POISON.into()), definition: None };
+        drop(candidate.values.insert("area_name".into(), stated));
+    });
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, json!({})).await;
+            scene.upstream.plays("live", &[Act::at_once(talks)]);
+            let envelope = verified_and_rebuilt(system).await;
+            assert_eq!((envelope.kind, told(&envelope)), (EnvelopeKind::Authoritative, (true, false)));
+        },
+    );
+}
+
+/// What a source does with one question of many: one in two is honest.
+fn act(choice: u8) -> Act {
+    let lies: Vec<_> = lies().into_iter().filter(|(says, ..)| !matches!(says, Says::People(_))).collect();
+    let choice = usize::from(choice);
+    match choice % 6 {
+        0 | 1 => Act::at_once(HONEST),
+        2 => Act::after((choice as u64) * 25, HONEST),
+        3 => Act::DEAD,
+        4 => Act::HANGS,
+        _ => Act::at_once(lies[choice % lies.len()].0),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn whatever_sources_do_one_after_another_what_is_told_is_true_in_time_and_in_the_log(
+        script in prop::collection::vec((0_usize..3, any::<[u8; 3]>(), 0_u64..40), 1..16),
+    ) {
+        with_scene(|_| {}, async |scene: Scene| play(&scene, &script).await);
+    }
+}
+
+/// Puts question after question to sources of which any may do anything.
+async fn play(scene: &Scene, script: &[(usize, [u8; 3], u64)]) {
+    let system = &scene.world.system;
+    live(system, "scraper", json!({"oracle_tier": "unverified"})).await;
+    live(system, "second", json!({"oracle_tier": "secondary"})).await;
+    two_sources(scene, json!({})).await;
+    for (policy, choices, wait_s) in script {
+        let mut policy = policies()[*policy].clone();
+        policy["authority_latency"]["authority_latency_budget_ms"] = json!(4_000);
+        workflow(system, &["scraper", "live", "second"], policy).await;
+        let sources = ["scraper", "live", "second"];
+        for (oracle_id, choice) in sources.iter().zip(choices) {
+            scene.upstream.plays(oracle_id, &[act(*choice)]);
+        }
+        let (envelope, took_ms) = timed(verified_and_rebuilt(system)).await;
+        assert!(took_ms <= 4_000, "{took_ms} ms");
+        let value = envelope.axes["population"].value.as_ref().map(ToString::to_string);
+        let is_told = envelope.kind == EnvelopeKind::Authoritative;
+        assert_eq!(value.as_deref(), is_told.then_some("54208"), "{envelope:#?}");
+        for (oracle_id, outcome) in sources.iter().zip(&envelope.candidates) {
+            let is_called = !matches!(outcome.outcome, CallOutcome::CircuitOpen | CallOutcome::NotAsked);
+            assert_eq!(scene.upstream.calls(oracle_id), usize::from(is_called), "{oracle_id} {envelope:#?}");
+        }
+        after_s(*wait_s).await;
+    }
+}

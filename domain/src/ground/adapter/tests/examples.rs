@@ -1,0 +1,56 @@
+//! What is shipped: an adapter with an answer as its source gives it.
+
+use super::*;
+use crate::verification::call::Refusal;
+
+/// France in 2015, as the World Bank's API answers.
+const ANSWER: &str = r#"[{"page":1,"pages":1,"per_page":50,"total":1,"sourceid":"2","lastupdated":"2026-03-06"},
+[{"indicator":{"id":"SP.POP.TOTL","value":"Population, total"},"country":{"id":"FR","value":"France"},
+"countryiso3code":"FRA","date":"2015","value":66548272,"unit":"","obs_status":"","decimal":0}]]"#;
+
+fn ready() -> Ready {
+    let ontology: Ontology =
+        serde_json::from_str(include_str!("../../../../../examples/ground-truth/ontologies/population.json"))
+            .unwrap();
+    let source: Registration = serde_json::from_str(include_str!(
+        "../../../../../examples/ground-truth/live/world-bank.source.json"
+    ))
+    .unwrap();
+    let adapter: Adapter = serde_json::from_str(include_str!(
+        "../../../../../examples/ground-truth/live/world-bank.adapter.json"
+    ))
+    .unwrap();
+    adapter.validate(&source, Arc::new(ontology)).unwrap()
+}
+
+fn read(answer: &str) -> Reading {
+    let thing = BTreeMap::from([
+        ("area".to_owned(), Value::Text("FRA".into())),
+        ("year".to_owned(), Value::Text("2015".into())),
+    ]);
+    let asked = Asked { thing: &thing, point_in_time: None, nonce: "", asked_at: now(), kept: None };
+    let ready = ready();
+    let url = "https://api.worldbank.org/v2/country/FRA/indicator/SP.POP.TOTL?date=2015&format=json";
+    assert_eq!(ready.url(&asked).as_deref(), Ok(url));
+    ready.read(&Received { body: answer.as_bytes(), headers: &BTreeMap::new(), at: now() }, &asked)
+}
+
+#[test]
+fn the_world_banks_api_is_read_by_its_example() {
+    let Reading::Said(said) = read(ANSWER) else { panic!("{:?}", read(ANSWER)) };
+    let population = &said.values["population"];
+    assert_eq!(population.value, Value::Text("66548272".into()));
+    assert_eq!(population.definition.as_deref(), Some("with the overseas departments"));
+    assert_eq!(said.version.as_deref(), Some("2026-03-06"));
+    assert_eq!(said.observed_at, at("2026-03-06T00:00:00Z"));
+    let unknown = r#"[{"page":0,"pages":0,"per_page":0,"total":0,"lastupdated":"2026-03-06"},null]"#;
+    assert_eq!(read(unknown), Reading::NoRecord);
+    for (from, to, refusal) in [
+        ("FRA", "DEU", Refusal::Identity),
+        ("SP.POP.TOTL", "SP.POP.GROW", Refusal::Schema),
+        ("66548272", "-1", Refusal::Schema),
+    ] {
+        let other = read(&ANSWER.replace(from, to));
+        assert!(matches!(&other, Reading::Refused { refusal: found, .. } if *found == refusal), "{other:?}");
+    }
+}
