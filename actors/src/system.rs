@@ -14,7 +14,7 @@ use crate::oracle_health::{Oracle, OracleHealth};
 use crate::queries::Queries;
 use crate::rate_limiter::{CallLimits, RateLimiter};
 use crate::regen::{AskedModel, Doors, Regen};
-use crate::registry::Registry;
+use crate::registry::{Desk, Registry};
 use crate::rules::{Rules, RulesConfig};
 use crate::verification::{self, Verification, VerificationConfig};
 use crate::vitals::{ActorReport, Vitals};
@@ -147,8 +147,9 @@ impl System {
 
         let registry = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
-            let puller = Arc::clone(&ingestion.puller);
-            hire.start("registry", &here, queue, move || Registry::new(store, log, clock, puller))
+            let (puller, live) = (Arc::clone(&ingestion.puller), Arc::clone(&verification.live));
+            let make = move || Registry::new(Desk { store, log, clock }, puller, live);
+            hire.start("registry", &here, queue, make)
         };
         let refresh_wait = ingestion.refresh_wait;
         let ingestion = {

@@ -55,16 +55,6 @@ impl HttpOracles {
         Self { web, credentials, clock, random: SystemRandom::new() }
     }
 
-    /// Whether the source of `adapter` can be asked as far as that is known without asking: where its endpoint leads, and
-    /// whether there is the credential.
-    ///
-    /// # Errors
-    /// What is wrong, and what is allowed.
-    pub fn check(&self, adapter: &Ready) -> Result<(), WebError> {
-        let (url, known) = (adapter.sample_url(), Validators::default());
-        self.begin(adapter, &self.errand(adapter, &url, &known)).map(drop)
-    }
-
     /// Asks, and again where that may help and there is time.
     async fn attempts(&self, ask: &LiveAsk, began: Instant) -> LiveAnswer {
         let mut pauses = pauses(RETRIES_MAX);
@@ -157,6 +147,12 @@ impl HttpOracles {
 }
 
 impl LiveOracle for HttpOracles {
+    /// Where its endpoint leads, and whether there is the credential.
+    fn check(&self, adapter: &Ready) -> Result<(), WebError> {
+        let (url, known) = (adapter.sample_url(), Validators::default());
+        self.begin(adapter, &self.errand(adapter, &url, &known)).map(drop)
+    }
+
     fn ask(&self, ask: LiveAsk) -> BoxFuture<'_, LiveAnswer> {
         Box::pin(async move {
             match timeout(ask.within, self.attempts(&ask, monotonic())).await {
