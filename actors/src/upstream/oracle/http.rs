@@ -10,7 +10,7 @@ use crate::upstream::{BoxFuture, Failure, Kind};
 use domain::ground::adapter::{Asked, Ready, Unasked};
 use domain::ground::id::SourceId;
 use domain::health::Outcome;
-use domain::verification::{self, Cut, Refusal, Reply};
+use domain::verification::{self, Cut, KeptAnswer, Refusal, Reply};
 use ipnet::IpNet;
 use reqwest::header::HeaderMap;
 use reqwest::{StatusCode, Url};
@@ -90,9 +90,13 @@ impl HttpOracles {
             Ok(url) => url,
             Err(unasked) => return Ok(not_asked(&unasked)),
         };
-        let may_be_unchanged = |_: &&_| ask.adapter.may_be_unchanged();
-        let kept =
-            asked.kept.filter(|kept| ask.adapter.is_kept(kept, asked.asked_at)).filter(may_be_unchanged);
+        // what is kept is known by its tag where it was answered
+        let is_of_there = |kept: &&KeptAnswer| {
+            ask.adapter.may_be_unchanged()
+                && ask.adapter.is_kept(kept, asked.asked_at)
+                && kept.candidate.record.source_locator == url
+        };
+        let kept = asked.kept.filter(is_of_there);
         let known = Validators { etag: kept.and_then(|kept| kept.etag.clone()), last_modified: None };
         let errand = self.errand(&ask.adapter, &url, &known);
         let (endpoint, credential) = self.begin(&ask.adapter, &errand)?;

@@ -221,9 +221,15 @@ async fn what_is_kept_holds_where_the_source_says_so() {
 
     let long_ago: Timestamp = "2026-10-01T11:00:00Z".parse().expect("a time");
     earlier.candidate.record.retrieved_at = long_ago;
-    let answer = oracles().ask(LiveAsk { kept: Some(earlier), ..ask_by(adapter) }).await;
-    assert!(!server.heads()[2].contains("if-none-match"), "what is kept no more is not asked about");
-    assert_eq!(failed(answer).0, Failure::Rejected, "nobody asked for a 304");
+    let elsewhere = super::adapter(&server.url("127.0.0.1", "/other/{area}"), &json!({}));
+    for (kept, adapter) in [(earlier, adapter), (kept, elsewhere)] {
+        let answer = oracles().ask(LiveAsk { kept: Some(kept), ..ask_by(adapter) }).await;
+        assert!(
+            server.heads().last().is_some_and(|head| !head.contains("if-none-match")),
+            "it is not known there"
+        );
+        assert_eq!(failed(answer).0, Failure::Rejected, "nobody asked for a 304");
+    }
 }
 
 #[tokio::test]
