@@ -7,9 +7,12 @@ pub mod crosscheck;
 pub mod divergence;
 mod document;
 pub mod drain;
+mod error;
+pub mod explain;
 mod fit;
 pub mod freshness;
 pub mod get;
+mod given;
 pub mod health;
 pub mod ingest;
 pub(crate) mod lines;
@@ -26,33 +29,36 @@ pub mod query;
 pub mod register;
 pub mod rejects;
 pub mod reload;
+pub mod review;
 pub mod rules;
 pub mod source;
 pub mod status;
 pub mod submit;
+pub mod verify;
 pub mod workflow;
 pub(crate) mod xml;
 
 use crate::client::{Answer, AnswerLines, Client, ClientError};
 use crate::config::Directories;
 use bytes::Bytes;
-use calibrate::{Calibrate, CalibrateError};
+use calibrate::Calibrate;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use domain::Sha256Hex;
+pub use error::CtlError;
 use hyper::body::Incoming;
 use hyper::{Method, Response};
 use rules::RulesError;
 use std::future::Future;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; for crosscheck: the verdict is approved; for rules check: the text comes to PASS;
-     for rules eval: all cases went as wanted; for ingest run: the records are visible
+     for rules eval: all cases went as wanted; for ingest run: the records are visible;
+     for verify: the values are verified
   1  refused: the verdict is not approved, the session is not known, the request is not allowed,
      the probe failed, the text does not come to PASS, a case did not go as wanted, a run came
      to nothing
@@ -60,6 +66,7 @@ Exit codes:
   3  the daemon does not answer
   4  the daemon answers that it cannot for now
   5  a file cannot be read or written, or is not what it must be, if only in some lines
+  6  for verify: the question is answered, and no values are verified
   130  interrupted; a run goes on";
 
 /// Steers oracled, and asks it.
@@ -126,6 +133,9 @@ enum Verb {
     Rejects(rejects::Rejects),
     Query(query::Query),
     Provenance(provenance::Provenance),
+    Verify(verify::Verify),
+    Explain(explain::Explain),
+    Review(review::Review),
     /// Prints completions for a shell
     Completions {
         /// Which shell
@@ -133,92 +143,6 @@ enum Verb {
     },
     /// Prints the man page
     Man,
-}
-
-/// Why a verb came to nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum CtlError {
-    /// The daemon does not answer.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// The daemon refuses, or cannot for now.
-    #[error("{detail} ({code})")]
-    Problem {
-        /// What the daemon says.
-        detail: String,
-        /// Its stable code.
-        code: String,
-        /// The HTTP status.
-        status: u16,
-        /// The whole document.
-        document: serde_json::Value,
-    },
-    /// The verdict is not approved. It was printed.
-    #[error("the verdict is not approved")]
-    NotApproved,
-    /// A probe failed. How was printed.
-    #[error("the probe failed")]
-    ProbeFailed,
-    /// A run came to nothing. Why was printed.
-    #[error("the run came to nothing")]
-    CameToNothing,
-    /// Nobody waits for a run any more.
-    #[error(
-        "run {0} goes on; `oraclectl ingest show {0}` tells how far it is, `oraclectl ingest cancel {0}` ends it"
-    )]
-    Detached(Sha256Hex),
-    /// What is named is not there, or there are several of it.
-    #[error("{0}")]
-    NotOne(String),
-    /// A document does not say what it is.
-    #[error("{file} is not {kind}: {cause}")]
-    Document {
-        /// Which one.
-        file: String,
-        /// What it should be.
-        kind: &'static str,
-        /// What is wrong.
-        cause: String,
-    },
-    /// A file cannot be read.
-    #[error("cannot read {file}: {cause}")]
-    Read {
-        /// Which one.
-        file: String,
-        /// Why.
-        cause: io::Error,
-    },
-    /// The corpus, or what is made of it.
-    #[error(transparent)]
-    Calibrate(#[from] CalibrateError),
-    /// What was to be evaluated, or what came of it.
-    #[error(transparent)]
-    Rules(#[from] RulesError),
-    /// Nothing more can be printed.
-    #[error("cannot print: {0}")]
-    Output(#[from] io::Error),
-}
-
-impl CtlError {
-    fn exit_code(&self) -> u8 {
-        match self {
-            Self::NotApproved | Self::ProbeFailed | Self::CameToNothing | Self::NotOne(_) => 1,
-            Self::Detached(_) => 130,
-            Self::Problem { status, .. } if *status < 500 => 1,
-            Self::Client(_) => 3,
-            Self::Rules(error) => error.exit_code(),
-            Self::Problem { .. } => 4,
-            Self::Read { .. } | Self::Document { .. } | Self::Calibrate(_) | Self::Output(_) => 5,
-        }
-    }
-
-    /// Whoever reads our output has enough: that is no error.
-    fn is_broken_pipe(&self) -> bool {
-        let (Self::Output(error) | Self::Calibrate(CalibrateError::Output(error))) = self else {
-            return false;
-        };
-        error.kind() == ErrorKind::BrokenPipe
-    }
 }
 
 /// Does what the command line says.
@@ -237,6 +161,7 @@ pub fn main() -> ExitCode {
             let was_printed = matches!(
                 error,
                 CtlError::NotApproved
+                    | CtlError::NotVerified
                     | CtlError::ProbeFailed
                     | CtlError::CameToNothing
                     | CtlError::Rules(RulesError::NotAsWanted | RulesError::NoPass)
@@ -277,6 +202,9 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::Rejects(verb) => ask(verb.run(options, out)),
         Verb::Query(verb) => ask(verb.run(options, out)),
         Verb::Provenance(verb) => ask(verb.run(options, out)),
+        Verb::Verify(verb) => ask(verb.run(options, out)),
+        Verb::Explain(verb) => ask(verb.run(options, out)),
+        Verb::Review(verb) => ask(verb.run(options, out)),
         Verb::Completions { shell } => {
             // clap_complete panics where it cannot write
             let mut script = Vec::new();

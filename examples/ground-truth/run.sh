@@ -27,6 +27,7 @@ first() { sed -n 2p | cut -d, -f1; }
 title 'the documents'
 for ontology in ontologies/*.json; do oraclectl ontology register "$ontology"; done
 for source in sources/*.json; do register "$(basename "$source" .json)"; done
+for workflow in workflows/*.json; do oraclectl workflow register "$workflow"; done
 
 title 'the releases, not in their order'
 for day in 2020-04-14 2017-10-26 2026-03-06 2023-05-04; do
@@ -71,3 +72,19 @@ oraclectl rejects "$newest"
 
 title 'how fresh all that is'
 oraclectl freshness world-bank-population
+
+title "Aruba's population in 2016, of which one of the two sources says nothing"
+oraclectl verify population area=ABW year=2016 --axes population
+
+title 'Moldova in 2015, of which both speak with another territory in mind: no strategy settles that'
+oraclectl verify population area=MDA year=2015 --axes population || [[ $? = 6 ]]
+
+title 'Aruba in 2015, on which they disagree: a person decides, unless one has'
+if ! oraclectl verify population area=ABW year=2015 --axes population; then
+    review="$(oraclectl review list --workflow population --json | sed -n 's/.*"review_id": "\(.*\)".*/\1/p' | sed -n 1p)"
+    oraclectl review show "$review"
+    oraclectl review resolve "$review" population=107906 --valid-for 90d \
+        --reason 'the later of the two releases'
+    title 'and from then on that stands'
+    oraclectl verify population area=ABW year=2015 --axes population
+fi

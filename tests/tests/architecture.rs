@@ -251,10 +251,7 @@ fn the_readme_names_every_configuration_key_every_event_and_every_problem_code()
 /// Whoever writes a document of ground truth finds every field of it explained, and every word that a program may tell.
 #[test]
 fn the_reference_of_ground_truth_names_every_field_of_its_documents() {
-    let reference = read(&root().join("docs/ground-truth.md"));
-    let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    let explained: BTreeSet<_> = reference.split(|letter| !is_of_word(letter)).collect();
-    for file in [
+    let files = [
         "ontology",
         "source",
         "pipeline",
@@ -264,8 +261,35 @@ fn the_reference_of_ground_truth_names_every_field_of_its_documents() {
         "rejection",
         "adapter",
         "adapter/deviation",
-    ] {
-        let source = read(&root().join(format!("domain/src/ground/{file}.rs")));
+    ];
+    explains("docs/ground-truth.md", files.map(|file| format!("domain/src/ground/{file}.rs")));
+}
+
+/// The same of verification: what is asked, what is answered, and what a person decides.
+#[test]
+fn the_reference_of_verification_names_every_field_and_every_word_of_it() {
+    let files = [
+        "workflow",
+        "request",
+        "envelope",
+        "settle",
+        "record",
+        "step",
+        "review",
+        "candidate",
+        "reason",
+        "tier",
+    ];
+    explains("docs/verification.md", files.map(|file| format!("domain/src/verification/{file}.rs")));
+}
+
+/// Holds that a reference names every field of the documents in these files, and every word.
+fn explains<const N: usize>(reference: &str, files: [String; N]) {
+    let text = read(&root().join(reference));
+    let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let explained: BTreeSet<_> = text.split(|letter| !is_of_word(letter)).collect();
+    for file in files {
+        let source = read(&root().join(&file));
         let mut named = BTreeSet::new();
         // what stands in a document, and not what is computed of one
         let documents =
@@ -273,12 +297,36 @@ fn the_reference_of_ground_truth_names_every_field_of_its_documents() {
         for line in documents.flat_map(str::lines) {
             let field = line.strip_prefix("    pub ").and_then(|rest| rest.split_once(": "));
             // what is called otherwise in a document
-            named.extend(field.map(|(field, _)| field).filter(|field| *field != "kind"));
+            let field = field.map(|(field, _)| field).filter(|field| !["kind", "thing"].contains(field));
+            named.extend(field.map(str::to_owned));
         }
-        named.extend(source.split("=> \"").skip(1).filter_map(|rest| rest.split('"').next()));
+        named.extend(
+            source.split("=> \"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned),
+        );
+        named.extend(words(&source));
         assert!(!named.is_empty(), "{file} has fields or words");
         for name in named {
-            assert!(explained.contains(name), "the reference does not name {name}, of {file}");
+            assert!(explained.contains(&*name), "{reference} does not name {name}, of {file}");
         }
     }
+}
+
+/// The words that serde makes of variants without values.
+fn words(source: &str) -> impl Iterator<Item = String> {
+    let enums = source.split("rename_all = \"").skip(1).filter_map(|rest| rest.split_once("\")]\n"));
+    let variants = enums.flat_map(|(style, rest)| {
+        let lines = rest.split("\n}").next().unwrap_or_default().lines();
+        lines.filter_map(move |line| Some((style, line.strip_prefix("    ")?.strip_suffix(',')?)))
+    });
+    let words = variants.filter(|(_, name)| name.chars().all(|letter| letter.is_ascii_alphanumeric()));
+    words.map(|(style, name)| {
+        let mut word = String::new();
+        for letter in name.chars() {
+            if letter.is_ascii_uppercase() && !word.is_empty() {
+                word.push('_');
+            }
+            word.push(letter.to_ascii_lowercase());
+        }
+        if style.starts_with("SCREAMING") { word.to_uppercase() } else { word }
+    })
 }

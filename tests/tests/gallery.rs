@@ -63,6 +63,12 @@ async fn the_gallery_is_ingested_and_answers_and_the_second_time_nothing_changes
         "note          a record that is rejected counts as lacking",
         "unit_conversion  nutrients.vitamin_c.amount",
         "-1 is below 0",
+        "population: 108727 {person}\n  one source says so",
+        "what the sources say are values of different things (definition_mismatch)",
+        "(primary) 104339 against world-bank-population (primary) 107906, 3567 apart: left to a person",
+        "next: oraclectl review resolve v-",
+        "is resolved\n",
+        "population: 107906 {person}\n  a person decided so, having seen what the sources say",
     ] {
         let at = rest.find(told).unwrap_or_else(|| panic!("{told} is not in\n{rest}"));
         rest = &rest[at + told.len()..];

@@ -54,11 +54,15 @@ impl FromStr for Since {
         if let Ok(at) = text.parse() {
             return Ok(Self::At(at));
         }
-        let days = text.strip_suffix('d').and_then(|days| days.trim().parse::<i64>().ok());
-        let ago = days.and_then(|days| days.checked_mul(24)).map(SignedDuration::from_hours);
-        ago.map_or_else(|| text.parse::<SignedDuration>().map_err(|error| error.to_string()), Ok)
-            .map(Self::Ago)
+        duration(text).map(Self::Ago)
     }
+}
+
+/// The time that is written `text`, such as 90s, 15m, 2h, 7d.
+pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
+    let days = text.strip_suffix('d').and_then(|days| days.trim().parse::<i64>().ok());
+    let days = days.and_then(|days| days.checked_mul(24)).map(SignedDuration::from_hours);
+    days.map_or_else(|| text.parse::<SignedDuration>().map_err(|error| error.to_string()), Ok)
 }
 
 impl Since {

@@ -61,6 +61,12 @@ impl Look {
         table
     }
 
+    /// In green what is good, in red what is not.
+    pub(super) fn painted(self, text: &str, is_good: bool) -> String {
+        let code = if is_good { 32 } else { 31 };
+        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+
     /// A table within the terminal's width, the lines of whose cells end behind one of `ends`; nothing where that cannot be.
     pub(super) fn fitted(self, header: &[&str], rows: &[Vec<String>], ends: &str) -> Option<Table> {
         let header = header.iter().map(|name| (*name).to_owned()).collect();

@@ -209,7 +209,7 @@ fn show(out: &mut dyn Write, answer: &QueryAnswer, paths: &[String], look: Look)
     let age = metadata.freshness.staleness_seconds;
     let age = age.map_or_else(|| "no release".into(), |age_s| format!("{} old", span(age_s)));
     let age = format!("{age}{}", if stale { ", stale" } else { "" });
-    let coloured = if look.colour { painted(&age, stale) } else { age };
+    let coloured = look.painted(&age, !stale);
     let (source, version) = (&answer.oracle_id, &metadata.data_version);
     let version = if version.is_empty() { "none" } else { version };
     writeln!(
@@ -278,12 +278,6 @@ fn valid(record: &NormalizedRecord) -> [String; 2] {
         written.strip_suffix("T00:00:00Z").map(str::to_owned).unwrap_or(written)
     };
     [moment(record.valid_from), record.valid_until.map_or_else(|| "now".into(), moment)]
-}
-
-/// In red what is stale, in green what is not.
-fn painted(text: &str, stale: bool) -> String {
-    let code = if stale { 31 } else { 32 };
-    format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
 #[cfg(test)]

@@ -1,0 +1,97 @@
+//! Why a verb came to nothing, and the exit code for it.
+
+use super::calibrate::CalibrateError;
+use super::rules::RulesError;
+use crate::client::ClientError;
+use domain::Sha256Hex;
+use std::io::{self, ErrorKind};
+
+/// Why a verb came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum CtlError {
+    /// The daemon does not answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The daemon refuses, or cannot for now.
+    #[error("{detail} ({code})")]
+    Problem {
+        /// What the daemon says.
+        detail: String,
+        /// Its stable code.
+        code: String,
+        /// The HTTP status.
+        status: u16,
+        /// The whole document.
+        document: serde_json::Value,
+    },
+    /// The verdict is not approved. It was printed.
+    #[error("the verdict is not approved")]
+    NotApproved,
+    /// No values are verified. Why was printed.
+    #[error("no values are verified")]
+    NotVerified,
+    /// A probe failed. How was printed.
+    #[error("the probe failed")]
+    ProbeFailed,
+    /// A run came to nothing. Why was printed.
+    #[error("the run came to nothing")]
+    CameToNothing,
+    /// Nobody waits for a run any more.
+    #[error(
+        "run {0} goes on; `oraclectl ingest show {0}` tells how far it is, `oraclectl ingest cancel {0}` ends it"
+    )]
+    Detached(Sha256Hex),
+    /// What is named is not there, or there are several of it.
+    #[error("{0}")]
+    NotOne(String),
+    /// A document does not say what it is.
+    #[error("{file} is not {kind}: {cause}")]
+    Document {
+        /// Which one.
+        file: String,
+        /// What it should be.
+        kind: &'static str,
+        /// What is wrong.
+        cause: String,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {file}: {cause}")]
+    Read {
+        /// Which one.
+        file: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The corpus, or what is made of it.
+    #[error(transparent)]
+    Calibrate(#[from] CalibrateError),
+    /// What was to be evaluated, or what came of it.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// Nothing more can be printed.
+    #[error("cannot print: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl CtlError {
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            Self::NotApproved | Self::ProbeFailed | Self::CameToNothing | Self::NotOne(_) => 1,
+            Self::NotVerified => 6,
+            Self::Detached(_) => 130,
+            Self::Problem { status, .. } if *status < 500 => 1,
+            Self::Client(_) => 3,
+            Self::Rules(error) => error.exit_code(),
+            Self::Problem { .. } => 4,
+            Self::Read { .. } | Self::Document { .. } | Self::Calibrate(_) | Self::Output(_) => 5,
+        }
+    }
+
+    /// Whoever reads our output has enough: that is no error.
+    pub(super) fn is_broken_pipe(&self) -> bool {
+        let (Self::Output(error) | Self::Calibrate(CalibrateError::Output(error))) = self else {
+            return false;
+        };
+        error.kind() == ErrorKind::BrokenPipe
+    }
+}

@@ -1,0 +1,99 @@
+//! `oraclectl explain`.
+
+use super::look::Look;
+use super::output::{by_whom, json, pairs, table};
+use super::verify::{show, words};
+use super::{CtlError, Options, segment};
+use crate::client::ClientError;
+use crate::control::execution::{Decision, Explained};
+use domain::ground::id::SourceId;
+use domain::verification::{Call, Inputs, Stage, decide};
+use hyper::Method;
+use std::io::Write;
+
+/// Shows what was decided of a question and over what, out of the log alone
+#[derive(Debug, clap::Args)]
+pub struct Explain {
+    /// Which decision, by the execution id in its envelope
+    execution_id: String,
+}
+
+impl Explain {
+    pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        let path = format!("/v1/executions/{}", segment(&self.execution_id));
+        let explained: Explained = options.on_control(Method::GET, &path, None).await?.json()?;
+        for Decision { inputs, envelope, .. } in &explained.decisions {
+            // the daemon has done so, and this program does not take its word for it
+            if decide(inputs).to_json() != envelope.to_json() {
+                let told = "a decision that oraclectl takes otherwise; is it of the daemon's version?";
+                return Err(ClientError::Unreadable(told.into()).into());
+            }
+        }
+        if options.json {
+            return json(out, &explained);
+        }
+        for (index, decision) in explained.decisions.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            shown(out, decision)?;
+        }
+        Ok(())
+    }
+}
+
+fn shown(out: &mut dyn Write, Decision { inputs, envelope, .. }: &Decision) -> Result<(), CtlError> {
+    show::envelope(out, envelope, Look::of_stdout())?;
+    let mut asked = vec![
+        ("asked at", inputs.asked_at.to_string()),
+        ("for", inputs.question.axes.join(", ")),
+        ("taken", when(inputs)),
+        ("workflow", format!("as of SHA-256 {}", envelope.workflow_sha256)),
+    ];
+    asked.extend(inputs.question.claimed.iter().map(|(path, claim)| {
+        let confirmed = if claim.confirmed { ", and confirmed" } else { "" };
+        ("claimed", format!("{path} {} by {}{confirmed}", claim.value, claim.claimed_by))
+    }));
+    asked.extend(inputs.locks.iter().map(|lock| {
+        let (by, until) = (by_whom(&lock.verifier_id), lock.valid_until);
+        ("decided by a person", format!("{} by {by} until {until}", lock.axis))
+    }));
+    writeln!(out, "\n{}", pairs(&asked))?;
+    if !inputs.calls.is_empty() {
+        let rows = inputs.calls.iter().map(row).collect();
+        writeln!(
+            out,
+            "{}",
+            table(["source", "asked at", "answered at", "took", "axes", "came of it"], rows)
+        )?;
+    }
+    Ok(writeln!(
+        out,
+        "\nmade anew from the log, bit for bit: envelope {}, inputs {}",
+        envelope.sha256, envelope.inputs_sha256
+    )?)
+}
+
+/// When the decision was taken, beside the caller who asked for it.
+fn when(inputs: &Inputs) -> String {
+    let who = match inputs.stage {
+        Stage::First => "while the caller waited",
+        Stage::Delayed => "when nobody waited any more",
+    };
+    let again = if inputs.reverified { ", after sources were asked once more" } else { "" };
+    format!("after {} ms, {who}{again}", inputs.elapsed_ms)
+}
+
+/// The row of a call.
+fn row((oracle_id, call): (&SourceId, &Call)) -> [String; 6] {
+    let at = |at: Option<jiff::Timestamp>| at.map_or_else(|| "-".into(), |at| format!("{at:.3}"));
+    let cached = if call.cache_hit { ", out of what was kept and is fresh" } else { "" };
+    [
+        oracle_id.to_string(),
+        at(call.asked_at),
+        at(call.ended_at),
+        format!("{} ms", call.latency_ms),
+        call.axes.join(", "),
+        format!("{}{cached}", words::reply(&call.reply)),
+    ]
+}

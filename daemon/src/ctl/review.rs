@@ -1,0 +1,133 @@
+//! `oraclectl review`.
+
+mod show;
+
+use super::given::{Given, by_axis, given};
+use super::log::duration;
+use super::output::{harmless, json, on_one_line};
+use super::{CtlError, Options, answer_lines, segment};
+use crate::client::{Client, ClientError};
+use crate::control::review::{LIMIT_MAX, Listed, Page};
+use crate::control::status::Status;
+use domain::event::verification::ReviewEntry;
+use domain::ground::id::WorkflowId;
+use domain::verification::review::{Resolution, ReviewState};
+use hyper::Method;
+use jiff::SignedDuration;
+use std::io::Write;
+
+/// Reviews: what persons are to decide, since the sources did not settle it
+#[derive(Debug, clap::Args)]
+pub struct Review {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Shows those that are open, the newest first
+    List {
+        /// Also those that are resolved
+        #[arg(long)]
+        all: bool,
+        /// Only those of this workflow
+        #[arg(long, value_name = "ID")]
+        workflow: Option<WorkflowId>,
+    },
+    /// Shows one with all that was answered, and where it comes from
+    Show {
+        /// Which one
+        review_id: String,
+    },
+    /// Decides one: its values stand above what any source says, for as long as they hold
+    Resolve {
+        /// Which one
+        review_id: String,
+        /// The value of every axis of it, as in `population=54208`
+        #[arg(value_name = "AXIS=VALUE", required = true, value_parser = given)]
+        values: Vec<Given>,
+        /// Why
+        #[arg(long)]
+        reason: String,
+        /// For how long it holds, such as 90d, 12h, 30m
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        valid_for: SignedDuration,
+    },
+    /// Tells of each further one as it is opened, until it is interrupted
+    Watch,
+}
+
+impl Review {
+    pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+        match &self.action {
+            Action::List { all, workflow } => {
+                let reviews = all_pages(options, *all, workflow.as_ref()).await?;
+                if options.json {
+                    json(out, &reviews)
+                } else {
+                    Ok(writeln!(out, "{}", show::page(&reviews))?)
+                }
+            }
+            Action::Show { review_id } => {
+                let state: ReviewState =
+                    options.on_control(Method::GET, &path(review_id), None).await?.json()?;
+                if options.json { json(out, &state) } else { show::review(out, &state) }
+            }
+            Action::Resolve { review_id, values, reason, valid_for } => {
+                let resolution = Resolution {
+                    values: by_axis(values)?,
+                    reason: reason.clone(),
+                    // what is too short or too long is told with what is allowed
+                    valid_for_seconds: u64::try_from(valid_for.as_secs()).unwrap_or(0),
+                };
+                let body = serde_json::to_vec(&resolution).map_err(std::io::Error::from)?;
+                let path = format!("{}/resolve", path(review_id));
+                let state: ReviewState =
+                    options.on_control(Method::POST, &path, Some(body.into())).await?.json()?;
+                if options.json { json(out, &state) } else { show::resolved(out, &state) }
+            }
+            Action::Watch => watch(options, out).await,
+        }
+    }
+}
+
+fn path(review_id: &str) -> String {
+    format!("/v1/reviews/{}", segment(review_id))
+}
+
+async fn all_pages(
+    options: &Options,
+    all: bool,
+    workflow: Option<&WorkflowId>,
+) -> Result<Vec<Listed>, CtlError> {
+    let workflow = workflow.map(|id| format!("&workflow={}", segment(id.as_str()))).unwrap_or_default();
+    let (mut reviews, mut before) = (Vec::new(), String::new());
+    loop {
+        let path = format!("/v1/reviews?open={}&limit={LIMIT_MAX}{workflow}{before}", !all);
+        let page: Page = options.on_control(Method::GET, &path, None).await?.json()?;
+        reviews.extend(page.reviews);
+        let Some(next) = page.next else { return Ok(reviews) };
+        before = format!("&before={}", segment(&next));
+    }
+}
+
+/// Follows the log from where it stands.
+async fn watch(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
+    let status: Status = options.on_control(Method::GET, "/v1/status", None).await?.json()?;
+    let path = format!("/v1/log/follow?event=review_opened&after={}", status.entries);
+    let mut client = Client::connect(&options.control_path()).await?;
+    let mut lines = answer_lines(client.open(Method::GET, &path, None).await?).await?;
+    while let Some(line) = lines.next_line().await? {
+        let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
+        let ReviewEntry { review, .. } = serde_json::from_slice(&line).map_err(unreadable)?;
+        let listed = Listed::from(ReviewState { review: *review, resolved: None });
+        if options.json {
+            let text = serde_json::to_string(&listed).map_err(std::io::Error::from)?;
+            writeln!(out, "{}", harmless(&text))?;
+        } else {
+            writeln!(out, "{}", on_one_line(&show::line(&listed)))?;
+        }
+        out.flush()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! Reviews for people.
+
+use super::super::CtlError;
+use super::super::output::{by_whom, on_one_line, pairs, table};
+use super::super::verify::words;
+use crate::control::review::Listed;
+use domain::ground::id::SourceId;
+use domain::verification::review::{Resolved, ReviewState};
+use domain::verification::{Candidate, Review};
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+use std::io::Write;
+
+/// Reviews below each other.
+pub(super) fn page(reviews: &[Listed]) -> String {
+    if reviews.is_empty() {
+        return "no reviews".into();
+    }
+    let row = |review: &Listed| {
+        let resolved = |by: &String, at: Timestamp| format!("resolved at {at} by {}", by_whom(by));
+        let stands = review.resolved_by.as_ref().zip(review.resolved_at).map(|(by, at)| resolved(by, at));
+        [
+            review.review_id.clone(),
+            review.workflow_id.to_string(),
+            about(review),
+            axes(review),
+            review.opened_at.to_string(),
+            stands.unwrap_or_else(|| "open".into()),
+        ]
+    };
+    table(
+        ["review", "workflow", "thing", "to decide", "opened at", "stands"],
+        reviews.iter().map(row).collect(),
+    )
+}
+
+/// A review on a line.
+pub(super) fn line(review: &Listed) -> String {
+    let (id, workflow) = (&review.review_id, &review.workflow_id);
+    format!("{} {id} {workflow}: {}: {}", review.opened_at, about(review), axes(review))
+}
+
+fn about(review: &Listed) -> String {
+    let at = review.point_in_time.map(|at| format!(", as of {at}")).unwrap_or_default();
+    format!("{}{at}", words::thing(&review.thing))
+}
+
+fn axes(review: &Listed) -> String {
+    let axis = |(path, reasons): (&String, &BTreeSet<domain::verification::Reason>)| {
+        let reasons: Vec<_> = reasons.iter().map(|reason| reason.as_str()).collect();
+        format!("{path} ({})", reasons.join(", "))
+    };
+    review.axes.iter().map(axis).collect::<Vec<_>>().join(", ")
+}
+
+/// A review with all that a person needs to decide it.
+pub(super) fn review(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
+    let review = &state.review;
+    let head = [
+        ("review", review.review_id.clone()),
+        ("workflow", review.workflow_id.to_string()),
+        ("thing", words::thing(&review.thing)),
+        ("as of", words::as_of(review.point_in_time)),
+        ("opened at", review.opened_at.to_string()),
+        ("evidence", format!("SHA-256 {}", review.evidence_hash)),
+    ];
+    writeln!(out, "{}", pairs(&head))?;
+    for (path, reasons) in &review.axes {
+        writeln!(out, "{}", on_one_line(path))?;
+        for why in words::reasons(reasons) {
+            writeln!(out, "  {why}")?;
+        }
+        for (oracle_id, candidate) in &review.candidates {
+            if let Some(jump) = candidate.deviations.get(path) {
+                writeln!(out, "  {oracle_id}: {}", on_one_line(jump))?;
+            }
+        }
+        if let Some(claim) = review.claimed.get(path) {
+            let confirmed = if claim.confirmed { ", and has confirmed it" } else { "" };
+            let told = format!("{} claims {}{confirmed}", claim.claimed_by, claim.value);
+            writeln!(out, "  {}", on_one_line(&told))?;
+        }
+    }
+    if !review.candidates.is_empty() {
+        let rows = review.candidates.iter().map(said).collect();
+        writeln!(out, "\n{}", table(["source", "says", "version", "as of", "verified", "trust"], rows))?;
+        writeln!(out, "\nwhere that comes from")?;
+        for candidate in review.candidates.iter().map(provenance) {
+            writeln!(out, "  {}", on_one_line(&candidate))?;
+        }
+    }
+    writeln!(out)?;
+    match &state.resolved {
+        Some(resolved) => decided(out, resolved),
+        None => Ok(writeln!(out, "next: {}", on_one_line(&how_to_resolve(review)))?),
+    }
+}
+
+/// The row of what a source says.
+fn said((oracle_id, candidate): (&SourceId, &Candidate)) -> [String; 6] {
+    let record = &candidate.record;
+    [
+        oracle_id.to_string(),
+        words::said(&candidate.values),
+        record.source_version.clone().unwrap_or_else(|| "-".into()),
+        candidate.observed_at.to_string(),
+        format!("{} by {}", record.verification_method, record.verifier_id),
+        record.oracle_tier.as_str().to_owned(),
+    ]
+}
+
+fn provenance((oracle_id, candidate): (&SourceId, &Candidate)) -> String {
+    let record = &candidate.record;
+    let hash = record.evidence_hash.as_ref().map(|hash| format!(", SHA-256 {hash}")).unwrap_or_default();
+    let further = candidate.provenance.as_ref();
+    let further = further.map(|chain| format!("; oraclectl provenance {}", chain.record_id));
+    format!("{oracle_id}: {}{hash}{}", record.source_locator, further.unwrap_or_default())
+}
+
+fn how_to_resolve(review: &Review) -> String {
+    let values: Vec<_> = review.axes.keys().map(|path| format!("{path}=VALUE")).collect();
+    format!(
+        "oraclectl review resolve {} {} --reason \"…\" --valid-for 90d",
+        review.review_id,
+        values.join(" ")
+    )
+}
+
+/// What became of a review that was resolved just now.
+pub(super) fn resolved(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
+    writeln!(out, "review {} is resolved", state.review.review_id)?;
+    state.resolved.as_ref().map_or(Ok(()), |resolved| decided(out, resolved))
+}
+
+fn decided(
+    out: &mut dyn Write,
+    Resolved { resolution, verifier_id, resolved_at }: &Resolved,
+) -> Result<(), CtlError> {
+    let validity = std::time::Duration::from_secs(resolution.valid_for_seconds);
+    let until = resolved_at.saturating_add(validity).unwrap_or(Timestamp::MAX);
+    let values = resolution.values.iter().map(|(path, value)| {
+        format!("{path} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    });
+    let shown = [
+        ("decided", values.collect::<Vec<_>>().join(", ")),
+        ("by", format!("{} at {resolved_at}", by_whom(verifier_id))),
+        ("reason", resolution.reason.clone()),
+        ("holds until", until.to_string()),
+    ];
+    Ok(out.write_all(pairs(&shown).as_bytes())?)
+}

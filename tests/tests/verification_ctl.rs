@@ -1,0 +1,197 @@
+//! `oraclectl verify`, `explain` and `review`: what people see of verification.
+
+use harness::ground::register as register_source;
+use harness::verification::{offices, register, workflow};
+use harness::{PATIENCE, World, at, document, get};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::process::{Output, Stdio};
+
+const ARUBA: [&str; 5] = ["verify", "census", "area=ABW", "year=1960", "--axes=population"];
+
+/// Two offices that disagree on Aruba in 1960, and a workflow in which the one that is trusted more wins.
+async fn census(world: &World, settings: Value) -> harness::Daemon<'_> {
+    let daemon = world.serve().await;
+    offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "secondary", "54608")]).await;
+    register(&mut daemon.control().await, &workflow("census", &["office-a", "office-b"], settings)).await;
+    daemon
+}
+
+fn said(output: &Output) -> String {
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!told.contains('\u{1b}'), "no colours where nobody looks");
+    told + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Runs `oraclectl`, which has to end with this status, and hands back what it says.
+#[track_caller]
+fn ctl(world: &World, arguments: &[&str], status: i32) -> String {
+    let output = world.ctl(arguments);
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", said(&output));
+    said(&output)
+}
+
+#[track_caller]
+fn has(said: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(said.contains(line), "`{line}` is not in\n{said}");
+    }
+}
+
+/// The review that is open, by its id.
+async fn open_review(daemon: &harness::Daemon<'_>) -> String {
+    let listed = get(&mut daemon.control().await, "/v1/reviews").await;
+    at(&listed, "/reviews/0/review_id").as_str().expect("one is open").to_owned()
+}
+
+#[tokio::test]
+async fn a_verified_value_is_shown_with_what_it_rests_on_and_how_a_conflict_was_settled() {
+    let world = World::default();
+    let _daemon = census(&world, json!({})).await;
+    let shown = ctl(&world, &ARUBA, 0);
+    has(
+        &shown,
+        &[
+            "authoritative: the values are verified",
+            "thing       area ABW, year 1960",
+            "population: 54208 {person}",
+            "the sources disagreed, and that was settled as told below",
+            "office-a (primary), version 2026-03-06, as of 2026-03-06T00:00:00Z: controlled ingestion",
+            "population 1: office-a (primary) 54208 against office-b (secondary) 54608, 400 apart: higher_tier_wins kept the first",
+        ],
+    );
+    assert!(!shown.contains("next: "), "{shown}");
+    let envelope: Value =
+        serde_json::from_str(&ctl(&world, &[&ARUBA[..], &["--json"]].concat(), 0)).expect("JSON");
+    let id = envelope["execution_id"].as_str().expect("it has one");
+
+    let explained = ctl(&world, &["explain", id], 0);
+    has(&explained, &["population: 54208 {person}", "while the caller waited", "asked at"]);
+    let digests = format!(
+        "made anew from the log, bit for bit: envelope {}, inputs {}",
+        envelope["sha256"].as_str().expect("a digest"),
+        envelope["inputs_sha256"].as_str().expect("a digest")
+    );
+    has(&explained, &[&digests]);
+    let json: Value = serde_json::from_str(&ctl(&world, &["explain", id, "--json"], 0)).expect("JSON");
+    assert_eq!(
+        (&json["decisions"][0]["envelope"], &json["decisions"][0]["reproduced"]),
+        (&envelope, &json!(true))
+    );
+    has(&ctl(&world, &["explain", "v-none"], 1), &["(execution_unknown)"]);
+}
+
+#[tokio::test]
+async fn what_is_for_a_person_is_shown_with_what_to_do_and_their_decision_is_told_from_then_on() {
+    let world = World::default();
+    let daemon = census(&world, json!({"conflict_resolution": {"escalation_delta_threshold": 399}})).await;
+    assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
+    let claim = ["--claim=population=1", "--by=a visitor\u{1b}[2J"];
+    let shown = ctl(&world, &[&ARUBA[..], &claim].concat(), 6);
+    let id = open_review(&daemon).await;
+    has(
+        &shown,
+        &[
+            "human_review: a person has to decide",
+            "population: no value, 400 apart at the most",
+            "further apart than may be settled without a person (delta_threshold)",
+            "somebody claims another value than a source has (oracle_vs_user)",
+            &format!("next: oraclectl review show {id}"),
+        ],
+    );
+    has(&ctl(&world, &["status"], 0), &["1 open"]);
+    has(
+        &ctl(&world, &["review", "list", "--workflow=census"], 0),
+        &[&id, "area ABW, year 1960", "delta_threshold"],
+    );
+    assert_eq!(ctl(&world, &["review", "list", "--workflow=another"], 0), "no reviews\n");
+    has(
+        &ctl(&world, &["review", "show", &id], 0),
+        &[
+            "population 54208",
+            "population 54608",
+            "a visitor\\u001b[2J claims 1",
+            "oraclectl provenance ",
+            &format!("next: oraclectl review resolve {id} population=VALUE"),
+        ],
+    );
+    let resolve = |value: &str, validity: &str, status| {
+        let validity = format!("--valid-for={validity}");
+        ctl(&world, &["review", "resolve", &id, value, "--reason=the census", &validity], status)
+    };
+    has(&resolve("population=many", "90d", 1), &["`values.population`: ", "(invalid_resolution)"]);
+    has(&resolve("population=54300", "0s", 1), &["`valid_for_seconds` is 0; allowed: 1 to "]);
+    has(
+        &resolve("population=54300", "90d", 0),
+        &["is resolved", "population 54300", "the census", "holds until"],
+    );
+    has(&resolve("population=54300", "90d", 1), &["(review_resolved)"]);
+    assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
+    has(&ctl(&world, &["review", "list", "--all"], 0), &[&id, "resolved at "]);
+    has(
+        &ctl(&world, &ARUBA, 0),
+        &["population: 54300 {person}", "a person decided so", "human-lock (human_lock)", "human review by "],
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_verified_has_an_exit_status_of_its_own_and_says_why() {
+    let world = World::default();
+    let daemon = census(&world, json!({})).await;
+    let control = &mut daemon.control().await;
+    register_source(control, "world-bank-population").await;
+    register(control, &workflow("silent", &["world-bank-population"], json!({}))).await;
+    let later = json!({"authority_latency": {"authority_latency_budget_ms": 100, "enforcement_mode": "ASYNC", "on_timeout_behavior": "ESCALATE"}});
+    register(control, &workflow("later", &["office-a"], later)).await;
+    let silent = ctl(&world, &["verify", "silent", "area=ABW", "year=1960", "--axes=population"], 6);
+    has(&silent, &["blocked: nothing is told for now", "population: no value", "not asked", "next: "]);
+    let open = ctl(&world, &["verify", "census", "area=ABW", "--axes=population"], 6);
+    has(&open, &["requires_specification: ", "next: say which year is meant, as AXIS=VALUE"]);
+    let promised = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population"], 6);
+    has(&promised, &["provisional: the decision will be taken later", "next: oraclectl explain v-"]);
+    let waited = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population", "--wait"], 0);
+    has(&waited, &["population: 54208 {person}"]);
+
+    has(&ctl(&world, &["verify", "census", "area=ABW", "--axes=height"], 1), &["(invalid_verification)"]);
+    has(&ctl(&world, &["verify", "none", "area=ABW", "--axes=height"], 1), &["(workflow_unknown)"]);
+    has(&ctl(&world, &["verify", "census", "a=1", "a=2", "--axes=b"], 1), &["`a` is given twice"]);
+    has(&ctl(&world, &["verify", "census", "area"], 2), &["AXIS=VALUE"]);
+    has(&ctl(&world, &["verify", "census", "--axes=population", "--claim=population=1"], 2), &["--by"]);
+}
+
+#[tokio::test]
+async fn reviews_are_told_of_as_they_are_opened() {
+    let world = World::default();
+    let daemon = census(&world, json!({"conflict_resolution": {"escalation_delta_threshold": 1}})).await;
+    let as_of = |day: &str| {
+        [&ARUBA[..], &[&format!("--at={day}")]].concat().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let ask = |day: &str| {
+        let arguments = as_of(day);
+        ctl(&world, &arguments.iter().map(String::as_str).collect::<Vec<_>>(), 6);
+    };
+    ask("2026-03-10");
+    let mut watching =
+        world.ctl_command(&["review", "watch", "--json"]).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(watching.stdout.take().expect("it is piped")).lines();
+    // it follows from where the log stands once it has asked: until then there is nothing to be seen
+    let (seen, line) = std::sync::mpsc::channel();
+    let reader =
+        std::thread::spawn(move || lines.next().map(|line| drop(seen.send(line.expect("it is text")))));
+    let mut line_of = None;
+    for day in 11..30 {
+        ask(&format!("2026-03-{day}"));
+        if let Ok(line) = line.recv_timeout(PATIENCE / 60) {
+            line_of = Some(line);
+            break;
+        }
+    }
+    watching.kill().expect("it is ours");
+    watching.wait().expect("it ends");
+    drop(reader.join());
+    let told: Value = serde_json::from_str(&line_of.expect("one was told of")).expect("it is JSON");
+    let listed = document(&get(&mut daemon.control().await, "/v1/reviews").await);
+    let listed = listed["reviews"].as_array().expect("a list");
+    assert!(listed.contains(&told), "{told}");
+    assert_ne!(told["point_in_time"], "2026-03-10T00:00:00Z", "what was there before is not new");
+}
