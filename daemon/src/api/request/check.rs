@@ -64,7 +64,8 @@ impl EvaluateRequest {
             return Err(Problem::InvalidRequest(text));
         }
         let (constraints, expected) = (constraints.unwrap_or_default(), expected.unwrap_or_default());
-        let check = valid(Check { facts, context, constraints, expected, rules }, settings)?;
+        let check =
+            valid(Check { facts, facts_from: Vec::new(), context, constraints, expected, rules }, settings)?;
         Ok(Case { id, candidate_output, check: Arc::new(check) })
     }
 }
@@ -92,7 +93,8 @@ impl SubmitRequest {
             };
         };
         let (constraints, expected) = (constraints.unwrap_or_default(), expected.unwrap_or_default());
-        let check = valid(Check { facts, context, constraints, expected, rules }, settings)?;
+        let check =
+            valid(Check { facts, facts_from: Vec::new(), context, constraints, expected, rules }, settings)?;
         // it stays with the session, and what is configured may change
         Ok(Some(Arc::new(check.settled(settings))))
     }
