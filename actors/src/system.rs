@@ -4,6 +4,7 @@ use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::crosscheck::Crosscheck;
 use crate::door::Door;
+use crate::fact_sources::FactSources;
 use crate::fallback::Fallback;
 use crate::guardian::{self, Supervision};
 use crate::ingestion::{Ingestion, IngestionConfig};
@@ -81,6 +82,8 @@ pub struct System {
     pub ingestion: Door<Ingestion>,
     /// Whoever answers queries of sources.
     pub queries: Queries,
+    /// Whoever gathers facts out of sources.
+    pub fact_sources: FactSources,
     /// The way into the log.
     pub log: Log,
     /// The tables, for reading.
@@ -144,6 +147,7 @@ impl System {
             let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
             Queries::new(store, clock, metrics, ingestion.clone(), refresh_wait, pages_bytes)
         };
+        let fact_sources = FactSources::new(queries.clone(), store.clone());
 
         let mails = mailing.service.is_some();
         let notifier = {
@@ -197,6 +201,7 @@ impl System {
             registry,
             ingestion,
             queries,
+            fact_sources,
             log,
             store,
             metrics,
