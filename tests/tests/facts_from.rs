@@ -331,3 +331,56 @@ async fn a_verdict_that_is_made_anew_is_judged_by_the_facts_that_the_first_one_w
     let entries = log(&mut daemon.control().await, "session=kept&event=rules_evaluated").await;
     assert_eq!(entries[0]["facts_from"], entries[1]["facts_from"]);
 }
+
+#[tokio::test]
+async fn the_command_line_shows_of_each_claim_the_fact_its_source_and_its_record() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    with_population(&daemon).await;
+    let file = |name: &str, text: &str| {
+        fs::write(world.path(name), text).expect("it is written");
+        world.path(name).display().to_string()
+    };
+    let sources = file("sources.json", &json!([of_2015()]).to_string());
+    let check = |name: &str, text: &str, more: &[&str]| {
+        let text = file(name, text);
+        let arguments =
+            [&["rules", "check", &text, "--facts-from", &sources, "--rules", RULES[0]], more].concat();
+        let output = world.ctl(&arguments);
+        (output.status.code(), String::from_utf8(output.stdout).expect("it is text"))
+    };
+    let (status, shown) = check("true.txt", TRUE_TEXT, &[]);
+    assert_eq!(status, Some(0), "{shown}");
+    let routes = &mut daemon.routes().await;
+    let evaluation = evaluated(routes, &asking(TRUE_TEXT)).await;
+    let of_moldova = |origin: &&Value| origin.to_string().contains("Moldova");
+    let record_id =
+        origins(&evaluation).find(of_moldova).expect("it is there")["record"]["record_id"].clone();
+    let wanted = format!(
+        "claim   The population of Moldova without Transnistria in 2015 was 2,835,978.\n\
+         fact    The population of Moldova without Transnistria in 2015 was 2,835,978\n\
+         source  world-bank-population, primary, version 2026-03-06\n\
+         record  {}\n",
+        record_id.as_str().expect("it has an id")
+    );
+    assert!(shown.starts_with("PASS: 1 rule passes\n") && shown.contains(&wanted), "{shown}");
+    assert!(shown.ends_with("\nfacts_from[0]: 21 facts of source world-bank-population\n"), "{shown}");
+    let (status, shown) = check("false.txt", FALSE_TEXT, &[]);
+    assert!(status == Some(1) && shown.contains("no fact supports this claim"), "{shown}");
+    let more = file("facts.txt", FALSE_TEXT);
+    let (status, shown) = check("both.txt", FALSE_TEXT, &["--facts", &more]);
+    assert!(status == Some(0) && !shown.contains("record  "), "a given fact is no source's: {shown}");
+    let (_, json) = check("json.txt", TRUE_TEXT, &["--json"]);
+    assert_eq!(json.trim_end(), evaluation.to_string());
+    let refusal = |arguments: &[&str]| String::from_utf8_lossy(&world.ctl(arguments).stderr).into_owned();
+    let text = file("text.txt", TRUE_TEXT);
+    let told = refusal(&["rules", "check", &text, "--facts-from", &text]);
+    assert!(told.contains("text.txt") && told.contains("it is no JSON"), "{told}");
+    assert!(refusal(&["rules", "check", &text]).contains("--facts <FILE>"));
+
+    let verdict = file("verdict.json", &saying(FALSE_TEXT));
+    let output =
+        world.ctl(&["submit", "cs_1", &verdict, "--tier", "quick", "--query", "?", "--facts-from", &sources]);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!output.status.success() && shown.contains("facts_from[0]: 21 facts"), "{shown}");
+}
