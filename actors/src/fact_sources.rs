@@ -9,7 +9,7 @@ use domain::ground::id::WorkflowId;
 use domain::ground::ontology::OntologyRef;
 use domain::ground::query::{OracleQuery, QueryRequest};
 use domain::rules::Check;
-use domain::sourced::{FACTS_FROM_MAX, FactSource, FactsFrom, NoFacts, SOURCED_BYTES_MAX, SOURCED_FACTS_MAX};
+use domain::sourced::{FACTS_FROM_MAX, FactSource, FactsFrom, NoFacts, within_bounds};
 use domain::verification::{Envelope, VerifyRequest};
 use std::sync::Arc;
 use store::{Store, StoreError};
@@ -30,16 +30,11 @@ pub enum FactsError {
         cause: FactsCause,
     },
     /// All of them together give too many.
-    #[error(
-        "`facts_from` gives {facts} facts of {bytes} bytes; at most {SOURCED_FACTS_MAX} of {SOURCED_BYTES_MAX} bytes are taken \
-         together"
-    )]
-    TooMany {
-        /// How many.
-        facts: u64,
-        /// How long they are together, in bytes.
-        bytes: usize,
-    },
+    #[error("`facts_from`: {0}")]
+    Together(NoFacts),
+    /// Gathering failed inside.
+    #[error("the facts could not be gathered: {0}")]
+    Inside(String),
 }
 
 /// Why one entry gives no facts.
@@ -93,23 +88,13 @@ impl FactSources {
         }
         let mut given = Vec::with_capacity(entries);
         while let Some(ended) = asked.join_next().await {
-            match ended {
-                Ok(ended) => given.push(ended),
-                Err(error) => {
-                    let cause = FactsCause::Inside(error.to_string());
-                    return Err(FactsError::Entry { place: given.len(), cause });
-                }
-            }
+            given.push(ended.map_err(|error| FactsError::Inside(error.to_string()))?);
         }
         given.sort_by_key(|(place, _)| *place);
         let told =
             |(place, given): (usize, Result<_, _>)| given.map_err(|cause| FactsError::Entry { place, cause });
         let sources: Vec<FactSource> = given.into_iter().map(told).collect::<Result<_, _>>()?;
-        let facts = sources.iter().map(|source| source.facts).sum();
-        let bytes = sources.iter().flat_map(FactSource::facts).map(|fact| fact.text.len()).sum();
-        if facts > SOURCED_FACTS_MAX as u64 || bytes > SOURCED_BYTES_MAX {
-            return Err(FactsError::TooMany { facts, bytes });
-        }
+        within_bounds(&sources).map_err(FactsError::Together)?;
         Ok(check.with_facts_from(sources))
     }
 

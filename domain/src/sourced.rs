@@ -8,7 +8,7 @@ mod asked;
 mod rendering;
 
 pub use asked::FactsFrom;
-pub use rendering::NoFacts;
+pub use rendering::{NoFacts, within_bounds};
 
 use crate::digest::Sha256Hex;
 use crate::ground::id::{SourceId, TemplateId, WorkflowId};

@@ -165,6 +165,21 @@ async fn all_digests_of_an_evaluation_can_be_checked_from_what_it_says() {
 }
 
 #[tokio::test]
+async fn the_log_names_a_hundred_origins_and_counts_the_rest() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    with_population(&daemon).await;
+    let all =
+        json!({"query": {"oracle_id": SOURCE, "request": {"axes_requested": ["area_name", "population"]}}});
+    let body = json!({"candidate_output": "?", "facts_from": [all, all]});
+    let evaluation = evaluated(&mut daemon.routes().await, &body).await;
+    assert_eq!(origins(&evaluation).count(), 126);
+    let entries = log(&mut daemon.control().await, "event=rules_evaluated").await;
+    let told = &entries[0]["facts_from"];
+    assert_eq!((list(told, "/origins").len(), &told["origins_omitted"]), (100, &json!(26)));
+}
+
+#[tokio::test]
 async fn a_text_about_food_is_checked_by_quantities() {
     let world = World::default();
     let daemon = world.serve().await;
@@ -377,6 +392,9 @@ async fn the_command_line_shows_of_each_claim_the_fact_its_source_and_its_record
     let told = refusal(&["rules", "check", &text, "--facts-from", &text]);
     assert!(told.contains("text.txt") && told.contains("it is no JSON"), "{told}");
     assert!(refusal(&["rules", "check", &text]).contains("--facts <FILE>"));
+
+    let shown = String::from_utf8(world.ctl(&["ontology", "show", "population"]).stdout).expect("it is text");
+    assert!(shown.contains("The population of {area_name} in {year} was {population:grouped}\n"), "{shown}");
 
     let verdict = file("verdict.json", &saying(FALSE_TEXT));
     let output =

@@ -85,7 +85,7 @@ fn nothing_is_gathered_where_any_of_it_cannot_be_had() {
         assert!(told.starts_with("facts_from[0]: `cursor` is not taken"), "{told}");
         let told = refused(&system, vec![query("ABW", &["population"], json!({}))]).await;
         assert!(
-            told.contains("no template of population@1 is made of the axes asked for alone: population"),
+            told.contains("no template of population@1 is made of population alone; what they are made of: area_name, population"),
             "{told}"
         );
         let verify = json!({"verify": {"workflow": "people", "where": {}, "axes": ["population"]}});

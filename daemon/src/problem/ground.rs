@@ -205,7 +205,11 @@ fn of_query(error: QueryError, told: String) -> Problem {
 impl From<FactsError> for Problem {
     fn from(error: FactsError) -> Self {
         let told = error.to_string();
-        let FactsError::Entry { cause, .. } = error else { return Self::InvalidRequest(told) };
+        let cause = match error {
+            FactsError::Entry { cause, .. } => cause,
+            FactsError::Entries(_) | FactsError::Together(_) => return Self::InvalidRequest(told),
+            FactsError::Inside(_) => return Self::Internal(told),
+        };
         match cause {
             FactsCause::Query(error) => of_query(error, told),
             FactsCause::None(NoFacts::NotAuthoritative { retry_after_ms, .. }) => {

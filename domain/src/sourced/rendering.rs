@@ -11,18 +11,20 @@ use crate::ground::query::QueryAnswer;
 use crate::ground::value::Value;
 use crate::verification::envelope::AxisOutcome;
 use crate::verification::{Envelope, EnvelopeKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why there are no facts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoFacts {
     /// No template gives a fact of what is asked for.
-    #[error("no template of {ontology} is made of the axes asked for alone: {asked}")]
+    #[error("no template of {ontology} is made of {asked} alone; what they are made of: {named}")]
     NoTemplate {
         /// Of which ontology.
         ontology: OntologyRef,
         /// What is asked for.
         asked: String,
+        /// Which axes templates name; nothing where there are none.
+        named: String,
     },
     /// There is more than one page.
     #[error(
@@ -76,10 +78,14 @@ struct Rendering<'o> {
 impl<'o> Rendering<'o> {
     /// By those templates of `ontology` that are made of the axes `asked` for.
     fn new(ontology: &'o Ontology, asked: &[String]) -> Result<Self, NoFacts> {
-        let mut templates = Template::all(ontology);
-        templates.retain(|template| template.is_made_of(asked));
+        let (templates, others): (Vec<_>, Vec<_>) =
+            Template::all(ontology).into_iter().partition(|template| template.is_made_of(asked));
         if templates.is_empty() {
-            return Err(NoFacts::NoTemplate { ontology: ontology.reference(), asked: asked.join(", ") });
+            let named: BTreeSet<_> = others.iter().flat_map(Template::needs).collect();
+            let named =
+                if named.is_empty() { "it has none".into() } else { Vec::from_iter(named).join(", ") };
+            let (ontology, asked) = (ontology.reference(), asked.join(", "));
+            return Err(NoFacts::NoTemplate { ontology, asked, named });
         }
         Ok(Self { templates, origins: Vec::new(), facts: 0, bytes: 0 })
     }
@@ -112,6 +118,17 @@ impl<'o> Rendering<'o> {
         let Self { origins, facts, .. } = self;
         FactSource { facts: facts as u64, ontology: ontology.reference(), origins, asked }
     }
+}
+
+/// Whether what several entries gave is within the bounds of all of them together.
+///
+/// # Errors
+/// `TooMany`.
+pub fn within_bounds(sources: &[FactSource]) -> Result<(), NoFacts> {
+    let facts: u64 = sources.iter().map(|source| source.facts).sum();
+    let bytes: usize = sources.iter().flat_map(FactSource::facts).map(|fact| fact.text.len()).sum();
+    let is_within = facts <= SOURCED_FACTS_MAX as u64 && bytes <= SOURCED_BYTES_MAX;
+    if is_within { Ok(()) } else { Err(NoFacts::TooMany) }
 }
 
 impl FactSource {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::event::{OriginEntry, RulesEntry};
 use crate::ground::ontology::Ontology;
+use crate::ground::provenance::ProvenanceRecord;
 use crate::ground::query::QueryAnswer;
 use crate::rules::{Candidate, Check, Evaluation, FactSet, Settings, evaluate};
 use crate::verification::tests::support::{answer_of, answers, inputs, ontology as clinic, workflow};
@@ -52,6 +53,10 @@ fn answer() -> QueryAnswer {
                 "warnings": [], "refresh": false}},
         "cursor": null}});
     serde_json::from_value(document).unwrap()
+}
+
+fn chain_of_first(answer: &QueryAnswer) -> ProvenanceRecord {
+    answer.response.provenance.as_ref().unwrap()[0].clone()
 }
 
 fn people() -> Vec<String> {
@@ -172,22 +177,41 @@ fn what_is_not_all_of_an_answer_gives_no_facts() {
     let name = vec!["name".to_owned()];
     assert_eq!(
         none(&answer(), &name),
-        "no template of population@1 is made of the axes asked for alone: name"
+        "no template of population@1 is made of name alone; what they are made of: name, people"
     );
     assert_eq!(FactSource::is_possible(&ontology(), &people(), Some("x")), Err(NoFacts::Cursor));
     assert!(FactSource::is_possible(&ontology(), &name, None).is_err());
     assert_eq!(FactSource::is_possible(&ontology(), &people(), None), Ok(()));
     let mut many = answer();
-    let (first, chain) =
-        (many.response.records[0].clone(), many.response.provenance.as_ref().unwrap()[0].clone());
+    let (first, chain) = (many.response.records[0].clone(), chain_of_first(&many));
     many.response.records = vec![first; SOURCED_FACTS_MAX + 1];
     many.response.provenance = Some(vec![chain; SOURCED_FACTS_MAX + 1]);
     assert!(none(&many, &people()).starts_with("there are more facts than 10000"));
+    let mut long = answer();
+    let (mut first, chain) = (long.response.records[0].clone(), chain_of_first(&long));
+    first.axes.insert("area".into(), crate::ground::value::Value::Text("x".repeat(2_000)));
+    long.response.records = vec![first; SOURCED_BYTES_MAX / 2_000 + 1];
+    long.response.provenance = Some(vec![chain; SOURCED_BYTES_MAX / 2_000 + 1]);
+    assert!(none(&long, &people()).contains("they have more than 1048576 bytes together"));
     // and one that finds nothing says so
     let mut empty = answer();
     empty.response.records.clear();
     let empty = FactSource::of_answer(&empty, &people(), &ontology()).unwrap();
     assert_eq!((empty.facts, empty.origins.len()), (0, 0));
+}
+
+#[test]
+fn what_several_give_is_bounded_together() {
+    let mut answer = answer();
+    let (first, chain) = (answer.response.records[0].clone(), chain_of_first(&answer));
+    answer.response.records = vec![first; SOURCED_FACTS_MAX / 2];
+    answer.response.provenance = Some(vec![chain; SOURCED_FACTS_MAX / 2]);
+    let half = FactSource::of_answer(&answer, &people(), &ontology()).unwrap();
+    assert_eq!(within_bounds(&[half.clone(), half.clone()]), Ok(()));
+    assert_eq!(within_bounds(&[half.clone(), source(), half.clone()]), Err(NoFacts::TooMany));
+    let mut long = source();
+    long.origins[0].facts[0].text = "x".repeat(SOURCED_BYTES_MAX);
+    assert_eq!(within_bounds(&[long]), Err(NoFacts::TooMany));
 }
 
 #[test]

@@ -103,6 +103,11 @@ impl<'o> Template<'o> {
         self.axes().all(|(axis, path, _)| covers(axis, path))
     }
 
+    /// The paths that it names and that are no identities: what has to be asked for.
+    pub fn needs(&self) -> impl Iterator<Item = &str> {
+        self.axes().filter(|(axis, ..)| !axis.identity).map(|(_, path, _)| path)
+    }
+
     fn axes(&self) -> impl Iterator<Item = (&'o Axis, &str, Told)> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Axis { axis, path, told } => Some((*axis, path.as_str(), *told)),
