@@ -4,7 +4,7 @@
 use domain::Sha256Hex;
 use harness::ground::{approve, begun, ended, ingest, put, register};
 use harness::load::field;
-use harness::making::{came_from, lose, order, read};
+use harness::making::{came_from, lose, order, read, registered};
 use harness::model::{ModelServer, Reply};
 use harness::stream::Stream;
 use harness::{Daemon, World, at, document, get, log, post, problem};
@@ -310,6 +310,23 @@ async fn a_verdict_is_delivered_if_its_sources_support_it_and_stays_whatever_the
     // and another session gets nothing
     problem(&post(routes, "/v1/verdicts/cs_2", &submitted(TRUE_TEXT)).await, 503, "source_stale");
     lose(control, "cs_1").await;
+    problem(&post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await, 503, "source_stale");
+}
+
+#[tokio::test]
+async fn a_verdict_that_was_made_for_a_reader_is_not_delivered_without_the_facts_that_are_asked_for() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    with_population(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    model.otherwise(Reply::saying(&saying(FALSE_TEXT)));
+    registered(routes, "cs_1", None).await;
+    assert_eq!(read(routes, "cs_1").await.status, 200);
+    let answer =
+        problem(&post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await, 409, "session_mismatch");
+    assert_eq!(field(&answer, "mismatch"), "facts", "{answer}");
+    too_old(control).await;
     problem(&post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await, 503, "source_stale");
 }
 

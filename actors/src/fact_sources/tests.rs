@@ -132,3 +132,24 @@ fn what_the_freshness_policy_does_not_let_pass_gives_no_facts_and_what_it_does_s
         }
     });
 }
+
+#[test]
+fn what_each_gives_within_its_bounds_may_be_too_much_together() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let name = "x".repeat(1_500);
+        let rows: String = (1900..2100).map(|year| format!("{name},ABW,{year},1000\n")).collect();
+        let payload = format!("Country Name,Country Code,Year,Value\n{rows}");
+        ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
+        let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
+        system.registry.ask(review).await.expect("it answers").expect("it is approved");
+        let all = query("ABW", &["area_name", "population"], json!({"max_results": 200}));
+        let check = gathered(&system, vec![all.clone()]).await.expect("it gives");
+        assert_eq!(check.facts.len(), 1 + 2 * 200, "of a thousand no million is left");
+        let told = refused(&system, vec![all.clone(), all]).await;
+        assert!(
+            told.starts_with("`facts_from`: there are more facts than 10000, or they have more than"),
+            "{told}"
+        );
+    });
+}
