@@ -37,6 +37,9 @@ pub struct FactSource {
     /// Who was asked.
     #[serde(flatten)]
     pub asked: Asked,
+    /// What whoever uses the facts should know; of their age [`RecordOrigin::stale`] tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// Who was asked for facts.

@@ -114,9 +114,9 @@ impl<'o> Rendering<'o> {
         Ok(())
     }
 
-    fn done(self, ontology: &Ontology, asked: Asked) -> FactSource {
+    fn done(self, ontology: &Ontology, asked: Asked, warnings: Vec<String>) -> FactSource {
         let Self { origins, facts, .. } = self;
-        FactSource { facts: facts as u64, ontology: ontology.reference(), origins, asked }
+        FactSource { facts: facts as u64, ontology: ontology.reference(), origins, asked, warnings }
     }
 }
 
@@ -170,7 +170,11 @@ impl FactSource {
             });
             rendering.take(&record.axes, &record.definitions, origin)?;
         }
-        Ok(rendering.done(ontology, Asked::Query(answer.oracle_id.clone())))
+        // an age is another one each second, and the same facts are to have the same digest
+        let of_age = &metadata.freshness.policy.warnings;
+        let warnings =
+            response.warnings.iter().filter(|warning| !of_age.contains(warning)).cloned().collect();
+        Ok(rendering.done(ontology, Asked::Query(answer.oracle_id.clone()), warnings))
     }
 
     /// The facts that `envelope` gives, over `ontology`.
@@ -206,6 +210,6 @@ impl FactSource {
             stale,
         });
         rendering.take(&axes, &definitions, origin)?;
-        Ok(rendering.done(ontology, Asked::Verify(envelope.workflow.clone())))
+        Ok(rendering.done(ontology, Asked::Verify(envelope.workflow.clone()), envelope.warnings.clone()))
     }
 }

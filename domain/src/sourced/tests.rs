@@ -223,6 +223,19 @@ fn whether_an_answer_is_stale_is_told_with_its_facts() {
     assert!(source.origins.iter().all(is_stale));
 }
 
+#[test]
+fn what_a_source_warns_of_is_told_but_for_its_age_which_is_another_one_each_second() {
+    let mut warned = answer();
+    warned.response.query_metadata.freshness.policy.warnings = vec!["people is 11 s old".into()];
+    warned.response.warnings = vec!["it is deprecated".into(), "people is 11 s old".into()];
+    let source = FactSource::of_answer(&warned, &people(), &ontology()).unwrap();
+    assert_eq!(source.warnings, ["it is deprecated"]);
+    let evaluation = evaluated(&Check::default().with_facts_from(vec![source]), "AUT");
+    let json = serde_json::to_string(&evaluation).unwrap();
+    assert_eq!(json, serde_json_canonicalizer::to_string(&evaluation).unwrap());
+    assert_eq!(serde_json::from_str::<Evaluation>(&json).unwrap(), evaluation);
+}
+
 /// What two laboratories come to about a dose, of which the second says `second`.
 fn envelope(second: &str) -> Envelope {
     let workflow = workflow(&["dose"], &["lab-a", "lab-b"], json!({}));

@@ -1,7 +1,7 @@
 //! Which facts of sources support a text, and where those come from, for people.
 
 use super::super::CtlError;
-use super::super::output::{count, pairs, shortened};
+use super::super::output::{count, on_one_line, pairs, shortened};
 use domain::rules::{Evidence, Finding, RuleResult};
 use domain::sourced::{Asked, FactSource, Origin, SourcedFact};
 use serde::Deserialize;
@@ -44,13 +44,16 @@ impl Sourced {
         if let Some(more @ 1..) = supported.len().checked_sub(SHOWN_MAX) {
             writeln!(out, "\n{more} more claims are supported")?;
         }
-        for (place, FactSource { facts, asked, .. }) in self.facts_from.iter().enumerate() {
+        for (place, FactSource { facts, asked, warnings, .. }) in self.facts_from.iter().enumerate() {
             let before = if place == 0 { "\n" } else { "" };
             let asked = match asked {
                 Asked::Query(oracle_id) => format!("source {oracle_id}"),
                 Asked::Verify(workflow_id) => format!("workflow {workflow_id}"),
             };
             writeln!(out, "{before}facts_from[{place}]: {} of {asked}", count(*facts, "fact", "facts"))?;
+            for warning in warnings {
+                writeln!(out, "warning: {}", on_one_line(warning))?;
+            }
         }
         Ok(())
     }
