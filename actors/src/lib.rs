@@ -7,6 +7,7 @@ pub mod cache;
 pub mod clock;
 pub mod crosscheck;
 mod door;
+pub mod fact_sources;
 pub mod fallback;
 mod guardian;
 pub mod ingestion;

@@ -19,6 +19,7 @@ pub use workflows::{RegisterWorkflow, check_workflow};
 use crate::clock::Clock;
 use crate::ingestion::pull::Puller;
 use crate::logger::{CommitError, Log};
+use crate::upstream::oracle::LiveOracle;
 use actix::{Actor, Context, Supervised};
 use domain::Sha256Hex;
 use domain::ground::adapter::BadAdapter;
@@ -130,6 +131,8 @@ pub struct Registry {
     desk: Desk,
     /// Whoever will pull what is registered.
     puller: Arc<Puller>,
+    /// Whoever will ask the live sources that are registered.
+    live: Arc<dyn LiveOracle>,
 }
 
 /// What every change needs.
@@ -149,8 +152,8 @@ pub(crate) enum Decided<T> {
 }
 
 impl Registry {
-    pub(crate) fn new(store: Store, log: Log, clock: Clock, puller: Arc<Puller>) -> Self {
-        Self { desk: Desk { store, log, clock }, puller }
+    pub(crate) fn new(desk: Desk, puller: Arc<Puller>, live: Arc<dyn LiveOracle>) -> Self {
+        Self { desk, puller, live }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::crosscheck::Crosscheck;
 use crate::door::Door;
+use crate::fact_sources::FactSources;
 use crate::fallback::Fallback;
 use crate::guardian::{self, Supervision};
 use crate::ingestion::{Ingestion, IngestionConfig};
@@ -14,7 +15,7 @@ use crate::oracle_health::{Oracle, OracleHealth};
 use crate::queries::Queries;
 use crate::rate_limiter::{CallLimits, RateLimiter};
 use crate::regen::{AskedModel, Doors, Regen};
-use crate::registry::Registry;
+use crate::registry::{Desk, Registry};
 use crate::rules::{Rules, RulesConfig};
 use crate::verification::{self, Verification, VerificationConfig};
 use crate::vitals::{ActorReport, Vitals};
@@ -86,6 +87,8 @@ pub struct System {
     pub queries: Queries,
     /// Whoever decides what sources come to.
     pub verification: Door<Verification>,
+    /// Whoever gathers facts out of sources.
+    pub fact_sources: FactSources,
     /// The way into the log.
     pub log: Log,
     /// The tables, for reading.
@@ -147,8 +150,9 @@ impl System {
 
         let registry = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
-            let puller = Arc::clone(&ingestion.puller);
-            hire.start("registry", &here, queue, move || Registry::new(store, log, clock, puller))
+            let (puller, live) = (Arc::clone(&ingestion.puller), Arc::clone(&verification.live));
+            let make = move || Registry::new(Desk { store, log, clock }, puller, live);
+            hire.start("registry", &here, queue, make)
         };
         let refresh_wait = ingestion.refresh_wait;
         let ingestion = {
@@ -160,7 +164,6 @@ impl System {
             let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
             Queries::new(store, clock, metrics, ingestion.clone(), refresh_wait, pages_bytes)
         };
-
         let verification = {
             let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
             let doors = verification::Doors {
@@ -171,6 +174,7 @@ impl System {
             let make = move || Verification::new(verification, doors, store, clock, metrics);
             hire.start("verification", &here, queue, make)
         };
+        let fact_sources = FactSources::new(queries.clone(), verification.clone(), store.clone());
 
         let mails = mailing.service.is_some();
         let notifier = {
@@ -225,6 +229,7 @@ impl System {
             ingestion,
             queries,
             verification,
+            fact_sources,
             log,
             store,
             metrics,

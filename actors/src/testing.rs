@@ -15,10 +15,13 @@ use crate::rules::RulesConfig;
 use crate::system::{Parts, System};
 use crate::upstream::BoxFuture;
 use crate::upstream::mail::MailService;
-use crate::verification::{LiveAnswer, LiveAsk, LiveOracle, VerificationConfig};
+use crate::upstream::oracle::{LiveAnswer, LiveAsk, LiveOracle};
+use crate::upstream::web::WebError;
+use crate::verification::VerificationConfig;
 use crate::{Clock, Supervision};
 use domain::delivery::Regen;
 use domain::divergence::OriginalLabel;
+use domain::ground::adapter::Ready;
 use domain::health::{HealthConfig, Outcome};
 use domain::mail::{MailKind, SendFailure};
 use domain::rules::Settings;
@@ -166,6 +169,10 @@ fn local_puller(time: &Hand) -> Arc<Puller> {
 struct NobodyLive;
 
 impl LiveOracle for NobodyLive {
+    fn check(&self, _: &Ready) -> Result<(), WebError> {
+        Ok(())
+    }
+
     fn ask(&self, _: LiveAsk) -> BoxFuture<'_, LiveAnswer> {
         Box::pin(async { panic!("nobody may be asked") })
     }

@@ -10,7 +10,6 @@ mod pending;
 mod resolving;
 mod source;
 
-pub use live::{LiveAnswer, LiveAsk, LiveOracle};
 pub use resolving::{Resolve, ResolveError};
 
 use crate::clock::{Clock, stopwatch};
@@ -19,15 +18,18 @@ use crate::logger::{CommitError, Log};
 use crate::metrics::Metrics;
 use crate::oracle_health::OracleHealth;
 use crate::queries::Queries;
+use crate::upstream::oracle::LiveOracle;
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
-use domain::ground::id::WorkflowId;
+use domain::ground::id::{SourceId, WorkflowId};
 use domain::ground::ontology::OntologyRef;
 use domain::health::HealthConfig;
 use domain::verification::request::BadRequest;
 use domain::verification::{Envelope, VerifyRequest};
 use jiff::Timestamp;
-use std::sync::Arc;
+use live::Prepared;
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::{Store, StoreError};
 use tokio::sync::Semaphore;
@@ -93,6 +95,8 @@ struct Verifier {
     clock: Clock,
     metrics: Metrics,
     config: VerificationConfig,
+    /// Adapters that were made ready, by their sources.
+    adapters: Mutex<BTreeMap<SourceId, Prepared>>,
     places: Arc<Semaphore>,
     /// Questions so far, and since when: together they are no other question's.
     count: AtomicU64,
@@ -117,7 +121,8 @@ impl Verification {
     ) -> Self {
         let places = Arc::new(Semaphore::new(config.at_once));
         let (count, born_at) = (AtomicU64::new(0), clock.now());
-        let verifier = Verifier { doors, store, clock, metrics, config, places, count, born_at };
+        let adapters = Mutex::default();
+        let verifier = Verifier { doors, store, clock, metrics, config, adapters, places, count, born_at };
         Self { verifier: Arc::new(verifier) }
     }
 }

@@ -15,9 +15,10 @@ pub use rules::Rules;
 
 use crate::telemetry::{self, LogFormat};
 use ::config::{Environment, File, FileFormat};
+use domain::ground::id::SourceId;
 use domain::health::HealthConfig;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::env;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -98,11 +99,14 @@ pub struct Config {
 pub struct Verification {
     /// So many at once.
     pub at_once: usize,
+    /// What live sources are shown of who the daemon is.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub credentials: BTreeMap<SourceId, Credential>,
 }
 
 impl Default for Verification {
     fn default() -> Self {
-        Self { at_once: 64 }
+        Self { at_once: 64, credentials: BTreeMap::new() }
     }
 }
 

@@ -310,6 +310,15 @@ fn facts(file: &Path) -> Result<Vec<String>, CtlError> {
     Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
 }
 
+/// Who is asked for facts, as a file says: the list of a request's `facts_from`.
+fn facts_from(file: &Path) -> Result<serde_json::Value, CtlError> {
+    let text = read_text(file)?;
+    serde_json::from_str(&text).map_err(|error| CtlError::Read {
+        file: file.display().to_string(),
+        cause: io::Error::other(format!("it is no JSON: {error}")),
+    })
+}
+
 /// Takes a file by its name: what `-` means elsewhere would be in the way of the rest of the command line.
 fn regular_file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|file| {

@@ -138,7 +138,7 @@ impl Daemon {
                 // a request that takes longer is cut off, and its envelope would be told to nobody
                 longest: Duration::from_secs(config.limits.request_s).mul_f64(LONGEST_PART),
                 health: config.health,
-                live: Arc::new(NoLive),
+                live: Arc::new(upstreams.live),
             },
         });
         let service = Service::new(system, config, log_level);
@@ -365,25 +365,4 @@ fn raise_file_limit(connections: usize) -> u64 {
         return wanted;
     }
     soft
-}
-
-#[derive(Debug)]
-struct NoLive;
-
-impl actors::verification::LiveOracle for NoLive {
-    fn ask(
-        &self,
-        _: actors::verification::LiveAsk,
-    ) -> actors::upstream::BoxFuture<'_, actors::verification::LiveAnswer> {
-        Box::pin(async {
-            actors::verification::LiveAnswer {
-                reply: domain::verification::Reply::Failed {
-                    failure: domain::verification::Failure::Internal,
-                    cause: "live sources cannot be asked yet".into(),
-                },
-                keep: None,
-                outcome: domain::health::Outcome::Neutral,
-            }
-        })
-    }
 }

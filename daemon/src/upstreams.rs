@@ -1,6 +1,6 @@
 //! What is asked outside, as the configuration has it.
 
-mod ingestion;
+mod credentials;
 mod mail;
 
 use crate::config::{Config, ConfigError, Model as ModelConfig, Provider};
@@ -11,7 +11,9 @@ use actors::notifier::Mailing;
 use actors::oracle_health::{Oracle, Probe};
 use actors::rate_limiter::CallLimits;
 use actors::regen::AskedModel;
+use actors::upstream::oracle::HttpOracles;
 use actors::upstream::{BadEndpoint, BoxFuture, CallPolicy, Caller, Gemini, Model, OpenAi};
+use credentials::credentials;
 use domain::OracleId;
 use domain::health::Outcome;
 use jiff::SignedDuration;
@@ -37,6 +39,8 @@ pub struct Upstreams {
     pub mailing: Mailing,
     /// Who pulls sources' payloads.
     pub puller: Puller,
+    /// Who asks live sources.
+    pub live: HttpOracles,
     /// All that are watched over.
     pub oracles: Vec<Oracle>,
 }
@@ -66,9 +70,11 @@ impl Upstreams {
             probe: Some(Arc::clone(service) as Arc<dyn Probe>),
         }));
         let mailing = Mailing { service, max_age: SignedDuration::from_secs(config.mail.max_age_s.into()) };
-        let credentials = ingestion::credentials(&config.ingestion)?;
-        let puller = Puller::new(config.ingestion.to_settings(), credentials, clock.clone());
-        Ok(Self { model: asked, calls, mailing, puller, oracles })
+        let of_pipelines = credentials("ingestion.credentials", &config.ingestion.credentials)?;
+        let puller = Puller::new(config.ingestion.to_settings(), of_pipelines, clock.clone());
+        let of_sources = credentials("verification.credentials", &config.verification.credentials)?;
+        let live = HttpOracles::new(&config.ingestion.to_live(), of_sources, clock.clone());
+        Ok(Self { model: asked, calls, mailing, puller, live, oracles })
     }
 }
 

@@ -11,7 +11,7 @@ mod rules;
 pub mod verification;
 
 pub use crosscheck::CrosscheckEntry;
-pub use rules::{RuleEntry, RulesEntry};
+pub use rules::{FactsFromEntry, OriginEntry, RuleEntry, RulesEntry};
 
 use crate::crosscheck::Judgement;
 use crate::digest::Sha256Hex;

@@ -22,6 +22,7 @@ pub mod prompt;
 pub mod regen;
 pub mod rules;
 pub mod session;
+pub mod sourced;
 pub mod tmm;
 pub mod verdict;
 pub mod verification;

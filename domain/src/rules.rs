@@ -43,6 +43,7 @@ pub use result::{
 };
 
 use crate::digest::Sha256Hex;
+use crate::sourced::FactSource;
 use candidate::Subject;
 use findings::{Findings, RuleError};
 use form::Form;
@@ -56,6 +57,8 @@ struct Whole<'a> {
     constraints: &'a [String],
     context: Option<&'a str>,
     expected: &'a Expected,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    facts_from: &'a [FactSource],
     facts_sha256: &'a Sha256Hex,
     /// Of which fields the candidate is made; null where it is one text.
     fields: Option<Vec<&'a str>>,
@@ -83,6 +86,7 @@ pub fn evaluate(
         constraints: &check.constraints,
         context: check.context.as_deref(),
         expected: &check.expected,
+        facts_from: &check.facts_from,
         facts_sha256: facts.sha256(),
         fields: candidate.field_names(),
         rules,
@@ -91,7 +95,7 @@ pub fn evaluate(
     Evaluation::of(
         Sha256Hex::of_json(&whole),
         subject.candidate_sha256().clone(),
-        facts.sha256().clone(),
+        (facts.sha256().clone(), check.facts_from.clone()),
         subject.metrics(&results),
         results,
     )

@@ -70,6 +70,12 @@ newest="$(oraclectl ingest list usda-sr --csv | first)"
 oraclectl ingest show "$newest"
 oraclectl rejects "$newest"
 
+title 'a text about population, held against that source: what it says, and what it said in 2018'
+check() { oraclectl rules check "texts/$1.txt" --facts-from texts/population-2015.json --rules RULE-PREC-005; }
+check moldova
+# a text that does not pass is exit status 1
+check moldova-as-told-in-2018 || [[ $? == 1 ]]
+
 title 'how fresh all that is'
 oraclectl freshness world-bank-population
 

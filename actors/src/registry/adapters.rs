@@ -1,11 +1,10 @@
 //! Adapters of live sources: how each is asked, and how its answer is read (RFC-0002, Part II).
 
 use super::{Decided, Desk, Registered, Registry, RegistryError, as_read};
-use crate::ingestion::pull::{PullRequest, Puller, Validators};
+use crate::upstream::oracle::LiveOracle;
 use actix::{Context, Handler, Message, ResponseFuture};
 use domain::event::ground::AdapterEntry;
 use domain::ground::adapter::{Adapter, RegisteredAdapter};
-use domain::ground::id::PipelineId;
 use domain::ground::ontology::Ontology;
 use domain::ground::source::{AdapterId, Registration};
 use domain::{Event, Peer};
@@ -26,7 +25,7 @@ impl Desk {
     async fn register_adapter(
         &self,
         message: RegisterAdapter,
-        puller: &Puller,
+        live: &dyn LiveOracle,
     ) -> Result<Registered<RegisteredAdapter>, RegistryError> {
         let RegisterAdapter { adapter, peer } = message;
         let (oracle_id, adapter_sha256) = (&adapter.oracle_id, adapter.digest());
@@ -37,8 +36,9 @@ impl Desk {
                 if registration.adapter_id != AdapterId::Http {
                     return Err(RegistryError::NotLive(oracle_id.clone()));
                 }
-                adapter.validate(registration, Arc::new(desk.ontology(&registration.ontology)?))?;
-                check_endpoint(&adapter, puller)?;
+                let ontology = Arc::new(desk.ontology(&registration.ontology)?);
+                let ready = adapter.validate(registration, ontology)?;
+                live.check(&ready).map_err(|error| RegistryError::Endpoint(error.to_string()))?;
                 let known = desk.store.adapter(oracle_id)?;
                 let revision = known.as_ref().map(|(_, revision)| *revision);
                 let known = known.map(|(known, _)| known);
@@ -89,21 +89,11 @@ impl Desk {
     }
 }
 
-/// Whether the endpoint leads where the daemon asks anybody, as far as that is known without asking.
-fn check_endpoint(adapter: &Adapter, puller: &Puller) -> Result<(), RegistryError> {
-    let parts = adapter.endpoint.split('{').map(|part| part.split_once('}').map_or(part, |(_, rest)| rest));
-    // something in each place: what is put in later is one part of the path or the query, and leads nowhere else
-    let endpoint = parts.collect::<Vec<_>>().join("x");
-    let pipeline_id = PipelineId::try_from(adapter.oracle_id.to_string()).expect("their ids are alike");
-    let request = PullRequest { pipeline_id, endpoint, authentication: None, known: Validators::default() };
-    puller.check(&request).map_err(|error| RegistryError::Endpoint(error.to_string()))
-}
-
 impl Handler<RegisterAdapter> for Registry {
     type Result = ResponseFuture<Result<Registered<RegisteredAdapter>, RegistryError>>;
 
     fn handle(&mut self, message: RegisterAdapter, _: &mut Context<Self>) -> Self::Result {
-        let (desk, puller) = (self.desk.clone(), Arc::clone(&self.puller));
-        Box::pin(async move { desk.register_adapter(message, &puller).await })
+        let (desk, live) = (self.desk.clone(), Arc::clone(&self.live));
+        Box::pin(async move { desk.register_adapter(message, &*live).await })
     }
 }

@@ -10,6 +10,7 @@ mod verified;
 pub use http::{ANSWER_MAX_BYTES, HttpOracles, LiveSettings};
 
 use super::BoxFuture;
+use super::web::WebError;
 use domain::ground::adapter::Ready;
 use domain::ground::source::OracleTier;
 use domain::ground::value::Value;
@@ -23,6 +24,12 @@ use std::time::Duration;
 
 /// Whoever asks live sources.
 pub trait LiveOracle: fmt::Debug + Send + Sync {
+    /// Whether a source can be asked by `adapter`, as far as that is known without asking.
+    ///
+    /// # Errors
+    /// What is wrong, and what is allowed.
+    fn check(&self, adapter: &Ready) -> Result<(), WebError>;
+
     /// Asks one source one question. Dropping the future ends the call, and loses nothing but that.
     fn ask(&self, ask: LiveAsk) -> BoxFuture<'_, LiveAnswer>;
 }

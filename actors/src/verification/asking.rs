@@ -20,22 +20,34 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Whether the decision has taken it as an answer, and does not doubt it.
+    /// Whether the decision has taken it as an answer.
     pub(super) fn counts_in(&self, envelope: &Envelope) -> bool {
         let outcome = envelope.candidates.iter().find(|outcome| outcome.oracle_id == self.key.oracle_id);
-        let is_taken =
-            outcome.is_some_and(|outcome| outcome.outcome == CallOutcome::Answered && !outcome.stale);
-        is_taken && self.answer.candidate.deviations.is_empty()
+        outcome.is_some_and(|outcome| outcome.outcome == CallOutcome::Answered && !outcome.stale)
     }
 
     /// What keeps it, unless what is kept is newer: decisions about one thing may overtake one another, and a source may say
-    /// once more what it said long ago.
+    /// once more what it said long ago. Of an answer that jumps away from what was said before nothing is kept but when it was
+    /// issued: what is older is a replay from now on, and what it jumps away from stays what later ones are held against.
     pub(super) fn write(&self, store: &Store) -> Result<Option<Write>, StoreError> {
+        let known = store.kept(&self.key)?.map(|(known, _)| known);
+        let mut answer = self.answer.clone();
+        if !answer.candidate.deviations.is_empty() {
+            let Some(known) = known else { return Ok(None) };
+            let issued_at = answer.issued_at.max(known.issued_at);
+            let write =
+                || Write::PutKept(self.key.clone(), Arc::new(KeptAnswer { issued_at, ..known.clone() }));
+            return Ok((issued_at > known.issued_at).then(write));
+        }
         let as_of = |answer: &KeptAnswer| (answer.issued_at, answer.candidate.observed_at);
-        let known = store.kept(&self.key)?;
-        let is_behind = known.is_some_and(|(known, _)| as_of(&known) > as_of(&self.answer));
-        let write = || Write::PutKept(self.key.clone(), Arc::new(self.answer.clone()));
-        Ok((!is_behind).then(write))
+        if let Some(known) = known {
+            let is_behind = known.adapter_sha256 == answer.adapter_sha256 && as_of(&known) > as_of(&answer);
+            if is_behind {
+                return Ok(None);
+            }
+            answer.issued_at = answer.issued_at.max(known.issued_at);
+        }
+        Ok(Some(Write::PutKept(self.key.clone(), Arc::new(answer))))
     }
 }
 

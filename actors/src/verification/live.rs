@@ -1,42 +1,94 @@
-//! Live sources: whoever answers by itself when it is asked.
+//! Live sources of a question: each asked by its adapter, beside what is kept of its answers.
 
-use crate::upstream::BoxFuture;
-use domain::ground::id::SourceId;
-use domain::ground::value::Value;
-use domain::health::Outcome;
-use domain::verification::{KeptAnswer, Reply};
+use super::Verifier;
+use super::source::{Errand, Said, bounded};
+use crate::upstream::oracle::{LiveAnswer, LiveAsk};
+use domain::ground::adapter::Ready;
+use domain::ground::source::AdapterId;
+use domain::verification::{Candidate, Inputs, KeptAnswer, Reply};
 use jiff::Timestamp;
-use std::collections::BTreeMap;
-use std::fmt;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use store::ground::view::SourceView;
 
-/// Asks live sources.
-pub trait LiveOracle: fmt::Debug + Send + Sync {
-    /// Asks one once, as often as that may help; it is dropped where that takes too long.
-    fn ask(&self, ask: LiveAsk) -> BoxFuture<'_, LiveAnswer>;
-}
-
-/// What a live source is asked.
-#[derive(Debug, Clone)]
-pub struct LiveAsk {
-    /// Which source.
-    pub oracle_id: SourceId,
-    /// Of which thing.
-    pub thing: BTreeMap<String, Value>,
-    /// As it was then; now where there is none.
-    pub point_in_time: Option<Timestamp>,
-    /// The last good answer to this.
-    pub kept: Option<KeptAnswer>,
-    /// For which decision.
-    pub execution_id: String,
-}
-
-/// What came of it.
+/// An adapter made ready, by what it was made of.
 #[derive(Debug)]
-pub struct LiveAnswer {
-    /// What it replied.
-    pub reply: Reply,
-    /// What is to be kept of it.
-    pub keep: Option<KeptAnswer>,
-    /// What that says of its health.
-    pub outcome: Outcome,
+pub(super) struct Prepared {
+    /// The revisions of the adapter and of its source.
+    made_of: (u64, u64),
+    ready: Arc<Ready>,
+}
+
+impl Verifier {
+    /// The adapter of a source, made ready for it as it is registered now; nothing where it is not live.
+    ///
+    /// # Errors
+    /// Why it cannot be asked, in words.
+    pub(super) fn adapter(&self, view: &SourceView) -> Result<Option<Arc<Ready>>, String> {
+        let registration = &view.state.entry.registration;
+        if registration.adapter_id != AdapterId::Http {
+            return Ok(None);
+        }
+        let oracle_id = &registration.oracle_id;
+        let registered = self.store.adapter(oracle_id).map_err(|error| error.to_string())?;
+        let (registered, revision) = registered.ok_or("it is live, and no adapter is registered for it")?;
+        let made_of = (revision, view.revision);
+        let mut adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = adapters.get(oracle_id).filter(|known| known.made_of == made_of) {
+            return Ok(Some(Arc::clone(&known.ready)));
+        }
+        let ready = registered.adapter.validate(registration, Arc::new(view.ontology.clone()));
+        let ready = Arc::new(ready.map_err(|error| format!("its adapter does not work: {error}"))?);
+        adapters.insert(oracle_id.clone(), Prepared { made_of, ready: Arc::clone(&ready) });
+        Ok(Some(ready))
+    }
+
+    /// What a live source says.
+    pub(super) async fn live(&self, errand: &Errand, adapter: &Arc<Ready>) -> Said {
+        let Inputs { question, workflow, execution_id, .. } = &errand.inputs;
+        let kept = match self.store.kept(&errand.kept_key()) {
+            Ok(kept) => kept.map(|(kept, _)| kept),
+            Err(error) => return Said::failed(error.to_string()),
+        };
+        let ask = LiveAsk {
+            adapter: Arc::clone(adapter),
+            oracle_tier: errand.tier(),
+            thing: question.thing.clone(),
+            point_in_time: question.point_in_time,
+            kept: kept.clone(),
+            within: Duration::from_millis(workflow.oracle_latency.hard_timeout_ms),
+            execution_id: execution_id.clone(),
+        };
+        let LiveAnswer { reply, keep, outcome, warnings } = self.config.live.ask(ask).await;
+        let before = kept.filter(|kept| adapter.is_kept(kept, self.clock.now()));
+        Said { reply, before: before.map(|kept| Box::new(kept.candidate)), keep, warnings, outcome }
+    }
+
+    /// What is kept of a live source's answers to this, as long as it counts for anything.
+    fn kept(&self, errand: &Errand, now: Timestamp) -> Option<KeptAnswer> {
+        let adapter = errand.adapter.as_ref()?;
+        let kept = self.store.kept(&errand.kept_key());
+        let kept = kept.inspect_err(|error| {
+            tracing::error!(oracle_id = %errand.oracle_id, %error, "what is kept of a source cannot be read");
+        });
+        let (kept, _) = kept.ok()??;
+        adapter.is_kept(&kept, now).then_some(kept)
+    }
+
+    /// The same, where it may be taken without asking again: by itself, and by its source's policy.
+    pub(super) fn still_fresh(&self, errand: &Errand, now: Timestamp) -> Option<Candidate> {
+        let adapter = errand.adapter.as_ref()?;
+        let kept = self.kept(errand, now).filter(|kept| adapter.still_holds(kept, now))?;
+        let candidate = errand.looked_at(kept.candidate, None, now);
+        candidate.freshness.iter().all(|axis| !axis.stale).then_some(candidate)
+    }
+
+    /// The same, to be served in the place of an answer where that may be.
+    pub(super) fn in_its_place(&self, errand: &Errand) -> Option<Box<Candidate>> {
+        let now = self.clock.now();
+        match bounded(errand.looked_at(self.kept(errand, now)?.candidate, None, now)) {
+            Reply::Answered { candidate } => Some(candidate),
+            _ => None,
+        }
+    }
 }

@@ -167,10 +167,13 @@ impl Verifier {
             }
             let key = KeptKey::of(oracle_id, &review.thing, review.point_in_time);
             let Some((mut kept, _)) = self.store.kept(&key)? else { continue };
-            // what was issued before is still a replay, and the tag is that of another answer
+            // nothing but the values: what was issued before is still a replay, and as of when it is stays
+            for (path, said) in &candidate.values {
+                if candidate.deviations.contains_key(path) {
+                    kept.candidate.values.insert(path.clone(), said.clone());
+                }
+            }
             kept.etag = None;
-            kept.candidate = candidate.clone();
-            kept.candidate.deviations.clear();
             writes.push(Write::PutKept(key, Arc::new(kept)));
         }
         Ok(writes)

@@ -2,19 +2,19 @@
 
 use super::Verifier;
 use super::asking::Kept;
-use super::live::{LiveAnswer, LiveAsk};
 use crate::clock::stopwatch;
 use crate::oracle_health::{Lease, Oracle, Permit, PermitError, Watch};
 use crate::queries::{Asked, Heard, QueryError};
 use crate::registry::policy_of;
 use domain::OracleId;
+use domain::ground::adapter::Ready;
 use domain::ground::freshness::AxisFreshness;
 use domain::ground::id::SourceId;
-use domain::ground::source::{AdapterId, OracleTier, Standing};
+use domain::ground::source::{OracleTier, Standing};
 use domain::health::Outcome;
 use domain::verification::deviation::deviations;
 use domain::verification::{Call, Candidate, Cut, Failure, Inputs, KeptAnswer, KeptKey, Refusal, Reply};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 use store::ground::view::SourceView;
@@ -25,12 +25,14 @@ const CANDIDATE_MAX_BYTES: usize = 64 << 10;
 
 /// What one source is to be asked.
 pub(super) struct Errand {
-    oracle_id: SourceId,
-    view: Arc<SourceView>,
+    pub(super) oracle_id: SourceId,
+    pub(super) view: Arc<SourceView>,
+    /// How it is asked and read where it is live.
+    pub(super) adapter: Option<Arc<Ready>>,
     /// The axes, by their paths; of those it has.
     paths: Vec<String>,
     /// What else the decision knows of.
-    inputs: Inputs,
+    pub(super) inputs: Inputs,
     warnings: Vec<String>,
 }
 
@@ -41,13 +43,13 @@ pub(super) struct Answered {
 }
 
 /// What it said, before anybody has looked at it.
-struct Said {
-    reply: Reply,
+pub(super) struct Said {
+    pub(super) reply: Reply,
     /// What it said of the same before.
-    before: Option<Box<Candidate>>,
-    keep: Option<KeptAnswer>,
-    warnings: Vec<String>,
-    outcome: Outcome,
+    pub(super) before: Option<Box<Candidate>>,
+    pub(super) keep: Option<KeptAnswer>,
+    pub(super) warnings: Vec<String>,
+    pub(super) outcome: Outcome,
 }
 
 impl Errand {
@@ -71,25 +73,24 @@ impl Errand {
         }
     }
 
-    fn is_live(&self) -> bool {
-        self.view.state.entry.registration.adapter_id == AdapterId::Http
-    }
-
-    fn kept_key(&self) -> KeptKey {
+    pub(super) fn kept_key(&self) -> KeptKey {
         let question = &self.inputs.question;
         KeptKey::of(&self.oracle_id, &question.thing, question.point_in_time)
     }
 
     /// An answer as it is decided over: what was asked for, as fresh as it is, with what is suspicious in it.
-    fn looked_at(&self, mut candidate: Candidate, before: Option<&Candidate>, now: Timestamp) -> Candidate {
+    pub(super) fn looked_at(
+        &self,
+        mut candidate: Candidate,
+        before: Option<&Candidate>,
+        now: Timestamp,
+    ) -> Candidate {
         candidate.values.retain(|path, _| self.paths.contains(path));
-        if self.is_live() {
+        if self.adapter.is_some() {
             candidate.freshness = self.freshness(&candidate, now);
         }
         if let Some(before) = before {
-            // beside what whoever asked it has found already
-            let jumps = deviations(&self.inputs, before, &candidate);
-            candidate.deviations.extend(jumps);
+            candidate.deviations = deviations(&self.inputs, before, &candidate);
         }
         candidate
     }
@@ -144,9 +145,12 @@ impl Verifier {
         if paths.is_empty() {
             return Err(not_asked("it has none of the axes".into()));
         }
+        let adapter = self
+            .adapter(&view)
+            .map_err(|cause| unasked(tier, Reply::Failed { failure: Failure::Internal, cause }))?;
         let (oracle_id, mut inputs) = (oracle_id.clone(), inputs.clone());
         inputs.calls.clear();
-        Ok(Errand { oracle_id, view, paths, inputs, warnings })
+        Ok(Errand { oracle_id, view, adapter, paths, inputs, warnings })
     }
 
     /// Asks a source, until `limit`, which is there because of `cut`. What is kept of it takes the place of no answer where it
@@ -206,7 +210,10 @@ impl Verifier {
 
     /// What the source says.
     async fn said(&self, errand: &Errand) -> Said {
-        if errand.is_live() { self.live(errand).await } else { self.ingested(errand).await }
+        match &errand.adapter {
+            Some(adapter) => self.live(errand, adapter).await,
+            None => self.ingested(errand).await,
+        }
     }
 
     async fn ingested(&self, errand: &Errand) -> Said {
@@ -234,51 +241,6 @@ impl Verifier {
         }
     }
 
-    async fn live(&self, errand: &Errand) -> Said {
-        let kept = match self.store.kept(&errand.kept_key()) {
-            Ok(kept) => kept.map(|(kept, _)| kept),
-            Err(error) => return Said::failed(error.to_string()),
-        };
-        let ask = LiveAsk {
-            oracle_id: errand.oracle_id.clone(),
-            thing: errand.inputs.question.thing.clone(),
-            point_in_time: errand.inputs.question.point_in_time,
-            kept: kept.clone(),
-            execution_id: errand.inputs.execution_id.clone(),
-        };
-        let LiveAnswer { reply, keep, outcome } = self.config.live.ask(ask).await;
-        let before = kept.map(|kept| Box::new(kept.candidate));
-        Said { reply, before, keep, warnings: Vec::new(), outcome }
-    }
-
-    /// What is kept of a live source's answers to this.
-    fn kept(&self, errand: &Errand) -> Option<KeptAnswer> {
-        if !errand.is_live() {
-            return None;
-        }
-        let kept = self.store.kept(&errand.kept_key());
-        let kept = kept.inspect_err(|error| {
-            tracing::error!(oracle_id = %errand.oracle_id, %error, "what is kept of a source cannot be read");
-        });
-        kept.ok()?.map(|(kept, _)| kept)
-    }
-
-    /// The same, where it may be taken without asking again: by itself, and by its source's policy.
-    fn still_fresh(&self, errand: &Errand, now: Timestamp) -> Option<Candidate> {
-        let kept = self.kept(errand).filter(|kept| is_fresh(kept, now))?;
-        let candidate = errand.looked_at(kept.candidate, None, now);
-        candidate.freshness.iter().all(|axis| !axis.stale).then_some(candidate)
-    }
-
-    /// The same, to be served in the place of an answer where that may be.
-    fn in_its_place(&self, errand: &Errand) -> Option<Box<Candidate>> {
-        let candidate = errand.looked_at(self.kept(errand)?.candidate, None, self.clock.now());
-        match bounded(candidate) {
-            Reply::Answered { candidate } => Some(candidate),
-            _ => None,
-        }
-    }
-
     /// The leave to ask a source; else what is to be said instead of its answer.
     async fn lease(&self, oracle_id: &SourceId) -> Result<Lease, Reply> {
         let id = watched_as(oracle_id);
@@ -301,7 +263,7 @@ impl Verifier {
 }
 
 impl Said {
-    fn failed(cause: String) -> Self {
+    pub(super) fn failed(cause: String) -> Self {
         Self {
             reply: Reply::Failed { failure: Failure::Internal, cause },
             before: None,
@@ -319,15 +281,8 @@ pub(super) fn watched_as(oracle_id: &SourceId) -> OracleId {
         .expect("an id of a source, with this before it, is one of an oracle")
 }
 
-/// Whether what is kept may be taken without asking again.
-fn is_fresh(kept: &KeptAnswer, now: Timestamp) -> bool {
-    let record = &kept.candidate.record;
-    let ttl = record.ttl_seconds.and_then(|ttl_s| i64::try_from(ttl_s).ok()).map(SignedDuration::from_secs);
-    ttl.is_some_and(|ttl| now.duration_since(record.retrieved_at) <= ttl)
-}
-
 /// An answer that is not too long to be decided over.
-fn bounded(candidate: Candidate) -> Reply {
+pub(super) fn bounded(candidate: Candidate) -> Reply {
     let size = serde_json::to_vec(&candidate).map_or(usize::MAX, |json| json.len());
     if size <= CANDIDATE_MAX_BYTES {
         return Reply::Answered { candidate: Box::new(candidate) };

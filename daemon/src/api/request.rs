@@ -4,7 +4,7 @@ mod check;
 pub(super) mod lines;
 pub(crate) mod strict;
 
-pub use check::EvaluateRequest;
+pub use check::{EvaluateRequest, Gathered, Wanted, WantedCase};
 
 use crate::config::Limits;
 use crate::problem::Problem;
@@ -13,6 +13,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use bytes::Bytes;
 use domain::rules::{Expected, RuleId};
 use domain::session::{Email, Query};
+use domain::sourced::FactsFrom;
 use domain::wording::plain;
 use domain::{Label, Payload, SessionId, Tier};
 use http_body_util::BodyExt;
@@ -271,6 +272,10 @@ pub struct SubmitRequest {
     /// What is known to be so: with it the rules check what the verdict says in words.
     #[serde(default, deserialize_with = "given_facts")]
     pub facts: Option<Vec<String>>,
+    /// Who is asked for facts, as of `POST /v1/rules/evaluate`: with them, too, the rules check it.
+    #[serde(default, deserialize_with = "given_facts_from")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub facts_from: Option<Vec<FactsFrom>>,
     /// Where the verdict comes from; compared with nothing.
     pub context: Option<String>,
     /// Comparisons that hold.
@@ -331,6 +336,11 @@ fn given_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Strin
 
 /// Facts that are given: null is none, and a verdict must not go unchecked for it.
 fn given_facts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    Vec::deserialize(deserializer).map(Some)
+}
+
+/// Sources of facts that are given: likewise.
+fn given_facts_from<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<FactsFrom>>, D::Error> {
     Vec::deserialize(deserializer).map(Some)
 }
 

@@ -5,7 +5,7 @@ mod batch;
 pub use batch::*;
 
 use super::held::{self, Held};
-use super::request::{EvaluateRequest, JsonBody};
+use super::request::{EvaluateRequest, Gathered, JsonBody};
 use super::verdicts::document;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
@@ -68,13 +68,16 @@ pub async fn list(State(service): State<Arc<Service>>) -> Json<Registry> {
     request_body = EvaluateRequest,
     responses(
         (status = 200, description = "The evaluation, as canonical JSON, whatever its verdict", body = Object),
+        (status = 409, description = "`facts_unavailable`, `source_silent`: a source of `facts_from` gives no facts", body = ProblemDocument),
+        (status = 503, description = "`source_stale`: what a source of `facts_from` says is too old", body = ProblemDocument),
         (status = "4XX", description = "The request is refused", body = ProblemDocument),
         (status = "5XX", description = "Nothing could be evaluated for now", body = ProblemDocument),
     ),
 )]
 pub async fn evaluate(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
     let case = body.parse::<EvaluateRequest>()?.case(&service.config.rules.settings())?;
-    let room = held::room_for(body.bytes(), &service).await?;
+    let Gathered { wanted: case, held } = case.gathered(&service).await?;
+    let room = held::room_for(body.bytes() + held.bytes(), &service).await?;
     let rules = service.system.rules.clone();
     let mut evaluations = service.work(async move { Ok(rules.ask(Evaluate(vec![case])).await??) }).await?;
     let evaluation = evaluations.pop().ok_or_else(|| Problem::Internal("no evaluation came back".into()))?;

@@ -1,6 +1,6 @@
 //! `/v1/verdicts/{session_id}`: hands a verdict in for delivery, and reads it back.
 
-use super::request::{self, JsonBody, SessionInPath, SubmitRequest};
+use super::request::{self, Gathered, JsonBody, SessionInPath, SubmitRequest, Wanted};
 use crate::config::Provider;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
@@ -33,7 +33,7 @@ const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
     responses(
         (status = 201, description = "It passed, is durable, and may be delivered", body = Object),
         (status = 200, description = "The session has a verdict already: that one, with `replayed`", body = Object),
-        (status = 409, description = "`session_mismatch`: another tier or query; `delivered_already`", body = ProblemDocument),
+        (status = 409, description = "`session_mismatch`: another tier or query; `delivered_already`; `facts_unavailable`, `source_silent`: a source of `facts_from` gives no facts", body = ProblemDocument),
         (status = 422, description = "`crosscheck_rejected`, with the decision; `rules_rejected`, with the evaluation", body = ProblemDocument),
         (status = 502, description = "`model_refused`", body = ProblemDocument),
         (status = 504, description = "`model_timeout`", body = ProblemDocument),
@@ -47,18 +47,48 @@ pub async fn post(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let mut request: SubmitRequest = body.parse()?;
-    let check = request.take_check(&service.config.rules.settings())?;
+    let wanted = request.take_check(&service.config.rules.settings())?;
     let SubmitRequest { tier, query, customer_email, verdict, raw, .. } = request;
     let limits = &service.config.limits;
     let (tier, customer_email) = (request::tier(&tier)?, request::email(customer_email)?);
-    if verdict.is_none() && raw.is_none() {
-        let query = request::question(query, limits)?;
-        return generate(service, regen::Deliver { session_id, tier, query, customer_email, check }).await;
+    let is_made = verdict.is_none() && raw.is_none();
+    let query = if is_made { request::question(query, limits)? } else { request::query(query, limits)? };
+    let payload = if is_made { None } else { Some(request::payload(verdict.as_deref(), raw.as_deref())?) };
+    if wanted.as_ref().is_some_and(Wanted::asks_sources) {
+        let (session_id, query) = (session_id.clone(), query.clone());
+        let find = Find { session_id, tier, query, customer_email: customer_email.clone(), check: None };
+        if let Some(answer) = delivered_before(&service, find).await? {
+            return Ok(answer);
+        }
     }
-    let query = request::query(query, limits)?;
-    let payload = request::payload(verdict.as_deref(), raw.as_deref())?;
+    let (check, _held) = match wanted {
+        None => (None, None),
+        Some(wanted) => {
+            let Gathered { wanted: check, held } = wanted.gathered(&service).await?;
+            (Some(check), Some(held))
+        }
+    };
+    let Some(payload) = payload else {
+        return generate(service, regen::Deliver { session_id, tier, query, customer_email, check }).await;
+    };
     let (path, made) = (GatePath::Submit, None);
     deliver(service, Judge { session_id, tier, query, payload, customer_email, path, made, check }).await
+}
+
+/// The answer to whoever hands in a verdict for a session that has its own: that one stands, whatever its sources say by now, or
+/// whether they answer at all. Nothing where none was delivered, or it is lost.
+async fn delivered_before(service: &Service, find: Find) -> Result<Option<Response>, Problem> {
+    let session = service.system.store.session(&find.session_id)?;
+    // one that was only read so far is not delivered without the facts that are asked for
+    if session.is_none_or(|(session, _)| session.original.is_none()) {
+        return Ok(None);
+    }
+    let (cache, session_id) = (service.system.cache.clone(), find.session_id.clone());
+    match service.work(async move { Ok(cache.ask(find).await??) }).await? {
+        Known::Cached(cached) => Ok(Some(document(StatusCode::OK, replayed(&cached)))),
+        Known::Mismatch(what) => Err(mismatch(&session_id, what)),
+        Known::Nothing(_) => Ok(None),
+    }
 }
 
 async fn generate(service: Arc<Service>, order: regen::Deliver) -> Result<Response, Problem> {

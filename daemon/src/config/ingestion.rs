@@ -2,6 +2,7 @@
 
 use super::{ConfigError, not_allowed, within};
 use actors::ingestion::pull::{Origin, PullSettings};
+use actors::upstream::oracle::LiveSettings;
 use domain::ground::id::PipelineId;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -282,6 +283,17 @@ impl Ingestion {
             connect: Duration::from_secs(*connect_s),
             idle: Duration::from_secs(*idle_s),
             whole: Duration::from_secs(*pull_s),
+        }
+    }
+
+    /// Within which bounds live sources are asked: in the same network, by the same patience.
+    #[must_use]
+    pub fn to_live(&self) -> LiveSettings {
+        let Self { allow_local: Ranges(ranges), connect_s, idle_s, .. } = self;
+        LiveSettings {
+            allow_local: ranges.clone(),
+            connect: Duration::from_secs(*connect_s),
+            idle: Duration::from_secs(*idle_s),
         }
     }
 }

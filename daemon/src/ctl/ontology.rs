@@ -7,7 +7,7 @@ use crate::control::document::Registered;
 use crate::control::ontology::Listed;
 use domain::ground::id::OntologyId;
 use domain::ground::moment::span;
-use domain::ground::ontology::{self, Axis, AxisClass, Conservative, OntologyRef};
+use domain::ground::ontology::{self, Axis, AxisClass, Conservative, FactTemplate, OntologyRef};
 use hyper::Method;
 use std::io::Write;
 use std::path::PathBuf;
@@ -133,7 +133,13 @@ fn show(out: &mut dyn Write, ontology: &ontology::Ontology) -> Result<(), CtlErr
     };
     let rows = ontology.axes.iter().map(row).collect();
     writeln!(out, "{}\n", ontology.reference())?;
-    Ok(writeln!(out, "{}", table(["axis", "type", "unit", "marks", "description"], rows))?)
+    writeln!(out, "{}", table(["axis", "type", "unit", "marks", "description"], rows))?;
+    if ontology.fact_templates.is_empty() {
+        return Ok(());
+    }
+    let row = |written: &FactTemplate| [written.template_id.to_string(), written.template.clone()];
+    let rows = ontology.fact_templates.iter().map(row).collect();
+    Ok(writeln!(out, "\n{}", table(["template", "of facts"], rows))?)
 }
 
 /// What else an axis says of itself.

@@ -9,6 +9,7 @@ mod feed;
 mod junit;
 mod outcome;
 mod show;
+mod support;
 mod tally;
 mod wrong;
 

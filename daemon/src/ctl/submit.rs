@@ -2,7 +2,7 @@
 
 use super::output::{decision, harmless, on_one_line, pairs};
 use super::rules::show_of_verdict;
-use super::{CtlError, Options, facts, read_text, regular_file, segment};
+use super::{CtlError, Options, facts, facts_from, read_text, regular_file, segment};
 use crate::client::Answer;
 use domain::Tier;
 use hyper::Method;
@@ -32,6 +32,9 @@ pub struct Submit {
     /// Lets the verdict through only if the rules do: the facts to check it against, one a line
     #[arg(long, value_name = "FILE", value_parser = regular_file())]
     facts: Option<PathBuf>,
+    /// The same with facts that sources give: a list of {"query": …} and {"verify": …}, as in a request
+    #[arg(long, value_name = "FILE.json", value_parser = regular_file())]
+    facts_from: Option<PathBuf>,
 }
 
 impl Submit {
@@ -43,6 +46,7 @@ impl Submit {
             ("raw", raw.map(Value::from)),
             ("customer_email", self.customer_email.clone().map(Value::from)),
             ("facts", facts.map(Value::from)),
+            ("facts_from", self.facts_from.as_deref().map(facts_from).transpose()?),
         ];
         for (name, value) in more {
             if let (Some(value), Some(members)) = (value, body.as_object_mut()) {

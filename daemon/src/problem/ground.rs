@@ -1,14 +1,18 @@
 //! What can be wrong with a request that concerns ground truth.
 
 use super::Problem;
+use super::verification::of_verification;
+use actors::fact_sources::{FactsCause, FactsError};
 use actors::ingestion::IngestionError;
 use actors::queries::QueryError;
 use actors::registry::RegistryError;
 use domain::ground::source::BadSource;
+use domain::sourced::NoFacts;
 use hyper::StatusCode;
 
 /// A run or a pull that was refused because another one goes on may be tried again after so many seconds.
 const BUSY_S: u64 = 5;
+const MS_A_SECOND: u64 = 1_000;
 
 /// What went wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -94,6 +98,14 @@ pub enum GroundProblem {
     /// What the source says is too old.
     #[error("{0}")]
     SourceStale(String),
+    /// What was asked for gives no facts that may be believed.
+    #[error("{told}")]
+    FactsUnavailable {
+        /// Why.
+        told: String,
+        /// When to try again, in seconds, where that may help.
+        retry_after_s: Option<u64>,
+    },
     /// A file of the source is damaged or gone.
     #[error("{0}")]
     SourceDamaged(String),
@@ -132,6 +144,7 @@ impl GroundProblem {
             Self::SourceLive(_) => (StatusCode::CONFLICT, "source_live"),
             Self::SourceSilent(_) => (StatusCode::CONFLICT, "source_silent"),
             Self::SourceStale(_) => (StatusCode::SERVICE_UNAVAILABLE, "source_stale"),
+            Self::FactsUnavailable { .. } => (StatusCode::CONFLICT, "facts_unavailable"),
             Self::SourceDamaged(_) => (StatusCode::INTERNAL_SERVER_ERROR, "source_damaged"),
             Self::NotRebuilt(_) => (StatusCode::CONFLICT, "not_rebuilt"),
         }
@@ -139,7 +152,11 @@ impl GroundProblem {
 
     /// When to try again, in seconds, where that makes sense.
     pub(super) const fn retry_after_s(&self) -> Option<u64> {
-        if let Self::RunBusy(_) | Self::PullBusy(_) = self { Some(BUSY_S) } else { None }
+        match self {
+            Self::RunBusy(_) | Self::PullBusy(_) => Some(BUSY_S),
+            Self::FactsUnavailable { retry_after_s, .. } => *retry_after_s,
+            _ => None,
+        }
     }
 }
 
@@ -212,15 +229,44 @@ impl From<IngestionError> for Problem {
 impl From<QueryError> for Problem {
     fn from(error: QueryError) -> Self {
         let told = error.to_string();
-        match error {
-            QueryError::SourceUnknown(_) => GroundProblem::SourceUnknown(told).into(),
-            QueryError::Live(_) => GroundProblem::SourceLive(told).into(),
-            QueryError::Silent(_) => GroundProblem::SourceSilent(told).into(),
-            QueryError::Bad(_) | QueryError::QueryId => GroundProblem::InvalidQuery(told).into(),
-            QueryError::Busy => Self::Overloaded(told),
-            QueryError::Stale { .. } => GroundProblem::SourceStale(told).into(),
-            QueryError::Store(error) => error.into(),
-            QueryError::Reading(_) => Self::Internal(told),
+        of_query(error, told)
+    }
+}
+
+/// What a query that is not answered is to whoever asked, in these words.
+fn of_query(error: QueryError, told: String) -> Problem {
+    match error {
+        QueryError::SourceUnknown(_) => GroundProblem::SourceUnknown(told).into(),
+        QueryError::Live(_) => GroundProblem::SourceLive(told).into(),
+        QueryError::Silent(_) => GroundProblem::SourceSilent(told).into(),
+        QueryError::Bad(_) | QueryError::QueryId => GroundProblem::InvalidQuery(told).into(),
+        QueryError::Busy => Problem::Overloaded(told),
+        QueryError::Stale { .. } => GroundProblem::SourceStale(told).into(),
+        QueryError::Store(error) => error.into(),
+        QueryError::Reading(_) => Problem::Internal(told),
+    }
+}
+
+impl From<FactsError> for Problem {
+    fn from(error: FactsError) -> Self {
+        let told = error.to_string();
+        let cause = match error {
+            FactsError::Entry { cause, .. } => cause,
+            FactsError::Entries(_) | FactsError::Together(_) => return Self::InvalidRequest(told),
+            FactsError::Inside(_) => return Self::Internal(told),
+        };
+        match cause {
+            FactsCause::Query(error) => of_query(error, told),
+            FactsCause::None(NoFacts::NotAuthoritative { retry_after_ms, .. }) => {
+                let retry_after_s = retry_after_ms.map(|wait_ms| wait_ms.div_ceil(MS_A_SECOND));
+                GroundProblem::FactsUnavailable { told, retry_after_s }.into()
+            }
+            FactsCause::Verify(error) => of_verification(error, told),
+            FactsCause::None(NoFacts::NoProvenance(_))
+            | FactsCause::NoOntology(_)
+            | FactsCause::Inside(_) => Self::Internal(told),
+            FactsCause::None(_) => Self::InvalidRequest(told),
+            FactsCause::Store(error) => error.into(),
         }
     }
 }

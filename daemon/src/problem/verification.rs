@@ -7,15 +7,20 @@ use domain::event::verification::NotReproduced;
 impl From<VerifyError> for Problem {
     fn from(error: VerifyError) -> Self {
         let told = error.to_string();
-        match error {
-            VerifyError::WorkflowUnknown(_) => GroundProblem::WorkflowUnknown(told).into(),
-            VerifyError::OntologyUnknown(_) => GroundProblem::OntologyUnknown(told).into(),
-            VerifyError::Bad(_) => GroundProblem::InvalidVerification(told).into(),
-            VerifyError::Busy => Self::Overloaded(told),
-            VerifyError::Store(error) => error.into(),
-            VerifyError::Commit(error) => error.into(),
-            VerifyError::NoAnswer(error) => error.into(),
-        }
+        of_verification(error, told)
+    }
+}
+
+/// What a question that is not decided is to whoever asked, in these words.
+pub(super) fn of_verification(error: VerifyError, told: String) -> Problem {
+    match error {
+        VerifyError::WorkflowUnknown(_) => GroundProblem::WorkflowUnknown(told).into(),
+        VerifyError::OntologyUnknown(_) => GroundProblem::OntologyUnknown(told).into(),
+        VerifyError::Bad(_) => GroundProblem::InvalidVerification(told).into(),
+        VerifyError::Busy => Problem::Overloaded(told),
+        VerifyError::Store(error) => error.into(),
+        VerifyError::Commit(error) => error.into(),
+        VerifyError::NoAnswer(error) => error.into(),
     }
 }
 

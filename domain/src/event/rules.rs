@@ -4,8 +4,12 @@ use crate::digest::Sha256Hex;
 use crate::gate_path::GatePath;
 use crate::rules::{Evaluation, RuleId, RuleResult, Verdict};
 use crate::session::SessionId;
+use crate::sourced::{FactSource, Origin, RecordOrigin};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+/// So many origins of facts are named; the rest is counted.
+const ORIGINS_MAX: usize = 100;
 
 /// One evaluation of Oracle-A.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +29,9 @@ pub struct RulesEntry {
     pub candidate_sha256: Sha256Hex,
     /// The SHA-256 of the facts.
     pub facts_sha256: Sha256Hex,
+    /// Where facts come from that sources gave; none where none were asked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub facts_from: Option<FactsFromEntry>,
     /// The SHA-256 of all that the evaluation depended on.
     pub input_sha256: Sha256Hex,
     /// The evaluation's own SHA-256.
@@ -47,6 +54,59 @@ pub struct RuleEntry {
     pub cause: Option<String>,
 }
 
+/// Where the facts of an evaluation come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FactsFromEntry {
+    /// How many facts sources gave.
+    pub facts: u64,
+    /// What they come from, in their order; at most 100.
+    pub origins: Vec<OriginEntry>,
+    /// How many more there were.
+    pub origins_omitted: u64,
+    /// The SHA-256 of the canonical JSON of the evaluation's `facts_from`.
+    pub sha256: Sha256Hex,
+}
+
+/// What facts come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OriginEntry {
+    /// A record of a source.
+    Record(RecordOrigin),
+    /// A decision over several.
+    Verification {
+        /// The SHA-256 of its envelope.
+        envelope_sha256: Sha256Hex,
+        /// Its name.
+        execution_id: String,
+    },
+}
+
+impl OriginEntry {
+    fn of(origin: &Origin) -> Self {
+        match origin {
+            Origin::Record(record) => Self::Record(record.clone()),
+            Origin::Verification(verification) => Self::Verification {
+                envelope_sha256: verification.envelope_sha256.clone(),
+                execution_id: verification.execution_id.clone(),
+            },
+        }
+    }
+}
+
+impl FactsFromEntry {
+    /// The entry for what `sources` gave, if any were asked.
+    fn of(sources: &[FactSource]) -> Option<Self> {
+        let origins = || sources.iter().flat_map(|source| &source.origins);
+        (!sources.is_empty()).then(|| Self {
+            facts: sources.iter().map(|source| source.facts).sum(),
+            origins: origins().take(ORIGINS_MAX).map(|origin| OriginEntry::of(&origin.origin)).collect(),
+            origins_omitted: origins().skip(ORIGINS_MAX).count() as u64,
+            sha256: Sha256Hex::of_json(&sources),
+        })
+    }
+}
+
 impl RulesEntry {
     /// The entry for `evaluation` at `at`, of the verdict of a session where it was one.
     #[must_use]
@@ -66,6 +126,7 @@ impl RulesEntry {
             rules: evaluation.rules.iter().map(rule).collect(),
             candidate_sha256: evaluation.candidate_sha256.clone(),
             facts_sha256: evaluation.facts_sha256.clone(),
+            facts_from: FactsFromEntry::of(&evaluation.facts_from),
             input_sha256: evaluation.input_sha256.clone(),
             evaluation_sha256: evaluation.sha256.clone(),
             timestamp: at,

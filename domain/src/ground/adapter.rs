@@ -8,7 +8,6 @@
 //! Nothing fails open: an answer that does not say of which thing it speaks, that does not prove what the adapter wants
 //! proved, or that does not have the form agreed on is refused as a whole.
 
-mod deviation;
 mod places;
 mod reading;
 mod replay;
@@ -16,7 +15,6 @@ mod signature;
 mod template;
 mod validate;
 
-pub use deviation::Deviation;
 pub use reading::{Asked, Reading, Received, Said};
 pub use signature::{Algorithm, Curve, Jwk, KeyMaterial, KeyType, KeyUse, PublicKey, SignaturePolicy};
 pub use template::{BadTemplate, Unasked};
@@ -90,14 +88,11 @@ pub struct Adapter {
     /// How it is signed, where it is: then it counts with a signature that holds, and else not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<SignaturePolicy>,
-    /// By how much a value may differ from what the source said last; a greater jump is looked at by a person.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub deviations: Vec<Deviation>,
     /// So long an answer is taken for the same question without asking again, in seconds; it is asked for each time where
     /// this is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u64>,
-    /// So long the last good answer is kept, in seconds: for `SERVE_STALE`, against replays, and for what it is compared with.
+    /// So long the last good answer is kept, in seconds: for `SERVE_STALE`, against replays, and for what its values may not jump away from.
     #[serde(default = "keep_seconds")]
     pub keep_seconds: u64,
 }

@@ -71,6 +71,8 @@ ids! {
     PipelineId
     /// The id of a workflow of verification.
     WorkflowId
+    /// The id of a template of facts, within its ontology.
+    TemplateId
 }
 
 #[cfg(test)]

@@ -4,16 +4,19 @@
 //! seeds say. An ontology is a registered document, and immutable under its version.
 
 mod growth;
+pub mod template;
 
 pub use growth::NotKept;
+pub use template::FactTemplate;
 
 use super::decimal::{PLACES_MAX, PLACES_MIN};
 use super::digest_of_json;
-use super::id::OntologyId;
+use super::id::{OntologyId, TemplateId};
 use super::unit::Unit;
 use crate::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use template::{TEMPLATES_MAX, Template};
 
 /// The most axes of an ontology.
 pub const AXES_MAX: usize = 256;
@@ -36,6 +39,9 @@ pub struct Ontology {
     pub version: String,
     /// The axes; the order of those that are `identity` is the order of records.
     pub axes: Vec<Axis>,
+    /// How what records say is put into words, for text to be checked against.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fact_templates: Vec<FactTemplate>,
 }
 
 /// Which version of which ontology.
@@ -183,6 +189,17 @@ pub enum BadOntology {
         /// What is wrong.
         fault: String,
     },
+    /// There are too many templates.
+    #[error("`fact_templates` holds {0}; at most {TEMPLATES_MAX} are taken")]
+    Templates(usize),
+    /// Something is wrong with a template.
+    #[error("template `{template_id}`: {fault}")]
+    Template {
+        /// Which one.
+        template_id: TemplateId,
+        /// What is wrong.
+        fault: String,
+    },
 }
 
 impl Ontology {
@@ -211,6 +228,22 @@ impl Ontology {
         }
         if self.identity().next().is_none() {
             return Err(BadOntology::NoIdentity);
+        }
+        self.validate_templates()
+    }
+
+    fn validate_templates(&self) -> Result<(), BadOntology> {
+        if self.fact_templates.len() > TEMPLATES_MAX {
+            return Err(BadOntology::Templates(self.fact_templates.len()));
+        }
+        let mut seen = BTreeSet::new();
+        for written in &self.fact_templates {
+            let template_id = written.template_id.clone();
+            let fault = |fault: String| BadOntology::Template { template_id, fault };
+            if !seen.insert(&written.template_id) {
+                return Err(fault("it is there twice".into()));
+            }
+            Template::read(written, self).map_err(fault)?;
         }
         Ok(())
     }

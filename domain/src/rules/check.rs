@@ -1,6 +1,7 @@
 //! What a candidate is checked against: facts, constraints, expectations, and which rules apply.
 
 use super::registry::{CheckType, RuleId};
+use crate::sourced::FactSource;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -25,6 +26,9 @@ const TERM_MAX_BYTES: usize = 128;
 pub struct Check {
     /// What is known to be so. A claim is supported by one of them or not at all.
     pub facts: Vec<String>,
+    /// Where the last of the facts come from, which sources gave.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub facts_from: Vec<FactSource>,
     /// Where the candidate comes from; part of what is hashed, and compared with nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
@@ -166,6 +170,17 @@ impl Check {
         }
         self.validate_rules()?;
         self.validate_applied(self.rules.as_deref().unwrap_or(&settings.profile))
+    }
+
+    /// The check with the facts that sources gave, behind its own.
+    #[must_use]
+    pub fn with_facts_from(mut self, sources: Vec<FactSource>) -> Self {
+        for mut source in sources {
+            source.number_from(self.facts.len());
+            self.facts.extend(source.facts().map(|fact| fact.text.clone()));
+            self.facts_from.push(source);
+        }
+        self
     }
 
     /// How much there is to look at, about, in bytes.

@@ -3,6 +3,7 @@
 
 use super::registry::{Invariant, RuleId};
 use crate::digest::Sha256Hex;
+use crate::sourced::FactSource;
 use serde::{Deserialize, Serialize};
 
 /// What a rule, or all of them together, come to.
@@ -212,6 +213,9 @@ pub struct Metrics {
 pub struct Evaluation {
     /// The SHA-256 of the candidate's text.
     pub candidate_sha256: Sha256Hex,
+    /// Where the last of the facts come from, which sources gave; none where none were asked.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub facts_from: Vec<FactSource>,
     /// The SHA-256 of the facts, as a JSON array.
     pub facts_sha256: Sha256Hex,
     /// The SHA-256 of all that the evaluation depends on.
@@ -230,13 +234,15 @@ impl Evaluation {
     pub(super) fn of(
         input_sha256: Sha256Hex,
         candidate_sha256: Sha256Hex,
-        facts_sha256: Sha256Hex,
+        (facts_sha256, facts_from): (Sha256Hex, Vec<FactSource>),
         metrics: Metrics,
         rules: Vec<RuleResult>,
     ) -> Self {
         #[derive(Serialize)]
         struct Unsigned<'a> {
             candidate_sha256: &'a Sha256Hex,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            facts_from: &'a [FactSource],
             facts_sha256: &'a Sha256Hex,
             input_sha256: &'a Sha256Hex,
             metrics: &'a Metrics,
@@ -246,12 +252,13 @@ impl Evaluation {
         let verdict = Verdict::of_all(rules.iter().map(|rule| rule.verdict));
         let sha256 = Sha256Hex::of_json(&Unsigned {
             candidate_sha256: &candidate_sha256,
+            facts_from: &facts_from,
             facts_sha256: &facts_sha256,
             input_sha256: &input_sha256,
             metrics: &metrics,
             rules: &rules,
             verdict,
         });
-        Self { candidate_sha256, facts_sha256, input_sha256, metrics, rules, sha256, verdict }
+        Self { candidate_sha256, facts_from, facts_sha256, input_sha256, metrics, rules, sha256, verdict }
     }
 }

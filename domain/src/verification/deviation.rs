@@ -16,12 +16,10 @@ use std::collections::BTreeMap;
 pub fn deviations(inputs: &Inputs, before: &Candidate, candidate: &Candidate) -> BTreeMap<String, String> {
     let looked_at = inputs.axes.iter().filter_map(|(path, axis)| {
         let limit = inputs.workflow.deviation_limit(axis)?;
-        let typed = |candidate: &Candidate| candidate.values.get(path)?.value.typed(axis).ok();
-        let (was, is) = (typed(before)?, typed(candidate)?);
+        let (was, is) = (before.values.get(path)?, candidate.values.get(path)?);
         let since = before.record.source_version.as_deref().unwrap_or("what was said before");
-        limit
-            .broken(&was, &is)
-            .map(|rule| (path.clone(), format!("it has changed by more than {rule} since {since}")))
+        let rule = limit.broken(&was.value.typed(axis).ok()?, &is.value.typed(axis).ok()?)?;
+        Some((path.clone(), format!("it has changed by more than {rule} since {since}")))
     });
     looked_at.collect()
 }

@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 pub struct KeptAnswer {
     /// The answer, with all axes that the source has said something on.
     pub candidate: Candidate,
+    /// By which adapter it was read.
+    pub adapter_sha256: Sha256Hex,
     /// When the source issued it, by its own word, where it says so: nothing older is taken from it any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued_at: Option<Timestamp>,

@@ -139,7 +139,9 @@ fn subject_key(workflow_id: &str) -> SubjectKey {
 }
 
 fn kept(oracle_id: &str, second: i64) -> KeptAnswer {
-    KeptAnswer { candidate: candidate(oracle_id, "10", "", second), issued_at: Some(at(second)), etag: None }
+    let adapter_sha256 = domain::Sha256Hex::of(b"an adapter");
+    let candidate = candidate(oracle_id, "10", "", second);
+    KeptAnswer { candidate, adapter_sha256, issued_at: Some(at(second)), etag: None }
 }
 
 fn subject(inputs: &Inputs) -> Subject {

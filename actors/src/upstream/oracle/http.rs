@@ -10,7 +10,7 @@ use crate::upstream::{BoxFuture, Failure, Kind};
 use domain::ground::adapter::{Asked, Ready, Unasked};
 use domain::ground::id::SourceId;
 use domain::health::Outcome;
-use domain::verification::{self, Cut, Refusal, Reply};
+use domain::verification::{self, Cut, KeptAnswer, Refusal, Reply};
 use ipnet::IpNet;
 use reqwest::header::HeaderMap;
 use reqwest::{StatusCode, Url};
@@ -55,16 +55,6 @@ impl HttpOracles {
         Self { web, credentials, clock, random: SystemRandom::new() }
     }
 
-    /// Whether the source of `adapter` can be asked as far as that is known without asking: where its endpoint leads, and
-    /// whether there is the credential.
-    ///
-    /// # Errors
-    /// What is wrong, and what is allowed.
-    pub fn check(&self, adapter: &Ready) -> Result<(), WebError> {
-        let (url, known) = (adapter.sample_url(), Validators::default());
-        self.begin(adapter, &self.errand(adapter, &url, &known)).map(drop)
-    }
-
     /// Asks, and again where that may help and there is time.
     async fn attempts(&self, ask: &LiveAsk, began: Instant) -> LiveAnswer {
         let mut pauses = pauses(RETRIES_MAX);
@@ -100,9 +90,13 @@ impl HttpOracles {
             Ok(url) => url,
             Err(unasked) => return Ok(not_asked(&unasked)),
         };
-        let may_be_unchanged = |_: &&_| ask.adapter.may_be_unchanged();
-        let kept =
-            asked.kept.filter(|kept| ask.adapter.is_kept(kept, asked.asked_at)).filter(may_be_unchanged);
+        // what is kept is known by its tag where it was answered
+        let is_of_there = |kept: &&KeptAnswer| {
+            ask.adapter.may_be_unchanged()
+                && ask.adapter.is_kept(kept, asked.asked_at)
+                && kept.candidate.record.source_locator == url
+        };
+        let kept = asked.kept.filter(is_of_there);
         let known = Validators { etag: kept.and_then(|kept| kept.etag.clone()), last_modified: None };
         let errand = self.errand(&ask.adapter, &url, &known);
         let (endpoint, credential) = self.begin(&ask.adapter, &errand)?;
@@ -157,6 +151,12 @@ impl HttpOracles {
 }
 
 impl LiveOracle for HttpOracles {
+    /// Where its endpoint leads, and whether there is the credential.
+    fn check(&self, adapter: &Ready) -> Result<(), WebError> {
+        let (url, known) = (adapter.sample_url(), Validators::default());
+        self.begin(adapter, &self.errand(adapter, &url, &known)).map(drop)
+    }
+
     fn ask(&self, ask: LiveAsk) -> BoxFuture<'_, LiveAnswer> {
         Box::pin(async move {
             match timeout(ask.within, self.attempts(&ask, monotonic())).await {

@@ -69,7 +69,7 @@ impl LiveAnswer {
         signature: Option<(&SignaturePolicy, String, Algorithm)>,
         outcome: Outcome,
     ) -> Self {
-        let Said { thing, values, version, observed_at, issued_at, deviations, warnings } = said;
+        let Said { thing, values, version, observed_at, issued_at, warnings } = said;
         let adapter = ask.adapter.adapter();
         // an answer that is slow, or of a source whose clock is ahead, is no newer for that
         let issued =
@@ -98,16 +98,17 @@ impl LiveAnswer {
             record,
             observed_at,
             freshness: Vec::new(),
-            deviations,
+            deviations: BTreeMap::new(),
             provenance: None,
         };
-        let keep = if candidate.deviations.is_empty() {
-            Some(KeptAnswer { candidate: candidate.clone(), issued_at, etag: came.etag })
-        } else {
-            // what it jumps away from stays what later answers are held against; only what is older is a replay now
-            ask.kept.clone().map(|kept| KeptAnswer { issued_at: kept.issued_at.max(issued_at), ..kept })
-        };
-        Self { reply: Reply::Answered { candidate: Box::new(candidate) }, keep, outcome, warnings }
+        let adapter_sha256 = ask.adapter.sha256().clone();
+        let keep = KeptAnswer { candidate: candidate.clone(), adapter_sha256, issued_at, etag: came.etag };
+        Self {
+            reply: Reply::Answered { candidate: Box::new(candidate) },
+            keep: Some(keep),
+            outcome,
+            warnings,
+        }
     }
 
     /// What is kept holds at `retrieved_at`, by the source's own word.

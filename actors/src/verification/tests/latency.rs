@@ -1,7 +1,9 @@
 //! What slow, dead, flapping and recovering sources do to one question after another.
 
 use super::support::*;
-use super::upstream::{Act, Says, Scene, after_s, kept_at, live, timed, two_sources, with_scene, written};
+use super::upstream::{
+    Act, Says, Scene, adapter, after_s, kept_at, live, timed, two_sources, with_scene, written,
+};
 use crate::oracle_health::Statuses;
 use crate::registry::RegisterOntology;
 use crate::system::System;
@@ -208,13 +210,13 @@ fn an_untrusted_source_that_hangs_delays_nobody() {
 
 #[test]
 fn an_answer_is_taken_from_the_cache_as_long_as_it_says_itself_and_nobody_has_declared_it_stale() {
-    const FOR_A_MINUTE: Act =
-        Act::at_once(Says::Changed("54208", |candidate| candidate.record.ttl_seconds = Some(60)));
+    const FOR_A_MINUTE: Act = Act::at_once(Says::People("54208"));
     with_scene(
         |_| {},
         async |scene: Scene| {
             let system = &scene.world.system;
             two_sources(&scene, json!({})).await;
+            adapter(system, "live", json!({"ttl_seconds": 60})).await;
             scene.upstream.plays("live", &[FOR_A_MINUTE, Act::DEAD, Act::DEAD, Act::DEAD, FOR_A_MINUTE]);
             let first = verified(system).await;
             // three failures over another thing open the circuit: whoever is not called needs no leave

@@ -7,10 +7,14 @@
 
 use super::support::{says, source, source_id, workflow};
 use crate::logger::Log;
+use crate::registry::RegisterAdapter;
 use crate::system::System;
+use crate::testing::ground::PEER;
 use crate::testing::{Hand, Outside, World, start};
 use crate::upstream::BoxFuture;
-use crate::verification::{LiveAnswer, LiveAsk, LiveOracle};
+use crate::upstream::oracle::{LiveAnswer, LiveAsk, LiveOracle};
+use crate::upstream::web::WebError;
+use domain::ground::adapter::Ready;
 use domain::ground::value::Value;
 use domain::health::Outcome;
 use domain::verification::candidate::Stated;
@@ -101,9 +105,13 @@ impl Upstream {
 }
 
 impl LiveOracle for Upstream {
+    fn check(&self, _: &Ready) -> Result<(), WebError> {
+        Ok(())
+    }
+
     fn ask(&self, ask: LiveAsk) -> BoxFuture<'_, LiveAnswer> {
         Box::pin(async move {
-            let Act { after_ms, says } = self.next(ask.oracle_id.as_str());
+            let Act { after_ms, says } = self.next(ask.adapter.adapter().oracle_id.as_str());
             match after_ms {
                 // also what answers at once is not there before it is asked
                 Some(0) => tokio::task::yield_now().await,
@@ -118,16 +126,29 @@ impl LiveOracle for Upstream {
 /// An answer; a careless reader keeps whatever can be read.
 fn answer(ask: &LiveAsk, says: Says, now: Timestamp) -> LiveAnswer {
     let answered = |candidate: Candidate| LiveAnswer {
-        keep: Some(KeptAnswer { candidate: candidate.clone(), issued_at: None, etag: None }),
+        keep: Some(KeptAnswer {
+            candidate: candidate.clone(),
+            adapter_sha256: ask.adapter.sha256().clone(),
+            issued_at: None,
+            etag: None,
+        }),
         reply: Reply::Answered { candidate: Box::new(candidate) },
         outcome: Outcome::Success { latency_ms: None },
+        warnings: Vec::new(),
     };
-    let failed =
-        |reply, cause: &str| LiveAnswer { reply, keep: None, outcome: Outcome::Failure(cause.into()) };
+    let failed = |reply, cause: &str| LiveAnswer {
+        reply,
+        keep: None,
+        outcome: Outcome::Failure(cause.into()),
+        warnings: Vec::new(),
+    };
     match says {
-        Says::People(count) => answered(candidate(ask.oracle_id.as_str(), ask.thing.clone(), count, now)),
+        Says::People(count) => {
+            answered(candidate(ask.adapter.adapter().oracle_id.as_str(), ask.thing.clone(), count, now))
+        }
         Says::Changed(count, change) => {
-            let mut candidate = candidate(ask.oracle_id.as_str(), ask.thing.clone(), count, now);
+            let mut candidate =
+                candidate(ask.adapter.adapter().oracle_id.as_str(), ask.thing.clone(), count, now);
             change(&mut candidate);
             answered(candidate)
         }
@@ -182,6 +203,25 @@ pub(crate) fn candidate(
 pub(crate) async fn live(system: &System, oracle_id: &str, mut settings: Json) {
     settings["adapter_id"] = json!("http");
     source(system, oracle_id, settings).await;
+    adapter(system, oracle_id, json!({})).await;
+}
+
+/// Registers the adapter of a live source, with these settings beside the simplest ones.
+pub(crate) async fn adapter(system: &System, oracle_id: &str, settings: Json) {
+    let mapping = |field: &str, axis: &str| json!({"source_field": field, "target_axis": axis, "cardinality": "one_to_one", "required": true});
+    let mut document = json!({
+        "oracle_id": oracle_id, "endpoint": "https://office.example/{area}/{year}", "records": "",
+        "normalization": {
+            "normalizer_id": "people", "source_schema_id": "people", "target_ontology_id": "population",
+            "axis_mappings": [mapping("area", "area"), mapping("year", "year"), mapping("people", "population")]
+        }
+    });
+    for (field, value) in settings.as_object().expect("settings are fields") {
+        document[field] = value.clone();
+    }
+    let adapter = serde_json::from_value(document).expect("it is an adapter");
+    let registered = system.registry.ask(RegisterAdapter { adapter, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered");
 }
 
 /// What is asked about, in 1960.
@@ -202,7 +242,9 @@ pub(crate) fn kept_at(system: &System, area: &str) -> Option<Timestamp> {
 
 /// Keeps an answer as if it had been given.
 pub(crate) async fn keep(system: &System, area: &str, candidate: Candidate) {
-    let kept = KeptAnswer { candidate, issued_at: None, etag: None };
+    let adapter = system.store.adapter(&source_id("live")).expect("it is read").expect("it is there").0;
+    let adapter_sha256 = adapter.adapter_sha256;
+    let kept = KeptAnswer { candidate, adapter_sha256, issued_at: None, etag: None };
     written(system, Write::PutKept(key(area), Arc::new(kept))).await;
 }
 

@@ -2,10 +2,10 @@
 
 use crate::api::held::{self, Answers, Held};
 use crate::api::request::lines::{Line, Lines};
-use crate::api::request::{self, EvaluateRequest};
+use crate::api::request::{self, EvaluateRequest, Gathered, WantedCase};
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
-use actors::rules::{Case, Evaluate};
+use actors::rules::Evaluate;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
@@ -77,25 +77,31 @@ struct Answer<'a> {
 struct Read {
     line: u64,
     id: Option<String>,
-    case: Result<Case, Problem>,
+    case: Result<WantedCase, Problem>,
 }
 
 /// The answers to some lines, which are evaluated and logged together.
 async fn answers(service: &Service, lines: Vec<Line>) -> Held {
-    let request_bytes = lines.iter().filter_map(|line| line.text.as_ref().ok()).map(Vec::len).sum();
-    let mut cases = Vec::new();
+    let mut bytes = lines.iter().filter_map(|line| line.text.as_ref().ok()).map(Vec::len).sum();
+    let (mut cases, mut all_held) = (Vec::new(), Vec::new());
     let mut read: Vec<(u64, Option<String>, Option<Problem>)> = Vec::new();
     let settings = service.config.rules.settings();
     for Read { line, id, case } in lines.into_iter().map(|line| reading(line, &settings)) {
-        match case {
-            Ok(case) => {
+        let gathered = match case {
+            Ok(case) => case.gathered(service).await,
+            Err(problem) => Err(problem),
+        };
+        match gathered {
+            Ok(Gathered { wanted: case, held }) => {
+                bytes += held.bytes();
+                all_held.push(held);
                 cases.push(case);
                 read.push((line, id, None));
             }
             Err(problem) => read.push((line, id, Some(problem))),
         }
     }
-    let (room, evaluated) = match held::room_for(request_bytes, service).await {
+    let (room, evaluated) = match held::room_for(bytes, service).await {
         Ok(room) if cases.is_empty() => (Some(room), Ok(Vec::new())),
         Ok(room) => {
             let rules = service.system.rules.clone();

@@ -21,6 +21,8 @@ pub(super) enum LineFault {
     NotAnObject,
     #[error("{reason}, column {column}")]
     NotACase { reason: String, column: usize },
+    #[error("missing field `facts`, or `facts_from`")]
+    NoFacts,
     #[error("`want` cannot come to pass: the verdict is FAIL where a rule fails, and only there")]
     Impossible,
 }
@@ -73,8 +75,10 @@ struct Members<'l> {
     want: Option<Want>,
     #[serde(borrow)]
     candidate_output: &'l RawValue,
-    #[serde(borrow)]
-    facts: &'l RawValue,
+    #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
+    facts: Option<&'l RawValue>,
+    #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
+    facts_from: Option<&'l RawValue>,
     #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
     context: Option<&'l RawValue>,
     #[serde(borrow, default, deserialize_with = "as_it_stands", skip_serializing_if = "Option::is_none")]
@@ -113,6 +117,9 @@ impl Case {
             Ok(_) => return Err(LineFault::NotAnObject),
             Err(error) => return Err(unread(&error, is_object)),
         };
+        if members.facts.is_none() && members.facts_from.is_none() {
+            return Err(LineFault::NoFacts);
+        }
         let mut request = serde_json::to_vec(&members).expect("members that were read can be written");
         request.push(b'\n');
         let Members { id, category, note, want, candidate_output, .. } = members;
@@ -150,12 +157,12 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_as_it_stands_in_the_line_without_what_stays_here() {
-        let line = r#"{"category":"c","facts": [ "\u00e9" ],"note":"n","candidate_output":"a\u0020b","id":"7",
+        let line = r#"{"category":"c","facts": [ "\u00e9" ],"facts_from":[ {} ],"note":"n","candidate_output":"a\u0020b","id":"7",
             "expected":{"max_unsupported_claims":1.0},"context":null,"want":{"verdict":"FAIL"}}"#;
         let (case, request) = Case::read(3, line.replace('\n', "").as_bytes()).unwrap();
         assert_eq!(
             std::str::from_utf8(&request).unwrap(),
-            "{\"id\":\"7\",\"candidate_output\":\"a\\u0020b\",\"facts\":[ \"\\u00e9\" ],\"context\":null,\
+            "{\"id\":\"7\",\"candidate_output\":\"a\\u0020b\",\"facts\":[ \"\\u00e9\" ],\"facts_from\":[ {} ],\"context\":null,\
              \"expected\":{\"max_unsupported_claims\":1.0}}\n"
         );
         assert_eq!((case.line, case.id.as_deref(), case.category.as_deref()), (3, Some("7"), Some("c")));
@@ -174,7 +181,7 @@ mod tests {
             ("nonsense", "not JSON (expected ident, column 2); a line is one"),
             ("[\"a\",[]]", "not a JSON object; a line is one"),
             ("7", "not a JSON object; a line is one"),
-            (r#"{"candidate_output":"a"}"#, "missing field `facts`, column 24"),
+            (r#"{"candidate_output":"a"}"#, "missing field `facts`, or `facts_from`"),
             (r#"{"facts":[]}"#, "missing field `candidate_output`"),
             (r#"{"candidate_output":"a","facts":[],"fact":1}"#, "unknown field `fact`, expected one of `id`"),
             (r#"{"candidate_output":"a","candidate_output":"b"}"#, "duplicate field `candidate_output`"),

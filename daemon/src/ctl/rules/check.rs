@@ -2,9 +2,10 @@
 
 use super::super::look::Look;
 use super::super::output::{count, harmless};
-use super::super::{CtlError, Options, facts, read_text, regular_file};
+use super::super::{CtlError, Options, facts, facts_from, read_text, regular_file};
 use super::RulesError;
 use super::complaint::{Evaluated, complaints};
+use super::support::Sourced;
 use super::wrong::Wrong;
 use crate::client::ClientError;
 use domain::rules::{RuleId, Verdict};
@@ -24,8 +25,12 @@ pub(super) struct Check {
     file: PathBuf,
 
     /// The facts, one a line; blank lines are none
-    #[arg(long, value_name = "FILE", value_parser = regular_file())]
-    facts: PathBuf,
+    #[arg(long, value_name = "FILE", value_parser = regular_file(), required_unless_present = "facts_from")]
+    facts: Option<PathBuf>,
+
+    /// Who is asked for facts: a list of {"query": …} and {"verify": …}, as in a request
+    #[arg(long, value_name = "FILE.json", value_parser = regular_file())]
+    facts_from: Option<PathBuf>,
 
     /// Only by these rules, whether or not they are in the profile
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
@@ -35,9 +40,16 @@ pub(super) struct Check {
 impl Check {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         let text = read_text(&self.file)?;
-        let mut request = json!({"candidate_output": text, "facts": facts(&self.facts)?});
-        if let (Some(rules), Some(members)) = (&self.rules, request.as_object_mut()) {
-            members.insert("rules".into(), json!(rules));
+        let mut request = json!({"candidate_output": text});
+        let more = [
+            ("facts", self.facts.as_deref().map(facts).transpose()?.map(Value::from)),
+            ("facts_from", self.facts_from.as_deref().map(facts_from).transpose()?),
+            ("rules", self.rules.as_ref().map(|rules| json!(rules))),
+        ];
+        for (name, value) in more {
+            if let (Some(value), Some(members)) = (value, request.as_object_mut()) {
+                members.insert(name.into(), value);
+            }
         }
         let body = Some(request.to_string().into());
         let answer = options.on_routes(Method::POST, "/v1/rules/evaluate", body).await?;
@@ -45,7 +57,7 @@ impl Check {
         let shown = if options.json {
             writeln!(out, "{}", harmless(&String::from_utf8_lossy(&answer.body))).map_err(CtlError::from)
         } else {
-            show(out, &evaluated, &text, Look::of_stdout())
+            show(out, &evaluated, &answer.json()?, &text, Look::of_stdout())
         };
         // whether or not that can be told, the exit status is the verdict
         if evaluated.verdict == Verdict::Pass { shown } else { Err(RulesError::NoPass.into()) }
@@ -54,23 +66,30 @@ impl Check {
 
 /// What an evaluation, which came as `evaluation`, says against the fields of a verdict.
 pub(in crate::ctl) fn show_of_verdict(out: &mut dyn Write, evaluation: &Value) -> Result<(), CtlError> {
-    let evaluated = Evaluated::deserialize(evaluation);
-    let evaluated = evaluated.map_err(|error| ClientError::Unreadable(error.to_string()))?;
-    show(out, &evaluated, "", Look::of_stdout())
+    let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
+    let evaluated = Evaluated::deserialize(evaluation).map_err(unreadable)?;
+    let sourced = Sourced::deserialize(evaluation).map_err(unreadable)?;
+    show(out, &evaluated, &sourced, "", Look::of_stdout())
 }
 
-/// What `evaluated` says against `text`, for people.
-fn show(out: &mut dyn Write, evaluated: &Evaluated, text: &str, look: Look) -> Result<(), CtlError> {
+/// What `evaluated` says against `text`, and which facts of sources support it, for people.
+fn show(
+    out: &mut dyn Write,
+    evaluated: &Evaluated,
+    sourced: &Sourced,
+    text: &str,
+    look: Look,
+) -> Result<(), CtlError> {
     writeln!(out, "{}", in_short(evaluated))?;
     let complaints = complaints(&evaluated.against(|_| true), text);
-    if complaints.is_empty() {
-        return Ok(());
+    if !complaints.is_empty() {
+        let (told, omitted) = complaints.split_at(complaints.len().min(COMPLAINTS_MAX));
+        let mut wrong = Wrong::new(&[], look);
+        wrong.add(&[], told, omitted.len() as u64, None);
+        writeln!(out)?;
+        wrong.write(out)?;
     }
-    let (told, omitted) = complaints.split_at(complaints.len().min(COMPLAINTS_MAX));
-    let mut wrong = Wrong::new(&[], look);
-    wrong.add(&[], told, omitted.len() as u64, None);
-    writeln!(out)?;
-    Ok(wrong.write(out)?)
+    sourced.show(out, text)
 }
 
 fn in_short(evaluated: &Evaluated) -> String {

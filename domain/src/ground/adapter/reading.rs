@@ -75,8 +75,6 @@ pub struct Said {
     pub observed_at: Timestamp,
     /// When it was issued, where the adapter has a place for that.
     pub issued_at: Option<Timestamp>,
-    /// Axes whose values jump away from what the source said last, with the reason.
-    pub deviations: BTreeMap<String, String>,
     /// What was noted of it in normalization and did not keep it out.
     pub warnings: Vec<String>,
 }
@@ -129,13 +127,14 @@ impl Ready {
     /// Whether `kept` is taken for the same question at `now`, without asking.
     #[must_use]
     pub fn still_holds(&self, kept: &KeptAnswer, now: Timestamp) -> bool {
-        self.adapter.ttl_seconds.is_some_and(|ttl_s| is_within(kept, now, ttl_s))
+        self.is_kept(kept, now) && self.adapter.ttl_seconds.is_some_and(|ttl_s| is_within(kept, now, ttl_s))
     }
 
-    /// Whether `kept` counts for anything at `now`.
+    /// Whether `kept` counts for anything at `now` but when it was issued: what was read by another adapter may have been read
+    /// wrongly.
     #[must_use]
     pub fn is_kept(&self, kept: &KeptAnswer, now: Timestamp) -> bool {
-        is_within(kept, now, self.adapter.keep_seconds)
+        kept.adapter_sha256 == self.sha256 && is_within(kept, now, self.adapter.keep_seconds)
     }
 
     /// What the answer `received` to the question `asked` says, or why it is not believed.
@@ -164,17 +163,12 @@ impl Ready {
             (Some(_), others) => return Ok(Reading::Several { records: others as u64 + 1 }),
         };
         let values = self.stated(content);
-        let last = asked.kept.filter(|kept| self.is_kept(kept, received.at));
-        let deviations = last
-            .map(|kept| self.adapter.jumps(&values, &kept.candidate.values, self.ontology()))
-            .unwrap_or_default();
         Ok(Reading::Said(Box::new(Said {
             thing: asked.thing.clone(),
             values,
             version,
             observed_at: observed_at.unwrap_or(asked.asked_at),
             issued_at,
-            deviations,
             warnings,
         })))
     }

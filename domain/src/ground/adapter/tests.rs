@@ -111,8 +111,8 @@ fn now() -> Timestamp {
     at("2026-11-20T12:00:00Z")
 }
 
-/// What was answered an hour ago.
-fn kept(rate: &str) -> KeptAnswer {
+/// What was answered an hour ago, and read by this adapter.
+fn kept(rate: &str, adapter: &Ready) -> KeptAnswer {
     let asked_at = at("2026-11-20T11:00:00Z");
     let stated = Stated { value: Value::Text(rate.into()), definition: Some("mid".into()) };
     let record = OracleVerificationRecord {
@@ -138,5 +138,6 @@ fn kept(rate: &str) -> KeptAnswer {
         deviations: BTreeMap::new(),
         provenance: None,
     };
-    KeptAnswer { candidate, issued_at: Some(at("2026-11-20T10:59:00Z")), etag: None }
+    let adapter_sha256 = adapter.sha256().clone();
+    KeptAnswer { candidate, adapter_sha256, issued_at: Some(at("2026-11-20T10:59:00Z")), etag: None }
 }

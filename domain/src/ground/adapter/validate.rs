@@ -3,8 +3,8 @@
 use super::places::Places;
 use super::signature::{PublicKey, SignaturePolicy};
 use super::template::{BadTemplate, NONCE, POINT_IN_TIME, Template};
-use super::{Adapter, Deviation, ISSUE_AGE_MAX_S, KEEP_MAX_S};
-use crate::ground::decimal::Decimal;
+use super::{Adapter, ISSUE_AGE_MAX_S, KEEP_MAX_S};
+use crate::digest::Sha256Hex;
 use crate::ground::format::Format;
 use crate::ground::id::{PipelineId, SourceId};
 use crate::ground::normalize::{BadDefinition, Normalizer};
@@ -15,7 +15,7 @@ use crate::ground::pipeline::{
 use crate::ground::query::typed;
 use crate::ground::source::Registration;
 use crate::ground::value::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Why an adapter cannot be used.
@@ -97,20 +97,13 @@ pub enum BadAdapter {
     /// A key cannot be used.
     #[error("`signature.keys`: {0}")]
     Keys(String),
-    /// A bound of deviation cannot be meant.
-    #[error("`deviations`, `{axis}`: {fault}")]
-    Deviation {
-        /// Of which axis.
-        axis: String,
-        /// What is wrong with it.
-        fault: &'static str,
-    },
 }
 
 /// An adapter made ready for its source's ontology.
 #[derive(Debug)]
 pub struct Ready {
     pub(super) adapter: Adapter,
+    pub(super) sha256: Sha256Hex,
     pub(super) template: Template,
     pub(super) normalizer: Normalizer,
     pub(super) places: Places,
@@ -124,6 +117,12 @@ impl Ready {
     #[must_use]
     pub const fn adapter(&self) -> &Adapter {
         &self.adapter
+    }
+
+    /// Its digest.
+    #[must_use]
+    pub const fn sha256(&self) -> &Sha256Hex {
+        &self.sha256
     }
 
     /// The ontology whose values come out.
@@ -164,10 +163,10 @@ impl Adapter {
         let places = Places::new(self)?;
         self.check_freshness(&template)?;
         self.check_bounds(&ontology, &source.axes_provided)?;
-        self.check_deviations(&ontology, &source.axes_provided)?;
         let keys = self.signature.as_ref().map_or(Ok(Vec::new()), SignaturePolicy::made_ready);
         let keys = keys.map_err(BadAdapter::Keys)?;
-        Ok(Ready { adapter: self.clone(), template, normalizer, places, fixed, keys })
+        let sha256 = self.digest();
+        Ok(Ready { adapter: self.clone(), sha256, template, normalizer, places, fixed, keys })
     }
 
     /// The pipeline through which its records would come, were they ingested.
@@ -279,29 +278,6 @@ impl Adapter {
             Some((axis, limit_s)) => Err(BadAdapter::Ttl { seconds, axis: axis.clone(), limit_s }),
             None => Ok(()),
         }
-    }
-
-    fn check_deviations(&self, ontology: &Ontology, axes_provided: &[String]) -> Result<(), BadAdapter> {
-        let zero = Decimal::from(0);
-        let mut seen = BTreeSet::new();
-        for Deviation { axis: name, max_change, max_change_percent } in &self.deviations {
-            let bad = |fault| Err(BadAdapter::Deviation { axis: name.clone(), fault });
-            let axis = ontology.axes.iter().find(|axis| axis.axis == *name && axes_provided.contains(name));
-            if !axis.is_some_and(|axis| axis.kind.is_numeric() && !axis.identity) {
-                return bad("allowed: an axis that the source provides, of numbers, and no identity");
-            }
-            if !seen.insert(name) {
-                return bad("it is there twice");
-            }
-            let bounds = [max_change, max_change_percent];
-            if bounds.iter().all(|bound| bound.is_none()) {
-                return bad("it has `max_change` or `max_change_percent`, or both");
-            }
-            if bounds.into_iter().flatten().any(|bound| *bound < zero) {
-                return bad("a bound is 0 or more");
-            }
-        }
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock::monotonic;
 use crate::upstream::web::Credential;
-use domain::verification::{Cut, Failure, KeptAnswer};
+use domain::verification::{Cut, Failure};
 
 fn failed(answer: LiveAnswer) -> (Failure, String) {
     match answer.reply {
@@ -221,9 +221,15 @@ async fn what_is_kept_holds_where_the_source_says_so() {
 
     let long_ago: Timestamp = "2026-10-01T11:00:00Z".parse().expect("a time");
     earlier.candidate.record.retrieved_at = long_ago;
-    let answer = oracles().ask(LiveAsk { kept: Some(earlier), ..ask_by(adapter) }).await;
-    assert!(!server.heads()[2].contains("if-none-match"), "what is kept no more is not asked about");
-    assert_eq!(failed(answer).0, Failure::Rejected, "nobody asked for a 304");
+    let elsewhere = super::adapter(&server.url("127.0.0.1", "/other/{area}"), &json!({}));
+    for (kept, adapter) in [(earlier, adapter), (kept, elsewhere)] {
+        let answer = oracles().ask(LiveAsk { kept: Some(kept), ..ask_by(adapter) }).await;
+        assert!(
+            server.heads().last().is_some_and(|head| !head.contains("if-none-match")),
+            "it is not known there"
+        );
+        assert_eq!(failed(answer).0, Failure::Rejected, "nobody asked for a 304");
+    }
 }
 
 #[tokio::test]
@@ -244,22 +250,4 @@ async fn a_credential_goes_to_its_origin_and_is_shown_nowhere() {
     let none = oracles().ask(ask_by(adapter)).await;
     assert!(failed(none).1.contains("`verification.credentials.bank`"));
     assert_eq!(server.heads().len(), 1);
-}
-
-#[tokio::test]
-async fn what_jumps_away_is_told_and_does_not_become_what_is_held_against() {
-    let server = Server::start("127.0.0.1", vec![whole("", &body("7")), whole("", &body("99"))]).await;
-    let changes = json!({
-        "deviations": [{ "axis": "rate", "max_change_percent": 10 }],
-        "issued_at": { "path": "issued" }, "max_issue_age_seconds": 300,
-    });
-    let adapter = adapter(&endpoint(&server), &changes);
-    let mut kept = None::<KeptAnswer>;
-    for (rate, jumps) in [("7", false), ("99", true), ("99", true)] {
-        let answer = oracles().ask(LiveAsk { kept: kept.clone(), ..ask_by(Arc::clone(&adapter)) }).await;
-        kept = answer.keep.clone();
-        let candidate = said(answer);
-        assert_eq!((rate_of(&candidate).as_str(), candidate.deviations.contains_key("rate")), (rate, jumps));
-        assert_eq!(kept.as_ref().map(|kept| rate_of(&kept.candidate)).as_deref(), Some("7"));
-    }
 }

@@ -22,10 +22,8 @@ fn signed(keys: Json) -> Json {
 #[test]
 fn a_document_is_read_strictly_and_written_as_it_was_read() {
     let mut document = signed(json!([jwk()]));
-    document["deviations"] = json!([{ "axis": "rate", "max_change_percent": "12.50" }]);
     let adapter: Adapter = serde_json::from_value(document.clone()).unwrap();
     let written = serde_json::to_value(&adapter).unwrap();
-    assert_eq!(written["deviations"][0]["max_change_percent"], json!("12.5"));
     assert_eq!(serde_json::from_value::<Adapter>(written).unwrap(), adapter);
     assert_eq!(adapter.keep_seconds, 30 * 86_400);
     document["timeout"] = json!(1);
@@ -122,21 +120,6 @@ fn bounds_are_within_their_range_and_within_the_ontologys() {
         assert!(fault.contains(told), "{fault}");
     }
     assert!(made(with([("/ttl_seconds", json!(3600))])).is_ok());
-}
-
-#[test]
-fn deviations_are_bounds_of_numbers() {
-    for (deviations, told) in [
-        (json!([{ "axis": "note", "max_change": 1 }]), "of numbers"),
-        (json!([{ "axis": "nothing", "max_change": 1 }]), "`nothing`"),
-        (json!([{ "axis": "rate" }]), "`max_change` or `max_change_percent`"),
-        (json!([{ "axis": "rate", "max_change": "-0.1" }]), "0 or more"),
-        (json!([{ "axis": "rate", "max_change": 1 }, { "axis": "rate", "max_change": 2 }]), "twice"),
-    ] {
-        let fault = fault(with([("/deviations", deviations)]));
-        assert!(fault.contains(told), "{fault}");
-    }
-    assert!(made(with([("/deviations", json!([{ "axis": "parts.*.amount", "max_change": 0 }]))])).is_ok());
 }
 
 #[test]

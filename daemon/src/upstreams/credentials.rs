@@ -1,31 +1,34 @@
-//! What pipelines prove with who they are, as the configuration has it.
+//! What pipelines and live sources are shown of who the daemon is, as the configuration has it.
 
-use crate::config::{ConfigError, Credential as Configured, Ingestion, Proof, SecretFrom};
+use crate::config::{ConfigError, Credential as Configured, Proof, SecretFrom};
 use crate::secret::{of_file, of_variable};
 use actors::ingestion::pull::{Bound, Credential};
-use domain::ground::id::PipelineId;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-/// The credential of each pipeline for which `config` has one.
+/// The credential of each for which `table` of the configuration has one.
 ///
 /// # Errors
 /// Where a secret is not there, or cannot be used.
-pub(super) fn credentials(config: &Ingestion) -> Result<BTreeMap<PipelineId, Bound>, ConfigError> {
-    let read = |(id, configured): (&PipelineId, &Configured)| {
-        let origin = configured.origin.clone();
-        Ok((id.clone(), Bound { origin, credential: credential(id, &configured.proof)? }))
+pub(super) fn credentials<K: Ord + Clone + Display>(
+    table: &str,
+    configured: &BTreeMap<K, Configured>,
+) -> Result<BTreeMap<K, Bound>, ConfigError> {
+    let read = |(id, configured): (&K, &Configured)| {
+        let (origin, key) = (configured.origin.clone(), format!("{table}.{id}"));
+        Ok((id.clone(), Bound { origin, credential: credential(&key, &configured.proof)? }))
     };
-    config.credentials.iter().map(read).collect()
+    configured.iter().map(read).collect()
 }
 
-fn credential(id: &PipelineId, proof: &Proof) -> Result<Credential, ConfigError> {
+/// What stands under `of` in the configuration.
+fn credential(of: &str, proof: &Proof) -> Result<Credential, ConfigError> {
     let key = match proof {
-        Proof::ApiKey { header, key } => Credential::api_key(header, secret(id, key)?),
-        Proof::Token(token) => Credential::token(secret(id, token)?),
+        Proof::ApiKey { header, key } => Credential::api_key(header, secret(of, key)?),
+        Proof::Token(token) => Credential::token(secret(of, token)?),
         Proof::Client { token_url, client_id, client_secret, scope } => {
-            let client_secret = secret(id, client_secret)?;
+            let client_secret = secret(of, client_secret)?;
             Ok(Credential::client(token_url.clone(), client_id.clone(), client_secret, scope.clone()))
         }
         Proof::Certificate { certificate_file, key_file } => {
@@ -33,35 +36,33 @@ fn credential(id: &PipelineId, proof: &Proof) -> Result<Credential, ConfigError>
             Credential::certificate(certificate.expose_secret(), &of_file(key_file)?)
         }
     };
-    key.map_err(|error| unusable(id, error))
+    key.map_err(|error| unusable(of, error))
 }
 
 /// The secret, wherever it is.
-fn secret(id: &PipelineId, from: &SecretFrom) -> Result<SecretString, ConfigError> {
+fn secret(of: &str, from: &SecretFrom) -> Result<SecretString, ConfigError> {
     match from {
         SecretFrom::File(file) => of_file(file),
         SecretFrom::Variable(name) => of_variable(name)?
-            .ok_or_else(|| unusable(id, format_args!("the variable {name} is not set, or empty"))),
+            .ok_or_else(|| unusable(of, format_args!("the variable {name} is not set, or empty"))),
     }
 }
 
-fn unusable(id: &PipelineId, why: impl Display) -> ConfigError {
-    ConfigError::NotUnderstood(format!("`ingestion.credentials.{id}`: {why}"))
+fn unusable(of: &str, why: impl Display) -> ConfigError {
+    ConfigError::NotUnderstood(format!("`{of}`: {why}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn with(proof: Proof) -> Ingestion {
-        let id: PipelineId = "wb".parse().expect("an id");
+    fn read(proof: Proof) -> Result<BTreeMap<String, Bound>, ConfigError> {
         let origin = "https://example.org".parse().expect("it is one");
-        Ingestion { credentials: [(id, Configured { origin, proof })].into(), ..Ingestion::default() }
+        credentials("ingestion.credentials", &[("wb".to_owned(), Configured { origin, proof })].into())
     }
 
     fn refused(proof: Proof) -> String {
-        let config = with(proof);
-        credentials(&config).expect_err("it cannot be used").to_string()
+        read(proof).expect_err("it cannot be used").to_string()
     }
 
     fn file(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
@@ -76,7 +77,7 @@ mod tests {
         let (_kept, path) = file("s3cret\n");
         let key = SecretFrom::File(path.clone());
         let good = Proof::ApiKey { header: "X-Key".into(), key: key.clone() };
-        let read = credentials(&with(good)).expect("they can be used");
+        let read = read(good).expect("they can be used");
         assert!(read.len() == 1 && !format!("{read:?}").contains("s3cret"), "{read:?}");
 
         let error = refused(Proof::ApiKey { header: "X Key".into(), key });

@@ -1,0 +1,421 @@
+//! `facts_from`: text about population and nutrition is checked against registered sources, and what supports a claim leads
+//! back to the source's own bytes.
+
+use domain::Sha256Hex;
+use harness::ground::{approve, begun, ended, ingest, put, register};
+use harness::load::field;
+use harness::making::{came_from, lose, order, read, registered};
+use harness::model::{ModelServer, Reply};
+use harness::stream::Stream;
+use harness::{Daemon, World, at, document, get, log, post, problem};
+use oracled::client::Client;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+
+const SOURCE: &str = "world-bank-population";
+/// By whole words, so that a number is not supported by a longer one.
+const RULES: [&str; 1] = ["RULE-PREC-005"];
+/// What the source said of Moldova and of Aruba, in its last release.
+const TRUE_TEXT: &str = "The population of Moldova without Transnistria in 2015 was 2,835,978. \
+                         The population of Aruba in 2015 was 107906.";
+/// What it said before.
+const FALSE_TEXT: &str = "The population of Moldova without Transnistria in 2015 was 3,554,108.";
+
+fn data(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/ground-truth/data").join(name);
+    fs::read(path).expect("it is there")
+}
+
+/// Registers a source of the gallery, and ingests a release of it.
+async fn with_source(control: &mut Client, source: &str, version: &str, file: &str) {
+    register(control, source).await;
+    release(control, source, version, file).await;
+    approve(control, source).await;
+}
+
+async fn release(control: &mut Client, source: &str, version: &str, file: &str) {
+    let run = begun(&ingest(control, source, version, version, data(&format!("{source}/{file}"))).await);
+    assert_eq!(field(&ended(control, &run).await, "state"), "completed");
+}
+
+async fn with_population(daemon: &Daemon<'_>) {
+    with_source(&mut daemon.control().await, SOURCE, "2026-03-06", "2026-03-06.csv").await;
+}
+
+/// What the source says of 2015.
+fn of_2015() -> Value {
+    json!({"query": {"oracle_id": SOURCE, "request": {
+        "axes_requested": ["area_name", "population"],
+        "filters": [{"axis": "year", "operator": "eq", "value": 2015}]}}})
+}
+
+fn asking(text: &str) -> Value {
+    json!({"candidate_output": text, "facts_from": [of_2015()], "rules": RULES})
+}
+
+async fn evaluated(routes: &mut Client, body: &Value) -> Value {
+    let answer = post(routes, "/v1/rules/evaluate", body).await;
+    assert_eq!(answer.status, 200, "{}", document(&answer));
+    document(&answer)
+}
+
+fn list<'v>(of: &'v Value, place: &str) -> &'v [Value] {
+    of.pointer(place).and_then(Value::as_array).expect("there is a list")
+}
+
+/// The origins of all facts, each with its facts.
+fn origins(evaluation: &Value) -> impl Iterator<Item = &Value> {
+    list(evaluation, "/facts_from").iter().flat_map(|source| list(source, "/origins"))
+}
+
+/// Says that what the source has said is too old.
+async fn too_old(control: &mut Client) {
+    let policy = json!({"oracle_id": SOURCE, "axis_freshness": {}, "default_max_age_seconds": 60,
+        "default_stale_behavior": "fail_closed", "invalidation_triggers": []});
+    let set = put(control, &format!("/v1/sources/{SOURCE}/freshness"), &policy).await;
+    assert_eq!(set.status, 200, "{}", document(&set));
+}
+
+#[tokio::test]
+async fn a_text_about_population_is_checked_end_to_end_and_leads_back_to_its_source() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    with_population(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let passed = evaluated(routes, &asking(TRUE_TEXT)).await;
+    assert_eq!(passed["verdict"], "PASS", "{passed}");
+    let payload = data("world-bank-population/2026-03-06.csv");
+    let mut led_back = Vec::new();
+    for step in list(&passed, "/rules/0/evidence") {
+        let supporting = &step["output"]["fact"];
+        let names = |origin: &&Value| list(origin, "/facts").iter().any(|fact| fact["fact"] == *supporting);
+        let origin = origins(&passed).find(names).expect("it has an origin");
+        let record_id = origin["record"]["record_id"].as_str().expect("it is a record's");
+        let chain = document(&get(routes, &format!("/v1/records/{record_id}/provenance")).await);
+        for (member, same) in
+            [("raw_hash", "raw_hash"), ("source_version", "source_version"), ("oracle_id", "oracle_id")]
+        {
+            assert_eq!(chain[member], origin["record"][same], "{chain}");
+        }
+        assert_eq!(chain["raw"]["raw_sha256"], Sha256Hex::of(&payload).as_str());
+        let place = |name: &str| usize::try_from(chain["raw"][name].as_u64().unwrap()).unwrap();
+        let raw = &payload[place("offset")..place("offset") + place("len")];
+        assert_eq!(chain["raw_hash"], Sha256Hex::of(raw).as_str());
+        led_back.push(String::from_utf8_lossy(raw).trim().to_owned());
+    }
+    assert_eq!(led_back, ["Moldova,MDA,2015,2835978", "Aruba,ABW,2015,107906"]);
+
+    let failed = evaluated(routes, &asking(FALSE_TEXT)).await;
+    assert_eq!(failed["verdict"], "FAIL", "{failed}");
+    assert_eq!(failed["rules"][0]["violations"][0]["text"], FALSE_TEXT);
+    // the same number for another territory is not the same thing
+    let unnamed = asking("The population of Moldova in 2015 was 2,835,978.");
+    assert_eq!(evaluated(routes, &unnamed).await["verdict"], "FAIL");
+    let rounded = asking("The population of Moldova without Transnistria in 2015 was 2.8 million.");
+    assert_eq!(evaluated(routes, &rounded).await["verdict"], "PASS");
+
+    let entries = log(control, "event=rules_evaluated").await;
+    let told = &entries[0]["facts_from"];
+    let named: Vec<_> = list(told, "/origins").iter().map(|origin| &origin["record"]).collect();
+    assert_eq!(named, origins(&passed).map(|origin| &origin["record"]).collect::<Vec<_>>());
+    assert_eq!((&told["origins_omitted"], &told["facts"]), (&json!(0), &json!(21)));
+    let sources = Sha256Hex::of(passed["facts_from"].to_string().as_bytes());
+    assert_eq!(told["sha256"], sources.as_str());
+    assert!(!entries[0].to_string().contains("Moldova"));
+}
+
+#[tokio::test]
+async fn all_digests_of_an_evaluation_can_be_checked_from_what_it_says() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    with_population(&daemon).await;
+    let routes = &mut daemon.routes().await;
+    let mut body = asking(TRUE_TEXT);
+    body["facts"] = json!(["Ice melts"]);
+    let nothing = json!({"query": {"oracle_id": SOURCE, "request": {
+        "axes_requested": ["area_name", "population"],
+        "filters": [{"axis": "area", "operator": "eq", "value": "NUL"}]}}});
+    body["facts_from"].as_array_mut().unwrap().insert(0, nothing);
+    let answer = post(routes, "/v1/rules/evaluate", &body).await;
+    let mut evaluation = document(&answer);
+    assert_eq!(String::from_utf8_lossy(&answer.body), evaluation.to_string(), "it is canonical");
+    assert_eq!(
+        evaluation["facts_from"][0],
+        json!({"facts": 0, "origins": [], "query": SOURCE,
+        "ontology": {"ontology_id": "population", "version": "1"}})
+    );
+    let texts =
+        origins(&evaluation).flat_map(|origin| list(origin, "/facts")).map(|fact| fact["text"].clone());
+    let facts: Vec<_> = [json!("Ice melts")].into_iter().chain(texts).collect();
+    let digest = |value: &Value| json!(Sha256Hex::of(value.to_string().as_bytes()));
+    assert_eq!(evaluation["facts_sha256"], digest(&json!(facts)));
+    let input = json!({
+        "candidate_sha256": evaluation["candidate_sha256"], "facts_sha256": evaluation["facts_sha256"],
+        "facts_from": evaluation["facts_from"], "fields": null, "rules": RULES, "constraints": [], "context": null,
+        "expected": {"contradiction_ids": [], "contradiction_pairs": [], "max_unsupported_claims": null,
+            "must_find": [], "must_not_find": []},
+        "unsupported_max": 0,
+    });
+    assert_eq!(evaluation["input_sha256"], digest(&input));
+    let sha256 = evaluation.as_object_mut().unwrap().remove("sha256").unwrap();
+    assert_eq!(sha256, digest(&evaluation));
+    // and the same again has the same bytes
+    assert_eq!(post(routes, "/v1/rules/evaluate", &body).await.body, answer.body);
+}
+
+#[tokio::test]
+async fn the_log_names_a_hundred_origins_and_counts_the_rest() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    with_population(&daemon).await;
+    let all =
+        json!({"query": {"oracle_id": SOURCE, "request": {"axes_requested": ["area_name", "population"]}}});
+    let body = json!({"candidate_output": "?", "facts_from": [all, all]});
+    let evaluation = evaluated(&mut daemon.routes().await, &body).await;
+    assert_eq!(origins(&evaluation).count(), 126);
+    let entries = log(&mut daemon.control().await, "event=rules_evaluated").await;
+    let told = &entries[0]["facts_from"];
+    assert_eq!((list(told, "/origins").len(), &told["origins_omitted"]), (100, &json!(26)));
+}
+
+#[tokio::test]
+async fn a_text_about_food_is_checked_by_quantities() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    with_source(&mut daemon.control().await, "usda-sr", "2018-04-01", "newer-and-three-faults.ndjson").await;
+    let routes = &mut daemon.routes().await;
+    let verdict = async |routes: &mut Client, text: &str| {
+        let query = json!({"query": {"oracle_id": "usda-sr", "request": {
+            "axes_requested": ["food_name", "energy", "nutrients.*.amount"],
+            "filters": [{"axis": "food_id", "operator": "eq", "value": 1001}]}}});
+        let body = json!({"candidate_output": text, "facts_from": [query], "rules": ["RULE-PREC-007"]});
+        evaluated(routes, &body).await["verdict"].clone()
+    };
+    for (text, wanted) in [
+        ("100 g of Butter, salted contain 643 mg of sodium.", "PASS"),
+        ("100 g of butter, salted contain 0.643 g of sodium, ", "PASS"),
+        ("100 g of butter, salted contain 6.43 g of sodium.", "FAIL"),
+        ("100 g of butter, salted have 717 kcal.", "PASS"),
+        ("100 g of butter, salted have 771 kcal.", "FAIL"),
+    ] {
+        assert_eq!(verdict(routes, text).await, wanted, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_evaluated_against_fewer_facts_than_were_asked_for() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    with_population(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let with = |member: &str, value: Value| {
+        let mut body = asking(TRUE_TEXT);
+        body["facts_from"][0]["query"]["request"][member] = value;
+        body
+    };
+    let mut unknown = asking(TRUE_TEXT);
+    unknown["facts_from"].as_array_mut().unwrap().push(json!({"query": {"oracle_id": "nobody",
+        "request": {"axes_requested": ["population"]}}}));
+    let mut verified = asking(TRUE_TEXT);
+    verified["facts_from"][0] =
+        json!({"verify": {"workflow": "people", "where": {}, "axes": ["population"]}});
+    let entry = |entries: Value| json!({"candidate_output": "?", "facts": [], "facts_from": entries});
+    for (body, status, code, words) in [
+        (
+            with("max_results", json!(2)),
+            400,
+            "invalid_request",
+            "facts_from[0]: the query finds more than one page of 2",
+        ),
+        (with("cursor", json!("x")), 400, "invalid_request", "facts_from[0]: `cursor` is not taken"),
+        (
+            with("axes_requested", json!(["population"])),
+            400,
+            "invalid_request",
+            "no template of population@1",
+        ),
+        (
+            with("axes_requested", json!(["people", "area_name", "population"])),
+            400,
+            "invalid_query",
+            "facts_from[0]: `people` is no axis",
+        ),
+        (unknown, 404, "source_unknown", "facts_from[1]: no source nobody"),
+        (verified, 409, "facts_unavailable", "facts_from[0]: workflow people: nobody verifies"),
+        (entry(json!([])), 400, "invalid_request", "`facts_from` has 0 entries; 1 to 16"),
+        (entry(json!(vec![of_2015(); 17])), 400, "invalid_request", "`facts_from` has 17 entries; 1 to 16"),
+        (entry(json!(null)), 400, "invalid_request", "invalid type: null"),
+        (entry(json!([{}])), 400, "invalid_request", "has either `query` or `verify`"),
+        (entry(json!([{"ask": 1}])), 400, "invalid_request", "unknown field `ask`"),
+        (json!({"candidate_output": "?"}), 400, "invalid_request", "missing field `facts`, or `facts_from`"),
+    ] {
+        let answer = post(routes, "/v1/rules/evaluate", &body).await;
+        let told = problem(&answer, status, code);
+        assert!(told["detail"].as_str().is_some_and(|detail| detail.contains(words)), "{told}");
+    }
+    too_old(control).await;
+    problem(&post(routes, "/v1/rules/evaluate", &asking(TRUE_TEXT)).await, 503, "source_stale");
+    assert!(log(control, "event=rules_evaluated").await.is_empty());
+}
+
+#[tokio::test]
+async fn of_lines_each_has_its_own_sources_and_its_own_problem() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    with_population(&daemon).await;
+    let mut lines = [asking(TRUE_TEXT), asking(FALSE_TEXT), asking(TRUE_TEXT), asking(TRUE_TEXT)];
+    lines[2]["facts_from"][0]["query"]["oracle_id"] = json!("nobody");
+    let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let mut stream = Stream::begin(&world.socket(), "/v1/rules/evaluate:batch").await;
+    stream.send(body).await.expect("it listens");
+    stream.finish().await.expect("it listens");
+    let answers = stream.rest().await;
+    let told: Vec<_> = answers
+        .iter()
+        .map(|answer| answer.pointer("/evaluation/verdict").or(answer.pointer("/problem/code")).unwrap())
+        .collect();
+    assert_eq!(told, ["PASS", "FAIL", "source_unknown", "PASS"]);
+}
+
+fn saying(text: &str) -> String {
+    json!({"verdict": "GREEN", "summary": text}).to_string()
+}
+
+fn submitted(text: &str) -> Value {
+    let mut body = harness::submission(&saying(text));
+    let members = body.as_object_mut().expect("it is an object");
+    members.extend([("facts_from".into(), json!([of_2015()])), ("rules".into(), json!(RULES))]);
+    body
+}
+
+#[tokio::test]
+async fn a_verdict_is_delivered_if_its_sources_support_it_and_stays_whatever_they_say_later() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    with_population(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let refused =
+        problem(&post(routes, "/v1/verdicts/cs_1", &submitted(FALSE_TEXT)).await, 422, "rules_rejected");
+    assert!(origins(&refused["evaluation"]).count() > 0, "{refused}");
+    let delivered = post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await;
+    assert_eq!(delivered.status, 201, "{}", document(&delivered));
+    too_old(control).await;
+    // a repeated hand-in gets what was delivered, though the source does not answer any more
+    let again = post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await;
+    assert_eq!((again.status.as_u16(), at(&again, "/replayed")), (200, json!(true)));
+    let mut other = submitted(TRUE_TEXT);
+    other["query"] = json!("Else?");
+    problem(&post(routes, "/v1/verdicts/cs_1", &other).await, 409, "session_mismatch");
+    // and another session gets nothing
+    problem(&post(routes, "/v1/verdicts/cs_2", &submitted(TRUE_TEXT)).await, 503, "source_stale");
+    lose(control, "cs_1").await;
+    problem(&post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await, 503, "source_stale");
+}
+
+#[tokio::test]
+async fn a_verdict_that_was_made_for_a_reader_is_not_delivered_without_the_facts_that_are_asked_for() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    with_population(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    model.otherwise(Reply::saying(&saying(FALSE_TEXT)));
+    registered(routes, "cs_1", None).await;
+    assert_eq!(read(routes, "cs_1").await.status, 200);
+    let answer =
+        problem(&post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await, 409, "session_mismatch");
+    assert_eq!(field(&answer, "mismatch"), "facts", "{answer}");
+    too_old(control).await;
+    problem(&post(routes, "/v1/verdicts/cs_1", &submitted(TRUE_TEXT)).await, 503, "source_stale");
+}
+
+#[tokio::test]
+async fn a_verdict_that_is_made_anew_is_judged_by_the_facts_that_the_first_one_was_judged_by() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    with_source(control, SOURCE, "2017-10-26", "2017-10-26.csv").await;
+    model.otherwise(Reply::saying(&saying(FALSE_TEXT)));
+    let mut ordered = order(domain::Tier::Quick);
+    ordered["facts_from"] = json!([of_2015()]);
+    ordered["rules"] = json!(RULES);
+    let routes = &mut daemon.routes().await;
+    for session in ["kept", "changed"] {
+        let made = post(routes, &format!("/v1/verdicts/{session}"), &ordered).await;
+        assert_eq!(made.status, 201, "it was so then: {}", document(&made));
+        lose(control, session).await;
+    }
+    // the source says something else by now
+    release(control, SOURCE, "2026-03-06", "2026-03-06.csv").await;
+    problem(&post(routes, "/v1/verdicts/new", &ordered).await, 422, "rules_rejected");
+    assert!(daemon.stop().success());
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let kept = read(routes, "kept").await;
+    assert_eq!((kept.status.as_u16(), came_from(&kept)), (200, Some("MISS")), "{}", document(&kept));
+    model.otherwise(Reply::saying(&saying(TRUE_TEXT)));
+    let changed = problem(&read(routes, "changed").await, 422, "rules_rejected");
+    let versions: Vec<_> =
+        origins(&changed["evaluation"]).map(|origin| &origin["record"]["source_version"]).collect();
+    assert!(!versions.is_empty() && versions.iter().all(|version| **version == "2017-10-26"), "{versions:?}");
+    let entries = log(&mut daemon.control().await, "session=kept&event=rules_evaluated").await;
+    assert_eq!(entries[0]["facts_from"], entries[1]["facts_from"]);
+}
+
+#[tokio::test]
+async fn the_command_line_shows_of_each_claim_the_fact_its_source_and_its_record() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    with_population(&daemon).await;
+    let file = |name: &str, text: &str| {
+        fs::write(world.path(name), text).expect("it is written");
+        world.path(name).display().to_string()
+    };
+    let sources = file("sources.json", &json!([of_2015()]).to_string());
+    let check = |name: &str, text: &str, more: &[&str]| {
+        let text = file(name, text);
+        let arguments =
+            [&["rules", "check", &text, "--facts-from", &sources, "--rules", RULES[0]], more].concat();
+        let output = world.ctl(&arguments);
+        (output.status.code(), String::from_utf8(output.stdout).expect("it is text"))
+    };
+    let (status, shown) = check("true.txt", TRUE_TEXT, &[]);
+    assert_eq!(status, Some(0), "{shown}");
+    let routes = &mut daemon.routes().await;
+    let evaluation = evaluated(routes, &asking(TRUE_TEXT)).await;
+    let of_moldova = |origin: &&Value| origin.to_string().contains("Moldova");
+    let record_id =
+        origins(&evaluation).find(of_moldova).expect("it is there")["record"]["record_id"].clone();
+    let wanted = format!(
+        "claim   The population of Moldova without Transnistria in 2015 was 2,835,978.\n\
+         fact    The population of Moldova without Transnistria in 2015 was 2,835,978\n\
+         source  world-bank-population, primary, version 2026-03-06\n\
+         record  {}\n",
+        record_id.as_str().expect("it has an id")
+    );
+    assert!(shown.starts_with("PASS: 1 rule passes\n") && shown.contains(&wanted), "{shown}");
+    assert!(shown.ends_with("\nfacts_from[0]: 21 facts of source world-bank-population\n"), "{shown}");
+    let (status, shown) = check("false.txt", FALSE_TEXT, &[]);
+    assert!(status == Some(1) && shown.contains("no fact supports this claim"), "{shown}");
+    let more = file("facts.txt", FALSE_TEXT);
+    let (status, shown) = check("both.txt", FALSE_TEXT, &["--facts", &more]);
+    assert!(status == Some(0) && !shown.contains("record  "), "a given fact is no source's: {shown}");
+    let (_, json) = check("json.txt", TRUE_TEXT, &["--json"]);
+    assert_eq!(json.trim_end(), evaluation.to_string());
+    let refusal = |arguments: &[&str]| String::from_utf8_lossy(&world.ctl(arguments).stderr).into_owned();
+    let text = file("text.txt", TRUE_TEXT);
+    let told = refusal(&["rules", "check", &text, "--facts-from", &text]);
+    assert!(told.contains("text.txt") && told.contains("it is no JSON"), "{told}");
+    assert!(refusal(&["rules", "check", &text]).contains("--facts <FILE>"));
+
+    let shown = String::from_utf8(world.ctl(&["ontology", "show", "population"]).stdout).expect("it is text");
+    assert!(shown.contains("The population of {area_name} in {year} was {population:grouped}\n"), "{shown}");
+
+    let verdict = file("verdict.json", &saying(FALSE_TEXT));
+    let output =
+        world.ctl(&["submit", "cs_1", &verdict, "--tier", "quick", "--query", "?", "--facts-from", &sources]);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!output.status.success() && shown.contains("facts_from[0]: 21 facts"), "{shown}");
+}
