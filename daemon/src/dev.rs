@@ -11,6 +11,7 @@ mod outside;
 mod rules;
 mod show;
 mod step;
+mod verification;
 mod walk;
 
 use crate::client::Client;

@@ -16,7 +16,7 @@ const ONTOLOGY: &str = include_str!("../../../examples/ground-truth/ontologies/p
 const SOURCE: &str = include_str!("../../../examples/ground-truth/sources/world-bank-population.json");
 const PIPELINE: &str = include_str!("../../../examples/ground-truth/pipelines/world-bank-population.json");
 /// Two releases, each with the day on which it came out; that is what it is called, too.
-const FIRST: Release = Release {
+pub(super) const FIRST: Release = Release {
     day: "2017-10-26",
     payload: include_str!("../../../examples/ground-truth/data/world-bank-population/2017-10-26.csv"),
 };
@@ -34,15 +34,15 @@ const BETWEEN: &str = "2018-01-01T00:00:00Z";
 const BEHIND_THE_FIRST: &str = "/changes/35/kind";
 
 /// A release, and its payload.
-struct Release {
+pub(super) struct Release {
     day: &'static str,
     payload: &'static str,
 }
 
 /// The documents, under names that are this walk's own.
-struct Documents {
-    ontology: Ontology,
-    source: Registration,
+pub(super) struct Documents {
+    pub(super) ontology: Ontology,
+    pub(super) source: Registration,
     definition: Definition,
 }
 
@@ -52,7 +52,14 @@ struct Documents {
 /// Where the documents are not what they were when this was compiled.
 pub(super) fn steps(before: u64) -> anyhow::Result<Vec<Step>> {
     let documents = Documents::of(&session(before, "population"))?;
-    let mut steps = registered(&documents);
+    let ontology = &documents.ontology;
+    let mut steps = vec![put(
+        "an ontology says what can be said of a country",
+        format!("/v1/ontologies/{}/{}", ontology.ontology_id, ontology.version),
+        &json!(ontology),
+        "ontology_registered",
+    )];
+    steps.extend(documents.registered("a source, with who is behind it and how far it is trusted"));
     steps.extend([
         documents.ingest("a release is ingested: all of it becomes visible at once", &FIRST)?,
         documents
@@ -68,32 +75,9 @@ pub(super) fn steps(before: u64) -> anyhow::Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// The three documents that make a source.
-fn registered(documents: &Documents) -> Vec<Step> {
-    let Documents { ontology, definition, .. } = documents;
-    let put = |title: &str, path: String, document: Value, event: &'static str| {
-        Step::put(title, path, &document).logging(&[event]).expecting(vec![("/unchanged", is(false))])
-    };
-    vec![
-        put(
-            "an ontology says what can be said of a country",
-            format!("/v1/ontologies/{}/{}", ontology.ontology_id, ontology.version),
-            json!(ontology),
-            "ontology_registered",
-        ),
-        put(
-            "a source, with who is behind it and how far it is trusted",
-            documents.source_path(""),
-            json!(documents.source),
-            "source_changed",
-        ),
-        put(
-            "a pipeline, which makes records of its payloads",
-            format!("/v1/pipelines/{}", definition.pipeline.pipeline_id),
-            json!(definition),
-            "pipeline_registered",
-        ),
-    ]
+/// Has an administrator register a document that is new.
+fn put(title: &str, path: String, document: &Value, event: &'static str) -> Step {
+    Step::put(title, path, document).logging(&[event]).expecting(vec![("/unchanged", is(false))])
 }
 
 /// What was known when, what has changed, and where it comes from.
@@ -162,7 +146,7 @@ impl Release {
 
 impl Documents {
     /// They, with `name` for the ontology, the source and the pipeline.
-    fn of(name: &str) -> anyhow::Result<Self> {
+    pub(super) fn of(name: &str) -> anyhow::Result<Self> {
         let mut ontology: Ontology = serde_json::from_str(ONTOLOGY)?;
         let mut source: Registration = serde_json::from_str(SOURCE)?;
         let mut definition: Definition = serde_json::from_str(PIPELINE)?;
@@ -176,7 +160,30 @@ impl Documents {
         Ok(Self { ontology, source, definition })
     }
 
-    fn source_path(&self, rest: &str) -> String {
+    /// Those of another source in the same words, with `name` for the source and the pipeline.
+    pub(super) fn beside(&self, name: &str) -> anyhow::Result<Self> {
+        let (mut source, mut definition) = (self.source.clone(), self.definition.clone());
+        source.oracle_id = name.parse()?;
+        definition.pipeline.pipeline_id = name.parse()?;
+        definition.pipeline.oracle_id = source.oracle_id.clone();
+        Ok(Self { ontology: self.ontology.clone(), source, definition })
+    }
+
+    /// Has the source registered, and its pipeline.
+    pub(super) fn registered(&self, title: &str) -> Vec<Step> {
+        let pipeline = format!("/v1/pipelines/{}", self.definition.pipeline.pipeline_id);
+        vec![
+            put(title, self.source_path(""), &json!(self.source), "source_changed"),
+            put(
+                "a pipeline, which makes records of its payloads",
+                pipeline,
+                &json!(self.definition),
+                "pipeline_registered",
+            ),
+        ]
+    }
+
+    pub(super) fn source_path(&self, rest: &str) -> String {
         format!("/v1/sources/{}{rest}", self.source.oracle_id)
     }
 
@@ -200,7 +207,7 @@ impl Documents {
     }
 
     /// Hands a release in.
-    fn ingest(&self, title: &str, release: &Release) -> anyhow::Result<Step> {
+    pub(super) fn ingest(&self, title: &str, release: &Release) -> anyhow::Result<Step> {
         let (pipeline_id, Release { day, payload }) = (&self.definition.pipeline.pipeline_id, release);
         let path = format!("/v1/pipelines/{pipeline_id}/runs?version={day}&released_at={day}");
         Ok(Step::ingest(title, &path, payload)

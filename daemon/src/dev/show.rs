@@ -20,7 +20,7 @@ const MAIL_LINES: usize = 5;
 /// The headers that say something of a verdict.
 const HEADERS: [&str; 2] = ["x-cache", "retry-after"];
 /// What is shown of an answer, and where it stands.
-const FIELDS: [(&str, &str); 31] = [
+const FIELDS: [(&str, &str); 39] = [
     ("code", "/code"),
     ("detail", "/detail"),
     ("replayed", "/replayed"),
@@ -52,6 +52,14 @@ const FIELDS: [(&str, &str); 31] = [
     ("rows", "/rows"),
     ("records", "/runs/1/records"),
     ("faults", "/runs/1/fault_count"),
+    ("kind", "/kind"),
+    ("population", "/axes/population/value"),
+    ("rests on", "/axes/population/basis"),
+    ("apart", "/axes/population/delta"),
+    ("why", "/reasons/0"),
+    ("review", "/review_id"),
+    ("reason", "/resolved/resolution/reason"),
+    ("reproduced", "/decisions/0/reproduced"),
 ];
 
 /// How a step ended.

@@ -136,6 +136,12 @@ impl Step {
         Self { body: Some(query.to_string()), ..Self::new(title, Socket::Routes, Method::POST, path) }
     }
 
+    /// Puts a question to the sources of a workflow.
+    pub(super) fn verify(title: &str, question: &Value) -> Self {
+        let path = "/v1/verify".to_owned();
+        Self { body: Some(question.to_string()), ..Self::new(title, Socket::Routes, Method::POST, path) }
+    }
+
     /// Reads what stands at `path` of the routes' socket.
     pub(super) fn see(title: &str, path: String) -> Self {
         Self::new(title, Socket::Routes, Method::GET, path)
@@ -166,6 +172,14 @@ impl Step {
     /// Reads what stands at `path` of the administrators' socket.
     pub(super) fn look(title: &str, path: String) -> Self {
         Self::new(title, Socket::Control, Method::GET, path)
+    }
+
+    /// Puts what `answer`, the one before, calls by the name that stands in braces in the path in its place.
+    pub(super) fn fill_in(&mut self, answer: &Value) {
+        let Some((head, rest)) = self.path.split_once('{') else { return };
+        let Some((name, rest)) = rest.split_once('}') else { return };
+        let value = answer.get(name).and_then(Value::as_str).unwrap_or_default();
+        self.path = format!("{head}{value}{rest}");
     }
 
     pub(super) fn coming(self, status: StatusCode) -> Self {
@@ -282,6 +296,18 @@ mod tests {
         }
         let unreadable = answer(StatusCode::OK, "no JSON");
         assert!(outcome(vec![("/a", Expected::There)], &[]).wrong(&unreadable).is_some());
+    }
+
+    #[test]
+    fn a_path_is_filled_in_from_the_answer_before() {
+        let filled = |path: &str| {
+            let mut step = Step::see("", path.into());
+            step.fill_in(&json!({"review_id": "v-1", "other": 2}));
+            step.path
+        };
+        assert_eq!(filled("/v1/reviews/{review_id}/resolve"), "/v1/reviews/v-1/resolve");
+        assert_eq!(filled("/v1/reviews"), "/v1/reviews");
+        assert_eq!(filled("/v1/reviews/{other}"), "/v1/reviews/");
     }
 
     #[test]

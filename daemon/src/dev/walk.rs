@@ -4,7 +4,7 @@ use super::mailbox::Kept;
 use super::outside::{Model, Outside};
 use super::show::{Ended, Screen};
 use super::step::{MAIL_EVENTS, Outcome, Socket, Step, Turn, session};
-use super::{delivery, gate, ground, rules};
+use super::{delivery, gate, ground, rules, verification};
 use crate::client::{Answer, Client};
 use actors::Clock;
 use actors::clock::monotonic;
@@ -25,8 +25,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 const HEALTH_EVENT: &str = "oracle_health_changed";
 /// What happens because of it in nobody's session.
 const RULES_EVENT: &str = "rules_evaluated";
+/// What happens because of it to a review, which has the name of a decision.
+const REVIEW_EVENTS: &str = "review_";
 /// Where an entry says whose it is.
-const NAMED_BY: [&str; 3] = ["session_id", "ontology_id", "oracle_id"];
+const NAMED_BY: [&str; 4] = ["session_id", "ontology_id", "oracle_id", "workflow_id"];
+/// So many entries are read at once: all of a walk.
+const ENTRIES: usize = 1000;
 /// The mail service's name among the oracles.
 const MAIL_ORACLE: &str = "mail";
 
@@ -47,14 +51,18 @@ impl<W: Write> Walk<'_, W> {
         let mut steps = gate::steps(self.before);
         steps.extend(rules::steps(self.before));
         steps.extend(ground::steps(self.before)?);
+        steps.extend(verification::steps(self.before)?);
         // what nobody can foresee comes last: it may go on behind its steps
         steps.extend(delivery::steps(self.outside, self.before, Clock::system().now()));
         let count = steps.len() + 1;
         let (mut failed, mut seen) = (0, self.before);
         let mut story = Some(Vec::new());
-        for (number, step) in (1..).zip(&steps) {
+        let mut before = Value::Null;
+        for (number, mut step) in (1..).zip(steps) {
             let title = format!("{number}/{count}  {}", step.title);
-            let (ended, entries) = self.step(&title, step, seen).await?;
+            step.fill_in(&before);
+            let (ended, entries, answer) = self.step(&title, &step, seen).await?;
+            before = answer.json().unwrap_or_default();
             failed += usize::from(matches!(ended, Ended::Wrong(_)));
             seen = entries.last().and_then(|entry| entry.get("seq")?.as_u64()).unwrap_or(seen);
             // what nobody can foresee may go on behind the step
@@ -73,9 +81,14 @@ impl<W: Write> Walk<'_, W> {
         Ok(failed)
     }
 
-    /// Takes a step and shows it; hands back how it ended, and the entries that it has left behind the one of number
-    /// `seen`.
-    async fn step(&mut self, title: &str, step: &Step, seen: u64) -> anyhow::Result<(Ended, Vec<Value>)> {
+    /// Takes a step and shows it; hands back how it ended, the entries that it has left behind the one of number `seen`, and
+    /// the answer.
+    async fn step(
+        &mut self,
+        title: &str,
+        step: &Step,
+        seen: u64,
+    ) -> anyhow::Result<(Ended, Vec<Value>, Answer)> {
         if let (Some(turn), Model::Recorded { model, .. }) = (step.turn, &self.outside.model) {
             model.set_down(turn == Turn::GoesDown);
         }
@@ -106,7 +119,7 @@ impl<W: Write> Walk<'_, W> {
             self.screen.mail(&mail)?;
         }
         self.screen.note("")?;
-        Ok((ended, entries))
+        Ok((ended, entries, answer))
     }
 
     /// The answer to a step: the first one that is as it should be, or the last one within its patience.
@@ -158,7 +171,8 @@ impl<W: Write> Walk<'_, W> {
 
     /// The entries behind the one of number `seen`.
     async fn entries(&mut self, seen: u64) -> anyhow::Result<Vec<Value>> {
-        let answer = self.control.call(Method::GET, &format!("/v1/log?after={seen}"), None).await?;
+        let answer =
+            self.control.call(Method::GET, &format!("/v1/log?after={seen}&limit={ENTRIES}"), None).await?;
         let entries = serde_json::Deserializer::from_slice(&answer.body).into_iter();
         Ok(entries.collect::<Result<_, _>>()?)
     }
@@ -170,7 +184,8 @@ impl<W: Write> Walk<'_, W> {
         entries.retain(|entry| {
             let word = |name: &str| entry.get(name).and_then(Value::as_str).unwrap_or_default();
             let of_mail = word("event").starts_with(MAIL_EVENTS) || word("oracle_id") == MAIL_ORACLE;
-            let of_no_session = [HEALTH_EVENT, RULES_EVENT].contains(&word("event"));
+            let of_no_session = [HEALTH_EVENT, RULES_EVENT].contains(&word("event"))
+                || word("event").starts_with(REVIEW_EVENTS);
             let is_named = NAMED_BY.iter().any(|field| word(field).starts_with(&names));
             let is_ours = is_named || of_no_session;
             is_ours && (mail_is_foreseen || !of_mail)
