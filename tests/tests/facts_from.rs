@@ -242,7 +242,7 @@ async fn nothing_is_evaluated_against_fewer_facts_than_were_asked_for() {
             "facts_from[0]: `people` is no axis",
         ),
         (unknown, 404, "source_unknown", "facts_from[1]: no source nobody"),
-        (verified, 409, "facts_unavailable", "facts_from[0]: workflow people: nobody verifies"),
+        (verified, 404, "workflow_unknown", "facts_from[0]: no workflow people is registered"),
         (entry(json!([])), 400, "invalid_request", "`facts_from` has 0 entries; 1 to 16"),
         (entry(json!(vec![of_2015(); 17])), 400, "invalid_request", "`facts_from` has 17 entries; 1 to 16"),
         (entry(json!(null)), 400, "invalid_request", "invalid type: null"),

@@ -63,17 +63,17 @@ async fn the_gallery_is_ingested_and_answers_and_the_second_time_nothing_changes
         "note          a record that is rejected counts as lacking",
         "unit_conversion  nutrients.vitamin_c.amount",
         "-1 is below 0",
+        "PASS: 1 rule passes",
+        "source  world-bank-population, primary, version 2023-05-04",
+        "fact    The population of France with the overseas departments in 2015 was 66.5 million",
+        "FAIL: 1 rule fails",
+        "was 3,554,108.",
         "population: 108727 {person}\n  one source says so",
         "what the sources say are values of different things (definition_mismatch)",
         "(primary) 104339 against world-bank-population (primary) 107906, 3567 apart: left to a person",
         "next: oraclectl review resolve v-",
         "is resolved\n",
         "population: 107906 {person}\n  a person decided so, having seen what the sources say",
-        "PASS: 1 rule passes",
-        "source  world-bank-population, primary, version 2023-05-04",
-        "fact    The population of France with the overseas departments in 2015 was 66.5 million",
-        "FAIL: 1 rule fails",
-        "was 3,554,108.",
     ] {
         let at = rest.find(told).unwrap_or_else(|| panic!("{told} is not in\n{rest}"));
         rest = &rest[at + told.len()..];

@@ -217,7 +217,7 @@ fn adapter() -> Value {
             "normalizer_id": "un-live", "source_schema_id": "answer", "target_ontology_id": "population",
             "axis_mappings": [mapping("area"), mapping("year"), mapping("population")]
         },
-        "deviations": [{"axis": "population", "max_change_percent": 2.50}], "ttl_seconds": 60
+        "ttl_seconds": 60
     })
 }
 
@@ -239,7 +239,6 @@ async fn an_adapter_is_registered_for_a_live_source_and_registered_otherwise() {
         document(&first)
     );
     assert_eq!(at(&put(control, ADAPTER, &adapter()).await, "/unchanged"), true);
-    assert_eq!(at(&first, "/document/adapter/deviations/0/max_change_percent"), "2.5");
 
     let other = with(adapter(), "/ttl_seconds", json!(30));
     assert_eq!(at(&put(control, ADAPTER, &other).await, "/unchanged"), false);
@@ -282,7 +281,6 @@ async fn an_adapter_that_cannot_work_is_refused_with_what_is_wrong() {
         ("/endpoint", json!("https://un.example/{area}"), "identity axis `year`"),
         ("/endpoint", json!("https://{area}.example/{year}"), "a question must not say who is asked"),
         ("/normalization/axis_mappings/2/target_axis", json!("people"), "people"),
-        ("/deviations/0/axis", json!("area"), "`deviations`, `area`"),
         ("/ttl_seconds", json!(0), "`ttl_seconds` is 0; allowed: 1 to"),
         ("/records", json!(7), "records: "),
         ("/oracle_id", json!("un-wpp-population"), "the path says un-live"),

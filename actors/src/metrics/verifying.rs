@@ -95,9 +95,7 @@ impl Verifying {
                 _ => candidate.outcome.as_str(),
             };
             self.calls.get_or_create(&Answered { oracle: oracle.into(), outcome: Word(outcome) }).inc();
-            if candidate.late {
-                self.late.get_or_create(&Of { oracle: oracle.into() }).inc();
-            }
+            self.late.get_or_create(&Of { oracle: oracle.into() }).inc_by(candidate.late.into());
         }
         self.reviews_opened.inc_by(opened.into());
         self.seconds.observe(took.as_secs_f64());

@@ -2,7 +2,8 @@
 
 use super::support::*;
 use super::upstream::{
-    Act, Says, Scene, adapter, after_s, kept_at, live, timed, two_sources, with_scene, written,
+    Act, Says, Scene, adapter, after_s, candidate, keep, kept_at, live, thing, timed, two_sources,
+    with_scene, written,
 };
 use crate::oracle_health::Statuses;
 use crate::registry::RegisterOntology;
@@ -371,6 +372,25 @@ fn sources_in_conflict_are_asked_once_more_and_no_more_and_within_the_same_budge
             let (envelope, took_ms) = timed(verified(system)).await;
             assert_eq!((&envelope.reasons, took_ms), (&[Reason::BudgetExceeded].into(), 2_980));
             assert_eq!(envelope.candidates[0].latency_ms, 1_980);
+        },
+    );
+}
+
+#[test]
+fn a_source_that_is_asked_once_more_is_asked_itself_and_not_the_cache() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, asks_again()).await;
+            let mut kept = candidate("live", thing(ARUBA_CODE), "54209", system.clock.now());
+            kept.record.ttl_seconds = Some(60);
+            keep(system, ARUBA_CODE, kept).await;
+            scene.upstream.plays("live", &[HONEST]);
+            let envelope = verified(system).await;
+            assert_eq!((envelope.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 1));
+            let told: Vec<_> = asked_of(system, &envelope.execution_id).iter().map(|asked| asked.1).collect();
+            assert_eq!(told, [true, false, false, false]);
         },
     );
 }

@@ -38,7 +38,7 @@ fn lies() -> Vec<Lie> {
         changed(|candidate| {
             candidate.record.signature_info.as_mut().expect("it is signed").signature_valid = false;
         }),
-        // times that would never be old, whatever the others take
+        // times that would never be old: beyond the minute that clocks may differ by and the longest wait for others
         changed(|candidate| candidate.observed_at += SignedDuration::from_secs(66)),
         changed(|candidate| candidate.record.retrieved_at += SignedDuration::from_secs(66)),
         changed(|candidate| candidate.record.verified_at += SignedDuration::from_hours(24 * 365)),
@@ -302,6 +302,8 @@ fn nothing_is_believed_of_axes_that_nobody_has_asked_about() {
             scene.upstream.plays("live", &[Act::at_once(talks)]);
             let envelope = verified_and_rebuilt(system).await;
             assert_eq!((envelope.kind, told(&envelope)), (EnvelopeKind::Authoritative, (true, false)));
+            let logged = entries(system, &envelope.execution_id);
+            assert!(logged.iter().all(|entry| !entry.to_string().contains(POISON)), "{logged:#?}");
         },
     );
 }
