@@ -383,8 +383,8 @@ fn a_source_that_is_asked_once_more_is_asked_itself_and_not_the_cache() {
         async |scene: Scene| {
             let system = &scene.world.system;
             two_sources(&scene, asks_again()).await;
-            let mut kept = candidate("live", thing(ARUBA_CODE), "54209", system.clock.now());
-            kept.record.ttl_seconds = Some(60);
+            adapter(system, "live", json!({"ttl_seconds": 60})).await;
+            let kept = candidate("live", thing(ARUBA_CODE), "54209", system.clock.now());
             keep(system, ARUBA_CODE, kept).await;
             scene.upstream.plays("live", &[HONEST]);
             let envelope = verified(system).await;
