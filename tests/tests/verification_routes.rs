@@ -7,6 +7,8 @@ use harness::{World, at, document, eventually, get, log, post, problem};
 use hyper::Method;
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
+use tokio::net::TcpListener;
 
 fn asked(workflow: &str) -> Value {
     json!({"workflow": workflow, "where": {"area": "ABW", "year": 1960}, "axes": ["population"]})
@@ -154,4 +156,53 @@ async fn what_cannot_be_meant_is_an_error_with_its_place() {
     }
     let decided = log(&mut daemon.control().await, "event=verification_decided").await;
     assert!(decided.is_empty(), "{decided:?}");
+}
+
+/// An address at which connections are taken, and nothing is ever answered.
+async fn silent() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
+    let address = listener.local_addr().expect("the system tells");
+    tokio::spawn(async move {
+        let mut taken = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            taken.push(stream);
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_source_that_never_answers_leads_to_an_envelope_before_the_request_is_cut_off() {
+    let world = World::with_config(
+        "[limits]\nrequest_s = 3\n[model]\ndeadline_ms = 2000\n[ingestion]\nrefresh_s = 1\nallow_local = [\"127.0.0.0/8\"]\n",
+    );
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let source = ground::example("live/world-bank.source.json");
+    let mut adapter = ground::example("live/world-bank.adapter.json");
+    adapter["endpoint"] = json!(format!("http://{}/{{area}}/{{year}}", silent().await));
+    for (path, document) in [
+        ("/v1/ontologies/population/1", ground::example("ontologies/population.json")),
+        ("/v1/sources/world-bank-live", source),
+        ("/v1/sources/world-bank-live/adapter", adapter),
+    ] {
+        let answer = ground::put(control, path, &document).await;
+        assert_eq!(answer.status, 200, "{path}: {}", harness::document(&answer));
+    }
+    ground::approve(control, "world-bank-live").await;
+    // by its own times the workflow would wait for a minute
+    let patient = json!({
+        "oracle_latency": {"soft_timeout_ms": 1000, "hard_timeout_ms": 60_000, "on_timeout": "FAIL_CLOSED_BLOCK"},
+        "authority_latency": {"authority_latency_budget_ms": 60_000, "enforcement_mode": "INLINE",
+                              "on_timeout_behavior": "FAIL_CLOSED"},
+    });
+    register(control, &workflow("census", &["world-bank-live"], patient)).await;
+    let told = verify(&mut daemon.routes().await, "census").await;
+    let envelope = document(&told);
+    assert_eq!((told.status.as_u16(), &envelope["kind"]), (200, &json!("blocked")), "{envelope}");
+    assert_eq!(envelope["candidates"][0]["outcome"], "timed_out");
+    let after_ms = envelope["retry"]["after_ms"].as_u64().expect("it says when to ask again");
+    assert_eq!(header(&told, "retry-after"), Some(after_ms.div_ceil(1000).to_string().as_str()));
+    let id = envelope["execution_id"].as_str().expect("it has one");
+    assert_eq!(get(&mut daemon.routes().await, &format!("/v1/verify/{id}")).await.body, told.body);
 }
