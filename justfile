@@ -31,7 +31,7 @@ real-model url name:
 # releases of real sources through the gallery's pipelines, with a table of what came of each; FOLDER holds them as README says
 real-data folder:
     ORACLED_GROUND_DATA={{quote(folder)}} \
-        cargo test --release -p oracled-tests --test ground_data -- --ignored --nocapture --test-threads 1
+        cargo test --release -p oracled-tests --test ground_data --test verification_data -- --ignored --nocapture --test-threads 1
 
 # the daemon in a throw-away directory, with a walk through its main path
 dev:

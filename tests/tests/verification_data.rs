@@ -283,6 +283,6 @@ async fn what_two_sources_share_comes_to_what_each_strategy_says_and_other_defin
 async fn what_two_sources_share_in_real_data_comes_to_what_each_strategy_says() {
     let table = under_each_strategy(&Payloads::real()).await;
     for (name, outcomes) in table {
-        assert_eq!(outcomes.len(), 2310, "{name}");
+        assert_eq!(outcomes.len(), 2529, "{name}");
     }
 }
