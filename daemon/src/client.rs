@@ -1,7 +1,7 @@
 //! A client of either socket, for `oraclectl`, `oracled dev` and tests.
 
+use crate::pieces::Pieces;
 use bytes::{Bytes, BytesMut};
-use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -49,9 +49,6 @@ pub enum ClientError {
     #[error("oracled's answer cannot be read: {0}")]
     Unreadable(String),
 }
-
-/// A body that is sent as it comes. What ends with an error is broken off, and counts for nothing.
-pub type Pieces = Channel<Bytes, io::Error>;
 
 /// What is sent: whole, or as it comes.
 type Body = Either<Full<Bytes>, Pieces>;

@@ -1,18 +1,16 @@
 //! `GET /v1/log` and `GET /v1/log/follow`: the audit log, as lines of JSON.
 
+use crate::pieces::{Pieces, Sender};
 use crate::problem::Problem;
 use crate::service::Service;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use domain::{Event, SessionId};
-use http_body_util::channel::{Channel, Sender};
 use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use serde::Deserialize;
-use std::convert::Infallible;
 use std::sync::Arc;
 use store::{LogLine, LogQuery, Store};
 
@@ -60,16 +58,17 @@ pub async fn get(State(service): State<Arc<Service>>, asked: Question) -> Result
 /// `InvalidRequest` where the question is not understood.
 pub async fn follow(State(service): State<Arc<Service>>, asked: Question) -> Result<Response, Problem> {
     let query = understood(asked)?;
-    let (sender, body) = Channel::<Bytes, Infallible>::new(1);
+    let (mut sender, body) = Pieces::new(1);
     tokio::spawn(async move {
-        if let Err(problem) = send_all(&service, query, sender).await {
-            tracing::warn!("a follower of the log was left: {problem}");
+        match send_all(&service, query, &mut sender).await {
+            Ok(()) => sender.finish(),
+            Err(problem) => tracing::warn!("a follower of the log was left: {problem}"),
         }
     });
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], Body::new(body)).into_response())
 }
 
-async fn send_all(service: &Service, mut query: LogQuery, mut sender: Sender<Bytes>) -> Result<(), Problem> {
+async fn send_all(service: &Service, mut query: LogQuery, sender: &mut Sender) -> Result<(), Problem> {
     let mut report = service.system.log.report();
     let mut stopping = service.stopping();
     loop {
@@ -82,7 +81,7 @@ async fn send_all(service: &Service, mut query: LogQuery, mut sender: Sender<Byt
             query.after = query.after.max(reached);
         }
         query = LogQuery { newest: false, limit: FOLLOW_AT_ONCE, ..query };
-        if !lines.is_empty() && sender.send_data(text(&lines).into()).await.is_err() {
+        if !lines.is_empty() && sender.send(text(&lines).into()).await.is_err() {
             return Ok(());
         }
         if full {
@@ -90,18 +89,9 @@ async fn send_all(service: &Service, mut query: LogQuery, mut sender: Sender<Byt
         }
         tokio::select! {
             changed = report.changed() => if changed.is_err() { return Ok(()) },
-            () = gone(&mut sender) => return Ok(()),
+            () = sender.unread() => return Ok(()),
             _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
         }
-    }
-}
-
-/// Waits until the caller has gone away.
-async fn gone(sender: &mut Sender<Bytes>) {
-    // an empty piece is no data to the caller, and fails as soon as nobody reads any more
-    let pause = std::time::Duration::from_secs(1);
-    while sender.send_data(Bytes::new()).await.is_ok() {
-        tokio::time::sleep(pause).await;
     }
 }
 

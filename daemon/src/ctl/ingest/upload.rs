@@ -6,11 +6,10 @@ use crate::control::ingest::Ingested;
 use crate::control::run::Seen;
 use crate::ctl::output::json;
 use crate::ctl::{CtlError, Options, lines, problem, segment};
-use bytes::Bytes;
+use crate::pieces::{Pieces, Sender};
 use domain::ground::id::PipelineId;
 use domain::ground::moment::Moment;
 use domain::ground::run::RunState;
-use http_body_util::channel::{Channel, Sender};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::PathBuf;
 use std::pin::pin;
@@ -75,7 +74,7 @@ impl Run {
             "/v1/pipelines/{pipeline_id}/runs?version={version}&released_at={released_at}&replace={replace}"
         );
         let mut client = Client::connect(&options.control_path()).await?;
-        let (pieces, body) = Channel::new(1);
+        let (pieces, body) = Pieces::new(1);
         let wanted = Arc::new(Notify::new());
         let sent = send(payload, bar.length(), pieces, Arc::clone(&wanted)).map_err(unreadable)?;
         let mut answering = pin!(client.upload(&path, body, wanted));
@@ -99,7 +98,7 @@ impl Run {
 fn send(
     payload: impl Read + Send + 'static,
     length_bytes: Option<u64>,
-    mut pieces: Sender<Bytes, io::Error>,
+    mut pieces: Sender,
     wanted: Arc<Notify>,
 ) -> io::Result<oneshot::Receiver<io::Result<()>>> {
     let (done, sent) = oneshot::channel();
@@ -109,11 +108,11 @@ fn send(
             wanted.notified().await;
             send_all(payload, length_bytes, &mut pieces).await
         });
-        let broken_off = ended.as_ref().err().map(io::Error::kind);
+        let is_whole = ended.is_ok();
         // nobody wants to know any more where the daemon has answered already
         drop(done.send(ended));
-        if let Some(kind) = broken_off {
-            pieces.abort(kind.into());
+        if is_whole {
+            pieces.finish();
         }
     };
     thread::Builder::new().name("payload".into()).spawn(send)?;
@@ -121,11 +120,7 @@ fn send(
 }
 
 /// Sends to the end, or until nobody wants more.
-async fn send_all(
-    mut payload: impl Read,
-    length_bytes: Option<u64>,
-    pieces: &mut Sender<Bytes, io::Error>,
-) -> io::Result<()> {
+async fn send_all(mut payload: impl Read, length_bytes: Option<u64>, pieces: &mut Sender) -> io::Result<()> {
     let mut sent_bytes = 0;
     loop {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
@@ -141,7 +136,7 @@ async fn send_all(
             };
         }
         sent_bytes += read_bytes as u64;
-        if pieces.send_data(piece.into()).await.is_err() {
+        if pieces.send(piece.into()).await.is_err() {
             return Ok(());
         }
     }
@@ -154,7 +149,7 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_is_cut_while_it_is_read_is_not_sent_as_if_it_were_whole() {
         for (length_bytes, is_whole) in [(None, true), (Some(3), true), (Some(2), true), (Some(4), false)] {
-            let (mut pieces, body) = Channel::<Bytes, io::Error>::new(1);
+            let (mut pieces, body) = Pieces::new(1);
             let sent = send_all(&b"abc"[..], length_bytes, &mut pieces).await;
             assert_eq!(sent.is_ok(), is_whole, "{length_bytes:?}: {sent:?}");
             drop(body);
