@@ -902,17 +902,40 @@ fn pages(store: &Store, query: LogQuery) -> Vec<Vec<u64>> {
     pages
 }
 
-#[test]
-fn long_entries_are_read_some_at_a_time_and_all_of_them_in_every_order() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    let long = |bytes: usize| Event::CrosscheckError {
+/// An entry of so many bytes and a few more.
+fn long(bytes: usize) -> Event {
+    Event::CrosscheckError {
         session_id: id(bytes),
         path: GatePath::Submit,
         level: Severity::Error,
         cause: "x".repeat(bytes),
         timestamp: at(0),
-    };
+    }
+}
+
+#[test]
+fn a_group_of_many_megabytes_is_taken_some_at_a_time_and_the_rest_left_for_later() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let half = vec![Record::from(long(GROUP_BYTES / 2)); 5];
+    let mut rest = &half[..];
+    let mut taken = Vec::new();
+    while !rest.is_empty() {
+        let outcomes = journal.commit(rest).expect("the disk takes it");
+        assert_eq!(journal.counts().entries, store.last_seq());
+        taken.push(outcomes.len());
+        rest = &rest[outcomes.len()..];
+    }
+    assert_eq!(taken, [2, 2, 1]);
+    assert_mirror_is_whole(dir.path(), &store);
+    let longest = Record::from(long(2 * GROUP_BYTES));
+    assert_eq!(journal.commit(&[longest.clone(), longest]).expect("the disk takes it").len(), 1);
+}
+
+#[test]
+fn long_entries_are_read_some_at_a_time_and_all_of_them_in_every_order() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
     let mib = 1024 * 1024;
     // three a page, in records of two, and one that is longer than a page
     for _ in 0..5 {
