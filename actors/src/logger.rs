@@ -110,47 +110,52 @@ impl Logger {
     fn flush(&mut self) {
         while !self.pending.is_empty() {
             let rest = self.pending.split_off(self.pending.len().min(GROUP_MAX));
-            let group = mem::replace(&mut self.pending, rest);
-            self.commit(group);
+            let mut group = mem::replace(&mut self.pending, rest);
+            while !group.is_empty() {
+                group = self.commit(group);
+            }
         }
         self.publish();
     }
 
-    fn commit(&mut self, group: Vec<Pending>) {
+    /// Commits as much of a group as the journal takes at once, and hands back the rest.
+    fn commit(&mut self, mut group: Vec<Pending>) -> Vec<Pending> {
         let Some(journal) = &mut self.journal else {
             for Pending { reply, .. } in group {
                 drop(reply.send(Err(CommitError::Unavailable("the daemon is stopping".into()))));
             }
-            return;
+            return Vec::new();
         };
-        let (records, replies): (Vec<_>, Vec<_>) = group.into_iter().map(|p| (p.record, p.reply)).unzip();
+        let records: Vec<_> = group.iter().map(|pending| Arc::clone(&pending.record)).collect();
         let began = monotonic();
-        let outcomes = journal.commit(&records);
-        match outcomes {
+        match journal.commit(&records) {
             Ok(outcomes) => {
+                let rest = group.split_off(outcomes.len());
                 self.metrics.commit_seconds.observe(began.elapsed().as_secs_f64());
                 self.metrics
                     .group_records
-                    .observe(f64::from(u32::try_from(records.len()).unwrap_or(u32::MAX)));
-                self.metrics.committed_records.inc_by(records.len() as u64);
-                for (reply, outcome) in replies.into_iter().zip(outcomes) {
+                    .observe(f64::from(u32::try_from(outcomes.len()).unwrap_or(u32::MAX)));
+                self.metrics.committed_records.inc_by(outcomes.len() as u64);
+                for (Pending { reply, .. }, outcome) in group.into_iter().zip(outcomes) {
                     // the asker may be gone; what it asked for is done all the same
                     drop(reply.send(outcome.map_err(CommitError::from)));
                 }
+                return rest;
             }
             // one record may be too large for the room that is left: the others need not wait for that
             Err(_) if journal.failure().is_none() && records.len() > 1 => {
-                for (record, reply) in records.into_iter().zip(replies) {
-                    self.commit(vec![Pending { record, reply }]);
+                for pending in group {
+                    self.commit(vec![pending]);
                 }
             }
             Err(error) => {
                 self.failed(&error);
-                for reply in replies {
+                for Pending { reply, .. } in group {
                     drop(reply.send(Err(CommitError::Unavailable(error.to_string()))));
                 }
             }
         }
+        Vec::new()
     }
 
     fn failed(&mut self, error: &StoreError) {

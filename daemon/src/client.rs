@@ -1,12 +1,12 @@
 //! A client of either socket, for `oraclectl`, `oracled dev` and tests.
 
+use crate::pieces::Pieces;
 use bytes::{Bytes, BytesMut};
-use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::ext::on_informational;
-use hyper::header::{CONTENT_TYPE, EXPECT, HOST};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST};
 use hyper::http::request::Builder;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -49,9 +49,6 @@ pub enum ClientError {
     #[error("oracled's answer cannot be read: {0}")]
     Unreadable(String),
 }
-
-/// A body that is sent as it comes. What ends with an error is broken off, and counts for nothing.
-pub type Pieces = Channel<Bytes, io::Error>;
 
 /// What is sent: whole, or as it comes.
 type Body = Either<Full<Bytes>, Pieces>;
@@ -143,7 +140,8 @@ impl Client {
     }
 
     /// Posts `payload`, and hands back the answer. The daemon tells when it wants the payload, and then so does `wanted`: what
-    /// is refused need not be sent first. How long that takes is for the caller to bound.
+    /// is refused need not be sent first. Where its `length_bytes` is known, what is shorter is not taken. How long that takes is
+    /// for the caller to bound.
     ///
     /// # Errors
     /// Where the connection breaks before the answer begins.
@@ -151,13 +149,17 @@ impl Client {
         &mut self,
         path: &str,
         payload: Pieces,
+        length_bytes: Option<u64>,
         wanted: Arc<Notify>,
     ) -> Result<Response<Incoming>, ClientError> {
-        let request = Request::post(path)
+        let mut request = Request::post(path)
             .header(HOST, HOST_NAME)
             .header(CONTENT_TYPE, "application/octet-stream")
-            .header(EXPECT, "100-continue")
-            .body(Either::Right(payload));
+            .header(EXPECT, "100-continue");
+        if let Some(length_bytes) = length_bytes {
+            request = request.header(CONTENT_LENGTH, length_bytes);
+        }
+        let request = request.body(Either::Right(payload));
         let mut request = request.map_err(|error| ClientError::Unreadable(error.to_string()))?;
         on_informational(&mut request, move |_| wanted.notify_one());
         self.sender.ready().await?;

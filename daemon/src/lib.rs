@@ -10,6 +10,7 @@ pub mod control;
 pub mod ctl;
 pub mod dev;
 pub mod listen;
+pub mod pieces;
 pub mod problem;
 pub mod run;
 pub mod secret;

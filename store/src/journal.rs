@@ -19,6 +19,8 @@ use std::thread;
 
 /// A group of at most so many bytes is an ordinary one: while there is room for it, the journal takes writes.
 const ORDINARY_BYTES: u64 = 64 * 1024;
+/// A group takes records until it has so many bytes: one of verification may have megabytes, and a batch is in memory.
+const GROUP_BYTES: usize = 16 * 1024 * 1024;
 /// Before a failed store is reopened, so many bytes must be free for it to write again.
 const SPACE_TO_REOPEN_BYTES: usize = 4 * 1024 * 1024;
 
@@ -97,7 +99,8 @@ impl Journal {
         Ok((journal, store))
     }
 
-    /// Applies a group of records and makes it durable; then tells what became of each.
+    /// Applies a group of records and makes it durable; then tells what became of each. Of a group of many megabytes only the
+    /// first records are taken, at least one, and nothing is told of the others: they are for the next call.
     ///
     /// Each record is applied whole or refused whole, and sees those before it in the group.
     ///
@@ -113,15 +116,22 @@ impl Journal {
         }
         let engine = Arc::clone(&self.engine);
         let mut staged = Staged::new(&engine, self.mark.counts, self.tip.clone());
-        let outcomes = group.iter().map(|record| staged.add(record.borrow())).collect::<Result<Vec<_>, _>>();
-        let outcomes = outcomes.map_err(|error| self.fail(error, Mend::Reopening))?;
+        let mut outcomes = Vec::new();
+        for record in group {
+            let outcome = staged.add(record.borrow());
+            outcomes.push(outcome.map_err(|error| self.fail(error, Mend::Reopening))?);
+            if staged.bytes() >= GROUP_BYTES {
+                break;
+            }
+        }
+        let taken = group.iter().take(outcomes.len());
         if staged.lines.is_empty() {
             return Ok(outcomes);
         }
         let first_seq = self.mark.counts.entries + 1;
-        let Staged { mut batch, counts, tip, lines, replaced, before, row_bytes, .. } = staged;
+        let bytes = staged.bytes() as u64;
+        let Staged { mut batch, counts, tip, lines, replaced, before, .. } = staged;
         meta::put_counts(&mut batch, counts);
-        let bytes = (lines.len() + row_bytes) as u64;
         if let Err(error) = engine.make_room(bytes) {
             // one group that is too large for what is left must not keep out those that are not
             let fits_others = bytes > ORDINARY_BYTES && engine.make_room(ORDINARY_BYTES).is_ok();
@@ -133,7 +143,7 @@ impl Journal {
         self.tip = tip;
         self.mark.counts = counts;
         engine.set_durable_seq(counts.entries);
-        self.store.ground().forget(group.iter().flat_map(|record| &record.borrow().writes));
+        self.store.ground().forget(taken.flat_map(|record| &record.borrow().writes));
         if let Err(error) = self.mark.write() {
             tracing::error!(%error, "cannot write the high-water mark");
         }

@@ -30,7 +30,7 @@ mod watermark;
 pub use engine::{Options, Store};
 pub use error::{FileKind, StoreError};
 pub use journal::Journal;
-pub use log::{LogLine, LogQuery};
+pub use log::{LogLine, LogPage, LogQuery};
 pub use panics::panic_becomes_an_error;
 pub use record::{Expect, Receipt, Record, Refused, RowKey, Write};
 pub use verification::{KeptPage, OpenReviews, ReviewQuery};

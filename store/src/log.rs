@@ -22,6 +22,8 @@ use std::path::Path;
 const TIME_BYTES: usize = 8;
 /// Entries of a block of the index of events; a row belongs to the block of its first entry.
 const BLOCK_ENTRIES: u64 = 256;
+/// So many bytes of entries are read at a time, or one entry that is longer: a decision's may have megabytes.
+pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Which entries to read. Without any field set, the whole log.
 #[derive(Debug, Clone, Default)]
@@ -75,32 +77,38 @@ impl LogQuery {
     }
 }
 
+/// Some of the entries that were asked for.
+#[derive(Debug, Clone, Default)]
+pub struct LogPage {
+    /// The entries, the lowest number first: of 4 MiB at the most, or one that is longer.
+    pub lines: Vec<LogLine>,
+    /// What asks for the others; nothing where these are the last.
+    pub next: Option<LogQuery>,
+}
+
 impl Store {
-    /// The entries that `query` asks for.
+    /// The entries that `query` asks for, all at once: for what is known to be little.
+    ///
+    /// # Errors
+    /// Where the log cannot be read.
     pub fn log(&self, query: &LogQuery) -> Result<Vec<LogLine>, StoreError> {
+        let LogPage { mut lines, mut next } = self.log_page(query)?;
+        while let Some(query) = next {
+            let page = self.log_page(&query)?;
+            lines.extend(page.lines);
+            next = page.next;
+        }
+        Ok(lines)
+    }
+
+    /// As many of the entries that `query` asks for as are held in memory at a time, the lowest numbers first.
+    ///
+    /// # Errors
+    /// Where the log cannot be read.
+    pub fn log_page(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
         self.read(|db, durable_seq| {
             let reader = Reader { store: self, db, durable_seq };
-            let mut lines = Vec::new();
-            let from = reader.first_row(query)?;
-            if query.newest {
-                for row in reader.rows(query, from).rev() {
-                    reader.collect(row?, query, &mut lines, true)?;
-                    if lines.len() >= query.limit {
-                        break;
-                    }
-                }
-                lines.truncate(query.limit);
-                lines.reverse();
-            } else {
-                for row in reader.rows(query, from) {
-                    reader.collect(row?, query, &mut lines, false)?;
-                    if lines.len() >= query.limit {
-                        break;
-                    }
-                }
-                lines.truncate(query.limit);
-            }
-            Ok(lines)
+            if query.newest { reader.newest(query) } else { reader.page(query) }
         })
     }
 }
@@ -167,14 +175,57 @@ impl Reader<'_> {
         })
     }
 
-    /// Adds the matching entries of one row to `lines`, in the order in which the rows are walked.
-    fn collect(
-        &self,
-        first_seq: u64,
-        query: &LogQuery,
-        lines: &mut Vec<LogLine>,
-        backwards: bool,
-    ) -> Result<(), StoreError> {
+    /// The first ones that match.
+    fn page(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
+        let mut page = LogPage::default();
+        let mut bytes = 0;
+        for row in self.rows(query, self.first_row(query)?) {
+            for line in self.matching(row?, query)? {
+                if page.lines.len() >= query.limit {
+                    return Ok(page);
+                }
+                bytes += line.json.len();
+                if let Some(last) = page.lines.last().filter(|_| bytes > PAGE_BYTES) {
+                    let (after, limit) = (last.seq, query.limit - page.lines.len());
+                    page.next = Some(LogQuery { after, limit, newest: false, ..query.clone() });
+                    return Ok(page);
+                }
+                page.lines.push(line);
+            }
+            if page.lines.len() >= query.limit {
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// The last ones that match; where they are too many to be held, the first ones of those.
+    fn newest(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
+        let (mut lines, mut found, mut bytes, mut first_seq) = (Vec::new(), 0, 0, 1);
+        for row in self.rows(query, self.first_row(query)?).rev() {
+            for line in self.matching(row?, query)?.into_iter().rev().take(query.limit - found) {
+                found += 1;
+                bytes += line.json.len();
+                first_seq = line.seq;
+                if bytes > PAGE_BYTES {
+                    lines.clear();
+                } else {
+                    lines.push(line);
+                }
+            }
+            if found >= query.limit {
+                break;
+            }
+        }
+        if bytes > PAGE_BYTES {
+            return self.page(&LogQuery { after: first_seq - 1, limit: found, ..query.clone() });
+        }
+        lines.reverse();
+        Ok(LogPage { lines, next: None })
+    }
+
+    /// The matching entries of one row.
+    fn matching(&self, first_seq: u64, query: &LogQuery) -> Result<Vec<LogLine>, StoreError> {
         let corrupt = |detail: String| StoreError::Corrupt { dir: self.store.dir().to_owned(), detail };
         let row = rows::get(self.db, self.store.dir(), Table::Log, &first_seq.to_be_bytes())?
             .ok_or_else(|| corrupt(format!("an index names entry {first_seq}, which is not in the log")))?;
@@ -188,11 +239,7 @@ impl Reader<'_> {
                 matching.push(LogLine { seq: looked.seq, json: json.to_owned() });
             }
         }
-        if backwards {
-            matching.reverse();
-        }
-        lines.append(&mut matching);
-        Ok(())
+        Ok(matching)
     }
 
     /// The number from which on rows can hold what is asked for, by number and time.

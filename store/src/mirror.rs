@@ -14,8 +14,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "oracle_log.jsonl";
-/// So many entries are copied from the database at a time: few, for a decision's may have megabytes.
-const CATCH_UP_ENTRIES: usize = 64;
 /// The end of the file is searched for its last whole line in steps of so many bytes, or more for a longer line.
 const SEARCH_BYTES: u64 = 64 * 1024;
 /// How each of our lines begins.
@@ -123,8 +121,8 @@ impl Mirror {
 
     fn catch_up(&mut self, store: &Store, last_seq: u64) -> io::Result<()> {
         while self.last_seq < last_seq {
-            let query = LogQuery { after: self.last_seq, limit: CATCH_UP_ENTRIES, ..LogQuery::default() };
-            let entries = store.log(&query).map_err(io::Error::other)?;
+            let query = LogQuery { after: self.last_seq, limit: usize::MAX, ..LogQuery::default() };
+            let entries = store.log_page(&query).map_err(io::Error::other)?.lines;
             let Some(last) = entries.last() else {
                 return Err(io::Error::other(format!("the log ends before entry {last_seq}")));
             };

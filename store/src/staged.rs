@@ -21,7 +21,7 @@ pub(crate) struct Staged<'a> {
     pub(crate) tip: Tip,
     pub(crate) lines: Vec<u8>,
     /// The bytes of all rows beside the log's.
-    pub(crate) row_bytes: usize,
+    row_bytes: usize,
     /// Rows as they are behind the records staged so far.
     rows: HashMap<(Table, Vec<u8>), Option<Head>>,
     /// Rows that were there before the group and will not be as they were: their tables and revisions.
@@ -64,6 +64,11 @@ impl<'a> Staged<'a> {
             self.write(write, last_seq)?;
         }
         Ok(Ok(Receipt { first_seq, last_seq }))
+    }
+
+    /// The bytes of all that is staged.
+    pub(crate) fn bytes(&self) -> usize {
+        self.lines.len() + self.row_bytes
     }
 
     fn write(&mut self, write: &Write, revision: u64) -> Result<(), StoreError> {

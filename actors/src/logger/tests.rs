@@ -1,6 +1,7 @@
 use crate::logger::CommitError;
 use crate::testing::{World, logged, with_world};
-use domain::Event;
+use domain::event::Severity;
+use domain::{Event, GatePath};
 use std::time::Duration;
 
 fn stopped() -> Event {
@@ -31,6 +32,30 @@ fn records_that_arrive_together_are_made_durable_together() {
         };
         assert_eq!(count("journal_records_total"), 64.0);
         assert!(count("journal_group_records_count") < 16.0, "{metrics}");
+    });
+}
+
+#[test]
+fn records_of_megabytes_that_arrive_together_are_all_committed_in_order() {
+    with_world(|World { system, .. }| async move {
+        let long = Event::CrosscheckError {
+            session_id: "long".parse().expect("an id"),
+            path: GatePath::Submit,
+            level: Severity::Error,
+            cause: "x".repeat(3 * 1024 * 1024),
+            timestamp: "2026-11-20T10:00:00Z".parse().expect("a time"),
+        };
+        // more than one group may have
+        let asked: Vec<_> = (0..8)
+            .map(|_| {
+                let (log, record) = (system.log.clone(), long.clone().into());
+                actix_rt::spawn(async move { log.commit(record).await })
+            })
+            .collect();
+        for (seq, asked) in (1..).zip(asked) {
+            let receipt = asked.await.expect("the asker lives").expect("it is committed");
+            assert_eq!((receipt.first_seq, receipt.last_seq), (seq, seq));
+        }
     });
 }
 

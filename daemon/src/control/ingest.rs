@@ -66,7 +66,7 @@ pub async fn post(
     headers: HeaderMap,
     mut body: Body,
 ) -> Result<(StatusCode, Json<Ingested>), Problem> {
-    let (pipeline_id, asked) = match checked(&service, pipeline_id, asked).await {
+    let (pipeline_id, asked) = match checked(&service, pipeline_id, asked, body.size_hint().lower()).await {
         Ok(checked) => checked,
         Err(problem) => {
             // who waits to be told to go on has sent nothing, and would be told so by the first look at what comes
@@ -90,11 +90,16 @@ async fn checked(
     service: &Service,
     pipeline_id: Result<Path<String>, PathRejection>,
     asked: Result<Query<Asked>, QueryRejection>,
+    announced_bytes: u64,
 ) -> Result<(PipelineId, Asked), Problem> {
     let pipeline_id = named(pipeline_id)?;
     let Query(asked) = asked.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
     if !is_version(&asked.version) {
         return Err(IngestionError::Version.into());
+    }
+    let max_bytes = max_bytes(service);
+    if announced_bytes > max_bytes as u64 {
+        return Err(Problem::BodyTooLarge { max_bytes });
     }
     let oracle_id = pipeline::known(service, &pipeline_id)?.registered.oracle_id;
     let running = service.system.ingestion.ask(Running).await?;
@@ -109,14 +114,14 @@ async fn checked(
     Ok((pipeline_id, asked))
 }
 
+/// The most bytes that a payload may have.
+fn max_bytes(service: &Service) -> usize {
+    usize::try_from(service.config.ingestion.max_payload_bytes).unwrap_or(usize::MAX)
+}
+
 /// Takes a payload in as it comes. Dropped before it is finished, it leaves nothing.
 async fn receive(service: &Service, body: &mut Body) -> Result<Archiving, Problem> {
-    let max_bytes = usize::try_from(service.config.ingestion.max_payload_bytes).unwrap_or(usize::MAX);
-    let idle_s = service.config.limits.idle_s;
-    // what is announced too large need not be sent first
-    if body.size_hint().lower() > max_bytes as u64 {
-        return Err(Problem::BodyTooLarge { max_bytes });
-    }
+    let (max_bytes, idle_s) = (max_bytes(service), service.config.limits.idle_s);
     let archiving = Archiving::begin(service.system.store.files().clone());
     let mut left_bytes = max_bytes;
     loop {

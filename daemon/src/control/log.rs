@@ -1,5 +1,6 @@
 //! `GET /v1/log` and `GET /v1/log/follow`: the audit log, as lines of JSON.
 
+use crate::pieces::{Pieces, Sender};
 use crate::problem::Problem;
 use crate::service::Service;
 use axum::body::Body;
@@ -8,20 +9,16 @@ use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::{Event, SessionId};
-use http_body_util::channel::{Channel, Sender};
 use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use serde::Deserialize;
-use std::convert::Infallible;
 use std::sync::Arc;
-use store::{LogLine, LogQuery, Store};
+use store::{LogLine, LogPage, LogQuery, Store};
 
 /// The most entries in one answer.
 pub const LIMIT_MAX: usize = 10_000;
 /// So many without being asked.
 const LIMIT_DEFAULT: usize = 100;
-/// So many at a time while following.
-const FOLLOW_AT_ONCE: usize = 512;
 const MEDIA_TYPE: &str = "application/x-ndjson";
 
 /// Which entries.
@@ -44,14 +41,14 @@ pub struct Asked {
 
 type Question = Result<Query<Asked>, QueryRejection>;
 
-/// The entries asked for, one a line, the lowest number first.
+/// The entries asked for, one a line, the lowest number first; of many, some are held in memory at a time.
 ///
 /// # Errors
-/// `InvalidRequest` where the question is not understood.
+/// `InvalidRequest` where the question is not understood. Where an entry cannot be read further on the answer breaks off.
 pub async fn get(State(service): State<Arc<Service>>, asked: Question) -> Result<Response, Problem> {
-    let query = understood(asked)?;
-    let lines = read(service.system.store.clone(), query).await?;
-    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], text(&lines)).into_response())
+    let store = service.system.store.clone();
+    let first = read(store.clone(), understood(asked)?).await?;
+    Ok(answer(|sender| send_all(store, first, sender)))
 }
 
 /// The entries asked for, and then every further one as it becomes durable, until the caller goes away.
@@ -60,49 +57,62 @@ pub async fn get(State(service): State<Arc<Service>>, asked: Question) -> Result
 /// `InvalidRequest` where the question is not understood.
 pub async fn follow(State(service): State<Arc<Service>>, asked: Question) -> Result<Response, Problem> {
     let query = understood(asked)?;
-    let (sender, body) = Channel::<Bytes, Infallible>::new(1);
-    tokio::spawn(async move {
-        if let Err(problem) = send_all(&service, query, sender).await {
-            tracing::warn!("a follower of the log was left: {problem}");
-        }
-    });
-    Ok(([(CONTENT_TYPE, MEDIA_TYPE)], Body::new(body)).into_response())
+    Ok(answer(|sender| send_on(service, query, sender)))
 }
 
-async fn send_all(service: &Service, mut query: LogQuery, mut sender: Sender<Bytes>) -> Result<(), Problem> {
+/// An answer that is sent by a task of its own; where that fails, it breaks off.
+fn answer<F>(sending: impl FnOnce(Sender) -> F) -> Response
+where
+    F: Future<Output = Result<(), Problem>> + Send + 'static,
+{
+    let (sender, body) = Pieces::new(1);
+    let sending = sending(sender);
+    tokio::spawn(async move {
+        if let Err(problem) = sending.await {
+            tracing::warn!("a reader of the log was left: {problem}");
+        }
+    });
+    ([(CONTENT_TYPE, MEDIA_TYPE)], Body::new(body)).into_response()
+}
+
+async fn send_all(store: Store, mut page: LogPage, mut sender: Sender) -> Result<(), Problem> {
+    while sender.send(text(&page.lines)).await.is_ok() {
+        let Some(next) = page.next else { break };
+        page = read(store.clone(), next).await?;
+    }
+    sender.finish();
+    Ok(())
+}
+
+async fn send_on(service: Arc<Service>, mut query: LogQuery, mut sender: Sender) -> Result<(), Problem> {
     let mut report = service.system.log.report();
     let mut stopping = service.stopping();
     loop {
         report.mark_unchanged();
         let reached = service.system.store.last_seq();
-        let lines = read(service.system.store.clone(), query.clone()).await?;
+        let LogPage { lines, next } = read(service.system.store.clone(), query.clone()).await?;
+        if !lines.is_empty() && sender.send(text(&lines)).await.is_err() {
+            break;
+        }
+        if let Some(next) = next {
+            query = next;
+            continue;
+        }
         let full = lines.len() >= query.limit && !query.newest;
         query.after = lines.last().map_or(query.after, |line| line.seq);
-        if !full {
-            query.after = query.after.max(reached);
-        }
-        query = LogQuery { newest: false, limit: FOLLOW_AT_ONCE, ..query };
-        if !lines.is_empty() && sender.send_data(text(&lines).into()).await.is_err() {
-            return Ok(());
-        }
+        query = LogQuery { newest: false, limit: usize::MAX, ..query };
         if full {
             continue;
         }
+        query.after = query.after.max(reached);
         tokio::select! {
-            changed = report.changed() => if changed.is_err() { return Ok(()) },
-            () = gone(&mut sender) => return Ok(()),
-            _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
+            changed = report.changed() => if changed.is_err() { break },
+            () = sender.unread() => break,
+            _ = stopping.wait_for(|stopping| *stopping) => break,
         }
     }
-}
-
-/// Waits until the caller has gone away.
-async fn gone(sender: &mut Sender<Bytes>) {
-    // an empty piece is no data to the caller, and fails as soon as nobody reads any more
-    let pause = std::time::Duration::from_secs(1);
-    while sender.send_data(Bytes::new()).await.is_ok() {
-        tokio::time::sleep(pause).await;
-    }
+    sender.finish();
+    Ok(())
 }
 
 fn understood(asked: Question) -> Result<LogQuery, Problem> {
@@ -123,11 +133,11 @@ fn understood(asked: Question) -> Result<LogQuery, Problem> {
     Ok(LogQuery { session, execution, event, since, after, limit, newest })
 }
 
-async fn read(store: Store, query: LogQuery) -> Result<Vec<LogLine>, Problem> {
-    let lines = tokio::task::spawn_blocking(move || store.log(&query)).await;
-    Ok(lines.map_err(|error| Problem::Internal(error.to_string()))??)
+async fn read(store: Store, query: LogQuery) -> Result<LogPage, Problem> {
+    let page = tokio::task::spawn_blocking(move || store.log_page(&query)).await;
+    Ok(page.map_err(|error| Problem::Internal(error.to_string()))??)
 }
 
-fn text(lines: &[LogLine]) -> String {
-    lines.iter().flat_map(|line| [line.json.as_str(), "\n"]).collect()
+fn text(lines: &[LogLine]) -> Bytes {
+    lines.iter().flat_map(|line| [line.json.as_str(), "\n"]).collect::<String>().into()
 }

@@ -5,6 +5,7 @@
 use super::document::Document;
 use super::{act, named};
 use crate::api::request::Unasked;
+use crate::pieces::{Pieces, Sender};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
@@ -16,12 +17,10 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use bytes::Bytes;
 use domain::ground::id::SourceId;
 use domain::ground::moment::Moment;
 use domain::ground::run::Run;
 use domain::{Peer, Sha256Hex};
-use http_body_util::channel::Channel;
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request};
 use jiff::Timestamp;
@@ -163,28 +162,27 @@ pub async fn export(
     let oracle_id: SourceId = named(oracle_id)?;
     let unknown = || GroundProblem::SourceUnknown(format!("no source {oracle_id} is registered"));
     let view = service.system.store.view(&oracle_id)?.ok_or_else(unknown)?;
-    let (sender, body) = Channel::<Bytes, io::Error>::new(PIECES_WAITING);
+    let (sender, body) = Pieces::new(PIECES_WAITING);
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
-        let mut out = Pieces { sender: Some(sender), piece: Vec::new(), runtime };
+        let mut out = Export { sender, piece: Vec::new(), runtime };
         let exported = view.export(&mut out).map_err(|error| error.to_string());
-        let exported = exported.and_then(|_| out.flush().map_err(|error| error.to_string()));
-        if let (Err(error), Some(sender)) = (exported, out.sender.take()) {
-            tracing::warn!(error, "an export has broken off");
-            sender.abort(io::Error::other("the export has broken off"));
+        match exported.and_then(|_| out.flush().map_err(|error| error.to_string())) {
+            Ok(()) => out.sender.finish(),
+            Err(error) => tracing::warn!(error, "an export has broken off"),
         }
     });
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(body)).into_response())
 }
 
 /// What is written, handed on piece by piece from a thread that may wait.
-struct Pieces {
-    sender: Option<http_body_util::channel::Sender<Bytes, io::Error>>,
+struct Export {
+    sender: Sender,
     piece: Vec<u8>,
     runtime: Handle,
 }
 
-impl Write for Pieces {
+impl Write for Export {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.piece.extend_from_slice(bytes);
         if self.piece.len() >= PIECE_BYTES {
@@ -198,8 +196,6 @@ impl Write for Pieces {
             return Ok(());
         }
         let piece = std::mem::take(&mut self.piece).into();
-        let sender = self.sender.as_mut().ok_or_else(|| io::Error::other("nobody reads any more"))?;
-        let sent = self.runtime.block_on(sender.send_data(piece));
-        sent.map_err(|_| io::Error::other("nobody reads any more"))
+        self.runtime.block_on(self.sender.send(piece)).map_err(io::Error::other)
     }
 }

@@ -28,8 +28,8 @@ pub(super) fn open(file: &Path, done: &str) -> io::Result<Opened> {
     } else {
         let file = File::open(file)?;
         let metadata = file.metadata()?;
-        // a pipe has no length to measure progress against
-        let length_bytes = metadata.is_file().then_some(metadata.len());
+        // a pipe has no length to hold what is read against, and a file of the kernel's says that it has none
+        let length_bytes = Some(metadata.len()).filter(|length| metadata.is_file() && *length > 0);
         (Box::new(file), length_bytes)
     };
     let bar = progress(length_bytes, done);

@@ -1,6 +1,7 @@
 use super::*;
-use crate::log::LogQuery;
+use crate::log::{LogQuery, PAGE_BYTES};
 use crate::record::{Expect, RowKey, Write};
+use domain::event::Severity;
 use domain::mail::MailKind;
 use domain::session::Original;
 use domain::{Delivery, Event, GatePath, Mail, MailId, Payload, Query, RegenAttempt};
@@ -882,4 +883,82 @@ fn a_row_that_is_being_replaced_is_read_as_it_was_until_it_is_replaced() {
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
+}
+
+/// The numbers of the pages that answer `query`; each is within the bound, or one entry.
+fn pages(store: &Store, query: LogQuery) -> Vec<Vec<u64>> {
+    let (mut pages, mut next) = (Vec::new(), Some(query));
+    while let Some(query) = next {
+        let page = store.log_page(&query).expect("the log is read");
+        let bytes: usize = page.lines.iter().map(|line| line.json.len()).sum();
+        assert!(
+            bytes <= PAGE_BYTES || page.lines.len() == 1,
+            "{} entries of {bytes} bytes",
+            page.lines.len()
+        );
+        pages.push(page.lines.iter().map(|line| line.seq).collect());
+        next = page.next;
+    }
+    pages
+}
+
+/// An entry of so many bytes and a few more.
+fn long(bytes: usize) -> Event {
+    Event::CrosscheckError {
+        session_id: id(bytes),
+        path: GatePath::Submit,
+        level: Severity::Error,
+        cause: "x".repeat(bytes),
+        timestamp: at(0),
+    }
+}
+
+#[test]
+fn a_group_of_many_megabytes_is_taken_some_at_a_time_and_the_rest_left_for_later() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let half = vec![Record::from(long(GROUP_BYTES / 2)); 5];
+    let mut rest = &half[..];
+    let mut taken = Vec::new();
+    while !rest.is_empty() {
+        let outcomes = journal.commit(rest).expect("the disk takes it");
+        assert_eq!(journal.counts().entries, store.last_seq());
+        taken.push(outcomes.len());
+        rest = &rest[outcomes.len()..];
+    }
+    assert_eq!(taken, [2, 2, 1]);
+    assert_mirror_is_whole(dir.path(), &store);
+    let longest = Record::from(long(2 * GROUP_BYTES));
+    assert_eq!(journal.commit(&[longest.clone(), longest]).expect("the disk takes it").len(), 1);
+}
+
+#[test]
+fn long_entries_are_read_some_at_a_time_and_all_of_them_in_every_order() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    let mib = 1024 * 1024;
+    // three a page, in records of two, and one that is longer than a page
+    for _ in 0..5 {
+        let record = Record { events: vec![long(mib), long(mib)], ..Record::default() };
+        journal.commit(&[record]).expect("it is taken");
+    }
+    journal.commit(&[Record::from(long(PAGE_BYTES)), Record::from(long(mib))]).expect("it is taken");
+    let all = LogQuery { limit: usize::MAX, ..LogQuery::default() };
+    let expected: &[&[u64]] = &[&[1, 2, 3], &[4, 5, 6], &[7, 8, 9], &[10], &[11], &[12]];
+    assert_eq!(pages(&store, all.clone()), expected);
+    assert_eq!(pages(&store, LogQuery { newest: true, ..all.clone() }), expected);
+    let event = Some("crosscheck_error".to_owned());
+    assert_eq!(pages(&store, LogQuery { event, ..all.clone() }), expected);
+    for newest in [false, true] {
+        let short = LogQuery { session: Some(id(mib)), newest, ..all.clone() };
+        assert_eq!(pages(&store, short), [vec![1, 2, 3], vec![4, 5, 6], vec![7, 8, 9], vec![10, 12]]);
+    }
+    let some = |after, limit, newest| pages(&store, LogQuery { after, limit, newest, ..all.clone() });
+    assert_eq!(some(0, 4, false), [vec![1, 2, 3], vec![4]]);
+    assert_eq!(some(0, 3, false), [[1, 2, 3]]);
+    assert_eq!(some(6, 3, false), [[7, 8, 9]]);
+    assert_eq!(some(0, 5, true), [vec![8, 9, 10], vec![11], vec![12]]);
+    assert_eq!(some(0, 1, true), [[12]]);
+    assert_eq!(some(12, 9, true), [[0; 0]; 1]);
+    assert_eq!(whole_log(&store).len(), 12);
 }

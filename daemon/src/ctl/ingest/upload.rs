@@ -6,12 +6,12 @@ use crate::control::ingest::Ingested;
 use crate::control::run::Seen;
 use crate::ctl::output::json;
 use crate::ctl::{CtlError, Options, lines, problem, segment};
-use bytes::Bytes;
+use crate::pieces::{Pieces, Sender};
 use domain::ground::id::PipelineId;
 use domain::ground::moment::Moment;
 use domain::ground::run::RunState;
-use http_body_util::channel::{Channel, Sender};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
+use std::mem;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -75,10 +75,10 @@ impl Run {
             "/v1/pipelines/{pipeline_id}/runs?version={version}&released_at={released_at}&replace={replace}"
         );
         let mut client = Client::connect(&options.control_path()).await?;
-        let (pieces, body) = Channel::new(1);
+        let (pieces, body) = Pieces::new(1);
         let wanted = Arc::new(Notify::new());
         let sent = send(payload, bar.length(), pieces, Arc::clone(&wanted)).map_err(unreadable)?;
-        let mut answering = pin!(client.upload(&path, body, wanted));
+        let mut answering = pin!(client.upload(&path, body, bar.length(), wanted));
         let response = tokio::select! {
             // a payload that cannot be read breaks the connection too
             biased;
@@ -94,12 +94,12 @@ impl Run {
     }
 }
 
-/// Begins to send, once that is wanted; what cannot be read to its end is told, and broken off, and so is a file that is cut
-/// before its `length_bytes`. A thread does, which nothing waits for: a read from a terminal or a pipe may never return.
+/// Begins to send, once that is wanted; what cannot be read to its end is told, and broken off, and so is a file that
+/// has not its `length_bytes` any more. A thread does, which nothing waits for: a read from a terminal or a pipe may never return.
 fn send(
     payload: impl Read + Send + 'static,
     length_bytes: Option<u64>,
-    mut pieces: Sender<Bytes, io::Error>,
+    mut pieces: Sender,
     wanted: Arc<Notify>,
 ) -> io::Result<oneshot::Receiver<io::Result<()>>> {
     let (done, sent) = oneshot::channel();
@@ -109,11 +109,11 @@ fn send(
             wanted.notified().await;
             send_all(payload, length_bytes, &mut pieces).await
         });
-        let broken_off = ended.as_ref().err().map(io::Error::kind);
+        let is_whole = ended.is_ok();
         // nobody wants to know any more where the daemon has answered already
         drop(done.send(ended));
-        if let Some(kind) = broken_off {
-            pieces.abort(kind.into());
+        if is_whole {
+            pieces.finish();
         }
     };
     thread::Builder::new().name("payload".into()).spawn(send)?;
@@ -121,27 +121,21 @@ fn send(
 }
 
 /// Sends to the end, or until nobody wants more.
-async fn send_all(
-    mut payload: impl Read,
-    length_bytes: Option<u64>,
-    pieces: &mut Sender<Bytes, io::Error>,
-) -> io::Result<()> {
-    let mut sent_bytes = 0;
+async fn send_all(mut payload: impl Read, length_bytes: Option<u64>, pieces: &mut Sender) -> io::Result<()> {
+    let (mut read_bytes, mut held) = (0, Vec::new());
     loop {
         let mut piece = Vec::with_capacity(PIECE_BYTES);
-        let read_bytes = payload.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
-        if read_bytes == 0 {
-            return match length_bytes.filter(|length_bytes| sent_bytes < *length_bytes) {
-                Some(length) => {
-                    let told =
-                        format!("it had {length} bytes, and was cut to {sent_bytes} while it was read");
-                    Err(io::Error::new(ErrorKind::UnexpectedEof, told))
-                }
-                None => Ok(()),
-            };
+        read_bytes += payload.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece)? as u64;
+        let is_last = piece.is_empty();
+        let differs = |length: &u64| if is_last { read_bytes < *length } else { read_bytes > *length };
+        if let Some(length) = length_bytes.filter(differs) {
+            let how = if is_last { "cut" } else { "added to" };
+            let told = format!("it had {length} bytes, and was {how} while it was read");
+            return Err(io::Error::other(told));
         }
-        sent_bytes += read_bytes as u64;
-        if pieces.send_data(piece.into()).await.is_err() {
+        // one is held back: with the last of so many bytes the payload would be whole, and there may be more of it
+        let held = mem::replace(&mut held, piece);
+        if !held.is_empty() && pieces.send(held.into()).await.is_err() || is_last {
             return Ok(());
         }
     }
@@ -150,14 +144,70 @@ async fn send_all(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http_body_util::BodyExt;
+    use std::path::Path;
+    use tempfile::TempDir;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
 
     #[tokio::test]
-    async fn a_file_that_is_cut_while_it_is_read_is_not_sent_as_if_it_were_whole() {
-        for (length_bytes, is_whole) in [(None, true), (Some(3), true), (Some(2), true), (Some(4), false)] {
-            let (mut pieces, body) = Channel::<Bytes, io::Error>::new(1);
-            let sent = send_all(&b"abc"[..], length_bytes, &mut pieces).await;
-            assert_eq!(sent.is_ok(), is_whole, "{length_bytes:?}: {sent:?}");
-            drop(body);
+    async fn a_file_that_changes_while_it_is_read_is_not_sent_as_if_it_were_whole() {
+        let length = PIECE_BYTES as u64 + 1;
+        let content = vec![b'x'; PIECE_BYTES + 1];
+        for (length_bytes, is_whole) in
+            [(None, true), (Some(length), true), (Some(length + 1), false), (Some(length - 1), false)]
+        {
+            let (mut pieces, body) = Pieces::new(2);
+            let ended = send_all(&content[..], length_bytes, &mut pieces).await;
+            assert_eq!(ended.is_ok(), is_whole, "{length_bytes:?}: {ended:?}");
+            pieces.finish();
+            let sent_bytes = body.collect().await.unwrap().to_bytes().len() as u64;
+            if is_whole {
+                assert_eq!(sent_bytes, length);
+            } else {
+                // else the daemon would have all that it was told of
+                assert!(length_bytes > Some(sent_bytes), "{length_bytes:?}: {sent_bytes}");
+            }
+        }
+    }
+
+    /// The head of the request that hands `file` in, from a daemon that refuses it.
+    async fn announced(dir: &Path, file: &Path) -> String {
+        let socket = dir.join("socket");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let run = Run {
+            pipeline_id: "people".parse().unwrap(),
+            file: file.to_owned(),
+            version: "1".into(),
+            released_at: Moment("2026-11-20T00:00:00Z".parse().unwrap()),
+            replace: false,
+            detach: true,
+        };
+        let options = Options { socket: None, control_socket: Some(socket.clone()), json: false };
+        let heard = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            stream.write_all(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+            String::from_utf8(head).unwrap()
+        });
+        run.upload(&options).await.expect_err("it is refused");
+        std::fs::remove_file(socket).unwrap();
+        heard.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_length_of_a_file_is_announced_and_that_of_what_has_none_is_not() {
+        let dir = TempDir::new().unwrap();
+        let file = dir.path().join("payload");
+        std::fs::write(&file, "abc").unwrap();
+        let head = announced(dir.path(), &file).await;
+        assert!(head.contains("content-length: 3\r\n") && !head.contains("transfer-encoding"), "{head}");
+        for endless in ["/dev/null", "/proc/self/stat"] {
+            let head = announced(dir.path(), Path::new(endless)).await;
+            assert!(head.contains("transfer-encoding: chunked\r\n"), "{head}");
         }
     }
 }

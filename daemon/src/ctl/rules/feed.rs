@@ -2,9 +2,7 @@
 
 use super::super::lines::{Line, Lines};
 use super::case::{Case, LineFault};
-use crate::client::Pieces;
-use bytes::Bytes;
-use http_body_util::channel::{Channel, Sender};
+use crate::pieces::{Pieces, Sender};
 use std::io::{self, BufRead};
 use std::sync::Arc;
 use std::thread;
@@ -48,7 +46,7 @@ impl Feed {
     /// Begins to read. A thread does, which nothing waits for: a read from a terminal or a pipe may never return.
     pub(super) fn of(input: impl BufRead + Send + 'static) -> io::Result<Self> {
         let (items_in, items) = mpsc::channel(CASES_AT_ONCE);
-        let (requests, body) = Channel::new(1);
+        let (requests, body) = Pieces::new(1);
         let (accepted, is_accepted) = oneshot::channel();
         let runtime = Handle::current();
         let read = move || {
@@ -63,28 +61,31 @@ impl Feed {
 async fn read(
     mut lines: Lines<impl BufRead>,
     items: mpsc::Sender<Item>,
-    mut requests: Sender<Bytes, io::Error>,
+    mut requests: Sender,
     is_accepted: oneshot::Receiver<()>,
 ) -> Option<()> {
     let mut is_accepted = Some(is_accepted);
     let room = Arc::new(Semaphore::new(BYTES_AT_ONCE));
-    loop {
+    let end = loop {
         let Line { number, text } = match lines.next_line() {
             Ok(Some(line)) => line,
-            Ok(None) => return items.send(Item::End).await.ok(),
-            Err(cause) => return items.send(Item::Unreadable(cause)).await.ok(),
+            Ok(None) => break Item::End,
+            Err(cause) => break Item::Unreadable(cause),
         };
         match text.map_err(LineFault::from).and_then(|text| Case::read(number, text)) {
             Ok((case, request)) => {
                 let bytes = u32::try_from(request.len()).expect("a request is as short as its line");
                 let permit = room.clone().acquire_many_owned(bytes).await.ok()?;
                 items.send(Item::Case(case, permit)).await.ok()?;
-                requests.send_data(request).await.ok()?;
+                requests.send(request).await.ok()?;
                 if let Some(is_accepted) = is_accepted.take() {
                     is_accepted.await.ok()?;
                 }
             }
             Err(fault) => items.send(Item::NoCase(number, fault)).await.ok()?,
         }
-    }
+    };
+    // the cases that were sent are whole, and answered, whatever became of those behind them
+    requests.finish();
+    items.send(end).await.ok()
 }

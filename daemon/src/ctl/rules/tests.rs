@@ -3,7 +3,7 @@
 use super::super::{CtlError, Options};
 use super::eval::Eval;
 use super::*;
-use http_body_util::channel::{Channel, Sender};
+use crate::pieces::{Pieces, Sender};
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 
-type Answered = Either<Full<bytes::Bytes>, Channel<bytes::Bytes>>;
+type Answered = Either<Full<bytes::Bytes>, Pieces>;
 
 /// How a daemon answers.
 #[derive(Clone)]
@@ -64,7 +64,7 @@ fn answer(line: u64, request: &Value, verdict: &str, violations: &[Value]) -> St
 }
 
 /// Answers each line of a body, while it still comes.
-async fn answer_lines(manner: Manner, mut body: Incoming, mut lines: Sender<bytes::Bytes>) -> Option<()> {
+async fn answer_lines(manner: Manner, mut body: Incoming, lines: &mut Sender) -> Option<()> {
     let (mut pending, mut ready, mut number) = (Vec::new(), String::new(), 0);
     while let Some(frame) = body.frame().await {
         pending.extend_from_slice(frame.ok()?.data_ref()?);
@@ -76,19 +76,22 @@ async fn answer_lines(manner: Manner, mut body: Incoming, mut lines: Sender<byte
             if ready.lines().count() == manner.at_once {
                 // in two pieces, neither of which is a line
                 let half = ready.split_off(ready.len() / 2);
-                lines.send_data(std::mem::replace(&mut ready, half).into()).await.ok()?;
-                lines.send_data(std::mem::take(&mut ready).into()).await.ok()?;
+                lines.send(std::mem::replace(&mut ready, half).into()).await.ok()?;
+                lines.send(std::mem::take(&mut ready).into()).await.ok()?;
             }
         }
     }
-    lines.send_data((ready + manner.last).into()).await.ok()
+    lines.send((ready + manner.last).into()).await.ok()
 }
 
 async fn respond(manner: Manner, request: Request<Incoming>) -> Result<Response<Answered>, Infallible> {
     assert_eq!((request.method().as_str(), request.uri().path()), ("POST", "/v1/rules/evaluate:batch"));
     assert_eq!(request.headers()["content-type"], "application/x-ndjson");
-    let (lines, body) = Channel::new(1);
-    tokio::spawn(answer_lines(manner, request.into_body(), lines));
+    let (mut lines, body) = Pieces::new(1);
+    tokio::spawn(async move {
+        answer_lines(manner, request.into_body(), &mut lines).await;
+        lines.finish();
+    });
     Ok(Response::new(Either::Right(body)))
 }
 
