@@ -194,7 +194,8 @@ impl Look {
                 source_locator: format!("urn:oracled:record:{}", provenance.record_id),
                 source_version: Some(provenance.source_version.clone()),
                 retrieved_at: last_seen.ingested_at,
-                verified_at: last_seen.ingested_at,
+                // by the release and not by the moment of ingestion: in which order releases come in makes none of them newer
+                verified_at: last_seen.as_of(),
                 verification_method: VERIFICATION_METHOD.into(),
                 verifier_id: VERIFIER_ID.into(),
                 evidence_hash: Some(provenance.raw_hash.clone()),

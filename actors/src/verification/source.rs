@@ -198,11 +198,10 @@ impl Verifier {
             }
             reply => reply,
         };
-        let kept = if matches!(reply, Reply::Failed { .. } | Reply::Refused { .. }) {
-            self.in_its_place(&errand)
-        } else {
-            None
+        let has_none = |reply: &Reply| {
+            matches!(reply, Reply::Failed { .. } | Reply::Refused { .. } | Reply::TimedOut { .. })
         };
+        let kept = if has_none(&reply) { self.in_its_place(&errand) } else { None };
         let warnings = call.warnings.iter().cloned().chain(warnings).collect();
         let call = Call { ended_at: Some(now), latency_ms, reply, kept, warnings, ..call };
         Answered { call, keep }
