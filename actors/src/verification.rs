@@ -27,7 +27,7 @@ use domain::verification::request::BadRequest;
 use domain::verification::{Envelope, VerifyRequest};
 use jiff::Timestamp;
 use live::Prepared;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -127,11 +127,33 @@ impl Verification {
     }
 }
 
+impl Verifier {
+    /// Has the sources of all workflows watched: how they are doing is told before anybody asks them, too.
+    async fn watch_all(&self) {
+        let workflows = match self.store.workflows() {
+            Ok(workflows) => workflows,
+            Err(error) => {
+                tracing::error!(%error, "workflows cannot be read: their sources are watched once they are asked");
+                return;
+            }
+        };
+        let oracles: BTreeSet<_> =
+            workflows.into_iter().flat_map(|registered| registered.workflow.oracles).collect();
+        for oracle_id in &oracles {
+            if let Err(error) = self.watch(oracle_id).await {
+                tracing::error!(%oracle_id, %error, "a source is not watched until it is asked");
+            }
+        }
+    }
+}
+
 impl Actor for Verification {
     type Context = Context<Self>;
 
     fn started(&mut self, _: &mut Context<Self>) {
         pending::take_up(&self.verifier);
+        let verifier = Arc::clone(&self.verifier);
+        actix_rt::spawn(async move { verifier.watch_all().await });
     }
 }
 

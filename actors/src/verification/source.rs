@@ -3,6 +3,7 @@
 use super::Verifier;
 use super::asking::Kept;
 use crate::clock::stopwatch;
+use crate::door::NoAnswer;
 use crate::oracle_health::{Lease, Oracle, Permit, PermitError, Watch};
 use crate::queries::{Asked, Heard, QueryError};
 use crate::registry::policy_of;
@@ -240,6 +241,12 @@ impl Verifier {
         }
     }
 
+    /// Has a source's health watched, if it is not.
+    pub(super) async fn watch(&self, oracle_id: &SourceId) -> Result<(), NoAnswer> {
+        let oracle = Oracle { id: watched_as(oracle_id), config: self.config.health, probe: None };
+        self.doors.oracle_health.ask(Watch(oracle)).await
+    }
+
     /// The leave to ask a source; else what is to be said instead of its answer.
     async fn lease(&self, oracle_id: &SourceId) -> Result<Lease, Reply> {
         let id = watched_as(oracle_id);
@@ -247,8 +254,7 @@ impl Verifier {
         let health = &self.doors.oracle_health;
         let mut permit = health.ask(Permit(id.clone())).await.map_err(|error| failed(error.to_string()))?;
         if let Err(PermitError::Unknown(_)) = permit {
-            let oracle = Oracle { id: id.clone(), config: self.config.health, probe: None };
-            health.ask(Watch(oracle)).await.map_err(|error| failed(error.to_string()))?;
+            self.watch(oracle_id).await.map_err(|error| failed(error.to_string()))?;
             permit = health.ask(Permit(id)).await.map_err(|error| failed(error.to_string()))?;
         }
         permit.map_err(|error| match error {
