@@ -27,6 +27,7 @@ use domain::verification::request::BadRequest;
 use domain::verification::{Envelope, VerifyRequest};
 use jiff::Timestamp;
 use live::Prepared;
+use pending::Promises;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -98,6 +99,7 @@ struct Verifier {
     /// Adapters that were made ready, by their sources.
     adapters: Mutex<BTreeMap<SourceId, Prepared>>,
     places: Arc<Semaphore>,
+    promises: Promises,
     /// Questions so far, and since when: together they are no other question's.
     count: AtomicU64,
     born_at: Timestamp,
@@ -121,8 +123,9 @@ impl Verification {
     ) -> Self {
         let places = Arc::new(Semaphore::new(config.at_once));
         let (count, born_at) = (AtomicU64::new(0), clock.now());
-        let adapters = Mutex::default();
-        let verifier = Verifier { doors, store, clock, metrics, config, adapters, places, count, born_at };
+        let (adapters, promises) = (Mutex::default(), Promises::new(config.at_once));
+        let verifier =
+            Verifier { doors, store, clock, metrics, config, adapters, places, promises, count, born_at };
         Self { verifier: Arc::new(verifier) }
     }
 }

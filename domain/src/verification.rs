@@ -33,7 +33,7 @@ pub use candidate::Candidate;
 pub use decide::{decide, is_put_to_oracles};
 pub use envelope::{Envelope, EnvelopeKind};
 pub use inputs::{Inputs, Stage};
-pub use kept::{KeptAnswer, KeptKey, OpenReview, Subject, SubjectKey};
+pub use kept::{Baseline, Baselines, KeptAnswer, KeptKey, OpenReview, Subject, SubjectKey};
 pub use lock::HumanLock;
 pub use reason::Reason;
 pub use record::OracleVerificationRecord;

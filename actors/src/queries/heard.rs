@@ -134,6 +134,13 @@ impl Look {
             warnings.push(format!("{} versions that held then have been pruned", answered.pruned));
         }
         let Some(hit) = answered.found.first() else {
+            if answered.pruned > 0 {
+                // it did say something: the others do not decide as if it had not
+                return Err(QueryError::Reading("what it said then has been pruned".into()));
+            }
+            if view.state.completed.is_empty() {
+                warnings.push("no version of it was ingested yet".into());
+            }
             let is_whole = answered.more.is_none();
             let nothing = Heard { reply: Reply::NoRecord, before: None, warnings };
             return Ok(is_whole.then_some((nothing, None)));

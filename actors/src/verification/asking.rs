@@ -5,11 +5,13 @@ use super::source::Answered;
 use crate::clock::stopwatch;
 use domain::ground::id::SourceId;
 use domain::ground::source::OracleTier;
-use domain::verification::{Call, CallOutcome, Cut, Envelope, Failure, Inputs, KeptAnswer, KeptKey, Reply};
+use domain::verification::{
+    Call, CallOutcome, Candidate, Cut, Envelope, Failure, Inputs, KeptAnswer, KeptKey, Reply,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Store, StoreError, Write};
+use store::{Expect, RowKey, Store, StoreError, Write};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -27,28 +29,30 @@ impl Kept {
     }
 
     /// What keeps it, unless what is kept is newer: decisions about one thing may overtake one another, and a source may say
-    /// once more what it said long ago. Of an answer that jumps away from what was said before nothing is kept but when it was
-    /// issued: what is older is a replay from now on, and what it jumps away from stays what later ones are held against.
-    pub(super) fn write(&self, store: &Store) -> Result<Option<Write>, StoreError> {
-        let known = store.kept(&self.key)?.map(|(known, _)| known);
+    /// once more what it said long ago.
+    pub(super) fn write(&self, store: &Store) -> Result<Option<(Expect, Write)>, StoreError> {
+        let known = store.kept(&self.key)?;
+        let revision = known.as_ref().map(|(_, revision)| *revision);
         let mut answer = self.answer.clone();
-        if !answer.candidate.deviations.is_empty() {
-            let Some(known) = known else { return Ok(None) };
-            let issued_at = answer.issued_at.max(known.issued_at);
-            let write =
-                || Write::PutKept(self.key.clone(), Arc::new(KeptAnswer { issued_at, ..known.clone() }));
-            return Ok((issued_at > known.issued_at).then(write));
-        }
         let as_of = |answer: &KeptAnswer| (answer.issued_at, answer.candidate.observed_at);
-        if let Some(known) = known {
+        if let Some((known, _)) = known {
             let is_behind = known.adapter_sha256 == answer.adapter_sha256 && as_of(&known) > as_of(&answer);
             if is_behind {
                 return Ok(None);
             }
             answer.issued_at = answer.issued_at.max(known.issued_at);
         }
-        Ok(Some(Write::PutKept(self.key.clone(), Arc::new(answer))))
+        let expect = Expect { row: RowKey::Kept(self.key.clone()), revision };
+        Ok(Some((expect, Write::PutKept(self.key.clone(), Arc::new(answer)))))
     }
+}
+
+/// What came of asking, beside what is decided over.
+#[derive(Default)]
+pub(super) struct Came {
+    pub(super) kept: Vec<Kept>,
+    /// What sources said of the same before, where what was ingested tells that.
+    pub(super) before: BTreeMap<SourceId, Candidate>,
 }
 
 impl Verifier {
@@ -59,7 +63,7 @@ impl Verifier {
         inputs: &mut Inputs,
         oracles: &BTreeSet<SourceId>,
         deadline: Option<Instant>,
-    ) -> Vec<Kept> {
+    ) -> Came {
         let began = stopwatch();
         let left = deadline.map(|deadline| deadline.saturating_duration_since(began));
         let hard = Duration::from_millis(inputs.workflow.oracle_latency.hard_timeout_ms);
@@ -91,13 +95,14 @@ impl Verifier {
             }
         }
         let nobody_is_trusted = waited_for.is_empty();
-        let mut kept = Vec::new();
+        let mut came = Came::default();
         while nobody_is_trusted || !waited_for.is_empty() {
             let Some(ended) = on_their_way.join_next().await else { break };
-            let Ok((oracle_id, Answered { call, keep })) = ended else { continue };
+            let Ok((oracle_id, Answered { call, keep, before })) = ended else { continue };
             waited_for.remove(&oracle_id);
             begun.remove(&oracle_id);
-            kept.extend(keep);
+            came.kept.extend(keep);
+            came.before.extend(before.map(|before| (oracle_id.clone(), *before)));
             inputs.calls.insert(oracle_id, call);
         }
         let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -110,6 +115,6 @@ impl Verifier {
             };
             inputs.calls.insert(oracle_id, Call { latency_ms, reply, ..call });
         }
-        kept
+        came
     }
 }

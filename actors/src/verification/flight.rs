@@ -1,16 +1,17 @@
 //! One question on its way: put to its sources, decided, logged, told.
 
-use super::asking::Kept;
+use super::asking::Came;
 use super::{Verifier, VerifyError, pending};
 use crate::clock::stopwatch;
 use crate::logger::CommitError;
 use domain::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
 use domain::ground::id::SourceId;
+use domain::verification::deviation::{advanced, deviations};
 use domain::verification::review::ReviewState;
 use domain::verification::workflow::EnforcementMode;
 use domain::verification::{
-    Envelope, EnvelopeKind, Inputs, OpenReview, Review, Stage, Subject, SubjectKey, VerifyRequest, decide,
-    is_put_to_oracles,
+    Baseline, Baselines, Envelope, EnvelopeKind, Inputs, OpenReview, Reply, Review, Stage, Subject,
+    SubjectKey, VerifyRequest, decide, is_put_to_oracles,
 };
 use domain::{Event, Sha256Hex};
 use std::collections::BTreeSet;
@@ -29,6 +30,8 @@ const DECIDING: Duration = Duration::from_millis(20);
 const DECIDING_PART: u32 = 10;
 /// A subject that others change while it is decided about is read anew so many times.
 const ATTEMPTS: usize = 8;
+/// After so many of them a decision does without what would be kept of answers: others keep theirs.
+const ATTEMPTS_TO_KEEP: usize = 4;
 /// So much of a digest is part of an execution's name, in characters.
 const TAG_CHARS: usize = 10;
 
@@ -40,12 +43,12 @@ struct Decided {
     subject: Option<(Subject, u64)>,
 }
 
-/// What came of asking, beside what is decided over.
+/// What goes into the log and the tables beside a decision.
 #[derive(Default)]
 struct Beside {
     /// The interactions with sources that were asked once more afterwards.
     earlier: Vec<OracleInteraction>,
-    kept: Vec<Kept>,
+    came: Came,
 }
 
 impl Verifier {
@@ -83,6 +86,9 @@ impl Verifier {
     async fn promise(self: Arc<Self>, inputs: Inputs, began: Instant) -> Result<Arc<Envelope>, VerifyError> {
         let envelope = decide(&inputs);
         let is_promised = envelope.kind == EnvelopeKind::Provisional;
+        if is_promised && !self.promises.have_room() {
+            return Err(VerifyError::Busy);
+        }
         let mut later = Inputs { stage: Stage::Delayed, ..inputs.clone() };
         later.calls.clear();
         let entry = Event::VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope));
@@ -107,25 +113,28 @@ impl Verifier {
         let budget = Duration::from_millis(authority.authority_latency_budget_ms).min(self.config.longest);
         let deadline = waits.then(|| began + budget - DECIDING.min(budget / DECIDING_PART));
         let mut beside = Beside::default();
-        // whoever asks nobody waits for nobody's turn
-        let place = match is_put_to_oracles(&inputs) {
+        let is_asked = is_put_to_oracles(&inputs);
+        // whoever asks nobody waits for nobody's turn, and what was promised has its own
+        let _place = match is_asked && inputs.stage == Stage::First {
             true => Some(self.place(deadline.unwrap_or(began + PATIENCE)).await?),
             false => None,
         };
-        if place.is_some() {
+        if is_asked {
             let everyone = inputs.workflow.oracles.iter().cloned().collect();
-            beside.kept = self.ask_all(&mut inputs, &everyone, deadline).await;
+            beside.came = self.ask_all(&mut inputs, &everyone, deadline).await;
         }
-        let mut decided = self.decided(inputs, began)?;
+        let mut decided = self.decided(inputs, &beside.came, began)?;
         let again: BTreeSet<SourceId> =
             decided.envelope.reverify.iter().map(|again| again.oracle_id.clone()).collect();
         if !again.is_empty() && deadline.is_none_or(|deadline| stopwatch() < deadline) {
             let Decided { mut inputs, envelope, .. } = decided;
             let before = OracleInteraction::all(&inputs, &envelope);
             beside.earlier = before.into_iter().filter(|asked| again.contains(&asked.oracle_id)).collect();
-            beside.kept.extend(self.ask_all(&mut inputs, &again, deadline).await);
+            let came = self.ask_all(&mut inputs, &again, deadline).await;
+            beside.came.kept.extend(came.kept);
+            beside.came.before.extend(came.before);
             inputs.reverified = true;
-            decided = self.decided(inputs, began)?;
+            decided = self.decided(inputs, &beside.came, began)?;
         }
         self.settle(decided, &beside, began).await
     }
@@ -138,10 +147,19 @@ impl Verifier {
     }
 
     /// The decision at this moment, over what people say of the thing now.
-    fn decided(&self, mut inputs: Inputs, began: Instant) -> Result<Decided, StoreError> {
+    fn decided(&self, mut inputs: Inputs, came: &Came, began: Instant) -> Result<Decided, StoreError> {
         let subject = self.store.subject(&key(&inputs))?;
         let known = subject.as_ref().map(|(subject, _)| subject.clone()).unwrap_or_default();
+        let present = match inputs.question.point_in_time {
+            Some(_) => self.store.subject(&present(&inputs))?.map(|(subject, _)| subject).unwrap_or_default(),
+            None => known.clone(),
+        };
         (inputs.locks, inputs.open_reviews) = (known.locks, known.open);
+        if inputs.question.point_in_time.is_some() {
+            // what was decided of the present holds for the time since then, too
+            inputs.locks.extend(present.locks);
+        }
+        hold_against(&mut inputs, &present.baselines, came);
         inputs.decided_at = self.clock.now();
         inputs.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let envelope = decide(&inputs);
@@ -158,7 +176,7 @@ impl Verifier {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let record = self.record(&decided, beside)?;
+            let record = self.record(&decided, beside, attempt <= ATTEMPTS_TO_KEEP)?;
             match self.doors.log.commit(record).await {
                 Ok(_) => {
                     let Decided { inputs, envelope, .. } = decided;
@@ -167,42 +185,76 @@ impl Verifier {
                     return Ok(Arc::new(envelope));
                 }
                 Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {
-                    decided = self.decided(decided.inputs, began)?;
+                    decided = self.decided(decided.inputs, &beside.came, began)?;
                 }
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    fn record(&self, decided: &Decided, beside: &Beside) -> Result<Record, StoreError> {
+    /// What makes a decision durable, with what is kept of answers where it `keeps` that.
+    fn record(&self, decided: &Decided, beside: &Beside, keeps: bool) -> Result<Record, StoreError> {
         let Decided { inputs, envelope, subject } = decided;
         let mut record = Record::default();
         let asked = beside.earlier.iter().cloned().chain(OracleInteraction::all(inputs, envelope));
         record.events.extend(asked.map(Event::SourceAsked));
         record.events.push(Event::VerificationDecided(VerificationEntry::of(inputs.clone(), envelope)));
-        if let Some(review) = Review::of(inputs, envelope) {
-            let (review_id, timestamp) = (review.review_id.clone(), envelope.decided_at);
-            let open =
-                OpenReview { review_id: review_id.clone(), evidence_hash: review.evidence_hash.clone() };
-            let state = ReviewState { review: review.clone(), resolved: None };
-            let entry = ReviewEntry { review_id, review: Box::new(review), timestamp };
-            record.events.push(Event::ReviewOpened(entry));
-            record.writes.push(Write::PutReview(Arc::new(state)));
-            let (mut known, revision) =
-                subject.clone().map_or_else(Default::default, |(known, revision)| (known, Some(revision)));
-            known.open.push(open);
+        let review = Review::of(inputs, envelope);
+        let (mut known, revision) =
+            subject.clone().map_or_else(Default::default, |(known, revision)| (known, Some(revision)));
+        let advanced = advanced(inputs, envelope, &known.baselines).filter(|_| keeps);
+        if review.is_some() || advanced.is_some() {
+            known.baselines = advanced.unwrap_or(known.baselines);
+            known.open.extend(review.as_ref().map(|review| OpenReview {
+                review_id: review.review_id.clone(),
+                evidence_hash: review.evidence_hash.clone(),
+            }));
             let key = key(inputs);
             record.expect.push(Expect { row: RowKey::Subject(key.clone()), revision });
             record.writes.push(Write::PutSubject(key, Arc::new(known)));
         }
-        for kept in beside.kept.iter().filter(|kept| kept.counts_in(envelope)) {
-            record.writes.extend(kept.write(&self.store)?);
+        if let Some(review) = review {
+            let (review_id, timestamp) = (review.review_id.clone(), envelope.decided_at);
+            let state = ReviewState { review: review.clone(), resolved: None };
+            let entry = ReviewEntry { review_id, review: Box::new(review), timestamp };
+            record.events.push(Event::ReviewOpened(entry));
+            record.writes.push(Write::PutReview(Arc::new(state)));
+        }
+        for kept in beside.came.kept.iter().filter(|kept| keeps && kept.counts_in(envelope)) {
+            if let Some((expect, write)) = kept.write(&self.store)? {
+                record.expect.push(expect);
+                record.writes.push(write);
+            }
         }
         if inputs.stage == Stage::Delayed {
             record.writes.push(Write::RemovePending(inputs.execution_id.clone()));
         }
         Ok(record)
     }
+}
+
+/// Holds what each source says, or what is kept of it, against what it has said before.
+fn hold_against(inputs: &mut Inputs, baselines: &Baselines, came: &Came) {
+    let Inputs { workflow, axes, calls, .. } = inputs;
+    for (oracle_id, call) in calls {
+        let (known, before) = (baselines.get(oracle_id), came.before.get(oracle_id));
+        let baseline = |path: &str| {
+            let known = known.and_then(|known| known.get(path)).cloned();
+            known.or_else(|| Baseline::of(before?, path))
+        };
+        let answered = match &mut call.reply {
+            Reply::Answered { candidate } => Some(candidate),
+            _ => None,
+        };
+        for candidate in answered.into_iter().chain(&mut call.kept) {
+            candidate.deviations = deviations(workflow, axes, baseline, candidate);
+        }
+    }
+}
+
+/// Under which name it is known what people say of the thing as it is now, and what sources have said that nobody doubted.
+fn present(inputs: &Inputs) -> SubjectKey {
+    SubjectKey::of(&inputs.workflow.workflow_id, &inputs.question.thing, None)
 }
 
 /// Under which name it is known what people say of the thing.

@@ -55,13 +55,13 @@ impl Verifier {
             oracle_tier: errand.tier(),
             thing: question.thing.clone(),
             point_in_time: question.point_in_time,
-            kept: kept.clone(),
+            kept,
             within: Duration::from_millis(workflow.oracle_latency.hard_timeout_ms),
             execution_id: execution_id.clone(),
         };
         let LiveAnswer { reply, keep, outcome, warnings } = self.config.live.ask(ask).await;
-        let before = kept.filter(|kept| adapter.is_kept(kept, self.clock.now()));
-        Said { reply, before: before.map(|kept| Box::new(kept.candidate)), keep, warnings, outcome }
+        let reply = as_recent_as_asked(reply, errand.inputs.asked_at);
+        Said { reply, before: None, keep, warnings, outcome }
     }
 
     /// What is kept of a live source's answers to this, as long as it counts for anything.
@@ -79,16 +79,27 @@ impl Verifier {
     pub(super) fn still_fresh(&self, errand: &Errand, now: Timestamp) -> Option<Candidate> {
         let adapter = errand.adapter.as_ref()?;
         let kept = self.kept(errand, now).filter(|kept| adapter.still_holds(kept, now))?;
-        let candidate = errand.looked_at(kept.candidate, None, now);
+        let candidate = errand.looked_at(kept.candidate, now);
         candidate.freshness.iter().all(|axis| !axis.stale).then_some(candidate)
     }
 
     /// The same, to be served in the place of an answer where that may be.
     pub(super) fn in_its_place(&self, errand: &Errand) -> Option<Box<Candidate>> {
         let now = self.clock.now();
-        match bounded(errand.looked_at(self.kept(errand, now)?.candidate, None, now)) {
+        match bounded(errand.looked_at(self.kept(errand, now)?.candidate, now)) {
             Reply::Answered { candidate } => Some(candidate),
             _ => None,
         }
+    }
+}
+
+/// An answer that nobody signed is verified when the question was put: whoever dawdles, or is asked last, is no more recent.
+fn as_recent_as_asked(reply: Reply, asked_at: Timestamp) -> Reply {
+    match reply {
+        Reply::Answered { mut candidate } if candidate.record.signature_info.is_none() => {
+            candidate.record.verified_at = candidate.record.verified_at.min(asked_at);
+            Reply::Answered { candidate }
+        }
+        reply => reply,
     }
 }

@@ -7,7 +7,7 @@ use actix::{Context, Handler, Message, ResponseFuture};
 use domain::event::verification::ResolutionEntry;
 use domain::ground::ontology::{Ontology, OntologyRef};
 use domain::verification::review::{BadResolution, Resolution, Resolved, ReviewState};
-use domain::verification::{HumanLock, KeptKey, Review, Subject, SubjectKey};
+use domain::verification::{Baseline, HumanLock, Review, Subject, SubjectKey};
 use domain::{Event, Peer};
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -141,42 +141,30 @@ impl Verifier {
         subject.open = still_open;
         subject.locks.retain(|lock| word.now < lock.valid_until && !review.axes.contains_key(&lock.axis));
         subject.locks.extend(locks.iter().cloned());
+        confirm(&mut subject, review, locks, ontology);
         record.writes.push(put(key, subject));
-        record.writes.extend(self.confirmed(review, locks, ontology)?);
         Ok((state, record))
     }
+}
 
-    /// Answers of live sources that were kept from being taken, since they jumped away from what was said before, and that the
-    /// person has confirmed: from now on they are what is known.
-    fn confirmed(
-        &self,
-        review: &Review,
-        locks: &[HumanLock],
-        ontology: &Ontology,
-    ) -> Result<Vec<Write>, StoreError> {
-        let mut writes = Vec::new();
-        for (oracle_id, candidate) in &review.candidates {
-            let mut deviating = candidate.deviations.keys().peekable();
-            let is_confirmed = |path: &String| {
-                let lock = locks.iter().find(|lock| lock.axis == *path)?;
-                let (axis, said) = (ontology.axis(path)?, candidate.values.get(path)?);
-                Some(said.value.typed(axis).ok()? == lock.value.typed(axis).ok()?)
-            };
-            if deviating.peek().is_none() || !deviating.all(|path| is_confirmed(path) == Some(true)) {
-                continue;
+/// What sources said that jumped away from what they had said before, and that the person has confirmed: from now on they are
+/// held against that.
+fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology: &Ontology) {
+    if review.point_in_time.is_some() {
+        return;
+    }
+    for (oracle_id, candidate) in &review.candidates {
+        for path in candidate.deviations.keys() {
+            let Some(baseline) = Baseline::of(candidate, path) else { continue };
+            let lock = locks.iter().find(|lock| lock.axis == *path);
+            let is_confirmed = lock.zip(ontology.axis(path)).is_some_and(|(lock, axis)| {
+                let (said, decided) = (baseline.stated.value.typed(axis), lock.value.typed(axis));
+                said.is_ok_and(|said| decided.is_ok_and(|decided| said == decided))
+            });
+            if is_confirmed {
+                subject.baselines.entry(oracle_id.clone()).or_default().insert(path.clone(), baseline);
             }
-            let key = KeptKey::of(oracle_id, &review.thing, review.point_in_time);
-            let Some((mut kept, _)) = self.store.kept(&key)? else { continue };
-            // nothing but the values: what was issued before is still a replay, and as of when it is stays
-            for (path, said) in &candidate.values {
-                if candidate.deviations.contains_key(path) {
-                    kept.candidate.values.insert(path.clone(), said.clone());
-                }
-            }
-            kept.etag = None;
-            writes.push(Write::PutKept(key, Arc::new(kept)));
         }
-        Ok(writes)
     }
 }
 

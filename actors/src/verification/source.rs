@@ -13,7 +13,6 @@ use domain::ground::freshness::AxisFreshness;
 use domain::ground::id::SourceId;
 use domain::ground::source::{OracleTier, Standing};
 use domain::health::Outcome;
-use domain::verification::deviation::deviations;
 use domain::verification::{Call, Candidate, Cut, Failure, Inputs, KeptAnswer, KeptKey, Refusal, Reply};
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -41,6 +40,8 @@ pub(super) struct Errand {
 pub(super) struct Answered {
     pub(super) call: Call,
     pub(super) keep: Option<Kept>,
+    /// What it said of the same before, where what was ingested tells that.
+    pub(super) before: Option<Box<Candidate>>,
 }
 
 /// What it said, before anybody has looked at it.
@@ -79,19 +80,11 @@ impl Errand {
         KeptKey::of(&self.oracle_id, &question.thing, question.point_in_time)
     }
 
-    /// An answer as it is decided over: what was asked for, as fresh as it is, with what is suspicious in it.
-    pub(super) fn looked_at(
-        &self,
-        mut candidate: Candidate,
-        before: Option<&Candidate>,
-        now: Timestamp,
-    ) -> Candidate {
+    /// An answer as it is decided over: what was asked for, as fresh as it is.
+    pub(super) fn looked_at(&self, mut candidate: Candidate, now: Timestamp) -> Candidate {
         candidate.values.retain(|path, _| self.paths.contains(path));
         if self.adapter.is_some() {
             candidate.freshness = self.freshness(&candidate, now);
-        }
-        if let Some(before) = before {
-            candidate.deviations = deviations(&self.inputs, before, &candidate);
         }
         candidate
     }
@@ -162,14 +155,18 @@ impl Verifier {
         if let Some(candidate) = self.still_fresh(&errand, asked_at).filter(|_| !is_again) {
             // nobody is called, so that nobody's leave is needed
             let call = Call { ended_at: Some(asked_at), cache_hit: true, reply: bounded(candidate), ..call };
-            return Answered { call, keep: None };
+            return Answered { call, keep: None, before: None };
         }
         let lease = match self.lease(&errand.oracle_id).await {
             Ok(lease) => lease,
             Err(reply) => {
                 // it was not called
                 let kept = self.in_its_place(&errand);
-                return Answered { call: Call { asked_at: None, reply, kept, ..call }, keep: None };
+                return Answered {
+                    call: Call { asked_at: None, reply, kept, ..call },
+                    keep: None,
+                    before: None,
+                };
             }
         };
         let said = timeout_at(began + limit, self.said(&errand)).await;
@@ -180,7 +177,7 @@ impl Verifier {
                 lease.report(Outcome::Failure(format!("no answer within {latency_ms} ms")));
             }
             let (reply, kept) = (Reply::TimedOut { cut }, self.in_its_place(&errand));
-            return Answered { call: Call { latency_ms, reply, kept, ..call }, keep: None };
+            return Answered { call: Call { latency_ms, reply, kept, ..call }, keep: None, before: None };
         };
         let Said { reply, before, keep, warnings, outcome } = said;
         lease.report(match outcome {
@@ -188,15 +185,9 @@ impl Verifier {
             outcome => outcome,
         });
         let now = self.clock.now();
-        let mut keep = keep.map(|answer| Kept { key: errand.kept_key(), answer });
+        let keep = keep.map(|answer| Kept { key: errand.kept_key(), answer });
         let reply = match reply {
-            Reply::Answered { candidate } => {
-                let candidate = errand.looked_at(*candidate, before.as_deref(), now);
-                if let Some(kept) = &mut keep {
-                    kept.answer.candidate.deviations.clone_from(&candidate.deviations);
-                }
-                bounded(candidate)
-            }
+            Reply::Answered { candidate } => bounded(errand.looked_at(*candidate, now)),
             reply => reply,
         };
         let has_none = |reply: &Reply| {
@@ -205,7 +196,7 @@ impl Verifier {
         let kept = if has_none(&reply) { self.in_its_place(&errand) } else { None };
         let warnings = call.warnings.iter().cloned().chain(warnings).collect();
         let call = Call { ended_at: Some(now), latency_ms, reply, kept, warnings, ..call };
-        Answered { call, keep }
+        Answered { call, keep, before }
     }
 
     /// What the source says.

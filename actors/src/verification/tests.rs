@@ -1,3 +1,4 @@
+mod baselines;
 mod latency;
 mod matrix;
 mod pinned;

@@ -1,27 +1,61 @@
 //! Deviations: values that jump away from what their source said before. Who is trusted can be broken into, too (RFC-0002,
 //! "Failure Modes": poisoning).
 
+use super::call::Reply;
 use super::candidate::Candidate;
 use super::compare::delta;
+use super::envelope::{Envelope, EnvelopeKind};
 use super::inputs::Inputs;
+use super::kept::{Baseline, Baselines};
 use super::workflow::{DeviationLimit, Workflow};
 use crate::ground::decimal::Decimal;
 use crate::ground::ontology::Axis;
 use crate::ground::value::Typed;
 use std::collections::BTreeMap;
 
-/// The axes on which `candidate` says something that lies further from `before` than the workflow allows, each with the
-/// reason in words; no value is quoted.
+/// The axes on which `candidate` says something that lies further from its `baseline` than the workflow allows, each with the
+/// reason in words, for whoever reviews it.
 #[must_use]
-pub fn deviations(inputs: &Inputs, before: &Candidate, candidate: &Candidate) -> BTreeMap<String, String> {
-    let looked_at = inputs.axes.iter().filter_map(|(path, axis)| {
-        let limit = inputs.workflow.deviation_limit(axis)?;
-        let (was, is) = (before.values.get(path)?, candidate.values.get(path)?);
-        let since = before.record.source_version.as_deref().unwrap_or("what was said before");
-        let rule = limit.broken(&was.value.typed(axis).ok()?, &is.value.typed(axis).ok()?)?;
-        Some((path.clone(), format!("it has changed by more than {rule} since {since}")))
+pub fn deviations(
+    workflow: &Workflow,
+    axes: &BTreeMap<String, Axis>,
+    baseline: impl Fn(&str) -> Option<Baseline>,
+    candidate: &Candidate,
+) -> BTreeMap<String, String> {
+    let looked_at = axes.iter().filter_map(|(path, axis)| {
+        let limit = workflow.deviation_limit(axis)?;
+        let (before, now) = (baseline(path)?, candidate.values.get(path)?);
+        let was = &before.stated.value;
+        let rule = limit.broken(&was.typed(axis).ok()?, &now.value.typed(axis).ok()?)?;
+        let of = before.source_version.map_or_else(String::new, |version| format!(" in {version}"));
+        let is = &now.value;
+        Some((path.clone(), format!("it was {was}{of} and is {is}, more than {rule} apart")))
     });
     looked_at.collect()
+}
+
+/// What an authoritative decision over the present makes of `baselines`; nothing where that stays as it is. Of each source that
+/// answered, and on each axis that was asked for and has a limit.
+#[must_use]
+pub fn advanced(inputs: &Inputs, envelope: &Envelope, baselines: &Baselines) -> Option<Baselines> {
+    if envelope.kind != EnvelopeKind::Authoritative || inputs.question.point_in_time.is_some() {
+        return None;
+    }
+    let mut advanced = baselines.clone();
+    for outcome in envelope.candidates.iter().filter(|outcome| outcome.tier.is_some() && !outcome.stale) {
+        let call = inputs.calls.get(&outcome.oracle_id);
+        let Some(Reply::Answered { candidate }) = call.map(|call| &call.reply) else { continue };
+        for path in &inputs.question.axes {
+            let limit = inputs.axes.get(path).and_then(|axis| inputs.workflow.deviation_limit(axis));
+            let said = limit.and_then(|_| Baseline::of(candidate, path));
+            let known = baselines.get(&outcome.oracle_id).and_then(|known| known.get(path));
+            // the same value of another version is no other baseline: a row need not be written for it
+            if let Some(said) = said.filter(|said| known.is_none_or(|known| known.stated != said.stated)) {
+                advanced.entry(outcome.oracle_id.clone()).or_default().insert(path.clone(), said);
+            }
+        }
+    }
+    (advanced != *baselines).then_some(advanced)
 }
 
 impl Workflow {
@@ -44,6 +78,6 @@ impl DeviationLimit {
         // what was 0 has no part that it could change by: anything else is a jump; so is what cannot be computed
         let allowed = was.checked_mul(&factor).and_then(|size| size.checked_mul(part));
         let is_kept_to = allowed.is_ok_and(|allowed| change <= allowed);
-        (!is_kept_to).then(|| format!("{part} of what it was"))
+        (!is_kept_to).then(|| format!("{part} of it"))
     }
 }

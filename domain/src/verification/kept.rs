@@ -1,6 +1,6 @@
 //! What is kept of a source's answers between decisions.
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, Stated};
 use super::lock::HumanLock;
 use crate::digest::Sha256Hex;
 use crate::ground::digest_of_json;
@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The last good answer of a live source about one thing: what `SERVE_STALE` may serve, what a later answer may not lie
-/// behind, and what its values may not jump away from.
+/// The last good answer of a live source about one thing: what `SERVE_STALE` may serve, and what a later answer may not lie
+/// behind. It is the source's, whichever workflow has asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptAnswer {
@@ -56,6 +56,37 @@ pub struct Subject {
     pub open: Vec<OpenReview>,
     /// What was decided, one lock an axis; some may have expired.
     pub locks: Vec<HumanLock>,
+    /// What each source has said that nobody doubted, on axes that have a `deviation_limit`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub baselines: Baselines,
+}
+
+/// By source, and by the path of an axis.
+pub type Baselines = BTreeMap<SourceId, BTreeMap<String, Baseline>>;
+
+/// What a source has said on an axis that nobody doubted: what it says next is held against that, whenever it speaks of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Baseline {
+    /// What.
+    pub stated: Stated,
+    /// In which version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_version: Option<String>,
+    /// As of when.
+    pub observed_at: Timestamp,
+}
+
+impl Baseline {
+    /// What `candidate` says by `path`.
+    #[must_use]
+    pub fn of(candidate: &Candidate, path: &str) -> Option<Self> {
+        Some(Self {
+            stated: candidate.values.get(path)?.clone(),
+            source_version: candidate.record.source_version.clone(),
+            observed_at: candidate.observed_at,
+        })
+    }
 }
 
 /// A review that nobody has resolved yet.

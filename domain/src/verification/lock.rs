@@ -52,8 +52,14 @@ impl HumanLock {
     pub(super) fn speaks_of(&self, inputs: &Inputs, path: &str) -> bool {
         self.workflow_id == inputs.workflow.workflow_id
             && self.thing == inputs.question.thing
-            && self.point_in_time == inputs.question.point_in_time
+            && self.covers(inputs.question.point_in_time)
             && self.axis == path
+    }
+
+    /// Whether it holds for the thing's state at a time: one of the present holds for all times since then, too.
+    fn covers(&self, point_in_time: Option<Timestamp>) -> bool {
+        let since_then = || point_in_time.is_some_and(|time| time >= self.verified_at);
+        self.point_in_time == point_in_time || (self.point_in_time.is_none() && since_then())
     }
 
     /// Whether it is valid at `now`. What the axis allows no value to be older than, no lock is.

@@ -61,7 +61,7 @@ fn adapter() -> RegisteredAdapter {
             "axis_mappings": [{"source_field": "dose", "target_axis": "dose", "cardinality": "one_to_one",
                                "required": true, "default_value": 1.5}],
         },
-        "deviations": [{"axis": "dose", "max_change": "0.10"}],
+
     }));
     let adapter_sha256 = adapter.digest();
     RegisteredAdapter { adapter, adapter_sha256, registered_at: at(0), registered_by: "uid 1".into() }
@@ -148,7 +148,7 @@ fn subject(inputs: &Inputs) -> Subject {
     let review = review(inputs);
     let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it can be meant");
     let open = OpenReview { review_id: review.review_id, evidence_hash: review.evidence_hash };
-    Subject { open: vec![open], locks }
+    Subject { open: vec![open], locks, ..Subject::default() }
 }
 
 fn record(writes: Vec<Write>) -> Record {

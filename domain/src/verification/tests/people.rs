@@ -4,7 +4,7 @@ use crate::ground::source::OracleTier::Primary;
 use crate::ground::value::Value;
 use crate::verification::deviation::deviations;
 use crate::verification::review::Resolution;
-use crate::verification::{EnvelopeKind, HumanLock, Inputs, OpenReview, Reason, Review, decide};
+use crate::verification::{Baseline, EnvelopeKind, HumanLock, Inputs, OpenReview, Reason, Review, decide};
 use jiff::SignedDuration;
 use serde_json::{Value as Json, json};
 
@@ -185,31 +185,33 @@ fn a_value_deviates_beyond_either_limit_and_not_up_to_it() {
         let workflow = workflow(&["dose"], &["lab-a"], json!({"deviation_limits": {"dose": limits}}));
         let inputs = inputs(workflow, &["dose"], json!({}));
         let said = |value| candidate("lab-a", &[("dose", value)]);
-        deviations(&inputs, &said(was), &said(is)).remove("dose")
+        let before = said(was);
+        let baseline = |path: &str| Baseline::of(&before, path);
+        deviations(&inputs.workflow, &inputs.axes, baseline, &said(is)).remove("dose")
     };
     let cases = [
         (json!({"max_change": 2}), "10", "12", None),
-        (json!({"max_change": 2}), "10", "7.9", Some("it has changed by more than 2 since 7")),
+        (json!({"max_change": 2}), "10", "7.9", Some("it was 10 in 7 and is 7.9, more than 2 apart")),
         (json!({"max_change_ratio": "0.5"}), "10", "15", None),
         (
             json!({"max_change_ratio": "0.5"}),
             "10",
             "15.01",
-            Some("it has changed by more than 0.5 of what it was since 7"),
+            Some("it was 10 in 7 and is 15.01, more than 0.5 of it apart"),
         ),
         (json!({"max_change_ratio": "0.5"}), "-10", "-15", None),
         (
             json!({"max_change_ratio": "0.5"}),
             "0",
             "0.001",
-            Some("it has changed by more than 0.5 of what it was since 7"),
+            Some("it was 0 in 7 and is 0.001, more than 0.5 of it apart"),
         ),
         (json!({"max_change_ratio": "0.5"}), "0", "0", None),
         (
             json!({"max_change": 100, "max_change_ratio": "0.5"}),
             "10",
             "16",
-            Some("it has changed by more than 0.5 of what it was since 7"),
+            Some("it was 10 in 7 and is 16, more than 0.5 of it apart"),
         ),
     ];
     for (limits, was, is, told_so) in cases {
@@ -218,7 +220,10 @@ fn a_value_deviates_beyond_either_limit_and_not_up_to_it() {
     let workflow = workflow(&["dose"], &["lab-a"], json!({}));
     let without = inputs(workflow, &["dose"], json!({}));
     let said = |value| candidate("lab-a", &[("dose", value)]);
-    assert!(deviations(&without, &said("1"), &said("1000")).is_empty());
+    let before = said("1");
+    let told =
+        deviations(&without.workflow, &without.axes, |path| Baseline::of(&before, path), &said("1000"));
+    assert!(told.is_empty());
 }
 
 #[test]

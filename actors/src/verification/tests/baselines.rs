@@ -1,0 +1,108 @@
+//! What the values of sources are held against, whoever asks what of which time in between.
+
+use super::support::*;
+use super::upstream::{Act, Says, Scene, adapter, after_s, live, with_scene};
+use crate::system::System;
+use crate::testing::ground::PEER;
+use crate::verification::Resolve;
+use domain::verification::review::Resolution;
+use domain::verification::{Envelope, EnvelopeKind, Reason};
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+
+const HONEST: Act = Act::at_once(Says::People("54208"));
+const POISONED: Act = Act::at_once(Says::People("99999999"));
+
+fn limits() -> Json {
+    json!({"deviation_limits": {"population": {"max_change_ratio": "0.5"}}})
+}
+
+/// A live source that has said 54208 once, and says 99999999 from then on.
+async fn one_that_jumps(scene: &Scene) {
+    let system = &scene.world.system;
+    live(system, "live", json!({})).await;
+    let endpoint = "https://office.example/{area}/{year}?at={point_in_time}";
+    adapter(system, "live", json!({"endpoint": endpoint, "ttl_seconds": 60})).await;
+    scene.time.begin();
+    workflow(system, &["live"], limits()).await;
+    scene.upstream.plays("live", &[HONEST]);
+    assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
+    scene.upstream.plays("live", &[POISONED]);
+    after_s(3600).await;
+}
+
+async fn is_suspicious(system: &System, more: Json) -> Arc<Envelope> {
+    let envelope = asked(system, more).await.expect("there is an envelope");
+    assert_eq!((envelope.kind, &envelope.reasons), (EnvelopeKind::HumanReview, &[Reason::Deviation].into()));
+    assert!(envelope.axes["population"].value.is_none());
+    envelope
+}
+
+#[test]
+fn no_other_workflow_and_no_other_time_moves_what_a_source_is_held_against() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            one_that_jumps(&scene).await;
+            is_suspicious(system, json!({})).await;
+            // whoever sets no limit takes it, and so it is kept, and still fresh for a while
+            workflow(system, &["live"], json!({"workflow_id": "careless"})).await;
+            let careless = asked(system, json!({"workflow": "careless"})).await.expect("an envelope");
+            assert_eq!(careless.kind, EnvelopeKind::Authoritative);
+            let cached = is_suspicious(system, json!({})).await;
+            assert_eq!(scene.upstream.calls("live"), 1, "it comes from the cache: {cached:?}");
+            let now = system.clock.now();
+            is_suspicious(system, json!({"point_in_time": now})).await;
+            after_s(3600).await;
+            is_suspicious(system, json!({"point_in_time": now})).await;
+            is_suspicious(system, json!({})).await;
+        },
+    );
+}
+
+#[test]
+fn what_a_person_has_confirmed_is_what_a_source_is_held_against_from_then_on() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            one_that_jumps(&scene).await;
+            let review_id = is_suspicious(system, json!({})).await.review_id.clone().expect("it has one");
+            let resolution = Resolution {
+                values: [("population".to_owned(), json!("99999999"))].into(),
+                reason: "counted again".into(),
+                valid_for_seconds: 60,
+            };
+            let resolve = Resolve { review_id, resolution, peer: PEER };
+            system.verification.ask(resolve).await.expect("it answers").expect("it is resolved");
+            // as long as the lock is valid it holds for later moments, too; and then the source stands by itself
+            let locked =
+                asked(system, json!({"point_in_time": system.clock.now()})).await.expect("an envelope");
+            assert_eq!(locked.kind, EnvelopeKind::Authoritative);
+            after_s(3600).await;
+            assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
+            scene.upstream.plays("live", &[HONEST]);
+            after_s(3600).await;
+            is_suspicious(system, json!({})).await;
+        },
+    );
+}
+
+#[test]
+fn a_jump_that_is_ingested_twice_is_a_jump() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            source(system, "archive", json!({})).await;
+            says(system, "archive", "2026-11-01", &["Aruba,ABW,1960,54208"]).await;
+            workflow(system, &["archive"], limits()).await;
+            assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
+            for (version, count) in [("2026-11-02", "99999999"), ("2026-11-03", "99999998")] {
+                says(system, "archive", version, &[&format!("Aruba,ABW,1960,{count}")]).await;
+                is_suspicious(system, json!({})).await;
+            }
+        },
+    );
+}
