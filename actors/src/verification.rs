@@ -9,6 +9,7 @@ mod live;
 mod pending;
 mod resolving;
 mod source;
+mod upkeep;
 
 pub use resolving::{Resolve, ResolveError};
 
@@ -19,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::oracle_health::OracleHealth;
 use crate::queries::Queries;
 use crate::upstream::oracle::LiveOracle;
-use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
+use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use domain::ground::id::{SourceId, WorkflowId};
 use domain::ground::ontology::OntologyRef;
 use domain::health::HealthConfig;
@@ -153,7 +154,11 @@ impl Verifier {
 impl Actor for Verification {
     type Context = Context<Self>;
 
-    fn started(&mut self, _: &mut Context<Self>) {
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        ctx.run_interval(upkeep::LOOKED_THROUGH, |verification, _| {
+            let verifier = Arc::clone(&verification.verifier);
+            actix_rt::spawn(async move { verifier.let_go().await });
+        });
         pending::take_up(&self.verifier);
         let verifier = Arc::clone(&self.verifier);
         actix_rt::spawn(async move { verifier.watch_all().await });

@@ -30,7 +30,9 @@ use ground::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use verification::{OracleInteraction, ResolutionEntry, ReviewEntry, VerificationEntry, WorkflowEntry};
+use verification::{
+    KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry, VerificationEntry, WorkflowEntry,
+};
 
 /// Who sent a control message, as the kernel tells it (`SO_PEERCRED`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -262,6 +264,8 @@ pub enum Event {
     ReviewOpened(ReviewEntry),
     /// A person has decided.
     ReviewResolved(ResolutionEntry),
+    /// Answers of live sources are not kept any more.
+    KeptAnswersRemoved(KeptRemovedEntry),
     /// The journal takes entries again after a time in which it could not.
     StorageRecovered {
         /// What had failed.
@@ -350,6 +354,7 @@ impl Event {
             | Self::VerificationDecided(VerificationEntry { timestamp, .. })
             | Self::ReviewOpened(ReviewEntry { timestamp, .. })
             | Self::ReviewResolved(ResolutionEntry { timestamp, .. })
+            | Self::KeptAnswersRemoved(KeptRemovedEntry { timestamp, .. })
             | Self::StorageRecovered { timestamp, .. }
             | Self::ServiceStarted { timestamp, .. }
             | Self::ServiceStopped { timestamp } => *timestamp,

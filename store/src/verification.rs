@@ -30,8 +30,8 @@ pub struct ReviewQuery {
 /// Some of the answers that are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptPage {
-    /// Those that are old, with their revisions.
-    pub old: Vec<(KeptKey, u64)>,
+    /// They, with their revisions.
+    pub kept: Vec<(KeptKey, KeptAnswer, u64)>,
     /// Behind which one to go on; nothing where all have been looked at.
     pub next: Option<KeptKey>,
 }
@@ -128,27 +128,20 @@ impl Store {
         self.read_row(Table::Kept, &kept_name(key))
     }
 
-    /// Looks at the next `limit` answers behind `after`, and gives those that were observed before `at`.
+    /// The next `limit` answers that are kept, behind `after`.
     ///
     /// # Errors
     /// Where one cannot be read.
-    pub fn kept_before(
-        &self,
-        at: Timestamp,
-        after: Option<&KeptKey>,
-        limit: usize,
-    ) -> Result<KeptPage, StoreError> {
+    pub fn kept_page(&self, after: Option<&KeptKey>, limit: usize) -> Result<KeptPage, StoreError> {
         let names = self.names_behind(Table::Kept, after.map(kept_name).as_deref(), limit)?;
         let next = names.last().filter(|_| names.len() == limit).map(|name| self.kept_key(name));
-        let mut old = Vec::new();
+        let mut kept = Vec::new();
         for name in &names {
-            if let Some((answer, revision)) = self.read_row::<KeptAnswer>(Table::Kept, name)?
-                && answer.candidate.observed_at < at
-            {
-                old.push((self.kept_key(name)?, revision));
+            if let Some((answer, revision)) = self.read_row(Table::Kept, name)? {
+                kept.push((self.kept_key(name)?, answer, revision));
             }
         }
-        Ok(KeptPage { old, next: next.transpose()? })
+        Ok(KeptPage { kept, next: next.transpose()? })
     }
 
     /// What the decisions that are still to be taken will be taken over, in the order of their execution ids.

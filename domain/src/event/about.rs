@@ -47,6 +47,7 @@ impl Event {
             | Self::VerificationDecided(_)
             | Self::ReviewOpened(_)
             | Self::ReviewResolved(_)
+            | Self::KeptAnswersRemoved(_)
             | Self::StorageRecovered { .. }
             | Self::ServiceStarted { .. }
             | Self::ServiceStopped { .. } => None,
@@ -96,6 +97,7 @@ impl Event {
                 | Self::VerificationDecided(_)
                 | Self::ReviewOpened(_)
                 | Self::ReviewResolved(_)
+                | Self::KeptAnswersRemoved(_)
         )
     }
 }

@@ -114,6 +114,15 @@ pub struct ResolutionEntry {
     pub timestamp: Timestamp,
 }
 
+/// Answers that count for nothing any more were let go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptRemovedEntry {
+    /// How many.
+    pub count: u64,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
 /// A decision that comes out otherwise than it did.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(

@@ -316,9 +316,10 @@ fn kept_answers_are_gone_through_in_steps_and_the_old_ones_told_with_their_revis
     for limit in [1, 3, 5, 10, 99] {
         let (mut after, mut old, mut pages) = (None, Vec::new(), 0);
         loop {
-            let page = store.kept_before(at(4), after.as_ref(), limit).expect("read");
-            assert!(page.old.len() <= limit);
-            old.extend(page.old);
+            let page = store.kept_page(after.as_ref(), limit).expect("read");
+            assert!(page.kept.len() <= limit);
+            let before = |(_, kept, _): &(_, KeptAnswer, _)| kept.candidate.observed_at < at(4);
+            old.extend(page.kept.into_iter().filter(before).map(|(key, _, revision)| (key, revision)));
             pages += 1;
             after = page.next;
             if after.is_none() {

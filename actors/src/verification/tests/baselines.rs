@@ -1,7 +1,7 @@
 //! What the values of sources are held against, whoever asks what of which time in between.
 
 use super::support::*;
-use super::upstream::{Act, Says, Scene, adapter, after_s, live, with_scene};
+use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, live, with_scene};
 use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::verification::Resolve;
@@ -9,6 +9,7 @@ use domain::verification::review::Resolution;
 use domain::verification::{Envelope, EnvelopeKind, Reason};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
+use store::LogQuery;
 
 const HONEST: Act = Act::at_once(Says::People("54208"));
 const POISONED: Act = Act::at_once(Says::People("99999999"));
@@ -103,6 +104,29 @@ fn a_jump_that_is_ingested_twice_is_a_jump() {
                 says(system, "archive", version, &[&format!("Aruba,ABW,1960,{count}")]).await;
                 is_suspicious(system, json!({})).await;
             }
+        },
+    );
+}
+
+#[test]
+fn what_is_kept_and_counts_for_nothing_any_more_is_let_go_and_the_log_says_so() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            live(system, "live", json!({})).await;
+            adapter(system, "live", json!({"keep_seconds": 7200})).await;
+            scene.time.begin();
+            workflow(system, &["live"], json!({})).await;
+            scene.upstream.plays("live", &[HONEST]);
+            verified(system).await;
+            after_s(3601).await;
+            assert!(kept_at(system, "ABW").is_some(), "it is kept for two hours");
+            after_s(2 * 3600).await;
+            assert_eq!(kept_at(system, "ABW"), None);
+            let query =
+                LogQuery { event: Some("kept_answers_removed".into()), limit: 9, ..LogQuery::default() };
+            assert_eq!(system.store.log(&query).expect("it is read").len(), 1);
         },
     );
 }

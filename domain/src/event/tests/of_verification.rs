@@ -1,5 +1,5 @@
 use super::super::verification::{
-    OracleInteraction, ResolutionEntry, ReviewEntry, VerificationEntry, WorkflowEntry,
+    KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry, VerificationEntry, WorkflowEntry,
 };
 use super::*;
 use crate::ground::source::OracleTier::{Primary, Secondary};
@@ -55,6 +55,7 @@ pub(super) fn all(peer: Peer) -> Vec<Event> {
             timestamp,
         }),
         Event::ReviewResolved(ResolutionEntry { review_id, resolution, locks, peer, timestamp }),
+        Event::KeptAnswersRemoved(KeptRemovedEntry { count: 3, timestamp }),
     ]
 }
 

@@ -1,0 +1,64 @@
+//! What is kept of live sources' answers is let go once it counts for nothing.
+
+use super::{Verifier, VerifyError};
+use domain::Event;
+use domain::event::verification::KeptRemovedEntry;
+use domain::ground::adapter::Ready;
+use domain::verification::{KeptAnswer, KeptKey};
+use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+use store::{Expect, Record, RowKey, StoreError, Write};
+
+/// What is kept is looked through so often.
+pub(super) const LOOKED_THROUGH: Duration = Duration::from_secs(3600);
+/// So many answers are looked at, and let go, at once.
+const PAGE: usize = 256;
+
+impl Verifier {
+    /// Lets go what counts for nothing any more. What is kept anew meanwhile is left to the next time.
+    pub(super) async fn let_go(&self) {
+        if let Err(error) = self.sweep().await {
+            tracing::warn!(%error, "what is kept of live sources is not looked through");
+        }
+    }
+
+    async fn sweep(&self) -> Result<(), VerifyError> {
+        let mut after: Option<KeptKey> = None;
+        loop {
+            let page = self.store.kept_page(after.as_ref(), PAGE)?;
+            let now = self.clock.now();
+            let mut record = Record::default();
+            for (key, answer, revision) in page.kept {
+                if !self.counts(&key, &answer, now)? {
+                    let (row, revision) = (RowKey::Kept(key.clone()), Some(revision));
+                    record.expect.push(Expect { row, revision });
+                    record.writes.push(Write::RemoveKept(key));
+                }
+            }
+            if !record.writes.is_empty() {
+                let entry = KeptRemovedEntry { count: record.writes.len() as u64, timestamp: now };
+                record.events.push(Event::KeptAnswersRemoved(entry));
+                self.doors.log.commit(record).await?;
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether an answer may be served, or guards against one that was issued before it.
+    fn counts(&self, key: &KeptKey, answer: &KeptAnswer, now: Timestamp) -> Result<bool, StoreError> {
+        let Some(view) = self.store.view(&key.oracle_id)? else { return Ok(false) };
+        // of a source whose adapter does not work for now nothing is let go
+        let Ok(Some(adapter)) = self.adapter(&view) else { return Ok(true) };
+        Ok(adapter.is_kept(answer, now) || guards(&adapter, answer, now))
+    }
+}
+
+/// Whether what was issued before `answer` would still be taken, were it not for that.
+fn guards(adapter: &Ready, answer: &KeptAnswer, now: Timestamp) -> bool {
+    let age_s = adapter.adapter().max_issue_age_seconds.and_then(|age_s| i64::try_from(age_s).ok());
+    let limit = age_s.map(SignedDuration::from_secs);
+    answer.issued_at.zip(limit).is_some_and(|(issued_at, limit)| now.duration_since(issued_at) <= limit)
+}
