@@ -71,7 +71,8 @@ pub struct Said {
     pub values: BTreeMap<String, Stated>,
     /// Of which version it is, where it says so in the adapter's place.
     pub version: Option<String>,
-    /// As of when it holds, by its own word where the adapter has a place for that; else when it was asked for.
+    /// As of when it holds, by its own word where the adapter has a place for that; else when it was asked for, and no later
+    /// than it was issued.
     pub observed_at: Timestamp,
     /// When it was issued, where the adapter has a place for that.
     pub issued_at: Option<Timestamp>,
@@ -167,7 +168,7 @@ impl Ready {
             thing: asked.thing.clone(),
             values,
             version,
-            observed_at: observed_at.unwrap_or(asked.asked_at),
+            observed_at: observed_at.unwrap_or_else(|| of_its_issue(asked.asked_at, issued_at)),
             issued_at,
             warnings,
         })))
@@ -239,6 +240,11 @@ impl Ready {
             None => format!("it does not keep to `{rule}`"),
         }
     }
+}
+
+/// As of when an answer holds that does not say so: one that was issued before it was asked for cannot know what came after.
+fn of_its_issue(asked_at: Timestamp, issued_at: Option<Timestamp>) -> Timestamp {
+    issued_at.map_or(asked_at, |issued_at| issued_at.min(asked_at))
 }
 
 fn is_axis(ontology: &Ontology, place: &str) -> bool {

@@ -120,6 +120,13 @@ fn bounds_are_within_their_range_and_within_the_ontologys() {
         assert!(fault.contains(told), "{fault}");
     }
     assert!(made(with([("/ttl_seconds", json!(3600))])).is_ok());
+    let issued = |age_s: u32| {
+        with([("/issued_at", json!({ "path": "meta.issued" })), ("/max_issue_age_seconds", json!(age_s))])
+    };
+    assert!(
+        fault(issued(3601)).contains("`max_issue_age_seconds` is 3601; by the ontology `rate` may be 3600 s")
+    );
+    assert!(made(issued(3600)).is_ok());
 }
 
 #[test]

@@ -211,6 +211,20 @@ fn what_an_answer_says_of_itself_is_read_in_its_places() {
 }
 
 #[test]
+fn what_does_not_say_as_of_when_it_holds_holds_no_later_than_it_was_issued() {
+    let observed_at = |issued: &str| {
+        let mut document = guarded();
+        document.as_object_mut().unwrap().remove("observed_at");
+        let meta = json!({ "issued": issued, "nonce": "n-1" });
+        let mut case = case(document, json!({ "data": record(), "meta": meta }));
+        case.headers = BTreeMap::from([("x-data-version".into(), "v7".into())]);
+        case.said().observed_at
+    };
+    assert_eq!(observed_at("2026-11-20T11:56:00Z"), at("2026-11-20T11:56:00Z"));
+    assert_eq!(observed_at("2026-11-20T12:00:30Z"), now(), "a clock that is ahead makes nothing younger");
+}
+
+#[test]
 fn what_was_given_before_is_a_replay() {
     for (name, value, told) in [
         ("nonce", json!("n-2"), "the nonce that was sent"),
