@@ -66,6 +66,13 @@ pub enum BadAdapter {
          say where an answer says when it was issued, or where it brings back a nonce"
     )]
     Replayable,
+    /// A signature alone does not make an answer one about the time that was asked for.
+    #[error(
+        "`signature` with `{{point_in_time}}` in `endpoint`: what the source signed about one time would be taken for its answer \
+         about another; say by `normalization.valid_time` where an answer says as of when it holds, or where it brings back a \
+         `nonce`"
+    )]
+    AnyTime,
     /// A nonce is sent and not looked at, or looked at and not sent.
     #[error("`nonce` and the place `{{nonce}}` in `endpoint` belong together: what is sent must come back")]
     Nonce,
@@ -258,6 +265,10 @@ impl Adapter {
         }
         if self.signature.is_some() && self.issued_at.is_none() && self.nonce.is_none() {
             return Err(BadAdapter::Replayable);
+        }
+        let says_when = self.normalization.valid_time.is_some() || self.nonce.is_some();
+        if self.signature.is_some() && template.names(POINT_IN_TIME) && !says_when {
+            return Err(BadAdapter::AnyTime);
         }
         Ok(())
     }
