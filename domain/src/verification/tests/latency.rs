@@ -115,6 +115,18 @@ fn a_failure_that_is_no_matter_of_time_is_never_covered_by_a_narrative_or_by_wha
     }
 }
 
+#[test]
+fn whoever_cannot_be_asked_about_the_past_is_missed_and_the_advice_says_so() {
+    let cause = "it is asked about the present alone".to_owned();
+    let rejected = Reply::Failed { failure: Failure::Rejected, cause };
+    let envelope = decide(&with_second(Secondary, rejected));
+    assert_eq!(envelope.kind, EnvelopeKind::Blocked);
+    assert!(envelope.warnings[0].ends_with("it is asked about the present alone"), "{:?}", envelope.warnings);
+    let retry = envelope.retry.expect("there is guidance");
+    assert_eq!((retry.after_ms, retry.oracles[0].as_str()), (None, "lab-b"));
+    assert!(retry.advice.starts_with("these oracles cannot answer such a question"), "{}", retry.advice);
+}
+
 /// How an answer is spoilt, and what is said of it.
 type Spoilt = (&'static str, fn(&mut Inputs));
 
