@@ -178,7 +178,14 @@ impl Ready {
     fn records(&self, body: &Raw, asked: &Asked<'_>) -> Result<BTreeMap<Vec<u8>, Noted>, Refused> {
         let as_of = asked.point_in_time.unwrap_or(asked.asked_at);
         let mut records = BTreeMap::new();
-        for raw in self.raw_records(body)? {
+        let raw_records = self.raw_records(body)?;
+        // an empty list is signed alike for all things: only a nonce says that it is the answer to this question
+        if raw_records.is_empty() && self.adapter.signature.is_some() && self.adapter.nonce.is_none() {
+            let cause = "it says that there is no record, and neither of which thing nor with a nonce: what was signed of another \
+                         thing would be taken for its answer";
+            return Err((Refusal::Identity, cause.to_owned()));
+        }
+        for raw in raw_records {
             let normalized =
                 self.normalizer.normalize(raw).map_err(|rejection| schema(self.told(&rejection)))?;
             let Normalized { content, valid_from, valid_until, warnings, .. } = normalized;
