@@ -73,7 +73,7 @@ pub struct Adapter {
     /// Where the answer says of which version it is; else that is its `ETag`, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<Place>,
-    /// Where it says as of when it holds; else that is the moment at which it was asked for.
+    /// Where it says as of when it holds; else that is the moment at which it was asked for, or issued where that was before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_at: Option<Place>,
     /// Where it says when it was issued. What was issued before the last answer that was taken is a replay.

@@ -156,7 +156,8 @@ pub enum Cut {
 pub enum Failure {
     /// It is unreachable, or out of order (a status of 500 and above).
     Unavailable,
-    /// It will not answer such a question (a status of 400 to 499).
+    /// It will not answer such a question (a status of 400 to 499), or cannot be asked it: one that knows the present alone is not
+    /// asked about the past.
     Rejected,
     /// Something is wrong on this side.
     Internal,

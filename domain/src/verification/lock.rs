@@ -6,7 +6,7 @@ use super::record::OracleVerificationRecord;
 use super::tier::Tier;
 use crate::digest::Sha256Hex;
 use crate::ground::id::{SourceId, WorkflowId};
-use crate::ground::ontology::Axis;
+use crate::ground::ontology::{Axis, OntologyRef};
 use crate::ground::value::Value;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ pub struct HumanLock {
     pub review_id: String,
     /// In which workflow it holds.
     pub workflow_id: WorkflowId,
+    /// In the words of which ontology: in another one the same number may mean something else.
+    pub ontology: OntologyRef,
     /// Of which thing.
     #[serde(rename = "where")]
     pub thing: BTreeMap<String, Value>,
@@ -51,6 +53,7 @@ impl HumanLock {
     /// Whether it speaks of what is asked, be it still valid or not.
     pub(super) fn speaks_of(&self, inputs: &Inputs, path: &str) -> bool {
         self.workflow_id == inputs.workflow.workflow_id
+            && self.ontology == inputs.workflow.ontology
             && self.thing == inputs.question.thing
             && self.covers(inputs.question.point_in_time)
             && self.axis == path

@@ -199,6 +199,7 @@ impl Review {
             Ok(HumanLock {
                 review_id: self.review_id.clone(),
                 workflow_id: self.workflow_id.clone(),
+                ontology: self.ontology.clone(),
                 thing: self.thing.clone(),
                 point_in_time: self.point_in_time,
                 axis: path.clone(),

@@ -191,8 +191,8 @@ fn not_asked(unasked: &Unasked) -> LiveAnswer {
     let cause = unasked.to_string();
     let reply = match unasked {
         Unasked::Elsewhere { .. } => Reply::NoRecord,
-        Unasked::Past => Reply::NotAsked { cause },
-        Unasked::Open { .. } | Unasked::Value { .. } | Unasked::TooLong { .. } => {
+        // the others do not decide without it, be it that it cannot say what was
+        Unasked::Past | Unasked::Open { .. } | Unasked::Value { .. } | Unasked::TooLong { .. } => {
             Reply::Failed { failure: verification::Failure::Rejected, cause }
         }
     };

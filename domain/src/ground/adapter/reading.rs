@@ -71,7 +71,8 @@ pub struct Said {
     pub values: BTreeMap<String, Stated>,
     /// Of which version it is, where it says so in the adapter's place.
     pub version: Option<String>,
-    /// As of when it holds, by its own word where the adapter has a place for that; else when it was asked for.
+    /// As of when it holds, by its own word where the adapter has a place for that; else when it was asked for, and no later
+    /// than it was issued.
     pub observed_at: Timestamp,
     /// When it was issued, where the adapter has a place for that.
     pub issued_at: Option<Timestamp>,
@@ -167,7 +168,7 @@ impl Ready {
             thing: asked.thing.clone(),
             values,
             version,
-            observed_at: observed_at.unwrap_or(asked.asked_at),
+            observed_at: observed_at.unwrap_or_else(|| of_its_issue(asked.asked_at, issued_at)),
             issued_at,
             warnings,
         })))
@@ -177,7 +178,14 @@ impl Ready {
     fn records(&self, body: &Raw, asked: &Asked<'_>) -> Result<BTreeMap<Vec<u8>, Noted>, Refused> {
         let as_of = asked.point_in_time.unwrap_or(asked.asked_at);
         let mut records = BTreeMap::new();
-        for raw in self.raw_records(body)? {
+        let raw_records = self.raw_records(body)?;
+        // an empty list is signed alike for all things: only a nonce says that it is the answer to this question
+        if raw_records.is_empty() && self.adapter.signature.is_some() && self.adapter.nonce.is_none() {
+            let cause = "it says that there is no record, and neither of which thing nor with a nonce: what was signed of another \
+                         thing would be taken for its answer";
+            return Err((Refusal::Identity, cause.to_owned()));
+        }
+        for raw in raw_records {
             let normalized =
                 self.normalizer.normalize(raw).map_err(|rejection| schema(self.told(&rejection)))?;
             let Normalized { content, valid_from, valid_until, warnings, .. } = normalized;
@@ -239,6 +247,11 @@ impl Ready {
             None => format!("it does not keep to `{rule}`"),
         }
     }
+}
+
+/// As of when an answer holds that does not say so: one that was issued before it was asked for cannot know what came after.
+fn of_its_issue(asked_at: Timestamp, issued_at: Option<Timestamp>) -> Timestamp {
+    issued_at.map_or(asked_at, |issued_at| issued_at.min(asked_at))
 }
 
 fn is_axis(ontology: &Ontology, place: &str) -> bool {

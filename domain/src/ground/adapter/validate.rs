@@ -66,6 +66,13 @@ pub enum BadAdapter {
          say where an answer says when it was issued, or where it brings back a nonce"
     )]
     Replayable,
+    /// A signature alone does not make an answer one about the time that was asked for.
+    #[error(
+        "`signature` with `{{point_in_time}}` in `endpoint`: what the source signed about one time would be taken for its answer \
+         about another; say by `normalization.valid_time` where an answer says as of when it holds, or where it brings back a \
+         `nonce`"
+    )]
+    AnyTime,
     /// A nonce is sent and not looked at, or looked at and not sent.
     #[error("`nonce` and the place `{{nonce}}` in `endpoint` belong together: what is sent must come back")]
     Nonce,
@@ -84,9 +91,11 @@ pub enum BadAdapter {
         /// The most.
         max_s: u64,
     },
-    /// An answer would be taken for longer than its ontology allows.
-    #[error("`ttl_seconds` is {seconds}; by the ontology `{axis}` may be {limit_s} s old at the most")]
+    /// An answer would be taken for longer, or when it is older, than its ontology allows.
+    #[error("`{field}` is {seconds}; by the ontology `{axis}` may be {limit_s} s old at the most")]
     Ttl {
+        /// Where it stands.
+        field: &'static str,
         /// What it is.
         seconds: u64,
         /// On which axis that is too long.
@@ -257,6 +266,10 @@ impl Adapter {
         if self.signature.is_some() && self.issued_at.is_none() && self.nonce.is_none() {
             return Err(BadAdapter::Replayable);
         }
+        let says_when = self.normalization.valid_time.is_some() || self.nonce.is_some();
+        if self.signature.is_some() && template.names(POINT_IN_TIME) && !says_when {
+            return Err(BadAdapter::AnyTime);
+        }
         Ok(())
     }
 
@@ -272,12 +285,15 @@ impl Adapter {
             }
         }
         let provided = ontology.axes.iter().filter(|axis| axes_provided.contains(&axis.axis));
-        let mut limits = provided.filter_map(|axis| Some((&axis.axis, axis.max_ttl_seconds?)));
-        let Some(seconds) = self.ttl_seconds else { return Ok(()) };
-        match limits.find(|(_, limit_s)| seconds > *limit_s) {
-            Some((axis, limit_s)) => Err(BadAdapter::Ttl { seconds, axis: axis.clone(), limit_s }),
-            None => Ok(()),
+        let least = provided.filter_map(|axis| Some((axis.max_ttl_seconds?, &axis.axis))).min();
+        let Some((limit_s, axis)) = least else { return Ok(()) };
+        let ages = [("ttl_seconds", self.ttl_seconds), ("max_issue_age_seconds", self.max_issue_age_seconds)];
+        for (field, seconds) in ages {
+            if let Some(seconds) = seconds.filter(|seconds| *seconds > limit_s) {
+                return Err(BadAdapter::Ttl { field, seconds, axis: axis.clone(), limit_s });
+            }
         }
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Ruling;
 use crate::ground::id::SourceId;
-use crate::verification::call::Reply;
+use crate::verification::call::{Failure, Reply};
 use crate::verification::envelope::Retry;
 use crate::verification::hearing::{Absence, Absent};
 use crate::verification::inputs::Inputs;
@@ -17,16 +17,24 @@ pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
         let advice = "ask again: these oracles have to be asked anew".into();
         return Retry { after_ms: Some(0), oracles, advice };
     }
-    if has(Reason::Stale) {
-        let advice = "what these oracles say is older than their policies allow: they need a newer release, or an \
-                      administrator another policy";
+    if has(Reason::Stale) || has(Reason::Expired) {
+        let advice = "what these oracles say is older than their policies or the ontology allow: they need a newer release, or \
+                      an administrator another policy";
         let oracles = stale(inputs, ruling).into_iter().collect();
         return Retry { after_ms: None, oracles, advice: advice.into() };
     }
     if has(Reason::OracleUnusable) {
-        let unusable = ruling.missing.iter().filter(|absent| absent.absence == Absence::Unusable);
-        let advice = "these oracles failed, or gave answers that cannot be trusted: an administrator has to look at them";
-        let unusable: Vec<_> = unusable.copied().collect();
+        let unusable = ruling.missing.iter().copied();
+        let unusable = unusable.filter(|absent| absent.absence == Absence::Unusable);
+        let cannot_be_asked = |absent: &Absent<'_>| {
+            matches!(absent.call.reply, Reply::Failed { failure: Failure::Rejected, .. })
+        };
+        let advice = if unusable.clone().all(cannot_be_asked) {
+            "these oracles cannot answer such a question: ask another one, or a workflow without them"
+        } else {
+            "these oracles failed, or gave answers that cannot be trusted: an administrator has to look at them"
+        };
+        let unusable: Vec<_> = unusable.collect();
         return Retry { after_ms: None, oracles: ids(&unusable), advice: advice.into() };
     }
     if !ruling.missing.is_empty() {

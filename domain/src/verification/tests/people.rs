@@ -51,10 +51,11 @@ fn a_review_holds_what_is_to_be_decided_and_its_resolution_decides_it() {
 }
 
 #[test]
-fn a_lock_holds_for_its_workflow_thing_moment_and_axis_and_while_it_is_valid() {
+fn a_lock_holds_for_its_workflow_ontology_thing_moment_and_axis_and_while_it_is_valid() {
     let plain = disagreement(json!({}));
-    let spoil: [fn(&mut HumanLock); 6] = [
+    let spoil: [fn(&mut HumanLock); 7] = [
         |lock| lock.workflow_id = "other".parse().expect("an id"),
+        |lock| lock.ontology.version = "2".parse().expect("a version"),
         |lock| drop(lock.thing.insert("patient".into(), Value::Text("p-2".into()))),
         |lock| lock.point_in_time = Some(now()),
         |lock| lock.axis = "inr".into(),

@@ -108,6 +108,26 @@ fn a_signed_source_without_a_guard_against_replays_is_refused() {
 }
 
 #[test]
+fn a_signed_source_that_is_asked_about_a_time_proves_which_one_it_speaks_of() {
+    let endpoint = |more: &str| {
+        let mut document = signed(json!([jwk()]));
+        document["endpoint"] =
+            json!(format!("https://bank.example/{{area}}/{{day}}?at={{point_in_time}}{more}"));
+        document
+    };
+    assert!(fault(endpoint("")).contains("`signature` with `{point_in_time}` in `endpoint`"));
+    let mut with_nonce = endpoint("&n={nonce}");
+    with_nonce["nonce"] = json!({ "path": "meta.nonce" });
+    assert!(made(with_nonce).is_ok());
+    let mut with_time = endpoint("");
+    with_time["normalization"]["valid_time"] = json!({ "from_field": "from" });
+    assert!(made(with_time).is_ok());
+    let mut unsigned = endpoint("");
+    unsigned.as_object_mut().unwrap().remove("signature");
+    assert!(made(unsigned).is_ok());
+}
+
+#[test]
 fn bounds_are_within_their_range_and_within_the_ontologys() {
     for (document, told) in [
         (with([("/ttl_seconds", json!(0))]), "`ttl_seconds` is 0; allowed: 1 to 2592000 seconds"),
@@ -120,6 +140,13 @@ fn bounds_are_within_their_range_and_within_the_ontologys() {
         assert!(fault.contains(told), "{fault}");
     }
     assert!(made(with([("/ttl_seconds", json!(3600))])).is_ok());
+    let issued = |age_s: u32| {
+        with([("/issued_at", json!({ "path": "meta.issued" })), ("/max_issue_age_seconds", json!(age_s))])
+    };
+    assert!(
+        fault(issued(3601)).contains("`max_issue_age_seconds` is 3601; by the ontology `rate` may be 3600 s")
+    );
+    assert!(made(issued(3600)).is_ok());
 }
 
 #[test]

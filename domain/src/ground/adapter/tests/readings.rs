@@ -211,6 +211,42 @@ fn what_an_answer_says_of_itself_is_read_in_its_places() {
 }
 
 #[test]
+fn what_does_not_say_as_of_when_it_holds_holds_no_later_than_it_was_issued() {
+    let observed_at = |issued: &str| {
+        let mut document = guarded();
+        document.as_object_mut().unwrap().remove("observed_at");
+        let meta = json!({ "issued": issued, "nonce": "n-1" });
+        let mut case = case(document, json!({ "data": record(), "meta": meta }));
+        case.headers = BTreeMap::from([("x-data-version".into(), "v7".into())]);
+        case.said().observed_at
+    };
+    assert_eq!(observed_at("2026-11-20T11:56:00Z"), at("2026-11-20T11:56:00Z"));
+    assert_eq!(observed_at("2026-11-20T12:00:30Z"), now(), "a clock that is ahead makes nothing younger");
+}
+
+#[test]
+fn a_signed_answer_without_a_record_counts_with_a_nonce_alone() {
+    let none = |has_nonce: bool, data: Json| {
+        let mut document = guarded();
+        document.as_object_mut().unwrap().remove("version");
+        if !has_nonce {
+            document.as_object_mut().unwrap().remove("nonce");
+            document["endpoint"] = json!("https://bank.example/{area}/{day}");
+        }
+        let keys = json!([{ "kid": "k-1", "kty": "OKP", "crv": "Ed25519", "x": X }]);
+        document["signature"] = json!({ "method": "jws", "keys": keys });
+        case(document, json!({ "data": data, "meta": meta("nonce", json!("n-1")) }))
+    };
+    for data in [json!([]), json!(null)] {
+        assert_eq!(none(true, data.clone()).read(), Reading::NoRecord);
+        let (refusal, cause) = none(false, data).refused();
+        assert!(refusal == Refusal::Identity && cause.contains("there is no record"), "{cause}");
+    }
+    // what says of which thing it speaks needs none
+    assert!(matches!(none(false, json!([record()])).read(), Reading::Said(_)));
+}
+
+#[test]
 fn what_was_given_before_is_a_replay() {
     for (name, value, told) in [
         ("nonce", json!("n-2"), "the nonce that was sent"),

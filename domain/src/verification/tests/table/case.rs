@@ -346,6 +346,7 @@ impl Case {
         HumanLock {
             review_id: "verify:0".into(),
             workflow_id: inputs.workflow.workflow_id.clone(),
+            ontology: inputs.workflow.ontology.clone(),
             thing: thing(),
             point_in_time: None,
             axis: self.axis().into(),
