@@ -1,5 +1,9 @@
 //! Reviews: what is put before a person, and what they decide.
 
+mod said;
+
+pub use said::DEFINITION_MAX_BYTES;
+
 use super::call::Reply;
 use super::candidate::Candidate;
 use super::envelope::{Envelope, EnvelopeKind};
@@ -67,6 +71,10 @@ pub struct Resolution {
     /// The value of every axis of the review; numbers are taken as they are written, or not at all.
     #[serde(deserialize_with = "values_as_written")]
     pub values: BTreeMap<String, Json>,
+    /// By which definitions the values are meant, by their axes; "" is the axis's own. Where the candidates do not all mean
+    /// the same it has to be said.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub definitions: BTreeMap<String, String>,
     /// Why.
     pub reason: String,
     /// For how long it holds, in seconds.
@@ -122,6 +130,30 @@ pub enum BadResolution {
         axis: String,
         /// What is wrong with it.
         fault: String,
+    },
+    /// It does not say by which definition it decides.
+    #[error(
+        "`definitions.{axis}` has to say by which definition the value is meant, since not all mean the same; what was said: {said}"
+    )]
+    NoDefinition {
+        /// Which axis.
+        axis: String,
+        /// By which definitions there are values.
+        said: String,
+    },
+    /// A definition is of an axis that is not decided.
+    #[error("`definitions.{axis}`: no axis of the review has that name")]
+    OtherDefinition {
+        /// Which.
+        axis: String,
+    },
+    /// A definition is too long.
+    #[error("`definitions.{axis}` has {bytes} bytes; at the most {DEFINITION_MAX_BYTES}")]
+    LongDefinition {
+        /// Of which axis.
+        axis: String,
+        /// How long it is, in bytes.
+        bytes: usize,
     },
     /// There is no reason, or too long a one.
     #[error("`reason` has 1 to {REASON_MAX_BYTES} bytes")]
@@ -183,6 +215,7 @@ impl Review {
                 wanted: joined(self.axes.keys().map(String::as_str).collect()),
             });
         }
+        self.check_definitions(&resolution.definitions)?;
         let reason = resolution.reason.trim();
         if reason.is_empty() || reason.len() > REASON_MAX_BYTES {
             return Err(BadResolution::Reason);
@@ -203,6 +236,7 @@ impl Review {
                 point_in_time: self.point_in_time,
                 axis: path.clone(),
                 value: typed(value, axis).map_err(bad)?.into_value(),
+                definition: self.definition_by(resolution, path)?,
                 verifier_id: verifier_id.to_owned(),
                 reason: reason.to_owned(),
                 verified_at: now,

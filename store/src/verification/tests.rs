@@ -120,6 +120,7 @@ fn review(inputs: &Inputs) -> Review {
 fn resolution() -> Resolution {
     Resolution {
         values: [("dose".to_owned(), json!("10.10"))].into(),
+        definitions: [].into(),
         reason: "measured anew".into(),
         valid_for_seconds: 3600,
     }
