@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use domain::ground::decimal::Decimal;
 use harness::ground::{answers, approve, begun, ended, example, ingest, put, register_all, workflow};
-use harness::{World, document, post};
+use harness::{World, document, get, post, problem};
 use oracled::client::Client;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -284,5 +284,54 @@ async fn what_two_sources_share_in_real_data_comes_to_what_each_strategy_says() 
     let table = under_each_strategy(&Payloads::real()).await;
     for (name, outcomes) in table {
         assert_eq!(outcomes.len(), 2529, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_decides_is_told_by_the_definition_that_they_meant() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
+    prepare(control, "primary", &Payloads::excerpt()).await;
+    let settings = json!({"axes": ["area_name", "population"],
+        "conflict_resolution": {"same_tier_strategy": "require_human"}});
+    let people = workflow("people", &[UN, WORLD_BANK], &settings);
+    assert_eq!(put(control, "/v1/workflows/people", &people).await.status, 200);
+    let request = json!({"workflow": "people", "where": {"area": "MDA", "year": 2015},
+        "axes": ["area_name", "population"]});
+    let disputed = document(&post(routes, "/v1/verify", &request).await);
+    let reasons = &disputed["axes"]["population"]["reasons"];
+    assert!(
+        reasons.as_array().expect("there are some").contains(&json!("definition_mismatch")),
+        "{disputed}"
+    );
+    let path = format!("/v1/reviews/{}", disputed["review_id"].as_str().expect("a person decides"));
+    let review = document(&get(control, &path).await);
+    let mut resolution =
+        json!({"values": {"population": 2_835_978}, "reason": "the census", "valid_for_seconds": 3600});
+    if review["review"]["axes"].get("area_name").is_some() {
+        resolution["values"]["area_name"] = json!("Moldova");
+    }
+    let resolve = format!("{path}/resolve");
+    let told = problem(&post(control, &resolve, &resolution).await, 400, "invalid_resolution");
+    let detail = told["detail"].as_str().expect("it is told");
+    assert!(detail.starts_with("`definitions.population` has to say"), "{detail}");
+    assert!(detail.ends_with("`with Transnistria`, `without Transnistria`"), "{detail}");
+    resolution["definitions"] = json!({"population": "without Transnistria"});
+    assert_eq!(post(control, &resolve, &resolution).await.status, 200);
+    let decided = document(&post(routes, "/v1/verify", &request).await);
+    let axis = &decided["axes"]["population"];
+    assert_eq!(
+        (&axis["value"], &axis["definition"]),
+        (&json!("2835978"), &json!("without Transnistria")),
+        "{decided}"
+    );
+    for (text, verdict) in [
+        ("The population of Moldova without Transnistria in 2015 was 2,835,978.", "PASS"),
+        ("The population of Moldova in 2015 was 2,835,978.", "FAIL"),
+    ] {
+        let body = json!({"candidate_output": text, "facts_from": [{"verify": request}], "rules": ["RULE-PREC-005"]});
+        let evaluation = document(&post(routes, "/v1/rules/evaluate", &body).await);
+        assert_eq!(evaluation["verdict"], verdict, "{text}: {evaluation}");
     }
 }

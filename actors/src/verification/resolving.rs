@@ -159,7 +159,8 @@ fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology
             let lock = locks.iter().find(|lock| lock.axis == *path);
             let is_confirmed = lock.zip(ontology.axis(path)).is_some_and(|(lock, axis)| {
                 let (said, decided) = (baseline.stated.value.typed(axis), lock.value.typed(axis));
-                said.is_ok_and(|said| decided.is_ok_and(|decided| said == decided))
+                lock.definition == baseline.stated.definition
+                    && said.is_ok_and(|said| decided.is_ok_and(|decided| said == decided))
             });
             if is_confirmed {
                 subject.baselines.entry(oracle_id.clone()).or_default().insert(path.clone(), baseline);
@@ -202,6 +203,7 @@ impl Word<'_> {
     fn said_of(&self, review: &Review) -> Resolution {
         let mut said = self.resolution.clone();
         said.values.retain(|axis, _| review.axes.contains_key(axis));
+        said.definitions.retain(|axis, _| review.axes.contains_key(axis));
         said
     }
 }

@@ -14,6 +14,8 @@ use domain::ground::id::WorkflowId;
 use domain::verification::review::{Resolution, ReviewState};
 use hyper::Method;
 use jiff::SignedDuration;
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Reviews: what persons are to decide, since the sources did not settle it
@@ -46,6 +48,13 @@ enum Action {
         /// The value of every axis of it, as in `population=54208`
         #[arg(value_name = "AXIS=VALUE", required = true, value_parser = given)]
         values: Vec<Given>,
+        /// By which definition a value is meant, as in `population=without Kosovo`, and `population=` for the axis's own: where
+        /// the sources do not all mean the same
+        #[arg(long = "definition", value_name = "AXIS=TEXT", value_parser = given)]
+        definitions: Vec<Given>,
+        /// That the value is meant so, though neither a source nor a claim says it
+        #[arg(long)]
+        own_value: bool,
         /// Why
         #[arg(long)]
         reason: String,
@@ -73,9 +82,13 @@ impl Review {
                     options.on_control(Method::GET, &path(review_id), None).await?.json()?;
                 if options.json { json(out, &state) } else { show::review(out, &state) }
             }
-            Action::Resolve { review_id, values, reason, valid_for } => {
+            Action::Resolve { review_id, values, definitions, own_value, reason, valid_for } => {
+                let values = by_axis(values)?;
+                let given = by_axis(definitions)?;
                 let resolution = Resolution {
-                    values: by_axis(values)?,
+                    definitions: definitions_of(options, review_id, &values, given).await?,
+                    values,
+                    own_value: *own_value,
                     reason: reason.clone(),
                     // what is too short or too long is told with what is allowed
                     valid_for_seconds: u64::try_from(valid_for.as_secs()).unwrap_or(0),
@@ -89,6 +102,28 @@ impl Review {
             Action::Watch => watch(options, out).await,
         }
     }
+}
+
+/// The definitions of `values`: as given, or that of the only one that says the value.
+async fn definitions_of(
+    options: &Options,
+    review_id: &str,
+    values: &BTreeMap<String, Json>,
+    given: BTreeMap<String, Json>,
+) -> Result<BTreeMap<String, String>, CtlError> {
+    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+    let mut definitions: BTreeMap<_, _> =
+        given.iter().map(|(axis, definition)| (axis.clone(), text(definition))).collect();
+    let state: ReviewState = options.on_control(Method::GET, &path(review_id), None).await?.json()?;
+    for (axis, value) in values.iter().filter(|(axis, _)| state.review.asks_for_definition(axis)) {
+        if definitions.contains_key(axis) {
+            continue;
+        }
+        if let Some(only) = state.review.only_definition_of(axis, &text(value)) {
+            definitions.insert(axis.clone(), only.to_owned());
+        }
+    }
+    Ok(definitions)
 }
 
 fn path(review_id: &str) -> String {

@@ -37,6 +37,9 @@ pub struct HumanLock {
     pub axis: String,
     /// What was decided.
     pub value: Value,
+    /// By which definition it is meant, where that is not the axis's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
     /// By whom.
     pub verifier_id: String,
     /// Why.

@@ -1,5 +1,9 @@
 //! Reviews: what is put before a person, and what they decide.
 
+mod said;
+
+pub use said::DEFINITION_MAX_BYTES;
+
 use super::call::Reply;
 use super::candidate::Candidate;
 use super::envelope::{Envelope, EnvelopeKind};
@@ -67,6 +71,13 @@ pub struct Resolution {
     /// The value of every axis of the review; numbers are taken as they are written, or not at all.
     #[serde(deserialize_with = "values_as_written")]
     pub values: BTreeMap<String, Json>,
+    /// By which definitions the values are meant, by their axes; "" is the axis's own. Where the candidates do not all mean
+    /// the same it has to be said.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub definitions: BTreeMap<String, String>,
+    /// Whether values are meant that neither a candidate nor a claim says: without this word they are taken for slips.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_value: bool,
     /// Why.
     pub reason: String,
     /// For how long it holds, in seconds.
@@ -122,6 +133,42 @@ pub enum BadResolution {
         axis: String,
         /// What is wrong with it.
         fault: String,
+    },
+    /// It does not say by which definition it decides.
+    #[error(
+        "`definitions.{axis}` has to say by which definition the value is meant, since not all mean the same; what was said: {said}"
+    )]
+    NoDefinition {
+        /// Which axis.
+        axis: String,
+        /// By which definitions there are values.
+        said: String,
+    },
+    /// A definition is of an axis that is not decided.
+    #[error("`definitions.{axis}`: no axis of the review has that name")]
+    OtherDefinition {
+        /// Which.
+        axis: String,
+    },
+    /// A definition is too long.
+    #[error("`definitions.{axis}` has {bytes} bytes; at the most {DEFINITION_MAX_BYTES}")]
+    LongDefinition {
+        /// Of which axis.
+        axis: String,
+        /// How long it is, in bytes.
+        bytes: usize,
+    },
+    /// Nobody says the value, and that it is meant so is not said either.
+    #[error(
+        "`values.{axis}`: nobody says {value}; what was said: {said}. With `own_value` it is taken all the same"
+    )]
+    NobodySays {
+        /// Of which axis.
+        axis: String,
+        /// The value, with its definition.
+        value: String,
+        /// What was said.
+        said: String,
     },
     /// There is no reason, or too long a one.
     #[error("`reason` has 1 to {REASON_MAX_BYTES} bytes")]
@@ -183,6 +230,7 @@ impl Review {
                 wanted: joined(self.axes.keys().map(String::as_str).collect()),
             });
         }
+        self.check_definitions(&resolution.definitions)?;
         let reason = resolution.reason.trim();
         if reason.is_empty() || reason.len() > REASON_MAX_BYTES {
             return Err(BadResolution::Reason);
@@ -195,6 +243,11 @@ impl Review {
             if !(1..=most).contains(&seconds) {
                 return Err(BadResolution::Validity { seconds, most });
             }
+            let value = typed(value, axis).map_err(bad)?;
+            let definition = self.definition_by(resolution, path)?;
+            if !resolution.own_value {
+                self.check_said(path, axis, &value, definition.as_deref())?;
+            }
             let validity = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
             Ok(HumanLock {
                 review_id: self.review_id.clone(),
@@ -203,7 +256,8 @@ impl Review {
                 thing: self.thing.clone(),
                 point_in_time: self.point_in_time,
                 axis: path.clone(),
-                value: typed(value, axis).map_err(bad)?.into_value(),
+                value: value.into_value(),
+                definition,
                 verifier_id: verifier_id.to_owned(),
                 reason: reason.to_owned(),
                 verified_at: now,

@@ -120,6 +120,8 @@ fn review(inputs: &Inputs) -> Review {
 fn resolution() -> Resolution {
     Resolution {
         values: [("dose".to_owned(), json!("10.10"))].into(),
+        definitions: [].into(),
+        own_value: true,
         reason: "measured anew".into(),
         valid_for_seconds: 3600,
     }

@@ -119,8 +119,10 @@ fn provenance((oracle_id, candidate): (&SourceId, &Candidate)) -> String {
 
 fn how_to_resolve(review: &Review) -> String {
     let values: Vec<_> = review.axes.keys().map(|path| format!("{path}=VALUE")).collect();
+    let asking = review.axes.keys().filter(|path| review.asks_for_definition(path));
+    let definitions: String = asking.map(|path| format!(" --definition {path}=TEXT")).collect();
     format!(
-        "oraclectl review resolve {} {} --reason \"…\" --valid-for 90d",
+        "oraclectl review resolve {} {}{definitions} --reason \"…\" --valid-for 90d",
         review.review_id,
         values.join(" ")
     )
@@ -139,7 +141,12 @@ fn decided(
     let validity = std::time::Duration::from_secs(resolution.valid_for_seconds);
     let until = resolved_at.saturating_add(validity).unwrap_or(Timestamp::MAX);
     let values = resolution.values.iter().map(|(path, value)| {
-        format!("{path} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        let definition = resolution.definitions.get(path).map(|definition| match definition.trim() {
+            "" => " (meant as the axis defines it)".to_owned(),
+            definition => format!(" (meant as {definition})"),
+        });
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("{path} {value}{}", definition.unwrap_or_default())
     });
     let shown = [
         ("decided", values.collect::<Vec<_>>().join(", ")),

@@ -98,7 +98,8 @@ fn axis(inputs: &Inputs, path: &str, settlement: &Settlement<'_>, kind: Envelope
     }
     let definition = match &settlement.backing {
         Backing::Oracles(members) => members.first().and_then(|member| member.definition).map(str::to_owned),
-        Backing::Nobody | Backing::Lock(_) | Backing::Claim(_) => None,
+        Backing::Lock(lock) => lock.definition.clone(),
+        Backing::Nobody | Backing::Claim(_) => None,
     };
     AxisOutcome {
         value: settlement.value.as_ref().map(|value| value.to_value()),

@@ -18,7 +18,13 @@ fn disagreement(more: Json) -> Inputs {
 
 fn resolution(values: Json) -> Resolution {
     let values = serde_json::from_value(values).expect("values");
-    Resolution { values, reason: "seen on paper".into(), valid_for_seconds: 600 }
+    Resolution {
+        values,
+        definitions: [].into(),
+        own_value: true,
+        reason: "seen on paper".into(),
+        valid_for_seconds: 600,
+    }
 }
 
 fn locks(inputs: &Inputs) -> Vec<HumanLock> {
@@ -134,6 +140,76 @@ fn a_resolution_that_cannot_be_meant_is_refused() {
         refused.expect_err("other").to_string(),
         "the review is about clinic@2, and not about clinic@1"
     );
+}
+
+#[test]
+fn a_value_that_nobody_says_is_taken_only_where_that_is_said() {
+    let claim = json!({"claimed": {"dose": {"value": 9, "claimed_by": "p-1"}}});
+    let mut inputs = disagreement(claim);
+    let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let decided = |review: &Review, value: Json, own_value: bool| {
+        let resolution = Resolution { own_value, ..resolution(json!({"dose": value})) };
+        review.resolve(ontology(), &resolution, "1000", now()).map_err(|refused| refused.to_string())
+    };
+    let told =
+        "`values.dose`: nobody says 11; what was said: 10, 12, 9. With `own_value` it is taken all the same";
+    assert_eq!(decided(&review, json!(11), false).expect_err("nobody says so"), told);
+    for said in [json!(9), json!("10.0"), json!(12)] {
+        assert!(decided(&review, said.clone(), false).is_ok(), "{said}");
+    }
+    assert!(decided(&review, json!(11), true).is_ok());
+    // a number that is said of something else is not said
+    inputs.question.claimed.clear();
+    let stated = answer_of(&mut inputs, "lab-b").values.get_mut("dose").expect("a dose");
+    stated.definition = Some("a day".into());
+    let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let resolution = Resolution {
+        own_value: false,
+        definitions: [("dose".to_owned(), "a day".to_owned())].into(),
+        ..resolution(json!({"dose": 10}))
+    };
+    let refused = review.resolve(ontology(), &resolution, "1000", now()).expect_err("nobody says so");
+    assert!(
+        refused.to_string().contains("nobody says 10 (a day); what was said: 10, 12 (a day)"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_resolution_says_by_which_definition_it_decides_and_the_envelope_tells_it() {
+    let mut inputs = disagreement(json!({}));
+    let without = Some("without the night's".to_owned());
+    let dose_of = |inputs: &mut Inputs, oracle_id: &str, definition: &Option<String>| {
+        let stated = answer_of(inputs, oracle_id).values.get_mut("dose").expect("a dose");
+        stated.definition.clone_from(definition);
+    };
+    dose_of(&mut inputs, "lab-b", &without);
+    let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    assert!(review.axes["dose"].contains(&Reason::DefinitionMismatch));
+    let decided = |review: &Review, definitions: Json| {
+        let definitions = serde_json::from_value(definitions).expect("definitions");
+        let resolution = Resolution { definitions, ..resolution(json!({"dose": 12})) };
+        let locks = review.resolve(ontology(), &resolution, "1000", ago(30));
+        locks.map_err(|refused| refused.to_string())
+    };
+    let told = "`definitions.dose` has to say by which definition the value is meant, since not all mean the same; what was \
+                said: `\"\"` (the axis's own), `without the night's`";
+    assert_eq!(decided(&review, json!({})).expect_err("it does not say"), told);
+    let other = decided(&review, json!({"dose": "", "inr": ""})).expect_err("inr is not decided");
+    assert_eq!(other, "`definitions.inr`: no axis of the review has that name");
+    let long = decided(&review, json!({"dose": "x".repeat(1025)})).expect_err("it is too long");
+    assert_eq!(long, "`definitions.dose` has 1025 bytes; at the most 1024");
+    for (given, told) in [("", None), (" without the night's ", without.clone())] {
+        inputs.locks = decided(&review, json!({"dose": given})).expect("it can be meant");
+        let envelope = decide(&inputs);
+        assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
+        assert_eq!(envelope.axes["dose"].definition, told);
+    }
+    // what all mean alike needs no word of it, and is kept
+    inputs.locks.clear();
+    dose_of(&mut inputs, "lab-a", &without);
+    let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    assert_eq!(decided(&review, json!({})).expect("it is plain")[0].definition, without);
 }
 
 #[test]

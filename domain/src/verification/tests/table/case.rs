@@ -351,6 +351,7 @@ impl Case {
             point_in_time: None,
             axis: self.axis().into(),
             value: crate::ground::value::Value::Text("7".into()),
+            definition: None,
             verifier_id: "1000".into(),
             reason: "seen on paper".into(),
             verified_at: ago(60),
