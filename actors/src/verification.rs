@@ -131,6 +131,12 @@ impl Actor for Verification {
     type Context = Context<Self>;
 
     fn started(&mut self, _: &mut Context<Self>) {
+        match self.verifier.store.workflows() {
+            Ok(workflows) => {
+                workflows.iter().for_each(|known| self.verifier.metrics.verifying.expects(&known.workflow));
+            }
+            Err(error) => tracing::error!(%error, "the workflows cannot be read"),
+        }
         pending::take_up(&self.verifier);
     }
 }
@@ -154,4 +160,4 @@ impl Handler<Verify> for Verification {
 crate::panics_when_told!(Verification);
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
