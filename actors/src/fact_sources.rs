@@ -7,7 +7,7 @@
 use crate::door::Door;
 use crate::queries::{Page, Queries, QueryError};
 use crate::verification::{Verification, Verify, VerifyError};
-use domain::ground::ontology::OntologyRef;
+use domain::ground::ontology::{Ontology, OntologyRef};
 use domain::ground::query::{OracleQuery, QueryRequest};
 use domain::rules::Check;
 use domain::sourced::{FACTS_FROM_MAX, FactSource, FactsFrom, NoFacts, within_bounds};
@@ -104,12 +104,21 @@ impl FactSources {
         match from {
             FactsFrom::Query(query) => self.of_query(*query).await,
             FactsFrom::Verify(request) => {
+                let unknown = || VerifyError::WorkflowUnknown(request.workflow.clone());
+                let (known, _) = self.store.workflow(&request.workflow)?.ok_or_else(unknown)?;
+                let ontology = self.ontology(&known.workflow.ontology)?;
+                request.read(&known.workflow, &ontology).map_err(VerifyError::from)?;
+                // nobody is asked, and nothing logged, for what cannot give any
+                FactSource::is_possible_of(&known.workflow, &ontology, &request.axes)?;
                 let envelope = self.verified(*request).await?;
-                let ontology = self.store.ontology(&envelope.ontology)?.map(|(ontology, _)| ontology);
-                let ontology = ontology.ok_or_else(|| FactsCause::NoOntology(envelope.ontology.clone()))?;
-                Ok(FactSource::of_envelope(&envelope, &ontology)?)
+                Ok(FactSource::of_envelope(&envelope, &self.ontology(&envelope.ontology)?)?)
             }
         }
+    }
+
+    fn ontology(&self, reference: &OntologyRef) -> Result<Ontology, FactsCause> {
+        let found = self.store.ontology(reference)?.map(|(ontology, _)| ontology);
+        found.ok_or_else(|| FactsCause::NoOntology(reference.clone()))
     }
 
     async fn of_query(&self, asked: OracleQuery) -> Result<FactSource, FactsCause> {

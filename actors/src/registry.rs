@@ -19,6 +19,7 @@ pub use workflows::{RegisterWorkflow, check_workflow};
 use crate::clock::Clock;
 use crate::ingestion::pull::Puller;
 use crate::logger::{CommitError, Log};
+use crate::metrics::Metrics;
 use crate::upstream::oracle::LiveOracle;
 use actix::{Actor, Context, Supervised};
 use domain::Sha256Hex;
@@ -133,6 +134,7 @@ pub struct Registry {
     puller: Arc<Puller>,
     /// Whoever will ask the live sources that are registered.
     live: Arc<dyn LiveOracle>,
+    metrics: Metrics,
 }
 
 /// What every change needs.
@@ -152,8 +154,13 @@ pub(crate) enum Decided<T> {
 }
 
 impl Registry {
-    pub(crate) fn new(desk: Desk, puller: Arc<Puller>, live: Arc<dyn LiveOracle>) -> Self {
-        Self { desk, puller, live }
+    pub(crate) const fn new(
+        desk: Desk,
+        puller: Arc<Puller>,
+        live: Arc<dyn LiveOracle>,
+        metrics: Metrics,
+    ) -> Self {
+        Self { desk, puller, live, metrics }
     }
 }
 

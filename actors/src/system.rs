@@ -151,7 +151,8 @@ impl System {
         let registry = {
             let (store, log, clock) = (store.clone(), log.clone(), clock.clone());
             let (puller, live) = (Arc::clone(&ingestion.puller), Arc::clone(&verification.live));
-            let make = move || Registry::new(Desk { store, log, clock }, puller, live);
+            let metrics = metrics.clone();
+            let make = move || Registry::new(Desk { store, log, clock }, puller, live, metrics);
             hire.start("registry", &here, queue, make)
         };
         let refresh_wait = ingestion.refresh_wait;

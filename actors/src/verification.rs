@@ -159,6 +159,12 @@ impl Actor for Verification {
             let verifier = Arc::clone(&verification.verifier);
             actix_rt::spawn(async move { verifier.let_go().await });
         });
+        match self.verifier.store.workflows() {
+            Ok(workflows) => {
+                workflows.iter().for_each(|known| self.verifier.metrics.verifying.expects(&known.workflow));
+            }
+            Err(error) => tracing::error!(%error, "the workflows cannot be read"),
+        }
         pending::take_up(&self.verifier);
         let verifier = Arc::clone(&self.verifier);
         actix_rt::spawn(async move { verifier.watch_all().await });
@@ -184,4 +190,4 @@ impl Handler<Verify> for Verification {
 crate::panics_when_told!(Verification);
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

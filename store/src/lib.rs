@@ -33,5 +33,5 @@ pub use journal::Journal;
 pub use log::{LogLine, LogPage, LogQuery};
 pub use panics::panic_becomes_an_error;
 pub use record::{Expect, Receipt, Record, Refused, RowKey, Write};
-pub use verification::{KeptPage, OpenReviews, ReviewQuery};
+pub use verification::{KeptPage, ReviewQuery};
 pub use watermark::Counts;

@@ -15,7 +15,7 @@ pub(crate) const SCHEMA: u32 = 5;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
 /// The longest row that there can be: 384 MiB. Records are bounded well below that by whoever makes them: the largest is a
-/// decision's, with the answers of all its oracles and what is kept of them, half a megabyte each.
+/// decision's, with the answers of all its oracles and what is kept of them, 64 KiB each.
 pub(crate) const ROW_MAX_BYTES: usize = u16::MAX as usize * CHUNK_BYTES - HEAD_BYTES;
 /// A row that is replaced while it is read is read anew so many times.
 const READ_ATTEMPTS: usize = 100;

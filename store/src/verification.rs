@@ -36,15 +36,6 @@ pub struct KeptPage {
     pub next: Option<KeptKey>,
 }
 
-/// How many questions wait for a person.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct OpenReviews {
-    /// So many.
-    pub count: u64,
-    /// Since when the first of them does.
-    pub oldest_at: Option<Timestamp>,
-}
-
 impl Store {
     /// The adapter of a live source, with its revision.
     ///
@@ -54,15 +45,14 @@ impl Store {
         self.read_row(Table::Adapters, oracle_id.as_str())
     }
 
-    /// How many questions wait for a person, and since when.
+    /// Since when the first of the questions waits that wait for a person; nothing where none does.
     ///
     /// # Errors
     /// Where that cannot be read.
-    pub fn open_reviews(&self) -> Result<OpenReviews, StoreError> {
-        let names = self.names_behind(Table::OpenReviews, None, usize::MAX)?;
+    pub fn oldest_open_review_at(&self) -> Result<Option<Timestamp>, StoreError> {
+        let names = self.names_behind(Table::OpenReviews, None, 1)?;
         let first = names.first().map(|name| self.review(name)).transpose()?.flatten();
-        let oldest_at = first.map(|(state, _)| state.review.opened_at);
-        Ok(OpenReviews { count: names.len() as u64, oldest_at })
+        Ok(first.map(|(state, _)| state.review.opened_at))
     }
 
     /// A workflow, with its revision.

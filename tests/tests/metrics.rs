@@ -1,6 +1,8 @@
 //! `/metrics`: OpenMetrics text, and what it counts.
 
+use harness::verification::{offices, register, workflow};
 use harness::{GOOD, World, get, post, submission};
+use oracled::client::Client;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,6 +125,30 @@ async fn what_happens_is_counted_and_told_as_openmetrics_text() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn what_alerts_look_at_stands_at_0_before_it_happens_also_after_a_restart() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    offices(&daemon, &[("office-a", "primary", "54208")]).await;
+    register(&mut daemon.control().await, &workflow("census", &["office-a"], json!({}))).await;
+    let check = async |routes: &mut Client| {
+        let answer = get(routes, "/metrics").await;
+        let samples = parsed(str::from_utf8(&answer.body).unwrap());
+        for sample in [
+            "oracled_verification_calls_total{oracle=\"office-a\",outcome=\"refused\"}",
+            "oracled_verification_calls_total{oracle=\"office-a\",outcome=\"stale\"}",
+            "oracled_verifications_total{workflow=\"census\",kind=\"blocked\"}",
+            "oracled_verifications_total{workflow=\"census\",kind=\"authoritative\"}",
+        ] {
+            assert_eq!(samples.get(sample), Some(&0.0), "{sample} in {samples:#?}");
+        }
+    };
+    check(&mut daemon.routes().await).await;
+    assert!(daemon.stop().success());
+    let daemon = world.serve().await;
+    check(&mut daemon.routes().await).await;
 }
 
 #[tokio::test]

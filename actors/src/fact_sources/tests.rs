@@ -4,10 +4,12 @@ use crate::registry::{Review, ReviewSource, SetFreshness, policy_of};
 use crate::system::System;
 use crate::testing::ground::{PEER, ingested, population};
 use crate::testing::{World, with_world};
+use crate::verification::tests::support::workflow;
 use domain::ground::freshness::StaleBehavior;
 use domain::ground::id::SourceId;
 use domain::sourced::{Asked, Origin};
 use serde_json::{Value as Json, json};
+use store::LogQuery;
 
 fn source() -> SourceId {
     "world-bank-population".parse().expect("an id")
@@ -91,13 +93,40 @@ fn nothing_is_gathered_where_any_of_it_cannot_be_had() {
         let verify = json!({"verify": {"workflow": "people", "where": {}, "axes": ["population"]}});
         let verify = serde_json::from_value(verify).expect("it is an entry");
         let told = refused(&system, vec![verify]).await;
-        assert!(told.starts_with("facts_from[0]: workflow people: nobody verifies"), "{told}");
+        assert_eq!(told, "facts_from[0]: no workflow people is registered");
         let unknown =
             json!({"query": {"oracle_id": "nobody", "request": {"axes_requested": ["population"]}}});
         let unknown = serde_json::from_value(unknown).expect("it is an entry");
         // of several the first is told
         let told = refused(&system, vec![unknown, query("ABW", &["people"], json!({}))]).await;
         assert_eq!(told, "facts_from[0]: no source nobody is registered");
+    });
+}
+
+#[test]
+fn nobody_is_asked_by_a_workflow_that_can_give_no_facts() {
+    with_world(|World { system, .. }| async move {
+        with_a_source(&system).await;
+        let verify = json!({"verify": {"workflow": "census", "where": {"area": "ABW", "year": 1960},
+                                       "axes": ["population"]}});
+        let verify: FactsFrom = serde_json::from_value(verify).expect("it is an entry");
+        let asked = |mode: &str| {
+            json!({"authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": mode,
+                                         "on_timeout_behavior": "FAIL_CLOSED"}})
+        };
+        for (mode, cause) in [
+            ("INLINE", "no template of population@1 is made of population alone"),
+            ("ASYNC", "workflow census decides nothing while somebody waits"),
+            ("NON_AUTHORITATIVE_ONLY", "workflow census decides nothing while somebody waits"),
+        ] {
+            workflow(&system, &["world-bank-population"], asked(mode)).await;
+            let told = refused(&system, vec![verify.clone()]).await;
+            assert!(told.starts_with(&format!("facts_from[0]: {cause}")), "{told}");
+        }
+        for event in ["source_asked", "verification_decided"] {
+            let query = LogQuery { event: Some(event.into()), limit: 1, ..LogQuery::default() };
+            assert!(system.store.log(&query).expect("the log is read").is_empty(), "{event}");
+        }
     });
 }
 

@@ -1,13 +1,17 @@
 //! What is counted of verification: decisions, conflicts, escalations, staleness, and how sources answer.
 
 use super::Word;
-use domain::verification::{Envelope, Inputs};
+use domain::verification::workflow::Workflow;
+use domain::verification::{CallOutcome, Envelope, EnvelopeKind, Inputs};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::time::Duration;
+
+/// What was kept of a source has taken the place of its answer.
+const STALE: &str = "stale";
 
 /// The labels of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -73,6 +77,21 @@ impl Default for Verifying {
 }
 
 impl Verifying {
+    /// Has what alerts look at of `workflow` and its sources stand at 0 before any of it happens: what begins at 1 has not
+    /// risen, and nobody would be told of the first time.
+    pub(crate) fn expects(&self, workflow: &Workflow) {
+        for kind in EnvelopeKind::ALL {
+            let workflow = workflow.workflow_id.as_str().into();
+            drop(self.decisions.get_or_create(&DecidedAs { workflow, kind: Word(kind.as_str()) }));
+        }
+        for oracle_id in &workflow.oracles {
+            for outcome in [CallOutcome::Refused.as_str(), STALE] {
+                let oracle = oracle_id.as_str().into();
+                drop(self.calls.get_or_create(&Answered { oracle, outcome: Word(outcome) }));
+            }
+        }
+    }
+
     /// Counts a decision that took so long, and whether it has opened a review.
     pub(crate) fn decided(&self, inputs: &Inputs, envelope: &Envelope, opened: bool, took: Duration) {
         let workflow = envelope.workflow.as_str();
@@ -90,7 +109,7 @@ impl Verifying {
             let oracle = candidate.oracle_id.as_str();
             let call = inputs.calls.get(&candidate.oracle_id);
             let outcome = match call {
-                _ if candidate.stale => "stale",
+                _ if candidate.stale => STALE,
                 Some(call) if call.cache_hit => "cache_hit",
                 _ => candidate.outcome.as_str(),
             };

@@ -21,7 +21,8 @@ pub struct RegisterWorkflow {
 }
 
 /// That a workflow works over its ontology and its sources as they are registered now. A source that has gone on to another
-/// version of the ontology stops it, until it is registered with that one, too: so this is asked before each decision.
+/// version of the ontology stops it, until it is registered with that one, too. Whoever lists workflows asks this; a decision
+/// does not, and says of each source by itself why it is not asked.
 ///
 /// # Errors
 /// `OntologyUnknown`; `Workflow` for what keeps it from working; where the store cannot be read.
@@ -128,7 +129,11 @@ impl Handler<RegisterWorkflow> for Registry {
     type Result = ResponseFuture<Result<Registered<RegisteredWorkflow>, RegistryError>>;
 
     fn handle(&mut self, message: RegisterWorkflow, _: &mut Context<Self>) -> Self::Result {
-        let desk = self.desk.clone();
-        Box::pin(async move { desk.register_workflow(message).await })
+        let (desk, metrics) = (self.desk.clone(), self.metrics.clone());
+        Box::pin(async move {
+            let registered = desk.register_workflow(message).await?;
+            metrics.verifying.expects(&registered.document.workflow);
+            Ok(registered)
+        })
     }
 }

@@ -16,8 +16,8 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use store::Store;
 use store::ground::state::SourceState;
-use store::{OpenReviews, Store};
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const END: &str = "# EOF\n";
@@ -39,9 +39,9 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
         tracing::warn!(%error, "the metrics lack the sources");
         Vec::new()
     });
-    let reviews = reviews(&service.system.store).await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the metrics lack the reviews");
-        OpenReviews::default()
+    let oldest_review_at = oldest_review_at(&service.system.store).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the oldest review");
+        None
     });
     let mut body = String::new();
     let written = text::encode(&mut body, &service.registry).and_then(|()| {
@@ -54,7 +54,7 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
         }
         oracle_gauges(&mut body, &oracles)?;
         source_gauges(&mut body, &sources)?;
-        review_gauges(&mut body, reviews)?;
+        oldest_review_gauge(&mut body, oldest_review_at)?;
         body.write_str(END)
     });
     written.map_err(|error| Problem::Internal(error.to_string()))?;
@@ -74,18 +74,20 @@ async fn sources(store: &Store) -> Result<Vec<(SourceState, usize)>, Problem> {
     looked.await.map_err(|error| Problem::Internal(error.to_string()))?
 }
 
-/// How many questions wait for a person.
-async fn reviews(store: &Store) -> Result<OpenReviews, Problem> {
+/// Since when the first question waits for a person.
+async fn oldest_review_at(store: &Store) -> Result<Option<Timestamp>, Problem> {
     let store = store.clone();
-    let looked = tokio::task::spawn_blocking(move || Ok(store.open_reviews()?));
+    let looked = tokio::task::spawn_blocking(move || Ok(store.oldest_open_review_at()?));
     looked.await.map_err(|error| Problem::Internal(error.to_string()))?
 }
 
-fn review_gauges(body: &mut String, reviews: OpenReviews) -> fmt::Result {
-    gauge(body, "reviews_open", "questions that wait for a person", reviews.count)?;
+fn oldest_review_gauge(body: &mut String, oldest_at: Option<Timestamp>) -> fmt::Result {
     let name = "review_oldest_open_timestamp_seconds";
-    write!(body, "# HELP oracled_{name} since when the first of them waits.\n# TYPE oracled_{name} gauge\n")?;
-    match reviews.oldest_at {
+    write!(
+        body,
+        "# HELP oracled_{name} since when the first open review waits.\n# TYPE oracled_{name} gauge\n"
+    )?;
+    match oldest_at {
         Some(at) => writeln!(body, "oracled_{name} {}", at.as_second()),
         None => Ok(()),
     }
@@ -104,6 +106,7 @@ fn gauges(body: &mut String, service: &Service) -> fmt::Result {
         ("log_entries", "entries in the log", journal.counts.entries),
         ("cached_verdicts", "verdicts in the store", journal.counts.verdicts),
         ("sessions", "sessions in the store", journal.counts.sessions),
+        ("reviews_open", "questions that wait for a person", journal.counts.open_reviews),
         ("verdicts_in_flight", "verdicts being judged", number(service.in_flight())),
         (
             "connections",

@@ -5,11 +5,13 @@ use super::{
     Asked, FactOrigin, FactSource, Origin, RecordOrigin, SOURCED_BYTES_MAX, SOURCED_FACTS_MAX, SourcedFact,
     VerificationOrigin,
 };
+use crate::ground::id::WorkflowId;
 use crate::ground::ontology::template::{Template, TooLong};
 use crate::ground::ontology::{Ontology, OntologyRef};
 use crate::ground::query::QueryAnswer;
 use crate::ground::value::Value;
 use crate::verification::envelope::AxisOutcome;
+use crate::verification::workflow::{EnforcementMode, Workflow};
 use crate::verification::{Envelope, EnvelopeKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,6 +51,15 @@ pub enum NoFacts {
     /// Where a record comes from is missing.
     #[error("the answer does not tell where record {0} comes from")]
     NoProvenance(String),
+    /// A workflow vouches for nothing while somebody waits.
+    #[error(
+        "workflow {workflow} decides nothing while somebody waits: its `enforcement_mode` is not INLINE, and only an \
+         authoritative decision gives facts"
+    )]
+    NotInline {
+        /// Which.
+        workflow: WorkflowId,
+    },
     /// A decision does not vouch for what was asked.
     #[error("the decision {execution_id} is {}: only an authoritative one gives facts{}", kind.as_str(), advised(advice.as_ref()))]
     NotAuthoritative {
@@ -141,6 +152,17 @@ impl FactSource {
             return Err(NoFacts::Cursor);
         }
         Rendering::new(ontology, axes).map(drop)
+    }
+
+    /// Whether what is asked of `workflow`, over `ontology`, can give facts at all.
+    ///
+    /// # Errors
+    /// `NotInline`, `NoTemplate`.
+    pub fn is_possible_of(workflow: &Workflow, ontology: &Ontology, axes: &[String]) -> Result<(), NoFacts> {
+        if workflow.authority_latency.enforcement_mode != EnforcementMode::Inline {
+            return Err(NoFacts::NotInline { workflow: workflow.workflow_id.clone() });
+        }
+        Self::is_possible(ontology, axes, None)
     }
 
     /// The facts that `answer` gives, to a query for `axes` of a source of `ontology` that asks for provenance. Its policy has let

@@ -35,9 +35,15 @@ impl LiveAnswer {
         Self { reply, keep: None, outcome, warnings: Vec::new() }
     }
 
-    /// An answer that is not believed, which speaks against whoever gave it.
+    /// An answer that is not believed, which speaks against whoever gave it; but for one that is about something else: whoever
+    /// asks oddly gets that of a source that is well, and would open its circuit for everybody.
     pub(super) fn refused(refusal: Refusal, cause: String) -> Self {
-        let outcome = Outcome::Failure(format!("refused ({}): {cause}", refusal.as_str()));
+        let outcome = match refusal {
+            Refusal::Identity => Outcome::Neutral,
+            Refusal::Signature | Refusal::Replay | Refusal::Schema => {
+                Outcome::Failure(format!("refused ({}): {cause}", refusal.as_str()))
+            }
+        };
         Self::bare(Reply::Refused { refusal, cause }, outcome)
     }
 

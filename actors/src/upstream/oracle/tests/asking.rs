@@ -3,6 +3,7 @@
 use super::*;
 use crate::clock::monotonic;
 use crate::upstream::web::Credential;
+use domain::health::Outcome;
 use domain::verification::{Cut, Failure};
 
 fn failed(answer: LiveAnswer) -> (Failure, String) {
@@ -170,7 +171,12 @@ async fn what_cannot_be_read_is_refused_and_speaks_against_the_source() {
         let (answer, times) = asked(vec![script], json!({})).await;
         assert_eq!((refused(answer).0, times), (Refusal::Schema, 1));
     }
+}
+
+#[tokio::test]
+async fn an_answer_about_something_else_is_refused_and_says_nothing_of_how_its_source_is_doing() {
     let (answer, _) = asked(vec![whole("", r#"{"data":{"area":"s3cret","rate":1}}"#)], json!({})).await;
+    assert_eq!(answer.outcome, Outcome::Neutral);
     assert_eq!(refused(answer).0, Refusal::Identity);
 }
 

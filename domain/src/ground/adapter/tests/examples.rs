@@ -1,4 +1,4 @@
-//! What is shipped: an adapter with an answer as its source gives it.
+//! What is shipped and documented: adapters, each with an answer as its source gives it.
 
 use super::*;
 use crate::verification::call::Refusal;
@@ -52,5 +52,56 @@ fn the_world_banks_api_is_read_by_its_example() {
     ] {
         let other = read(&ANSWER.replace(from, to));
         assert!(matches!(&other, Reading::Refused { refusal: found, .. } if *found == refusal), "{other:?}");
+    }
+}
+
+/// The adapters that the documentation shows, whole, over the ontology of populations.
+fn documented() -> Vec<Ready> {
+    let documentation = include_str!("../../../../../docs/ground-truth.md");
+    let (_, live) = documentation.split_once("\n## Live sources\n").unwrap();
+    let (live, _) = live.split_once("\n## ").unwrap();
+    let blocks = live.split("```json\n").skip(1).map(|rest| rest.split_once("\n```").unwrap().0);
+    let ready = |block: &str| {
+        let adapter: Adapter = serde_json::from_str(block).unwrap();
+        let shipped = ready();
+        let mut source: Registration = serde_json::from_str(include_str!(
+            "../../../../../examples/ground-truth/live/world-bank.source.json"
+        ))
+        .unwrap();
+        source.oracle_id = adapter.oracle_id.clone();
+        adapter.validate(&source, Arc::clone(shipped.ontology())).unwrap()
+    };
+    blocks.map(ready).collect()
+}
+
+#[test]
+fn the_documentations_adapters_are_whole_and_read_the_answers_beside_them() {
+    let thing = BTreeMap::from([
+        ("area".to_owned(), Value::Text("ABW".into())),
+        ("year".to_owned(), Value::Text("2015".into())),
+    ]);
+    let nonce = "0123456789abcdef0123456789abcdef";
+    let asked = Asked { thing: &thing, point_in_time: None, nonce, asked_at: now(), kept: None };
+    let issued = now();
+    let data = r#""country": "ABW", "year": 2015, "people": 104339"#;
+    let meta =
+        format!(r#"{{"dataset": "2026-1", "as_of": "{issued}", "issued": "{issued}", "nonce": "{nonce}"}}"#);
+    let answers = [
+        format!(r#"{{"meta": {meta}, "data": {{{data}}}}}"#),
+        format!(r#"{{"issued": "{issued}", {data}}}"#),
+    ];
+    let documented = documented();
+    let methods: Vec<_> = documented.iter().map(|ready| ready.signature().unwrap().0.clone()).collect();
+    assert!(
+        matches!(methods[..], [SignaturePolicy::Jws { .. }, SignaturePolicy::Ed25519 { .. }]),
+        "{methods:?}"
+    );
+    for (ready, answer) in documented.iter().zip(&answers) {
+        let url = ready.url(&asked).unwrap();
+        assert!(url.contains("ABW") && url.contains("2015"), "{url}");
+        let received = Received { body: answer.as_bytes(), headers: &BTreeMap::new(), at: now() };
+        let read = ready.read(&received, &asked);
+        let Reading::Said(said) = &read else { panic!("{read:?}") };
+        assert_eq!(said.values["population"].value, Value::Text("104339".into()));
     }
 }
