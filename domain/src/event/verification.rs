@@ -10,7 +10,7 @@ use crate::verification::{
     Call, CallOutcome, Candidate, Envelope, EnvelopeKind, HumanLock, Inputs, Reason, Reply, Review, decide,
 };
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeSet;
 
 /// What stands for the version of an oracle that has not told it.
@@ -105,6 +105,7 @@ pub struct ResolutionEntry {
     /// Which review.
     pub review_id: String,
     /// What they decided.
+    #[serde(deserialize_with = "as_logged")]
     pub resolution: Resolution,
     /// What that comes to, one lock an axis.
     pub locks: Vec<HumanLock>,
@@ -121,6 +122,13 @@ pub struct KeptRemovedEntry {
     pub count: u64,
     /// When.
     pub timestamp: Timestamp,
+}
+
+/// A resolution out of an entry: serde reads the entry's tag first, and has no text any more in which to look how numbers are
+/// written; that was looked at when it was handed in.
+fn as_logged<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Resolution, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    serde_json::from_value(value).map_err(serde::de::Error::custom)
 }
 
 /// A decision that comes out otherwise than it did.

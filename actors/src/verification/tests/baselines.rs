@@ -8,6 +8,7 @@ use crate::verification::Resolve;
 use domain::verification::review::Resolution;
 use domain::verification::{Envelope, EnvelopeKind, Reason};
 use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::LogQuery;
 
@@ -72,6 +73,8 @@ fn what_a_person_has_confirmed_is_what_a_source_is_held_against_from_then_on() {
             let review_id = is_suspicious(system, json!({})).await.review_id.clone().expect("it has one");
             let resolution = Resolution {
                 values: [("population".to_owned(), json!("99999999"))].into(),
+                definitions: BTreeMap::new(),
+                own_value: false,
                 reason: "counted again".into(),
                 valid_for_seconds: 60,
             };
