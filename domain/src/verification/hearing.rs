@@ -134,7 +134,7 @@ fn heard<'a>(inputs: &Inputs, oracle_id: &SourceId, call: &'a Call, warnings: &m
             let cause = format!("answered only after its hard timeout of {allowed} ms");
             Heard::Missing(Absence::TooSlow(Cut::HardTimeout), cause)
         }
-        Reply::Answered { candidate } => match fault(inputs, oracle_id, candidate) {
+        Reply::Answered { candidate } => match fault(inputs, oracle_id, candidate, call.ended_at) {
             Some((refusal, cause)) => unusable(refused(refusal, &cause)),
             None => {
                 if call.latency_ms > latency.soft_timeout_ms {
@@ -199,8 +199,10 @@ fn kept<'a>(
         warnings.push(format!("{oracle_id}: nothing is kept of it"));
         return None;
     };
+    // it was looked at when it came
+    let came_at = Some(candidate.record.retrieved_at);
     let (observed_at, age_s) = (candidate.observed_at, age_s(candidate.observed_at, inputs.decided_at));
-    if let Some((refusal, cause)) = fault(inputs, oracle_id, candidate) {
+    if let Some((refusal, cause)) = fault(inputs, oracle_id, candidate, came_at) {
         warnings.push(format!("{oracle_id}: what is kept of it is no good: {}", refused(refusal, &cause)));
         return None;
     }
@@ -216,8 +218,14 @@ fn kept<'a>(
     Some(candidate)
 }
 
-/// What speaks against an answer, whoever hands it in.
-fn fault(inputs: &Inputs, oracle_id: &SourceId, candidate: &Candidate) -> Option<(Refusal, String)> {
+/// What speaks against an answer that came at `came_at`, whoever hands it in. How long others took does not matter: what lay ahead
+/// when it came does not lie behind since somebody else was slow.
+fn fault(
+    inputs: &Inputs,
+    oracle_id: &SourceId,
+    candidate: &Candidate,
+    came_at: Option<Timestamp>,
+) -> Option<(Refusal, String)> {
     if candidate.record.oracle_id != *oracle_id {
         let other = &candidate.record.oracle_id;
         return Some((Refusal::Identity, format!("it is {other}'s")));
@@ -229,7 +237,8 @@ fn fault(inputs: &Inputs, oracle_id: &SourceId, candidate: &Candidate) -> Option
         return Some((Refusal::Signature, "the signature does not hold".into()));
     }
     let record = &candidate.record;
-    let latest = inputs.decided_at.saturating_add(CLOCK_SKEW_MAX).unwrap_or(Timestamp::MAX);
+    let came_at = came_at.map_or(inputs.decided_at, |came_at| came_at.min(inputs.decided_at));
+    let latest = came_at.saturating_add(CLOCK_SKEW_MAX).unwrap_or(Timestamp::MAX);
     let times = [candidate.observed_at, record.retrieved_at, record.verified_at];
     if let Some(ahead) = times.into_iter().find(|time| *time > latest) {
         return Some((Refusal::Schema, format!("{ahead} lies ahead: it would never be old")));

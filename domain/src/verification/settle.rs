@@ -63,7 +63,7 @@ pub(super) struct Settlement<'a> {
     pub(super) contested_by: Vec<&'a SourceId>,
     /// Oracles that are to be asked once more for this axis, since what they said has expired.
     pub(super) expired: Vec<&'a SourceId>,
-    /// Oracles whose values are too old by their own policies.
+    /// Oracles whose values are too old, and would be if they were asked once more.
     pub(super) stale: Vec<&'a SourceId>,
 }
 
@@ -97,8 +97,14 @@ pub(super) fn settle<'a>(
     if settlement.by_confirmation(inputs, &on_axis, claim, path, axis) {
         return settlement;
     }
-    settlement.expired = on_axis.barred_for(Reason::Expired).collect();
-    settlement.stale = on_axis.barred_for(Reason::Stale).collect();
+    let too_old = on_axis.barred_for(Reason::Stale);
+    if inputs.reverified {
+        // asking once more has not helped, and would not the next time
+        settlement.stale = too_old.chain(on_axis.barred_for(Reason::Expired)).collect();
+    } else {
+        settlement.expired = on_axis.barred_for(Reason::Expired).collect();
+        settlement.stale = too_old.collect();
+    }
     if on_axis.is_contested(axis) {
         settlement.contested_by = on_axis.oracles().collect();
     }

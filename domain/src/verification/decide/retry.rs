@@ -17,9 +17,9 @@ pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
         let advice = "ask again: these oracles have to be asked anew".into();
         return Retry { after_ms: Some(0), oracles, advice };
     }
-    if has(Reason::Stale) {
-        let advice = "what these oracles say is older than their policies allow: they need a newer release, or an \
-                      administrator another policy";
+    if has(Reason::Stale) || has(Reason::Expired) {
+        let advice = "what these oracles say is older than their policies or the ontology allow: they need a newer release, or \
+                      an administrator another policy";
         let oracles = stale(inputs, ruling).into_iter().collect();
         return Retry { after_ms: None, oracles, advice: advice.into() };
     }

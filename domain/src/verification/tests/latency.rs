@@ -255,19 +255,41 @@ fn an_answer_without_version_and_hash_counts_one_tier_lower_and_its_record_says_
 }
 
 #[test]
+fn what_lay_ahead_when_it_came_is_none_however_slow_the_others_are() {
+    let mut inputs = answered_by_one();
+    let (came_at, skew) = (ago(100), jiff::SignedDuration::from_secs(60));
+    inputs.calls.get_mut(&"lab-a".parse().expect("an id")).expect("it was asked").ended_at = Some(came_at);
+    let record = &mut answer_of(&mut inputs, "lab-a").record;
+    (record.retrieved_at, record.verified_at) = (came_at, came_at);
+    answer_of(&mut inputs, "lab-a").observed_at = came_at + skew;
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+    answer_of(&mut inputs, "lab-a").observed_at = came_at + skew + jiff::SignedDuration::from_nanos(1);
+    let envelope = decide(&inputs);
+    assert_eq!(
+        (envelope.kind, envelope.candidates[0].outcome),
+        (EnvelopeKind::Blocked, CallOutcome::Refused)
+    );
+}
+
+#[test]
 fn the_age_of_a_state_sensitive_value_counts_up_to_the_moment_that_is_asked_for() {
-    let build = |age_s: i64, more| {
+    let asked = |age_s: i64, more| {
         let workflow = workflow(&["inr"], &["lab-a"], json!({}));
         let mut inputs = inputs(workflow, &["inr"], more);
         answers(&mut inputs, "lab-a", Primary, &[("inr", "2.5")]);
         answer_of(&mut inputs, "lab-a").observed_at = ago(age_s);
-        decide(&inputs)
+        inputs
     };
+    let build = |age_s: i64, more| decide(&asked(age_s, more));
     assert_eq!(build(3600, json!({})).kind, EnvelopeKind::Authoritative);
     let expired = build(3601, json!({}));
     assert_eq!(expired.kind, EnvelopeKind::Blocked);
     assert_eq!(expired.reverify.len(), 1);
     assert_eq!(expired.retry.expect("there is guidance").after_ms, Some(0));
+    let again = decide(&Inputs { reverified: true, ..asked(3601, json!({})) });
+    assert_eq!((again.kind, again.reverify), (EnvelopeKind::Blocked, Vec::new()), "once more is enough");
+    let retry = again.retry.expect("there is guidance");
+    assert_eq!((retry.after_ms, retry.oracles[0].as_str()), (None, "lab-a"), "{}", retry.advice);
     let then = build(3601, json!({"point_in_time": ago(60)}));
     assert_eq!(then.kind, EnvelopeKind::Authoritative);
     let ahead = now() + jiff::SignedDuration::from_secs(3600);

@@ -158,7 +158,11 @@ proptest! {
             let Some(name) = names.get(place) else { continue };
             let mut call = inputs.calls[name].clone();
             call.latency_ms = latencies[place];
-            call.ended_at = call.ended_at.map(|_| ago(latencies[place] as i64));
+            // whenever it came, that was not before what it tells of
+            let of_itself = call.kept.as_ref().map_or(now(), |said| {
+                said.observed_at.max(said.record.retrieved_at).max(said.record.verified_at)
+            });
+            call.ended_at = Some(ago(latencies[place] as i64).max(of_itself));
             other.calls.insert(name.clone(), call);
         }
         prop_assert_eq!(timeless(decide(&inputs)), timeless(decide(&other)));
