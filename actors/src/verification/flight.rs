@@ -69,8 +69,8 @@ impl Verifier {
         let workflow = registered.workflow;
         let unknown = || VerifyError::OntologyUnknown(workflow.ontology.clone());
         let (ontology, _) = self.store.ontology(&workflow.ontology)?.ok_or_else(unknown)?;
-        let question = request.read(&workflow, &ontology)?;
         let asked_at = self.clock.now();
+        let question = request.read(&workflow, &ontology, asked_at)?;
         // in the order of time as texts, and no other's: neither over a restart nor where the clock jumps back
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let tag = Sha256Hex::of(format!("{question:?} {} {count}", self.born_at).as_bytes());

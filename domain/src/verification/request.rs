@@ -1,6 +1,7 @@
 //! Requests: which axes of which thing are to be verified, and what somebody claims of them.
 
 use super::workflow::Workflow;
+use crate::ground::adapter::CLOCK_SKEW_MAX;
 use crate::ground::id::WorkflowId;
 use crate::ground::moment;
 use crate::ground::ontology::{Axis, Ontology};
@@ -13,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The most axes of one request.
 pub const AXES_MAX: usize = 64;
+/// So much of a name is told where it is none that is known.
+const QUOTED_CHARS: usize = 80;
 /// The longest name of who claims something, in bytes.
 pub const CLAIMED_BY_MAX_BYTES: usize = 256;
 
@@ -118,18 +121,35 @@ pub enum BadRequest {
         /// What is wrong with it.
         fault: String,
     },
+    /// It is about a time that is not yet.
+    #[error(
+        "`point_in_time` is {asked_for}, and it is {now}: what will be cannot be verified; allowed: the past, and {} s ahead for \
+         clocks that differ",
+        CLOCK_SKEW_MAX.as_secs()
+    )]
+    Ahead {
+        /// Which one.
+        asked_for: Timestamp,
+        /// When it was read.
+        now: Timestamp,
+    },
     /// It is not said who claims something.
     #[error("`claimed.{0}.claimed_by` has 1 to {CLAIMED_BY_MAX_BYTES} bytes")]
     Claimant(String),
 }
 
 impl VerifyRequest {
-    /// What it means in `workflow`, over `ontology`. A `where` that leaves identity axes out can be meant; it does not fix one
-    /// thing.
+    /// What it means in `workflow`, over `ontology`, at `now`. A `where` that leaves identity axes out can be meant; it does not
+    /// fix one thing.
     ///
     /// # Errors
     /// Why it cannot be meant: the field, what is wrong and what is allowed.
-    pub fn read(&self, workflow: &Workflow, ontology: &Ontology) -> Result<Question, BadRequest> {
+    pub fn read(
+        &self,
+        workflow: &Workflow,
+        ontology: &Ontology,
+        now: Timestamp,
+    ) -> Result<Question, BadRequest> {
         if self.workflow != workflow.workflow_id {
             let (named, given) = (self.workflow.clone(), workflow.workflow_id.clone());
             return Err(BadRequest::OtherWorkflow { named, given });
@@ -137,15 +157,19 @@ impl VerifyRequest {
         if !(1..=AXES_MAX).contains(&self.axes.len()) {
             return Err(BadRequest::Axes(self.axes.len()));
         }
+        let is_ahead = |asked_for: &Timestamp| asked_for.duration_since(now) > CLOCK_SKEW_MAX;
+        if let Some(asked_for) = self.point_in_time.filter(is_ahead) {
+            return Err(BadRequest::Ahead { asked_for, now });
+        }
         let mut seen = BTreeSet::new();
         for path in &self.axes {
             let axis = ontology.axis(path).filter(|axis| workflow.axes.contains(&axis.axis));
             let axis = axis.ok_or_else(|| unknown("axes", path, workflow.axes.iter()))?;
             if axis.is_group() && axis.axis == *path {
-                return Err(BadRequest::Group(path.clone()));
+                return Err(BadRequest::Group(quoted(path)));
             }
             if !seen.insert(path) {
-                return Err(BadRequest::Twice(path.clone()));
+                return Err(BadRequest::Twice(quoted(path)));
             }
         }
         Ok(Question {
@@ -171,7 +195,7 @@ impl VerifyRequest {
             let axis = axis.ok_or_else(|| unknown("claimed", name, self.axes.iter()))?;
             let claimed_by = claimed.claimed_by.trim();
             if claimed_by.is_empty() || claimed_by.len() > CLAIMED_BY_MAX_BYTES {
-                return Err(BadRequest::Claimant(name.clone()));
+                return Err(BadRequest::Claimant(quoted(name)));
             }
             let value = read_value("claimed", name, &claimed.value, axis)?;
             let claim = Claim { value, claimed_by: claimed_by.to_owned(), confirmed: claimed.confirmed };
@@ -192,11 +216,16 @@ pub(super) fn values_as_written<'de, D: Deserializer<'de>>(
 }
 
 fn read_value(field: &'static str, name: &str, value: &Json, axis: &Axis) -> Result<Value, BadRequest> {
-    let bad = |fault| BadRequest::Value { field, axis: name.to_owned(), fault };
+    let bad = |fault| BadRequest::Value { field, axis: quoted(name), fault };
     Ok(typed(value, axis).map_err(bad)?.into_value())
 }
 
 fn unknown<'n>(field: &'static str, axis: &str, allowed: impl Iterator<Item = &'n String>) -> BadRequest {
-    let allowed = allowed.map(String::as_str).collect::<Vec<_>>().join(", ");
-    BadRequest::UnknownAxis { field, axis: axis.to_owned(), allowed }
+    let allowed = allowed.map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
+    BadRequest::UnknownAxis { field, axis: quoted(axis), allowed }
+}
+
+/// The beginning of a name, which may be as long as a request.
+fn quoted(name: &str) -> String {
+    name.chars().take(QUOTED_CHARS).collect()
 }

@@ -92,7 +92,7 @@ fn inputs(execution_id: &str, warning: &str) -> Inputs {
         "point_in_time": at(-5)
     }));
     let (workflow, ontology) = (workflow("intake"), ontology());
-    let question = request.read(&workflow, &ontology).expect("it can be meant");
+    let question = request.read(&workflow, &ontology, at(0)).expect("it can be meant");
     let mut inputs = Inputs::new(execution_id.into(), workflow, &ontology, question, at(0));
     for (oracle_id, dose) in [("lab-a", "10.10"), ("lab-b", "12.3456789012345678901234567890")] {
         let candidate = Box::new(candidate(oracle_id, dose, "said", 0));

@@ -293,7 +293,9 @@ fn the_age_of_a_state_sensitive_value_counts_up_to_the_moment_that_is_asked_for(
     let then = build(3601, json!({"point_in_time": ago(60)}));
     assert_eq!(then.kind, EnvelopeKind::Authoritative);
     let ahead = now() + jiff::SignedDuration::from_secs(3600);
-    assert_eq!(build(1, json!({"point_in_time": ahead})).kind, EnvelopeKind::Blocked);
+    let mut of_later = asked(1, json!({}));
+    of_later.question.point_in_time = Some(ahead);
+    assert_eq!(decide(&of_later).kind, EnvelopeKind::Blocked);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 fn read(request: Json) -> Result<Question, String> {
     let workflow = workflow(&["dose", "visits", "address", "values.*.amount"], &["lab-a"], json!({}));
     let request: VerifyRequest = serde_json::from_value(request).map_err(|error| error.to_string())?;
-    request.read(&workflow, ontology()).map_err(|error| error.to_string())
+    request.read(&workflow, ontology(), now()).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -65,6 +65,11 @@ fn what_cannot_be_meant_is_refused_with_the_field_and_what_is_allowed() {
         ("claimed", json!({"dose": {"value": 1, "claimed_by": "x", "sure": true}}), "unknown field `sure`"),
         ("wherever", json!({}), "unknown field `wherever`"),
         ("point_in_time", json!("soon"), "point_in_time"),
+        (
+            "point_in_time",
+            json!("2026-11-20T10:01:00.000000001Z"),
+            "and it is 2026-11-20T10:00:00Z: what will be cannot be verified; allowed: the past, and 60 s ahead",
+        ),
     ];
     for (field, value, says) in cases {
         let mut request = plain.clone();
@@ -72,6 +77,34 @@ fn what_cannot_be_meant_is_refused_with_the_field_and_what_is_allowed() {
         let refused = read(request).expect_err(&format!("{field} {value}"));
         // an error of the format need not name its field
         assert!(refused.contains(says) || field == "point_in_time", "{field} {value}: {refused}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_a_minute_ahead_asks_of_the_present() {
+    let ahead =
+        json!({"workflow": "intake", "where": {}, "axes": ["dose"], "point_in_time": "2026-11-20T10:01:00Z"});
+    assert!(read(ahead).is_ok());
+}
+
+#[test]
+fn a_name_is_told_as_far_as_a_line_is_long() {
+    let long = "x".repeat(100_000);
+    let key = format!("values.{long}.amount");
+    let claim = |value: &str, by: &str| json!({"value": value, "claimed_by": by});
+    for request in [
+        json!({"where": {}, "axes": [&long]}),
+        json!({"where": {&long: 1}, "axes": ["dose"]}),
+        json!({"where": {}, "axes": ["dose"], "claimed": {&long: claim("1", "x")}}),
+        json!({"where": {}, "axes": [&key, &key]}),
+        json!({"where": {}, "axes": [&key], "claimed": {"dose": claim("1", "x")}}),
+        json!({"where": {}, "axes": [&key], "claimed": {&key: claim("much", "x")}}),
+        json!({"where": {}, "axes": [&key], "claimed": {&key: claim("1", "")}}),
+    ] {
+        let mut request = request;
+        request["workflow"] = json!("intake");
+        let refused = read(request).expect_err("it cannot be meant");
+        assert!(refused.len() < 400, "{} bytes", refused.len());
     }
 }
 

@@ -86,7 +86,7 @@ pub(crate) fn inputs(workflow: Workflow, axes: &[&str], more: Json) -> Inputs {
     }
     let request: VerifyRequest = serde_json::from_value(request).expect("a request");
     let ontology = ontology();
-    let question = request.read(&workflow, ontology).expect("it can be meant");
+    let question = request.read(&workflow, ontology, now()).expect("it can be meant");
     let mut inputs = Inputs::new("verify:1".into(), workflow, ontology, question, ago(1));
     inputs.decided_at = now();
     inputs.elapsed_ms = 1000;
