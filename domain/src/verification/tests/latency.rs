@@ -321,6 +321,19 @@ fn the_age_of_a_state_sensitive_value_counts_up_to_the_moment_that_is_asked_for(
 }
 
 #[test]
+fn ages_are_told_in_words() {
+    let mut inputs = answered_by_one();
+    let freshness = &mut answer_of(&mut inputs, "lab-a").freshness[0];
+    (freshness.stale, freshness.age_seconds, freshness.max_age_seconds) =
+        (true, Some(2713 * 86_400), 732 * 86_400);
+    let warnings = decide(&inputs).warnings;
+    assert!(warnings[0].ends_with("is stale: 2713 days old, and its source allows 732 days"), "{warnings:?}");
+    axis_of(&mut inputs, "dose").max_ttl_seconds = Some(5);
+    let warnings = decide(&inputs).warnings;
+    assert!(warnings[0].ends_with("10 seconds old; no value may be older than 5 seconds"), "{warnings:?}");
+}
+
+#[test]
 fn a_value_whose_freshness_nobody_has_looked_at_is_not_fresh() {
     let mut inputs = answered_by_one();
     answer_of(&mut inputs, "lab-a").freshness.clear();
