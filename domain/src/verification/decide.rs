@@ -103,6 +103,7 @@ impl<'a> Ruling<'a> {
             absent.call.axes.is_empty() || absent.call.axes.iter().any(open)
         };
         ruling.missing = hearing.absent.iter().filter(is_needed).collect();
+        ruling.lay_to_the_missing();
         ruling.rule(inputs);
         ruling
     }
@@ -146,6 +147,25 @@ impl<'a> Ruling<'a> {
                 let (axes, reasons) = self.reverify.entry(oracle_id).or_default();
                 axes.insert((*path).to_owned());
                 reasons.insert(Reason::Expired);
+            }
+        }
+    }
+
+    /// Lays axes on which nobody trusted has a value to those who were asked for them and did not answer: what they would have
+    /// said is not known.
+    fn lay_to_the_missing(&mut self) {
+        for (path, settlement) in &mut self.settled {
+            if !settlement.reasons.iter().any(|reason| reason.is_of_all_answers()) {
+                continue;
+            }
+            let is_asked = |absent: &&&Absent<'_>| {
+                absent.call.axes.is_empty() || absent.call.axes.iter().any(|asked| asked == path)
+            };
+            let missed = self.missing.iter().filter(is_asked).map(|absent| absent.absence.reason());
+            let missed: BTreeSet<_> = missed.collect();
+            if !missed.is_empty() {
+                settlement.reasons.retain(|reason| !reason.is_of_all_answers());
+                settlement.reasons.extend(missed);
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::call::{Call, CallOutcome, Cut, Failure, Refusal, Reply};
 use super::candidate::Candidate;
 use super::inputs::Inputs;
+use super::reason::Reason;
 use super::tier::Tier;
 use super::workflow::OnTimeout;
 use crate::ground::adapter::CLOCK_SKEW_MAX;
@@ -55,6 +56,16 @@ pub(super) enum Absence {
     Unreachable,
     /// It failed, or what it said cannot be trusted.
     Unusable,
+}
+
+impl Absence {
+    /// For which reason nothing is settled then.
+    pub(super) const fn reason(self) -> Reason {
+        match self {
+            Self::TooSlow(_) | Self::Unreachable => Reason::OracleUnreachable,
+            Self::Unusable => Reason::OracleUnusable,
+        }
+    }
 }
 
 /// What one call comes to.

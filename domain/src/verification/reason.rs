@@ -42,9 +42,9 @@ pub enum Reason {
     Expired,
     /// Oracles disagree, and are to be asked for all their axes once more.
     Reverification,
-    /// No oracle has a value.
+    /// No oracle has a value, and all that were to answer did.
     NoValue,
-    /// None but untrusted oracles have a value.
+    /// None but untrusted oracles have a value, and all that were to answer did.
     UnverifiedOnly,
     /// It is not said which thing is meant.
     ThingNotFixed,
@@ -105,6 +105,12 @@ impl Reason {
                 | Self::CascadeLimit
                 | Self::OracleInvalidated
         )
+    }
+
+    /// Whether it can be said only where all answered that were to.
+    #[must_use]
+    pub const fn is_of_all_answers(self) -> bool {
+        matches!(self, Self::NoValue | Self::UnverifiedOnly)
     }
 
     /// Whether it closes the question, whatever else there is.

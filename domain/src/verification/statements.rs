@@ -8,6 +8,7 @@ use super::tier::Tier;
 use crate::ground::decimal::Decimal;
 use crate::ground::freshness::{STATE_SENSITIVE_MAX_AGE_S, StaleBehavior, age_s};
 use crate::ground::id::SourceId;
+use crate::ground::moment::span;
 use crate::ground::ontology::Axis;
 use crate::ground::value::Typed;
 
@@ -71,8 +72,9 @@ fn standing(
     let (id, observed_at) = (voice.oracle_id, voice.candidate.observed_at);
     let age_s = age_s(observed_at, inputs.as_of());
     if let Some(limit_s) = ttl_s(voice, axis).filter(|limit_s| age_s > *limit_s) {
+        let (age, limit) = (span(age_s), span(limit_s));
         warnings.push(format!(
-            "{id}: `{path}` is as of {observed_at}, {age_s} s old; no value may be older than {limit_s} s"
+            "{id}: `{path}` is as of {observed_at}, {age} old; no value may be older than {limit}"
         ));
         return Err(Reason::Expired);
     }
@@ -84,9 +86,9 @@ fn standing(
         return Ok(voice.tier);
     }
     if freshness.stale_behavior != StaleBehavior::ServeStaleSilent {
-        let (is, may) = (freshness.age_seconds.unwrap_or(age_s), freshness.max_age_seconds);
+        let (age, limit) = (span(freshness.age_seconds.unwrap_or(age_s)), span(freshness.max_age_seconds));
         warnings.push(format!(
-            "{id}: `{path}` as of {observed_at} is stale: {is} s old, and {may} s are its source's limit"
+            "{id}: `{path}` as of {observed_at} is stale: {age} old, and its source allows {limit}"
         ));
     }
     match freshness.stale_behavior {

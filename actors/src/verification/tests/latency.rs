@@ -418,7 +418,7 @@ fn what_has_expired_is_asked_for_once_more_though_its_source_would_let_it_be_kep
             let envelope = verified(system).await;
             assert_eq!(envelope.kind, EnvelopeKind::Blocked);
             assert!(envelope.reasons.contains(&Reason::Expired), "{:?}", envelope.reasons);
-            assert_eq!((envelope.reverify.len(), scene.upstream.calls("live")), (0, 2));
+            assert_eq!((envelope.reverify.len(), scene.upstream.calls("live")), (0, 2), "twice is enough");
             assert_eq!(
                 kept_at(system, ARUBA_CODE),
                 before,

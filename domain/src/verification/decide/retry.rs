@@ -2,6 +2,7 @@
 
 use super::Ruling;
 use crate::ground::id::SourceId;
+use crate::ground::ontology::AxisClass;
 use crate::verification::call::{Failure, Reply};
 use crate::verification::envelope::Retry;
 use crate::verification::hearing::{Absence, Absent};
@@ -51,8 +52,21 @@ pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
         let advice = "ask again after this time: the decision took longer than it may".into();
         return Retry { after_ms, oracles: Vec::new(), advice };
     }
+    if can_be_confirmed(inputs, ruling) {
+        let advice = "no trusted oracle of the workflow has a value: ask again once whoever claims one has confirmed it";
+        return Retry { after_ms: None, oracles: Vec::new(), advice: advice.into() };
+    }
     let advice = "no trusted oracle of the workflow has a value: asking again does not help by itself";
     Retry { after_ms: None, oracles: Vec::new(), advice: advice.into() }
+}
+
+/// Whether all that has no value is claimed by whoever knows it, and only not confirmed.
+fn can_be_confirmed(inputs: &Inputs, ruling: &Ruling<'_>) -> bool {
+    let is_self_reported =
+        |path: &str| inputs.axes.get(path).is_some_and(|axis| axis.class == AxisClass::SelfReported);
+    let is_claimed = |path: &str| inputs.question.claimed.get(path).is_some_and(|claim| !claim.confirmed);
+    let mut open = ruling.settled.iter().filter(|(_, settlement)| settlement.value.is_none()).peekable();
+    open.peek().is_some() && open.all(|(path, _)| is_self_reported(path) && is_claimed(path))
 }
 
 /// After how long it makes sense to ask an oracle again, in milliseconds; nothing where that is up to an administrator.

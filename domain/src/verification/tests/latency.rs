@@ -62,6 +62,28 @@ fn an_oracle_that_knows_nothing_or_was_not_asked_leaves_the_others_to_decide() {
 }
 
 #[test]
+fn that_nobody_has_a_value_is_not_said_while_somebody_is_missing_who_might() {
+    let silent = Reply::TimedOut { cut: Cut::HardTimeout };
+    let failed = Reply::Failed { failure: Failure::Internal, cause: "a fault".into() };
+    for (reply, reason) in [(silent, Reason::OracleUnreachable), (failed, Reason::OracleUnusable)] {
+        let mut inputs = with_second(Primary, reply);
+        inputs.calls.insert("lab-a".parse().expect("an id"), call(Primary, &["dose"], Reply::NoRecord));
+        let envelope = decide(&inputs);
+        assert_eq!(envelope.reasons, [reason].into());
+        assert_eq!(envelope.axes["dose"].reasons, [reason].into());
+    }
+    // whoever is missing and was asked for something else would not have said it
+    let workflow = workflow(&["dose", "visits"], &["lab-a", "lab-b"], json!({}));
+    let mut inputs = inputs(workflow, &["dose", "visits"], json!({}));
+    inputs.calls.insert("lab-a".parse().expect("an id"), call(Primary, &["dose"], Reply::NoRecord));
+    let silent = call(Primary, &["visits"], Reply::TimedOut { cut: Cut::HardTimeout });
+    inputs.calls.insert("lab-b".parse().expect("an id"), silent);
+    let envelope = decide(&inputs);
+    assert_eq!(envelope.axes["dose"].reasons, [Reason::NoValue].into());
+    assert_eq!(envelope.axes["visits"].reasons, [Reason::OracleUnreachable].into());
+}
+
+#[test]
 fn a_thing_that_is_not_fixed_is_asked_for() {
     let workflow = workflow(&["dose"], &["lab-a"], json!({}));
     let open = inputs(workflow, &["dose"], json!({"where": {"patient": "p-1"}}));
@@ -296,6 +318,19 @@ fn the_age_of_a_state_sensitive_value_counts_up_to_the_moment_that_is_asked_for(
     let mut of_later = asked(1, json!({}));
     of_later.question.point_in_time = Some(ahead);
     assert_eq!(decide(&of_later).kind, EnvelopeKind::Blocked);
+}
+
+#[test]
+fn ages_are_told_in_words() {
+    let mut inputs = answered_by_one();
+    let freshness = &mut answer_of(&mut inputs, "lab-a").freshness[0];
+    (freshness.stale, freshness.age_seconds, freshness.max_age_seconds) =
+        (true, Some(2713 * 86_400), 732 * 86_400);
+    let warnings = decide(&inputs).warnings;
+    assert!(warnings[0].ends_with("is stale: 2713 days old, and its source allows 732 days"), "{warnings:?}");
+    axis_of(&mut inputs, "dose").max_ttl_seconds = Some(5);
+    let warnings = decide(&inputs).warnings;
+    assert!(warnings[0].ends_with("10 seconds old; no value may be older than 5 seconds"), "{warnings:?}");
 }
 
 #[test]

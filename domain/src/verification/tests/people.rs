@@ -4,7 +4,9 @@ use crate::ground::source::OracleTier::Primary;
 use crate::ground::value::Value;
 use crate::verification::deviation::deviations;
 use crate::verification::review::Resolution;
-use crate::verification::{Baseline, EnvelopeKind, HumanLock, Inputs, OpenReview, Reason, Review, decide};
+use crate::verification::{
+    Baseline, EnvelopeKind, HumanLock, Inputs, OpenReview, Reason, Reply, Review, decide,
+};
 use jiff::SignedDuration;
 use serde_json::{Value as Json, json};
 
@@ -346,4 +348,19 @@ fn what_is_confirmed_stands_under_the_name_of_who_confirmed_it_and_what_is_not_d
     let envelope = build(false);
     assert_eq!(envelope.axes["address"].value, Some(Value::Text("Oak St".into())));
     assert_eq!(envelope.warnings, ["`address`: p-1 has not confirmed what they claim"]);
+}
+
+#[test]
+fn where_confirming_helps_the_advice_says_so() {
+    let advice = |class: &str, axes: &[&str]| {
+        let claimed = json!({"claimed": {class: {"value": "7", "claimed_by": "p-1"}}});
+        let mut inputs = inputs(workflow(axes, &["lab-a"], json!({})), axes, claimed);
+        let nothing = call(Primary, axes, Reply::NoRecord);
+        inputs.calls.insert("lab-a".parse().expect("an id"), nothing);
+        let envelope = decide(&inputs);
+        envelope.retry.map(|retry| retry.advice.contains("has confirmed it"))
+    };
+    assert_eq!(advice("weight", &["weight"]), Some(true));
+    assert_eq!(advice("weight", &["weight", "address"]), Some(false));
+    assert_eq!(advice("dose", &["dose"]), Some(false));
 }

@@ -278,6 +278,13 @@ pub(super) const RULES: &[Rule] = &[
         then: Kind(Blocked),
     },
     Rule {
+        says: "Reading: that nobody has a value is not said while somebody is missing who might",
+        when: is_missing,
+        then: That(|_, envelope| {
+            !envelope.reasons.iter().any(|reason| matches!(reason, Reason::NoValue | Reason::UnverifiedOnly))
+        }),
+    },
+    Rule {
         says: "RFC, Timeout Behaviors: FAIL_OPEN_NARRATIVE returns narrative with a disclaimer",
         when: |case| slow_beyond_help(case) && case.on_timeout == OnTimeout::FailOpenNarrative,
         then: Kind(NarrativeOnly),
