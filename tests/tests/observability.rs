@@ -127,8 +127,7 @@ async fn have_it_verified(daemon: &Daemon<'_>) {
     }
     let metrics = metrics(daemon).await;
     assert!(metrics.contains("oracled_reviews_open 2\n"), "{metrics}");
-    let resolution =
-        json!({"values": {"population": 54300}, "reason": "the census", "valid_for_seconds": 60});
+    let resolution = json!({"values": {"population": 54300}, "own_value": true, "reason": "the census", "valid_for_seconds": 60});
     let resolved = post(control, &format!("/v1/reviews/{review_id}/resolve"), &resolution).await;
     assert_eq!(resolved.status, 200, "{}", harness::document(&resolved));
 }

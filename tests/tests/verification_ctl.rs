@@ -121,10 +121,17 @@ async fn what_is_for_a_person_is_shown_with_what_to_do_and_their_decision_is_tol
     };
     has(&resolve("population=many", "90d", 1), &["`values.population`: ", "(invalid_resolution)"]);
     has(&resolve("population=54300", "0s", 1), &["`valid_for_seconds` is 0; allowed: 1 to "]);
-    has(
-        &resolve("population=54300", "90d", 0),
-        &["is resolved", "population 54300", "the census", "holds until"],
-    );
+    has(&resolve("population=54300", "90d", 1), &["nobody says 54300; what was said: 1, 54208, 54608"]);
+    let own = [
+        "review",
+        "resolve",
+        &id,
+        "population=54300",
+        "--reason=the census",
+        "--valid-for=90d",
+        "--own-value",
+    ];
+    has(&ctl(&world, &own, 0), &["is resolved", "population 54300", "the census", "holds until"]);
     has(&resolve("population=54300", "90d", 1), &["(review_resolved)"]);
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
     has(&ctl(&world, &["review", "list", "--all"], 0), &[&id, "resolved at "]);

@@ -28,7 +28,7 @@ async fn verified(routes: &mut Client, workflow: &str, point_in_time: Option<&st
 }
 
 fn resolution(value: &str) -> Value {
-    json!({"values": {"population": value}, "reason": "the census of that year", "valid_for_seconds": 3600})
+    json!({"values": {"population": value}, "own_value": true, "reason": "the census of that year", "valid_for_seconds": 3600})
 }
 
 #[tokio::test]
@@ -103,6 +103,7 @@ async fn what_cannot_be_decided_changes_nothing() {
         (with("/values", json!({})), "`values` names "),
         (with("/values", json!({"population": "1", "area_name": "x"})), "area_name"),
         (with("/values/population", json!("many")), "`values.population`: "),
+        (with("/own_value", json!(false)), "nobody says 54300; what was said: 54208, 54608"),
         (with("/reason", json!("  ")), "`reason`"),
         (with("/valid_for_seconds", json!(0)), "`valid_for_seconds` is 0"),
     ] {

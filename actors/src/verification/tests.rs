@@ -72,6 +72,7 @@ fn the_same_dispute_is_one_review_however_often_it_comes_up_and_its_resolution_d
         let resolution = |value: &str| Resolution {
             values: [("population".to_owned(), json!(value))].into(),
             definitions: [].into(),
+            own_value: true,
             reason: "the census of that year".into(),
             valid_for_seconds: 3600,
         };

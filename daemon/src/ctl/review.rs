@@ -52,6 +52,9 @@ enum Action {
         /// the sources do not all mean the same
         #[arg(long = "definition", value_name = "AXIS=TEXT", value_parser = given)]
         definitions: Vec<Given>,
+        /// That the value is meant so, though neither a source nor a claim says it
+        #[arg(long)]
+        own_value: bool,
         /// Why
         #[arg(long)]
         reason: String,
@@ -79,12 +82,13 @@ impl Review {
                     options.on_control(Method::GET, &path(review_id), None).await?.json()?;
                 if options.json { json(out, &state) } else { show::review(out, &state) }
             }
-            Action::Resolve { review_id, values, definitions, reason, valid_for } => {
+            Action::Resolve { review_id, values, definitions, own_value, reason, valid_for } => {
                 let values = by_axis(values)?;
                 let given = by_axis(definitions)?;
                 let resolution = Resolution {
                     definitions: definitions_of(options, review_id, &values, given).await?,
                     values,
+                    own_value: *own_value,
                     reason: reason.clone(),
                     // what is too short or too long is told with what is allowed
                     valid_for_seconds: u64::try_from(valid_for.as_secs()).unwrap_or(0),

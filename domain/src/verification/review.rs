@@ -75,6 +75,9 @@ pub struct Resolution {
     /// the same it has to be said.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub definitions: BTreeMap<String, String>,
+    /// Whether values are meant that neither a candidate nor a claim says: without this word they are taken for slips.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_value: bool,
     /// Why.
     pub reason: String,
     /// For how long it holds, in seconds.
@@ -155,6 +158,18 @@ pub enum BadResolution {
         /// How long it is, in bytes.
         bytes: usize,
     },
+    /// Nobody says the value, and that it is meant so is not said either.
+    #[error(
+        "`values.{axis}`: nobody says {value}; what was said: {said}. With `own_value` it is taken all the same"
+    )]
+    NobodySays {
+        /// Of which axis.
+        axis: String,
+        /// The value, with its definition.
+        value: String,
+        /// What was said.
+        said: String,
+    },
     /// There is no reason, or too long a one.
     #[error("`reason` has 1 to {REASON_MAX_BYTES} bytes")]
     Reason,
@@ -228,6 +243,11 @@ impl Review {
             if !(1..=most).contains(&seconds) {
                 return Err(BadResolution::Validity { seconds, most });
             }
+            let value = typed(value, axis).map_err(bad)?;
+            let definition = self.definition_by(resolution, path)?;
+            if !resolution.own_value {
+                self.check_said(path, axis, &value, definition.as_deref())?;
+            }
             let validity = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
             Ok(HumanLock {
                 review_id: self.review_id.clone(),
@@ -235,8 +255,8 @@ impl Review {
                 thing: self.thing.clone(),
                 point_in_time: self.point_in_time,
                 axis: path.clone(),
-                value: typed(value, axis).map_err(bad)?.into_value(),
-                definition: self.definition_by(resolution, path)?,
+                value: value.into_value(),
+                definition,
                 verifier_id: verifier_id.to_owned(),
                 reason: reason.to_owned(),
                 verified_at: now,

@@ -121,6 +121,7 @@ fn resolution() -> Resolution {
     Resolution {
         values: [("dose".to_owned(), json!("10.10"))].into(),
         definitions: [].into(),
+        own_value: true,
         reason: "measured anew".into(),
         valid_for_seconds: 3600,
     }

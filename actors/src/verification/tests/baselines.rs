@@ -71,6 +71,8 @@ fn what_a_person_has_confirmed_is_what_a_source_is_held_against_from_then_on() {
             let review_id = is_suspicious(system, json!({})).await.review_id.clone().expect("it has one");
             let resolution = Resolution {
                 values: [("population".to_owned(), json!("99999999"))].into(),
+                definitions: [].into(),
+                own_value: true,
                 reason: "counted again".into(),
                 valid_for_seconds: 60,
             };

@@ -32,6 +32,7 @@ pub(super) fn all(peer: Peer) -> Vec<Event> {
     let resolution = Resolution {
         values: [("dose".to_owned(), json!(11))].into(),
         definitions: [].into(),
+        own_value: true,
         reason: "measured anew".into(),
         valid_for_seconds: 3600,
     };

@@ -1,6 +1,9 @@
 //! What was said of an axis of a review, and by which definition it is decided.
 
 use super::{BadResolution, Resolution, Review};
+use crate::ground::ontology::Axis;
+use crate::ground::value::{Typed, Value};
+use crate::verification::candidate::Stated;
 use crate::verification::reason::Reason;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const DEFINITION_MAX_BYTES: usize = 1024;
 /// So many of the definitions, or values, that were said are named to whoever decides otherwise.
 const NAMED_MAX: usize = 8;
+/// Of a value so much is told, in characters.
+const TOLD_MAX_CHARS: usize = 80;
 
 impl Review {
     /// By which definitions the candidates mean what they say of an axis; "" is the axis's own.
@@ -56,6 +61,30 @@ impl Review {
         Ok(Some(definition.to_owned()).filter(|definition| !definition.is_empty()))
     }
 
+    /// Refuses a value that neither a candidate says by this definition, nor a claim.
+    pub(super) fn check_said(
+        &self,
+        path: &str,
+        axis: &Axis,
+        value: &Typed,
+        definition: Option<&str>,
+    ) -> Result<(), BadResolution> {
+        let is_it = |said: &Value| said.typed(axis).is_ok_and(|said| said == *value);
+        let stated = || self.candidates.values().filter_map(|candidate| candidate.values.get(path));
+        let claim = self.claimed.get(path).map(|claim| &claim.value);
+        let is_said = |stated: &Stated| stated.definition.as_deref() == definition && is_it(&stated.value);
+        if stated().any(is_said) || claim.is_some_and(is_it) {
+            return Ok(());
+        }
+        let said: BTreeSet<_> = stated()
+            .map(|stated| meant(&stated.value, stated.definition.as_deref()))
+            .chain(claim.map(|claim| meant(claim, None)))
+            .collect();
+        let said = if said.is_empty() { "nothing".into() } else { some(said.into_iter()) };
+        let value = meant(&value.to_value(), definition);
+        Err(BadResolution::NobodySays { axis: path.to_owned(), value, said })
+    }
+
     /// Refuses definitions of axes that are not decided.
     pub(super) fn check_definitions(
         &self,
@@ -64,6 +93,12 @@ impl Review {
         let other = definitions.keys().find(|path| !self.axes.contains_key(*path));
         other.map_or(Ok(()), |path| Err(BadResolution::OtherDefinition { axis: path.clone() }))
     }
+}
+
+/// A value as it is told, with its definition.
+fn meant(value: &Value, definition: Option<&str>) -> String {
+    let told: String = value.to_string().chars().take(TOLD_MAX_CHARS).collect();
+    definition.map_or_else(|| told.clone(), |definition| format!("{told} ({definition})"))
 }
 
 /// A definition as it is told; `""` means something, too.

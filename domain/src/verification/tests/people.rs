@@ -18,7 +18,13 @@ fn disagreement(more: Json) -> Inputs {
 
 fn resolution(values: Json) -> Resolution {
     let values = serde_json::from_value(values).expect("values");
-    Resolution { values, definitions: [].into(), reason: "seen on paper".into(), valid_for_seconds: 600 }
+    Resolution {
+        values,
+        definitions: [].into(),
+        own_value: true,
+        reason: "seen on paper".into(),
+        valid_for_seconds: 600,
+    }
 }
 
 fn locks(inputs: &Inputs) -> Vec<HumanLock> {
@@ -132,6 +138,39 @@ fn a_resolution_that_cannot_be_meant_is_refused() {
     assert_eq!(
         refused.expect_err("other").to_string(),
         "the review is about clinic@2, and not about clinic@1"
+    );
+}
+
+#[test]
+fn a_value_that_nobody_says_is_taken_only_where_that_is_said() {
+    let claim = json!({"claimed": {"dose": {"value": 9, "claimed_by": "p-1"}}});
+    let mut inputs = disagreement(claim);
+    let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let decided = |review: &Review, value: Json, own_value: bool| {
+        let resolution = Resolution { own_value, ..resolution(json!({"dose": value})) };
+        review.resolve(ontology(), &resolution, "1000", now()).map_err(|refused| refused.to_string())
+    };
+    let told =
+        "`values.dose`: nobody says 11; what was said: 10, 12, 9. With `own_value` it is taken all the same";
+    assert_eq!(decided(&review, json!(11), false).expect_err("nobody says so"), told);
+    for said in [json!(9), json!("10.0"), json!(12)] {
+        assert!(decided(&review, said.clone(), false).is_ok(), "{said}");
+    }
+    assert!(decided(&review, json!(11), true).is_ok());
+    // a number that is said of something else is not said
+    inputs.question.claimed.clear();
+    let stated = answer_of(&mut inputs, "lab-b").values.get_mut("dose").expect("a dose");
+    stated.definition = Some("a day".into());
+    let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let resolution = Resolution {
+        own_value: false,
+        definitions: [("dose".to_owned(), "a day".to_owned())].into(),
+        ..resolution(json!({"dose": 10}))
+    };
+    let refused = review.resolve(ontology(), &resolution, "1000", now()).expect_err("nobody says so");
+    assert!(
+        refused.to_string().contains("nobody says 10 (a day); what was said: 10, 12 (a day)"),
+        "{refused}"
     );
 }
 
