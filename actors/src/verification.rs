@@ -8,9 +8,11 @@ mod flight;
 mod live;
 mod pending;
 mod resolving;
+mod revoking;
 mod source;
 
 pub use resolving::{Resolve, ResolveError};
+pub use revoking::{Revoke, RevokeError};
 
 use crate::clock::{Clock, stopwatch};
 use crate::door::{Door, NoAnswer};

@@ -30,7 +30,9 @@ use ground::{
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use verification::{OracleInteraction, ResolutionEntry, ReviewEntry, VerificationEntry, WorkflowEntry};
+use verification::{
+    OracleInteraction, ResolutionEntry, ReviewEntry, RevocationEntry, VerificationEntry, WorkflowEntry,
+};
 
 /// Who sent a control message, as the kernel tells it (`SO_PEERCRED`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -262,6 +264,8 @@ pub enum Event {
     ReviewOpened(ReviewEntry),
     /// A person has decided.
     ReviewResolved(ResolutionEntry),
+    /// A person has taken back what was decided.
+    ReviewRevoked(RevocationEntry),
     /// The journal takes entries again after a time in which it could not.
     StorageRecovered {
         /// What had failed.
@@ -350,6 +354,7 @@ impl Event {
             | Self::VerificationDecided(VerificationEntry { timestamp, .. })
             | Self::ReviewOpened(ReviewEntry { timestamp, .. })
             | Self::ReviewResolved(ResolutionEntry { timestamp, .. })
+            | Self::ReviewRevoked(RevocationEntry { timestamp, .. })
             | Self::StorageRecovered { timestamp, .. }
             | Self::ServiceStarted { timestamp, .. }
             | Self::ServiceStopped { timestamp } => *timestamp,

@@ -4,7 +4,7 @@ use super::Event;
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 39] = [
+    pub const KINDS: [&'static str; 40] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "rules_evaluated",
@@ -41,6 +41,7 @@ impl Event {
         "verification_decided",
         "review_opened",
         "review_resolved",
+        "review_revoked",
         "storage_recovered",
         "service_started",
         "service_stopped",
@@ -86,6 +87,7 @@ impl Event {
             Self::VerificationDecided(_) => "verification_decided",
             Self::ReviewOpened(_) => "review_opened",
             Self::ReviewResolved(_) => "review_resolved",
+            Self::ReviewRevoked(_) => "review_revoked",
             Self::StorageRecovered { .. } => "storage_recovered",
             Self::ServiceStarted { .. } => "service_started",
             Self::ServiceStopped { .. } => "service_stopped",
