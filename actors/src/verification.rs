@@ -8,10 +8,12 @@ mod flight;
 mod live;
 mod pending;
 mod resolving;
+mod revoking;
 mod source;
 mod upkeep;
 
 pub use resolving::{Resolve, ResolveError};
+pub use revoking::{Revoke, RevokeError};
 
 use crate::clock::{Clock, stopwatch};
 use crate::door::{Door, NoAnswer};

@@ -31,7 +31,8 @@ use ground::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use verification::{
-    KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry, VerificationEntry, WorkflowEntry,
+    KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry, RevocationEntry, VerificationEntry,
+    WorkflowEntry,
 };
 
 /// Who sent a control message, as the kernel tells it (`SO_PEERCRED`).
@@ -266,6 +267,8 @@ pub enum Event {
     ReviewResolved(ResolutionEntry),
     /// Answers of live sources are not kept any more.
     KeptAnswersRemoved(KeptRemovedEntry),
+    /// A person has taken back what was decided.
+    ReviewRevoked(RevocationEntry),
     /// The journal takes entries again after a time in which it could not.
     StorageRecovered {
         /// What had failed.
@@ -355,6 +358,7 @@ impl Event {
             | Self::ReviewOpened(ReviewEntry { timestamp, .. })
             | Self::ReviewResolved(ResolutionEntry { timestamp, .. })
             | Self::KeptAnswersRemoved(KeptRemovedEntry { timestamp, .. })
+            | Self::ReviewRevoked(RevocationEntry { timestamp, .. })
             | Self::StorageRecovered { timestamp, .. }
             | Self::ServiceStarted { timestamp, .. }
             | Self::ServiceStopped { timestamp } => *timestamp,

@@ -139,6 +139,11 @@ async fn what_is_for_a_person_is_shown_with_what_to_do_and_their_decision_is_tol
         &ctl(&world, &ARUBA, 0),
         &["population: 54300 {person}", "a person decided so", "human-lock (human_lock)", "human review by "],
     );
+    let revoke = ["review", "revoke", &id, "--reason=misread"];
+    has(&ctl(&world, &revoke, 0), &["holds no more", "by uid ", "misread"]);
+    has(&ctl(&world, &revoke, 1), &["(review_not_in_force)"]);
+    has(&ctl(&world, &["review", "list", "--all"], 0), &[", revoked at "]);
+    has(&ctl(&world, &ARUBA, 6), &["human_review: a person has to decide"]);
 }
 
 #[tokio::test]

@@ -86,6 +86,40 @@ async fn what_a_person_has_to_decide_is_listed_with_all_that_was_said_and_what_t
 }
 
 #[tokio::test]
+async fn what_was_decided_is_taken_back_and_the_next_question_is_decided_anew() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    two_that_disagree(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let disputed = verified(routes, "census", None).await;
+    let id = disputed["review_id"].as_str().expect("a person decides");
+    let path = format!("/v1/reviews/{id}");
+    let revoke = format!("{path}/revoke");
+    let reason = json!({"reason": "misread"});
+    problem(&post(control, &revoke, &reason).await, 409, "review_not_in_force");
+    problem(&post(control, "/v1/reviews/no-such/revoke", &reason).await, 404, "review_unknown");
+    assert_eq!(post(control, &format!("{path}/resolve"), &resolution("54300")).await.status, 200);
+    problem(&post(control, &revoke, &json!({"reason": " "})).await, 400, "invalid_resolution");
+    assert_eq!(verified(routes, "census", None).await["kind"], "authoritative");
+
+    let revoked = post(control, &revoke, &reason).await;
+    assert_eq!(revoked.status, 200, "{}", document(&revoked));
+    assert_eq!(at(&revoked, "/revoked/reason"), "misread");
+    assert_eq!(at(&revoked, "/resolved/resolution/values/population"), "54300");
+    assert_eq!(document(&get(control, &path).await), document(&revoked));
+    let told = problem(&post(control, &revoke, &reason).await, 409, "review_not_in_force");
+    assert!(told["detail"].as_str().is_some_and(|detail| detail.contains("was revoked by uid ")), "{told}");
+    let listed = document(&get(control, "/v1/reviews?open=false").await);
+    assert_eq!(listed["reviews"][0]["revoked_at"], document(&revoked)["revoked"]["revoked_at"]);
+    let entry = &log(control, "event=review_revoked").await[0];
+    assert_eq!((&entry["reason"], &entry["locks"][0]["value"]), (&json!("misread"), &json!("54300")));
+
+    let again = verified(routes, "census", None).await;
+    assert_eq!(again["kind"], "human_review");
+    assert_ne!(again["review_id"], id, "it is before a person once more");
+}
+
+#[tokio::test]
 async fn what_cannot_be_decided_changes_nothing() {
     let world = World::default();
     let daemon = world.serve().await;

@@ -58,6 +58,7 @@ pub(crate) struct Verifying {
     late: Family<Of, Counter>,
     reviews_opened: Counter,
     reviews_resolved: Counter,
+    reviews_revoked: Counter,
     seconds: Histogram,
 }
 
@@ -71,6 +72,7 @@ impl Default for Verifying {
             late: Family::default(),
             reviews_opened: Counter::default(),
             reviews_resolved: Counter::default(),
+            reviews_revoked: Counter::default(),
             seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
         }
     }
@@ -125,6 +127,11 @@ impl Verifying {
         self.reviews_resolved.inc_by(reviews);
     }
 
+    /// Counts a resolution that was taken back.
+    pub(crate) fn revoked(&self) {
+        self.reviews_revoked.inc();
+    }
+
     /// Adds them to `registry`.
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
@@ -157,6 +164,11 @@ impl Verifying {
             "reviews_resolved",
             "questions that a person has decided",
             self.reviews_resolved.clone(),
+        );
+        registry.register(
+            "reviews_revoked",
+            "decisions of a person that one has taken back",
+            self.reviews_revoked.clone(),
         );
         registry.register_with_unit(
             "verification",

@@ -7,7 +7,7 @@ use actix::{Context, Handler, Message, ResponseFuture};
 use domain::event::verification::ResolutionEntry;
 use domain::ground::ontology::{Ontology, OntologyRef};
 use domain::verification::review::{BadResolution, Resolution, Resolved, ReviewState};
-use domain::verification::{Baseline, HumanLock, Review, Subject, SubjectKey};
+use domain::verification::{Baseline, Baselines, HumanLock, Review, Subject, SubjectKey};
 use domain::{Event, Peer};
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub enum ResolveError {
     Unknown(String),
     /// Somebody has resolved it.
     #[error(
-        "review {review_id} was resolved by {verifier_id} at {resolved_at}: what was decided then stays until it expires"
+        "review {review_id} was resolved by uid {verifier_id} at {resolved_at}: what was decided then stays until it expires or is revoked"
     )]
     Resolved {
         /// Which.
@@ -115,14 +115,14 @@ impl Verifier {
         let known = self.store.subject(&key)?;
         let known_at = known.as_ref().map(|(_, revision)| *revision);
         let mut subject = known.map(|(subject, _)| subject).unwrap_or_default();
-        let state = word.on(review);
+        let mut state = word.on(review);
         let mut record = Record {
             expect: vec![
                 Expect { row: RowKey::Review(review.review_id.clone()), revision: Some(revision) },
                 Expect { row: RowKey::Subject(key.clone()), revision: known_at },
             ],
             events: vec![word.entry(review, locks.to_vec())],
-            writes: vec![Write::PutReview(Arc::new(state.clone()))],
+            writes: Vec::new(),
         };
         subject.open.retain(|open| open.review_id != review.review_id);
         let mut still_open = Vec::new();
@@ -141,17 +141,19 @@ impl Verifier {
         subject.open = still_open;
         subject.locks.retain(|lock| word.now < lock.valid_until && !review.axes.contains_key(&lock.axis));
         subject.locks.extend(locks.iter().cloned());
-        confirm(&mut subject, review, locks, ontology);
-        record.writes.push(put(key, subject));
+        let before = confirm(&mut subject, review, locks, ontology);
+        state.resolved.iter_mut().for_each(|resolved| resolved.held_against.clone_from(&before));
+        record.writes.extend([Write::PutReview(Arc::new(state.clone())), put(key, subject)]);
         Ok((state, record))
     }
 }
 
 /// What sources said that jumped away from what they had said before, and that the person has confirmed: from now on they are
-/// held against that.
-fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology: &Ontology) {
+/// held against that. What they were held against before comes back.
+fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology: &Ontology) -> Baselines {
+    let mut before = Baselines::new();
     if review.point_in_time.is_some() {
-        return;
+        return before;
     }
     for (oracle_id, candidate) in &review.candidates {
         for path in candidate.deviations.keys() {
@@ -163,14 +165,18 @@ fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology
                     && said.is_ok_and(|said| decided.is_ok_and(|decided| said == decided))
             });
             if is_confirmed {
-                subject.baselines.entry(oracle_id.clone()).or_default().insert(path.clone(), baseline);
+                let of_source = subject.baselines.entry(oracle_id.clone()).or_default();
+                if let Some(old) = of_source.insert(path.clone(), baseline) {
+                    before.entry(oracle_id.clone()).or_default().insert(path.clone(), old);
+                }
             }
         }
     }
+    before
 }
 
 /// What stores a subject.
-fn put(key: SubjectKey, subject: Subject) -> Write {
+pub(super) fn put(key: SubjectKey, subject: Subject) -> Write {
     if subject == Subject::default() {
         Write::RemoveSubject(key)
     } else {
@@ -185,8 +191,9 @@ impl Word<'_> {
             resolution: self.said_of(review),
             verifier_id: self.verifier_id.clone(),
             resolved_at: self.now,
+            held_against: Baselines::new(),
         };
-        ReviewState { review: review.clone(), resolved: Some(resolved) }
+        ReviewState { review: review.clone(), resolved: Some(resolved), revoked: None }
     }
 
     fn entry(&self, review: &Review, locks: Vec<HumanLock>) -> Event {

@@ -4,7 +4,7 @@ use super::{act, named};
 use crate::api::request::JsonBody;
 use crate::problem::{GroundProblem, Problem};
 use crate::service::Service;
-use actors::verification::Resolve;
+use actors::verification::{Resolve, Revoke};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
@@ -12,7 +12,7 @@ use domain::Peer;
 use domain::ground::id::WorkflowId;
 use domain::ground::value::Value;
 use domain::verification::Reason;
-use domain::verification::review::{Resolution, ReviewState};
+use domain::verification::review::{Resolution, ReviewState, Revocation};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,10 +77,13 @@ pub struct Listed {
     /// When they did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_at: Option<Timestamp>,
+    /// When that was taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked_at: Option<Timestamp>,
 }
 
 impl From<ReviewState> for Listed {
-    fn from(ReviewState { review, resolved }: ReviewState) -> Self {
+    fn from(ReviewState { review, resolved, revoked }: ReviewState) -> Self {
         Self {
             review_id: review.review_id,
             workflow_id: review.workflow_id,
@@ -89,6 +92,7 @@ impl From<ReviewState> for Listed {
             axes: review.axes,
             opened_at: review.opened_at,
             resolved_at: resolved.as_ref().map(|resolved| resolved.resolved_at),
+            revoked_at: revoked.map(|revoked| revoked.revoked_at),
             resolved_by: resolved.map(|resolved| resolved.verifier_id),
         }
     }
@@ -165,4 +169,20 @@ pub async fn resolve(
     let resolution: Resolution = body.parse_strictly()?;
     let verification = service.system.verification.clone();
     act(async move { Ok(Json(verification.ask(Resolve { review_id, resolution, peer }).await??)) }).await
+}
+
+/// Takes back what was decided of a review: its locks end now, and the next question is decided anew.
+///
+/// # Errors
+/// `ReviewUnknown`, `ReviewNotInForce`, `InvalidResolution`; where the entry cannot be committed, and then nothing changes.
+pub async fn revoke(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    review_id: Result<Path<String>, PathRejection>,
+    body: JsonBody,
+) -> Result<Json<ReviewState>, Problem> {
+    let review_id = named(review_id)?;
+    let revocation: Revocation = body.parse_strictly()?;
+    let verification = service.system.verification.clone();
+    act(async move { Ok(Json(verification.ask(Revoke { review_id, revocation, peer }).await??)) }).await
 }

@@ -11,7 +11,7 @@ use crate::control::review::{LIMIT_MAX, Listed, Page};
 use crate::control::status::Status;
 use domain::event::verification::ReviewEntry;
 use domain::ground::id::WorkflowId;
-use domain::verification::review::{Resolution, ReviewState};
+use domain::verification::review::{Resolution, ReviewState, Revocation};
 use hyper::Method;
 use jiff::SignedDuration;
 use serde_json::Value as Json;
@@ -62,6 +62,14 @@ enum Action {
         #[arg(long, value_name = "TIME", value_parser = duration)]
         valid_for: SignedDuration,
     },
+    /// Takes back what was decided of one: the next question is decided anew
+    Revoke {
+        /// Which one
+        review_id: String,
+        /// Why
+        #[arg(long)]
+        reason: String,
+    },
     /// Tells of each further one as it is opened, until it is interrupted
     Watch,
 }
@@ -98,6 +106,14 @@ impl Review {
                 let state: ReviewState =
                     options.on_control(Method::POST, &path, Some(body.into())).await?.json()?;
                 if options.json { json(out, &state) } else { show::resolved(out, &state) }
+            }
+            Action::Revoke { review_id, reason } => {
+                let body = serde_json::to_vec(&Revocation { reason: reason.clone() });
+                let body = body.map_err(std::io::Error::from)?;
+                let path = format!("{}/revoke", path(review_id));
+                let state: ReviewState =
+                    options.on_control(Method::POST, &path, Some(body.into())).await?.json()?;
+                if options.json { json(out, &state) } else { show::revoked(out, &state) }
             }
             Action::Watch => watch(options, out).await,
         }
@@ -155,7 +171,7 @@ async fn watch(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
     while let Some(line) = lines.next_line().await? {
         let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
         let ReviewEntry { review, .. } = serde_json::from_slice(&line).map_err(unreadable)?;
-        let listed = Listed::from(ReviewState { review: *review, resolved: None });
+        let listed = Listed::from(ReviewState { review: *review, resolved: None, revoked: None });
         if options.json {
             let text = serde_json::to_string(&listed).map_err(std::io::Error::from)?;
             writeln!(out, "{}", harmless(&text))?;

@@ -47,6 +47,9 @@ pub enum GroundProblem {
     /// Somebody has resolved the review already.
     #[error("{0}")]
     ReviewResolved(String),
+    /// Nothing that was decided of the review is in force.
+    #[error("{0}")]
+    ReviewNotInForce(String),
     /// What is decided of a review cannot be meant.
     #[error("{0}")]
     InvalidResolution(String),
@@ -127,6 +130,7 @@ impl GroundProblem {
             Self::InvalidVerification(_) => (StatusCode::BAD_REQUEST, "invalid_verification"),
             Self::ReviewUnknown(_) => (StatusCode::NOT_FOUND, "review_unknown"),
             Self::ReviewResolved(_) => (StatusCode::CONFLICT, "review_resolved"),
+            Self::ReviewNotInForce(_) => (StatusCode::CONFLICT, "review_not_in_force"),
             Self::InvalidResolution(_) => (StatusCode::BAD_REQUEST, "invalid_resolution"),
             Self::RunUnknown(_) => (StatusCode::NOT_FOUND, "run_unknown"),
             Self::InvalidDocument(_) => (StatusCode::BAD_REQUEST, "invalid_document"),

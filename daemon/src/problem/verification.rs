@@ -1,7 +1,7 @@
 //! What each failure of verification is to whoever asked.
 
 use super::{GroundProblem, Problem};
-use actors::verification::{ResolveError, VerifyError};
+use actors::verification::{ResolveError, RevokeError, VerifyError};
 use domain::event::verification::NotReproduced;
 
 impl From<VerifyError> for Problem {
@@ -34,6 +34,21 @@ impl From<ResolveError> for Problem {
             ResolveError::Bad(_) => GroundProblem::InvalidResolution(told).into(),
             ResolveError::Store(error) => error.into(),
             ResolveError::Commit(error) => error.into(),
+        }
+    }
+}
+
+impl From<RevokeError> for Problem {
+    fn from(error: RevokeError) -> Self {
+        let told = error.to_string();
+        match error {
+            RevokeError::Unknown(_) => GroundProblem::ReviewUnknown(told).into(),
+            RevokeError::Open(_) | RevokeError::Revoked { .. } | RevokeError::Gone(_) => {
+                GroundProblem::ReviewNotInForce(told).into()
+            }
+            RevokeError::Bad(_) => GroundProblem::InvalidResolution(told).into(),
+            RevokeError::Store(error) => error.into(),
+            RevokeError::Commit(error) => error.into(),
         }
     }
 }

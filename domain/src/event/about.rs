@@ -1,6 +1,8 @@
 //! Whom an event is about, and whether it has happened without its commit.
 
-use super::verification::{OracleInteraction, ResolutionEntry, ReviewEntry, VerificationEntry};
+use super::verification::{
+    OracleInteraction, ResolutionEntry, ReviewEntry, RevocationEntry, VerificationEntry,
+};
 use super::{CrosscheckEntry, Event, RulesEntry};
 use crate::divergence::DivergenceCheck;
 use crate::interaction::Interaction;
@@ -48,6 +50,7 @@ impl Event {
             | Self::ReviewOpened(_)
             | Self::ReviewResolved(_)
             | Self::KeptAnswersRemoved(_)
+            | Self::ReviewRevoked(_)
             | Self::StorageRecovered { .. }
             | Self::ServiceStarted { .. }
             | Self::ServiceStopped { .. } => None,
@@ -62,7 +65,8 @@ impl Event {
             | Self::VerificationDecided(VerificationEntry { execution_id, .. })
             // a review has the name of the decision that it comes of
             | Self::ReviewOpened(ReviewEntry { review_id: execution_id, .. })
-            | Self::ReviewResolved(ResolutionEntry { review_id: execution_id, .. }) => Some(execution_id),
+            | Self::ReviewResolved(ResolutionEntry { review_id: execution_id, .. })
+            | Self::ReviewRevoked(RevocationEntry { review_id: execution_id, .. }) => Some(execution_id),
             _ => None,
         }
     }
@@ -98,6 +102,7 @@ impl Event {
                 | Self::ReviewOpened(_)
                 | Self::ReviewResolved(_)
                 | Self::KeptAnswersRemoved(_)
+                | Self::ReviewRevoked(_)
         )
     }
 }

@@ -4,7 +4,7 @@ use super::Event;
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 40] = [
+    pub const KINDS: [&'static str; 41] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "rules_evaluated",
@@ -42,6 +42,7 @@ impl Event {
         "review_opened",
         "review_resolved",
         "kept_answers_removed",
+        "review_revoked",
         "storage_recovered",
         "service_started",
         "service_stopped",
@@ -88,6 +89,7 @@ impl Event {
             Self::ReviewOpened(_) => "review_opened",
             Self::ReviewResolved(_) => "review_resolved",
             Self::KeptAnswersRemoved(_) => "kept_answers_removed",
+            Self::ReviewRevoked(_) => "review_revoked",
             Self::StorageRecovered { .. } => "storage_recovered",
             Self::ServiceStarted { .. } => "service_started",
             Self::ServiceStopped { .. } => "service_stopped",

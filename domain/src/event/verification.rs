@@ -115,6 +115,21 @@ pub struct ResolutionEntry {
     pub timestamp: Timestamp,
 }
 
+/// A person has taken back what was decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevocationEntry {
+    /// Of which review.
+    pub review_id: String,
+    /// Why.
+    pub reason: String,
+    /// The locks that end.
+    pub locks: Vec<HumanLock>,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
 /// Answers that count for nothing any more were let go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptRemovedEntry {

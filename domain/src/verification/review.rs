@@ -8,7 +8,7 @@ use super::call::Reply;
 use super::candidate::Candidate;
 use super::envelope::{Envelope, EnvelopeKind};
 use super::inputs::Inputs;
-use super::kept::OpenReview;
+use super::kept::{Baselines, OpenReview};
 use super::lock::HumanLock;
 use super::reason::Reason;
 use super::request::{Claim, values_as_written};
@@ -93,6 +93,9 @@ pub struct ReviewState {
     /// What they decided; nothing while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Resolved>,
+    /// Who has taken that back; nothing while it stands, or has expired.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<Revoked>,
 }
 
 /// What a person decided, and who it was.
@@ -105,6 +108,29 @@ pub struct Resolved {
     pub verifier_id: String,
     /// When.
     pub resolved_at: Timestamp,
+    /// What sources were held against before their jumps were confirmed by this.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub held_against: Baselines,
+}
+
+/// That a resolution is taken back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Revocation {
+    /// Why.
+    pub reason: String,
+}
+
+/// Who has taken a resolution back, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Revoked {
+    /// Why.
+    pub reason: String,
+    /// Who.
+    pub verifier_id: String,
+    /// When.
+    pub revoked_at: Timestamp,
 }
 
 /// Why a resolution is refused.
@@ -231,10 +257,7 @@ impl Review {
             });
         }
         self.check_definitions(&resolution.definitions)?;
-        let reason = resolution.reason.trim();
-        if reason.is_empty() || reason.len() > REASON_MAX_BYTES {
-            return Err(BadResolution::Reason);
-        }
+        let reason = checked(&resolution.reason)?;
         let lock = |(path, value): (&String, &Json)| {
             let bad = |fault| BadResolution::Value { axis: path.clone(), fault };
             let axis = ontology.axis(path).ok_or_else(|| bad("the ontology has no such axis".into()))?;
@@ -267,6 +290,23 @@ impl Review {
         };
         resolution.values.iter().map(lock).collect()
     }
+}
+
+impl Revocation {
+    /// Whether it can be meant.
+    ///
+    /// # Errors
+    /// Where it has no reason, or too long a one.
+    pub fn check(&self) -> Result<(), BadResolution> {
+        checked(&self.reason).map(drop)
+    }
+}
+
+/// A reason within its bounds.
+fn checked(reason: &str) -> Result<&str, BadResolution> {
+    let reason = reason.trim();
+    let is_one = !reason.is_empty() && reason.len() <= REASON_MAX_BYTES;
+    is_one.then_some(reason).ok_or(BadResolution::Reason)
 }
 
 /// What there is to decide, and over which evidence.

@@ -128,7 +128,12 @@ fn resolution() -> Resolution {
 }
 
 fn resolved() -> Resolved {
-    Resolved { resolution: resolution(), verifier_id: "uid 1".into(), resolved_at: at(9) }
+    Resolved {
+        resolution: resolution(),
+        verifier_id: "uid 1".into(),
+        resolved_at: at(9),
+        held_against: [].into(),
+    }
 }
 
 fn kept_key(oracle_id: &str, patient: &str) -> KeptKey {
@@ -164,7 +169,7 @@ fn commit(journal: &mut Journal, record: Record) -> u64 {
 
 fn put_review(review_id: &str, resolved: Option<Resolved>) -> Write {
     let review = review(&inputs(review_id, ""));
-    Write::PutReview(Arc::new(ReviewState { review, resolved }))
+    Write::PutReview(Arc::new(ReviewState { review, resolved, revoked: None }))
 }
 
 /// What the log holds of one decision, and of what a person made of it.
@@ -195,7 +200,7 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let inputs = inputs("v-1", "said");
-    let state = ReviewState { review: review(&inputs), resolved: Some(resolved()) };
+    let state = ReviewState { review: review(&inputs), resolved: Some(resolved()), revoked: None };
     let revision = commit(
         &mut journal,
         record(vec![

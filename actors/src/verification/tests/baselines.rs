@@ -4,8 +4,8 @@ use super::support::*;
 use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, live, with_scene};
 use crate::system::System;
 use crate::testing::ground::PEER;
-use crate::verification::Resolve;
-use domain::verification::review::Resolution;
+use crate::verification::{Resolve, Revoke};
+use domain::verification::review::{Resolution, Revocation};
 use domain::verification::{Envelope, EnvelopeKind, Reason};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
@@ -73,8 +73,8 @@ fn what_a_person_has_confirmed_is_what_a_source_is_held_against_from_then_on() {
             let review_id = is_suspicious(system, json!({})).await.review_id.clone().expect("it has one");
             let resolution = Resolution {
                 values: [("population".to_owned(), json!("99999999"))].into(),
-                definitions: BTreeMap::new(),
-                own_value: false,
+                definitions: [].into(),
+                own_value: true,
                 reason: "counted again".into(),
                 valid_for_seconds: 60,
             };
@@ -88,6 +88,32 @@ fn what_a_person_has_confirmed_is_what_a_source_is_held_against_from_then_on() {
             assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
             scene.upstream.plays("live", &[HONEST]);
             after_s(3600).await;
+            is_suspicious(system, json!({})).await;
+        },
+    );
+}
+
+#[test]
+fn a_jump_whose_confirmation_is_taken_back_is_a_jump_again() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            one_that_jumps(&scene).await;
+            let review_id = is_suspicious(system, json!({})).await.review_id.clone().expect("it has one");
+            let resolution = Resolution {
+                values: [("population".to_owned(), json!("99999999"))].into(),
+                definitions: [].into(),
+                own_value: false,
+                reason: "counted again".into(),
+                valid_for_seconds: 60,
+            };
+            let resolve = Resolve { review_id: review_id.clone(), resolution, peer: PEER };
+            system.verification.ask(resolve).await.expect("it answers").expect("it is resolved");
+            assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
+            let revocation = Revocation { reason: "misread".into() };
+            let revoke = Revoke { review_id, revocation, peer: PEER };
+            system.verification.ask(revoke).await.expect("it answers").expect("it is revoked");
             is_suspicious(system, json!({})).await;
         },
     );

@@ -30,6 +30,7 @@ pub(super) fn for_people(name: &str, entry: &Value) -> Option<String> {
         "review_resolved" => {
             format!("{} by {}: {}", text("review_id"), by(entry), inside("/resolution/reason"))
         }
+        "review_revoked" => format!("{} by {}: {}", text("review_id"), by(entry), text("reason")),
         _ => return None,
     })
 }

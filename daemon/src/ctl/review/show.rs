@@ -5,7 +5,7 @@ use super::super::output::{by_whom, on_one_line, pairs, table};
 use super::super::verify::words;
 use crate::control::review::Listed;
 use domain::ground::id::SourceId;
-use domain::verification::review::{Resolved, ReviewState};
+use domain::verification::review::{Resolved, ReviewState, Revoked};
 use domain::verification::{Candidate, Review};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
@@ -19,13 +19,14 @@ pub(super) fn page(reviews: &[Listed]) -> String {
     let row = |review: &Listed| {
         let resolved = |by: &String, at: Timestamp| format!("resolved at {at} by {}", by_whom(by));
         let stands = review.resolved_by.as_ref().zip(review.resolved_at).map(|(by, at)| resolved(by, at));
+        let revoked = review.revoked_at.map(|at| format!(", revoked at {at}")).unwrap_or_default();
         [
             review.review_id.clone(),
             review.workflow_id.to_string(),
             about(review),
             axes(review),
             review.opened_at.to_string(),
-            stands.unwrap_or_else(|| "open".into()),
+            stands.map_or_else(|| "open".into(), |stands| stands + &revoked),
         ]
     };
     table(
@@ -91,7 +92,10 @@ pub(super) fn review(out: &mut dyn Write, state: &ReviewState) -> Result<(), Ctl
     }
     writeln!(out)?;
     match &state.resolved {
-        Some(resolved) => decided(out, resolved),
+        Some(resolved) => {
+            decided(out, resolved)?;
+            state.revoked.as_ref().map_or(Ok(()), |revoked| taken_back(out, revoked))
+        }
         None => Ok(writeln!(out, "next: {}", on_one_line(&how_to_resolve(review)))?),
     }
 }
@@ -134,9 +138,24 @@ pub(super) fn resolved(out: &mut dyn Write, state: &ReviewState) -> Result<(), C
     state.resolved.as_ref().map_or(Ok(()), |resolved| decided(out, resolved))
 }
 
+/// A review whose resolution was taken back just now.
+pub(super) fn revoked(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
+    writeln!(out, "what was decided of review {} holds no more", state.review.review_id)?;
+    state.revoked.as_ref().map_or(Ok(()), |revoked| taken_back(out, revoked))
+}
+
+fn taken_back(
+    out: &mut dyn Write,
+    Revoked { reason, verifier_id, revoked_at }: &Revoked,
+) -> Result<(), CtlError> {
+    let shown =
+        [("revoked", format!("by {} at {revoked_at}", by_whom(verifier_id))), ("since", reason.clone())];
+    Ok(out.write_all(pairs(&shown).as_bytes())?)
+}
+
 fn decided(
     out: &mut dyn Write,
-    Resolved { resolution, verifier_id, resolved_at }: &Resolved,
+    Resolved { resolution, verifier_id, resolved_at, .. }: &Resolved,
 ) -> Result<(), CtlError> {
     let validity = std::time::Duration::from_secs(resolution.valid_for_seconds);
     let until = resolved_at.saturating_add(validity).unwrap_or(Timestamp::MAX);

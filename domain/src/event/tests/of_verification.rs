@@ -1,5 +1,6 @@
 use super::super::verification::{
-    KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry, VerificationEntry, WorkflowEntry,
+    KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry, RevocationEntry, VerificationEntry,
+    WorkflowEntry,
 };
 use super::*;
 use crate::ground::source::OracleTier::{Primary, Secondary};
@@ -56,7 +57,14 @@ pub(super) fn all(peer: Peer) -> Vec<Event> {
             review: Box::new(review),
             timestamp,
         }),
-        Event::ReviewResolved(ResolutionEntry { review_id, resolution, locks, peer, timestamp }),
+        Event::ReviewResolved(ResolutionEntry {
+            review_id: review_id.clone(),
+            resolution,
+            locks: locks.clone(),
+            peer,
+            timestamp,
+        }),
+        Event::ReviewRevoked(RevocationEntry { review_id, reason: "misread".into(), locks, peer, timestamp }),
         Event::KeptAnswersRemoved(KeptRemovedEntry { count: 3, timestamp }),
     ]
 }

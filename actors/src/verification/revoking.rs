@@ -1,0 +1,143 @@
+//! What people take back: the locks of a review end, and the next question is decided anew.
+
+use super::{Verification, Verifier};
+use crate::logger::CommitError;
+use actix::{Context, Handler, Message, ResponseFuture};
+use domain::event::verification::RevocationEntry;
+use domain::verification::review::{BadResolution, ReviewState, Revocation, Revoked};
+use domain::verification::{HumanLock, SubjectKey};
+use domain::{Event, Peer};
+use jiff::Timestamp;
+use std::sync::Arc;
+use store::{Expect, Record, RowKey, StoreError, Write};
+
+/// A review that is changed by others while it is taken back is read anew so many times.
+const ATTEMPTS: usize = 8;
+
+/// Takes back what was decided of a review.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<ReviewState, RevokeError>")]
+pub struct Revoke {
+    /// Which.
+    pub review_id: String,
+    /// Why.
+    pub revocation: Revocation,
+    /// By whom.
+    pub peer: Peer,
+}
+
+/// Why a resolution is not taken back. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RevokeError {
+    /// There is no such review.
+    #[error("no review has the id {0}")]
+    Unknown(String),
+    /// Nobody has resolved it.
+    #[error("review {0} is open: there is nothing to take back")]
+    Open(String),
+    /// It was taken back before.
+    #[error("review {review_id} was revoked by uid {verifier_id} at {revoked_at}")]
+    Revoked {
+        /// Which.
+        review_id: String,
+        /// By whom.
+        verifier_id: String,
+        /// When.
+        revoked_at: Timestamp,
+    },
+    /// Nothing of it is in force.
+    #[error(
+        "nothing that was decided of review {0} is in force: it has expired, or was decided by a review that is resolved \
+         beside it or since then"
+    )]
+    Gone(String),
+    /// The reason is none.
+    #[error(transparent)]
+    Bad(#[from] BadResolution),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The revocation could not be made durable.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+impl Verifier {
+    async fn revoke(&self, message: &Revoke) -> Result<ReviewState, RevokeError> {
+        message.revocation.check()?;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let (state, record) = self.revoked(message)?;
+            match self.doors.log.commit(record).await {
+                Ok(_) => {
+                    self.metrics.verifying.revoked();
+                    return Ok(state);
+                }
+                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The review with its locks taken back, and what makes that durable.
+    fn revoked(
+        &self,
+        Revoke { review_id, revocation, peer }: &Revoke,
+    ) -> Result<(ReviewState, Record), RevokeError> {
+        let unknown = || RevokeError::Unknown(review_id.chars().take(80).collect());
+        let (mut state, revision) = self.store.review(review_id)?.ok_or_else(unknown)?;
+        if let Some(Revoked { verifier_id, revoked_at, .. }) = state.revoked {
+            let review_id = review_id.clone();
+            return Err(RevokeError::Revoked { review_id, verifier_id, revoked_at });
+        }
+        let resolved = state.resolved.as_ref().ok_or_else(|| RevokeError::Open(review_id.clone()))?;
+        let now = self.clock.now();
+        let review = &state.review;
+        let key = SubjectKey::of(&review.workflow_id, &review.thing, review.point_in_time);
+        let gone = || RevokeError::Gone(review_id.clone());
+        let (mut subject, known_at) = self.store.subject(&key)?.ok_or_else(gone)?;
+        let (mut locks, others): (Vec<HumanLock>, Vec<_>) =
+            subject.locks.into_iter().partition(|lock| lock.review_id == *review_id);
+        locks.retain(|lock| now < lock.valid_until);
+        if locks.is_empty() {
+            return Err(gone());
+        }
+        subject.locks = others;
+        // a jump that was confirmed is none that sources are held against any more
+        for (oracle_id, before) in resolved.held_against.clone() {
+            subject.baselines.entry(oracle_id).or_default().extend(before);
+        }
+        let revoked = Revoked {
+            reason: revocation.reason.trim().to_owned(),
+            verifier_id: peer.uid.to_string(),
+            revoked_at: now,
+        };
+        let entry = RevocationEntry {
+            review_id: review_id.clone(),
+            reason: revoked.reason.clone(),
+            locks,
+            peer: *peer,
+            timestamp: now,
+        };
+        state.revoked = Some(revoked);
+        let record = Record {
+            expect: vec![
+                Expect { row: RowKey::Review(review_id.clone()), revision: Some(revision) },
+                Expect { row: RowKey::Subject(key.clone()), revision: Some(known_at) },
+            ],
+            events: vec![Event::ReviewRevoked(entry)],
+            writes: vec![Write::PutReview(Arc::new(state.clone())), super::resolving::put(key, subject)],
+        };
+        Ok((state, record))
+    }
+}
+
+impl Handler<Revoke> for Verification {
+    type Result = ResponseFuture<Result<ReviewState, RevokeError>>;
+
+    fn handle(&mut self, message: Revoke, _: &mut Context<Self>) -> Self::Result {
+        let verifier = Arc::clone(&self.verifier);
+        Box::pin(async move { verifier.revoke(&message).await })
+    }
+}
