@@ -68,6 +68,8 @@ async fn the_gallery_is_ingested_and_answers_and_the_second_time_nothing_changes
         "fact    The population of France with the overseas departments in 2015 was 66.5 million",
         "FAIL: 1 rule fails",
         "was 3,554,108.",
+        "PASS: 1 rule passes",
+        "The population of Aruba in 2015 was 107,906",
         "population: 108727 {person}\n  one source says so",
         "what the sources say are values of different things (definition_mismatch)",
         "(primary) 104339 against world-bank-population (primary) 107906, 3567 apart: left to a person",
