@@ -1,5 +1,6 @@
 //! The gallery of sources: what its README promises is to be seen.
 
+use domain::verification::Envelope;
 use harness::World;
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
@@ -83,4 +84,13 @@ async fn the_gallery_is_ingested_and_answers_and_the_second_time_nothing_changes
     let again = run(&world, ("ORACLECTL", harness::program("oraclectl").into())).await;
     assert_eq!(again.matches("has brought these records before; nothing changes").count(), 12);
     assert_eq!(answers(&again), answers(&said));
+}
+
+#[test]
+fn the_envelope_that_the_reference_shows_is_whole() {
+    let reference = include_str!("../../docs/verification.md");
+    let (_, shown) = reference.split_once("```json\n").expect("one is shown");
+    let (shown, _) = shown.split_once("\n```").expect("it ends");
+    let envelope: Envelope = serde_json::from_str(shown).expect("it is one");
+    assert!(envelope.is_intact());
 }
