@@ -79,6 +79,9 @@ check moldova-as-told-in-2018 || [[ $? == 1 ]]
 title 'how fresh all that is'
 oraclectl freshness world-bank-population
 
+title 'a text held against what both sources come to, the later one where they differ'
+oraclectl rules check texts/aruba.txt --facts-from texts/aruba-verified.json --rules RULE-PREC-005
+
 title "Aruba's population in 2016, of which one of the two sources says nothing"
 oraclectl verify population area=ABW year=2016 --axes population
 

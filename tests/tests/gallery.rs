@@ -1,5 +1,6 @@
 //! The gallery of sources: what its README promises is to be seen.
 
+use domain::verification::Envelope;
 use harness::World;
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
@@ -68,6 +69,8 @@ async fn the_gallery_is_ingested_and_answers_and_the_second_time_nothing_changes
         "fact    The population of France with the overseas departments in 2015 was 66.5 million",
         "FAIL: 1 rule fails",
         "was 3,554,108.",
+        "PASS: 1 rule passes",
+        "The population of Aruba in 2015 was 107,906",
         "population: 108727 {person}\n  one source says so",
         "what the sources say are values of different things (definition_mismatch)",
         "(primary) 104339 against world-bank-population (primary) 107906, 3567 apart: left to a person",
@@ -81,4 +84,13 @@ async fn the_gallery_is_ingested_and_answers_and_the_second_time_nothing_changes
     let again = run(&world, ("ORACLECTL", harness::program("oraclectl").into())).await;
     assert_eq!(again.matches("has brought these records before; nothing changes").count(), 12);
     assert_eq!(answers(&again), answers(&said));
+}
+
+#[test]
+fn the_envelope_that_the_reference_shows_is_whole() {
+    let reference = include_str!("../../docs/verification.md");
+    let (_, shown) = reference.split_once("```json\n").expect("one is shown");
+    let (shown, _) = shown.split_once("\n```").expect("it ends");
+    let envelope: Envelope = serde_json::from_str(shown).expect("it is one");
+    assert!(envelope.is_intact());
 }

@@ -33,6 +33,11 @@ fn with(mut document: Value, place: &str, value: Value) -> Value {
     document
 }
 
+/// Whether nothing keeps a workflow from deciding but that its sources have not begun to answer.
+fn only_silent(fault: &Value) -> bool {
+    fault.as_str().is_some_and(|fault| fault.starts_with("none of its sources can be asked: "))
+}
+
 #[tokio::test]
 async fn a_workflow_is_registered_looked_at_and_registered_otherwise() {
     let world = World::default();
@@ -57,8 +62,8 @@ async fn a_workflow_is_registered_looked_at_and_registered_otherwise() {
     assert_eq!(at(&put(control, WORKFLOW, &other).await, "/unchanged"), false);
     let shown = document(&get(control, WORKFLOW).await);
     assert_eq!(
-        (&shown["registered"]["workflow"]["domain"], &shown["fault"]),
-        (&json!("people"), &json!(null))
+        (&shown["registered"]["workflow"]["domain"], only_silent(&shown["fault"])),
+        (&json!("people"), true)
     );
     assert_eq!(shown["registered"]["registered_by"], nix::unistd::geteuid().as_raw().to_string());
     assert_eq!(document(&get(control, "/v1/workflows").await), json!([shown]));
@@ -125,7 +130,7 @@ async fn a_source_is_not_registered_in_a_way_that_breaks_a_workflow_that_asks_it
         assert!(detail.starts_with("workflow census would not work any more: "), "{detail}");
         assert!(detail.contains(told), "{detail}");
     }
-    assert_eq!(document(&get(control, WORKFLOW).await)["fault"], json!(null));
+    assert!(only_silent(&document(&get(control, WORKFLOW).await)["fault"]));
     // what does not concern it may change, and what it can do without
     let named = with(source.clone(), "/oracle_name", json!("The UN"));
     assert_eq!(put(control, UN, &named).await.status, 200);
@@ -158,7 +163,7 @@ async fn another_version_of_the_ontology_stops_a_workflow_until_it_follows() {
     }
     let follows = version(census(), "/ontology/version");
     assert_eq!(put(control, WORKFLOW, &follows).await.status, 200);
-    assert_eq!(document(&get(control, WORKFLOW).await)["fault"], json!(null));
+    assert!(only_silent(&document(&get(control, WORKFLOW).await)["fault"]));
 }
 
 #[tokio::test]

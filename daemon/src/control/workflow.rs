@@ -11,9 +11,11 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use domain::Peer;
 use domain::ground::id::WorkflowId;
+use domain::ground::source::{AdapterId, ReviewStatus};
 use domain::verification::workflow::{self, RegisteredWorkflow};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use store::Store;
 
 /// A workflow.
 #[derive(Debug, Serialize, Deserialize)]
@@ -74,9 +76,26 @@ pub async fn put(
 
 fn looked_at(service: &Service, registered: RegisteredWorkflow) -> Result<Workflow, Problem> {
     let fault = match check_workflow(&service.system.store, &registered.workflow) {
-        Ok(()) => None,
+        Ok(()) => nobody_answers(&service.system.store, &registered.workflow)?,
         Err(RegistryError::Workflow(fault)) => Some(fault.to_string()),
         Err(error) => return Err(error.into()),
     };
     Ok(Workflow { registered, fault })
+}
+
+/// What keeps every source of a workflow from being asked; nothing where one may be.
+fn nobody_answers(store: &Store, workflow: &workflow::Workflow) -> Result<Option<String>, Problem> {
+    let mut silent = Vec::new();
+    for oracle_id in &workflow.oracles {
+        let Some((state, _)) = store.source(oracle_id)? else { continue };
+        let is_live = state.entry.registration.adapter_id == AdapterId::Http;
+        let cause = match state.entry.review_status {
+            ReviewStatus::Pending => "is not approved",
+            _ if is_live && store.adapter(oracle_id)?.is_none() => "is live and has no adapter",
+            _ if !is_live && state.entry.version_history.is_empty() => "has no version yet",
+            _ => return Ok(None),
+        };
+        silent.push(format!("{oracle_id} {cause}"));
+    }
+    Ok(Some(format!("none of its sources can be asked: {}", silent.join("; "))))
 }

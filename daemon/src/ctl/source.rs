@@ -9,7 +9,7 @@ use crate::control::document::Registered;
 use crate::control::source::{Order, Reason};
 use domain::ground::id::SourceId;
 use domain::ground::moment::Moment;
-use domain::ground::source::{ReviewStatus, SourceRegistryEntry, VersionRecord};
+use domain::ground::source::{AdapterId, ReviewStatus, SourceRegistryEntry, VersionRecord};
 use hyper::Method;
 use serde::Serialize;
 use std::io::Write;
@@ -156,9 +156,15 @@ fn say(
     if options.json { json(out, entry) } else { Ok(writeln!(out, "source {} {what}", entry.oracle_id())?) }
 }
 
+/// Whether a source is asked anew each time, and not ingested.
+fn is_live(entry: &SourceRegistryEntry) -> bool {
+    entry.registration.adapter_id == AdapterId::Http
+}
+
 /// Where a source stands, in words.
 fn status(entry: &SourceRegistryEntry) -> String {
     match (entry.review_status, entry.deprecation_date) {
+        (ReviewStatus::Pending, _) if is_live(entry) => "pending: it is not asked".into(),
         (ReviewStatus::Pending, _) => "pending: it can be ingested, and does not answer".into(),
         (ReviewStatus::Deprecated, Some(date)) => format!("deprecated: it answers until {date}"),
         (status, _) => status.as_str().to_owned(),
@@ -186,6 +192,11 @@ fn page(sources: &[SourceRegistryEntry]) -> String {
 
 fn show(out: &mut dyn Write, entry: &SourceRegistryEntry) -> Result<(), CtlError> {
     let registration = &entry.registration;
+    let holds = match (is_live(entry), registration.snapshot) {
+        (true, _) => "nothing: it is live",
+        (false, true) => "all records",
+        (false, false) => "what changed",
+    };
     let shown = [
         ("source", format!("{}: {}", registration.oracle_id, registration.oracle_name)),
         ("tier", registration.oracle_tier.as_str().to_owned()),
@@ -197,10 +208,15 @@ fn show(out: &mut dyn Write, entry: &SourceRegistryEntry) -> Result<(), CtlError
         ("scope", registration.geographic_scope.clone().unwrap_or_else(|| "not said".into())),
         ("ontology", registration.ontology.to_string()),
         ("axes", registration.axes_provided.join(", ")),
-        ("a release holds", if registration.snapshot { "all records" } else { "what changed" }.into()),
+        ("a release holds", holds.into()),
         ("registered", format!("{} by {}", entry.registered_at, by_whom(&entry.registered_by))),
     ];
     out.write_all(pairs(&shown).as_bytes())?;
+    if is_live(entry) {
+        let oracle_id = &registration.oracle_id;
+        let how = format!("`oraclectl adapter show {oracle_id}` says how, `oraclectl verify` asks it");
+        return Ok(writeln!(out, "\nlive, asked anew for each verification: {how}")?);
+    }
     if entry.version_history.is_empty() {
         return Ok(writeln!(out, "\nno versions: `oraclectl ingest run`")?);
     }

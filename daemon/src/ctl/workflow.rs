@@ -85,9 +85,9 @@ fn page(workflows: Vec<workflow::Workflow>) -> String {
     let row = |workflow::Workflow { registered, fault }: workflow::Workflow| {
         let by = by_whom(&registered.registered_by);
         let oracles: Vec<_> = registered.workflow.oracles.iter().map(|id| id.as_str()).collect();
-        let works = if fault.is_some() { "no" } else { "yes" };
+        let works = fault.map_or_else(|| "yes".to_owned(), |fault| format!("no: {fault}"));
         let (id, at) = (registered.workflow.workflow_id.to_string(), registered.registered_at.to_string());
-        [id, oracles.join(", "), works.to_owned(), at, by]
+        [id, oracles.join(", "), works, at, by]
     };
     table(["workflow", "sources", "works", "registered at", "by"], workflows.into_iter().map(row).collect())
 }

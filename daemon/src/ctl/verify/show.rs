@@ -30,7 +30,7 @@ pub(in crate::ctl) fn envelope(out: &mut dyn Write, envelope: &Envelope, look: L
         writeln!(
             out,
             "\n{}",
-            table(["source", "says", "counts as", "version", "as of", "came of it"], rows)
+            table(["source", "says", "counts as", "first said in", "as of", "came of it"], rows)
         )?;
     }
     if !envelope.steps.is_empty() {
