@@ -8,7 +8,6 @@ use crate::verification::{Resolve, Revoke};
 use domain::verification::review::{Resolution, Revocation};
 use domain::verification::{Envelope, EnvelopeKind, Reason};
 use serde_json::{Value as Json, json};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::LogQuery;
 
