@@ -102,7 +102,7 @@ async fn what_is_for_a_person_is_shown_with_what_to_do_and_their_decision_is_tol
     has(&ctl(&world, &["status"], 0), &["1 open"]);
     has(
         &ctl(&world, &["review", "list", "--workflow=census"], 0),
-        &[&id, "area ABW, year 1960", "delta_threshold"],
+        &[&id, "area ABW, year 1960", "delta_threshold", "54208, 54608, claimed 1"],
     );
     assert_eq!(ctl(&world, &["review", "list", "--workflow=another"], 0), "no reviews\n");
     has(
@@ -122,6 +122,7 @@ async fn what_is_for_a_person_is_shown_with_what_to_do_and_their_decision_is_tol
     has(&resolve("population=many", "90d", 1), &["`values.population`: ", "(invalid_resolution)"]);
     has(&resolve("population=54300", "0s", 1), &["`valid_for_seconds` is 0; allowed: 1 to "]);
     has(&resolve("population=54300", "90d", 1), &["nobody says 54300; what was said: 1, 54208, 54608"]);
+    has(&resolve("population=54300", "3months", 2), &["use 90d, 12h or 30m"]);
     let own = [
         "review",
         "resolve",
@@ -202,6 +203,7 @@ async fn reviews_are_told_of_as_they_are_opened() {
     watching.wait().expect("it ends");
     drop(reader.join());
     let told: Value = serde_json::from_str(&line_of.expect("one was told of")).expect("it is JSON");
+    assert_eq!(ctl(&world, &["review", "list", "-n", "1"], 0).matches(" census ").count(), 1, "the newest");
     let listed = document(&get(&mut daemon.control().await, "/v1/reviews").await);
     let listed = listed["reviews"].as_array().expect("a list");
     assert!(listed.contains(&told), "{told}");

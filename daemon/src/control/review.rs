@@ -9,9 +9,11 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
 use domain::Peer;
-use domain::ground::id::WorkflowId;
+use domain::ground::id::{SourceId, WorkflowId};
 use domain::ground::value::Value;
 use domain::verification::Reason;
+use domain::verification::candidate::Stated;
+use domain::verification::request::Claim;
 use domain::verification::review::{Resolution, ReviewState, Revocation};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -69,6 +71,11 @@ pub struct Listed {
     pub point_in_time: Option<Timestamp>,
     /// The axes to decide, each with the reasons.
     pub axes: BTreeMap<String, BTreeSet<Reason>>,
+    /// What each source says on those axes.
+    pub said: BTreeMap<SourceId, BTreeMap<String, Stated>>,
+    /// What somebody claims on them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub claimed: BTreeMap<String, Claim>,
     /// Since when.
     pub opened_at: Timestamp,
     /// Who has resolved it; nothing while it is open.
@@ -84,12 +91,22 @@ pub struct Listed {
 
 impl From<ReviewState> for Listed {
     fn from(ReviewState { review, resolved, revoked }: ReviewState) -> Self {
+        let axes = review.axes;
+        let said = review.candidates.into_iter().map(|(oracle_id, mut candidate)| {
+            candidate.values.retain(|path, _| axes.contains_key(path));
+            (oracle_id, candidate.values)
+        });
+        let said = said.filter(|(_, values)| !values.is_empty()).collect();
+        let mut claimed = review.claimed;
+        claimed.retain(|path, _| axes.contains_key(path));
         Self {
             review_id: review.review_id,
             workflow_id: review.workflow_id,
             thing: review.thing,
             point_in_time: review.point_in_time,
-            axes: review.axes,
+            axes,
+            said,
+            claimed,
             opened_at: review.opened_at,
             resolved_at: resolved.as_ref().map(|resolved| resolved.resolved_at),
             revoked_at: revoked.map(|revoked| revoked.revoked_at),

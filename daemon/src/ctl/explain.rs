@@ -7,7 +7,7 @@ use super::{CtlError, Options, segment};
 use crate::client::ClientError;
 use crate::control::execution::{Decision, Explained};
 use domain::ground::id::SourceId;
-use domain::verification::{Call, Inputs, Stage, decide};
+use domain::verification::{Call, EnvelopeKind, Inputs, Stage, decide};
 use hyper::Method;
 use std::io::Write;
 
@@ -47,7 +47,7 @@ fn shown(out: &mut dyn Write, Decision { inputs, envelope, .. }: &Decision) -> R
     let mut asked = vec![
         ("asked at", inputs.asked_at.to_string()),
         ("for", inputs.question.axes.join(", ")),
-        ("taken", when(inputs)),
+        ("taken", when(inputs, envelope.kind)),
         ("workflow", format!("as of SHA-256 {}", envelope.workflow_sha256)),
     ];
     asked.extend(inputs.question.claimed.iter().map(|(path, claim)| {
@@ -75,8 +75,11 @@ fn shown(out: &mut dyn Write, Decision { inputs, envelope, .. }: &Decision) -> R
 }
 
 /// When the decision was taken, beside the caller who asked for it.
-fn when(inputs: &Inputs) -> String {
+fn when(inputs: &Inputs, kind: EnvelopeKind) -> String {
     let who = match inputs.stage {
+        Stage::First if kind == EnvelopeKind::Provisional => {
+            "before any source was asked: what they say comes later"
+        }
         Stage::First => "while the caller waited",
         Stage::Delayed => "when nobody waited any more",
     };

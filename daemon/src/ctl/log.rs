@@ -62,7 +62,9 @@ impl FromStr for Since {
 pub(super) fn duration(text: &str) -> Result<SignedDuration, String> {
     let days = text.strip_suffix('d').and_then(|days| days.trim().parse::<i64>().ok());
     let days = days.and_then(|days| days.checked_mul(24)).map(SignedDuration::from_hours);
-    days.map_or_else(|| text.parse::<SignedDuration>().map_err(|error| error.to_string()), Ok)
+    let wrong =
+        |_| format!("`{text}` is no time that is told in days, hours or minutes: use 90d, 12h or 30m");
+    days.map_or_else(|| text.parse::<SignedDuration>().map_err(wrong), Ok)
 }
 
 impl Since {

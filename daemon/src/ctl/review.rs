@@ -35,6 +35,9 @@ enum Action {
         /// Only those of this workflow
         #[arg(long, value_name = "ID")]
         workflow: Option<WorkflowId>,
+        /// So many at the most
+        #[arg(short = 'n', long, value_name = "N")]
+        limit: Option<usize>,
     },
     /// Shows one with all that was answered, and where it comes from
     Show {
@@ -77,8 +80,9 @@ enum Action {
 impl Review {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         match &self.action {
-            Action::List { all, workflow } => {
-                let reviews = all_pages(options, *all, workflow.as_ref()).await?;
+            Action::List { all, workflow, limit } => {
+                let most = limit.unwrap_or(usize::MAX);
+                let reviews = all_pages(options, *all, workflow.as_ref(), most).await?;
                 if options.json {
                     json(out, &reviews)
                 } else {
@@ -150,6 +154,7 @@ async fn all_pages(
     options: &Options,
     all: bool,
     workflow: Option<&WorkflowId>,
+    most: usize,
 ) -> Result<Vec<Listed>, CtlError> {
     let workflow = workflow.map(|id| format!("&workflow={}", segment(id.as_str()))).unwrap_or_default();
     let (mut reviews, mut before) = (Vec::new(), String::new());
@@ -157,7 +162,8 @@ async fn all_pages(
         let path = format!("/v1/reviews?open={}&limit={LIMIT_MAX}{workflow}{before}", !all);
         let page: Page = options.on_control(Method::GET, &path, None).await?.json()?;
         reviews.extend(page.reviews);
-        let Some(next) = page.next else { return Ok(reviews) };
+        reviews.truncate(most);
+        let Some(next) = page.next.filter(|_| reviews.len() < most) else { return Ok(reviews) };
         before = format!("&before={}", segment(&next));
     }
 }

@@ -245,14 +245,20 @@ impl<'a> Settlement<'a> {
             if let Some(lock) = locks.max_by_key(newest) {
                 let (at, until) = (lock.verified_at, lock.valid_until);
                 self.warnings.push(format!(
-                    "`{path}`: what {} decided on {at} is not valid now (until {until})",
+                    "`{path}`: what uid {} decided on {at} is not valid now (until {until})",
                     lock.verifier_id
                 ));
             }
             return false;
         };
         let Ok(value) = lock.value.typed(axis) else { return false };
-        self.note_others(on_axis, &value, path, axis, &format!("{} has decided otherwise", lock.verifier_id));
+        self.note_others(
+            on_axis,
+            &value,
+            path,
+            axis,
+            &format!("uid {} has decided otherwise", lock.verifier_id),
+        );
         self.accept(value, Basis::HumanLock, Backing::Lock(lock));
         true
     }

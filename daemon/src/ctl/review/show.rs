@@ -1,7 +1,7 @@
 //! Reviews for people.
 
 use super::super::CtlError;
-use super::super::output::{by_whom, on_one_line, pairs, table};
+use super::super::output::{by_whom, on_one_line, pairs, shortened, table};
 use super::super::verify::words;
 use crate::control::review::Listed;
 use domain::ground::id::SourceId;
@@ -10,6 +10,9 @@ use domain::verification::{Candidate, Review};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::io::Write;
+
+/// Of the values of a review a list shows so much, in characters.
+const VALUES_MAX_CHARS: usize = 60;
 
 /// Reviews below each other.
 pub(super) fn page(reviews: &[Listed]) -> String {
@@ -25,12 +28,13 @@ pub(super) fn page(reviews: &[Listed]) -> String {
             review.workflow_id.to_string(),
             about(review),
             axes(review),
+            shortened(&values(review), VALUES_MAX_CHARS),
             review.opened_at.to_string(),
             stands.map_or_else(|| "open".into(), |stands| stands + &revoked),
         ]
     };
     table(
-        ["review", "workflow", "thing", "to decide", "opened at", "stands"],
+        ["review", "workflow", "thing", "to decide", "said", "opened at", "stands"],
         reviews.iter().map(row).collect(),
     )
 }
@@ -38,12 +42,27 @@ pub(super) fn page(reviews: &[Listed]) -> String {
 /// A review on a line.
 pub(super) fn line(review: &Listed) -> String {
     let (id, workflow) = (&review.review_id, &review.workflow_id);
-    format!("{} {id} {workflow}: {}: {}", review.opened_at, about(review), axes(review))
+    let values = shortened(&values(review), VALUES_MAX_CHARS);
+    format!("{} {id} {workflow}: {}: {}: {values}", review.opened_at, about(review), axes(review))
 }
 
 fn about(review: &Listed) -> String {
     let at = review.point_in_time.map(|at| format!(", as of {at}")).unwrap_or_default();
     format!("{}{at}", words::thing(&review.thing))
+}
+
+/// What is said and claimed of the axes to decide, each value once.
+fn values(review: &Listed) -> String {
+    let of_axis = |path: &String| {
+        let stated = review.said.values().filter_map(|values| values.get(path));
+        let mut told: Vec<_> = stated.map(|stated| stated.value.to_string()).collect();
+        told.sort_unstable();
+        told.dedup();
+        told.extend(review.claimed.get(path).map(|claim| format!("claimed {}", claim.value)));
+        told.join(", ")
+    };
+    let told: Vec<_> = review.axes.keys().map(of_axis).filter(|told| !told.is_empty()).collect();
+    if told.is_empty() { "-".into() } else { told.join("; ") }
 }
 
 fn axes(review: &Listed) -> String {

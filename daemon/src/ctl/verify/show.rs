@@ -5,7 +5,7 @@ use super::super::look::Look;
 use super::super::output::{by_whom, on_one_line, pairs, table};
 use super::words;
 use domain::ground::moment::span;
-use domain::verification::envelope::{AxisOutcome, CandidateOutcome, Evidence};
+use domain::verification::envelope::{AxisOutcome, CandidateOutcome, Evidence, Standing};
 use domain::verification::{Envelope, EnvelopeKind, Reason};
 use std::io::Write;
 
@@ -46,6 +46,10 @@ pub(in crate::ctl) fn envelope(out: &mut dyn Write, envelope: &Envelope, look: L
 /// One axis: its value with what it rests on, or why it has none.
 fn axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), CtlError> {
     let Some(value) = &outcome.value else {
+        if outcome.standing == Standing::Settled {
+            let path = on_one_line(path);
+            return Ok(writeln!(out, "{path}: agreed, and withheld until the rest is decided")?);
+        }
         let apart = outcome.delta.as_ref().map(|delta| format!(", {delta} apart at the most"));
         writeln!(out, "{}: no value{}", on_one_line(path), apart.unwrap_or_default())?;
         for why in words::reasons(&outcome.reasons) {
