@@ -46,6 +46,7 @@ const PATHS: [(&str, &[&str]); 40] = [
     ("/v1/reviews", &["GET"]),
     ("/v1/reviews/v-1", &["GET"]),
     ("/v1/reviews/v-1/resolve", &["POST"]),
+    ("/v1/reviews/v-1/revoke", &["POST"]),
     ("/v1/executions/v-1", &["GET"]),
     ("/v1/sources/or-1/prune", &["POST"]),
     ("/v1/sources/or-1/verify", &["POST"]),

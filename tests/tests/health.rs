@@ -34,7 +34,7 @@ async fn an_oracle_that_there_is_not_is_not_steered_and_nothing_is_logged() {
         let refused = problem(&answer, 400, "invalid_request");
         assert!(refused["detail"].as_str().unwrap().contains(told), "{refused}");
     }
-    for name in ["%FF", "a%20b", "a%2Fb", &"x".repeat(65)] {
+    for name in ["%FF", "a%20b", "a%2Fb", &"x".repeat(81)] {
         let path = format!("/v1/health/oracles/{name}");
         problem(&post(control, &path, &json!({"action": "open"})).await, 400, "invalid_request");
     }
