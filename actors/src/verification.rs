@@ -21,6 +21,7 @@ use crate::logger::{CommitError, Log};
 use crate::metrics::Metrics;
 use crate::oracle_health::OracleHealth;
 use crate::queries::Queries;
+use crate::registry::Desk;
 use crate::upstream::oracle::LiveOracle;
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use domain::ground::id::{SourceId, WorkflowId};
@@ -134,8 +135,13 @@ impl Verification {
 }
 
 impl Verifier {
-    /// Has the sources of all workflows watched: how they are doing is told before anybody asks them, too.
-    async fn watch_all(&self) {
+    /// What a change of a review needs: it is decided and committed as often as others have changed it meanwhile.
+    fn desk(&self) -> Desk {
+        Desk { store: self.store.clone(), log: self.doors.log.clone(), clock: self.clock.clone() }
+    }
+
+    /// Has the sources of all workflows counted and watched: how they are doing is told before anybody asks them, too.
+    fn expect_all(self: &Arc<Self>) {
         let workflows = match self.store.workflows() {
             Ok(workflows) => workflows,
             Err(error) => {
@@ -143,13 +149,17 @@ impl Verifier {
                 return;
             }
         };
+        workflows.iter().for_each(|known| self.metrics.verifying.expects(&known.workflow));
         let oracles: BTreeSet<_> =
             workflows.into_iter().flat_map(|registered| registered.workflow.oracles).collect();
-        for oracle_id in &oracles {
-            if let Err(error) = self.watch(oracle_id).await {
-                tracing::error!(%oracle_id, %error, "a source is not watched until it is asked");
+        let verifier = Arc::clone(self);
+        actix_rt::spawn(async move {
+            for oracle_id in &oracles {
+                if let Err(error) = verifier.watch(oracle_id).await {
+                    tracing::error!(%oracle_id, %error, "a source is not watched until it is asked");
+                }
             }
-        }
+        });
     }
 }
 
@@ -161,15 +171,8 @@ impl Actor for Verification {
             let verifier = Arc::clone(&verification.verifier);
             actix_rt::spawn(async move { verifier.let_go().await });
         });
-        match self.verifier.store.workflows() {
-            Ok(workflows) => {
-                workflows.iter().for_each(|known| self.verifier.metrics.verifying.expects(&known.workflow));
-            }
-            Err(error) => tracing::error!(%error, "the workflows cannot be read"),
-        }
+        self.verifier.expect_all();
         pending::take_up(&self.verifier);
-        let verifier = Arc::clone(&self.verifier);
-        actix_rt::spawn(async move { verifier.watch_all().await });
     }
 }
 

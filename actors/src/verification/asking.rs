@@ -71,14 +71,16 @@ impl Verifier {
             Some(left) => (left, Cut::Budget),
             None => (hard, Cut::HardTimeout),
         };
+        let calls = std::mem::take(&mut inputs.calls);
+        let asked = Arc::new(inputs.clone());
+        inputs.calls = calls;
         let mut on_their_way = JoinSet::new();
         let mut waited_for = BTreeSet::new();
         let mut begun = BTreeMap::new();
-        for oracle_id in inputs.workflow.oracles.clone() {
-            if !oracles.contains(&oracle_id) {
-                continue;
-            }
-            match self.errand(inputs, &oracle_id) {
+        for oracle_id in
+            asked.workflow.oracles.iter().filter(|oracle_id| oracles.contains(oracle_id)).cloned()
+        {
+            match self.errand(&asked, &oracle_id) {
                 Err(call) => drop(inputs.calls.insert(oracle_id, *call)),
                 Ok(errand) => {
                     if errand.tier() != OracleTier::Unverified {

@@ -45,7 +45,7 @@ impl Verifier {
 
     /// What a live source says.
     pub(super) async fn live(&self, errand: &Errand, adapter: &Arc<Ready>) -> Said {
-        let Inputs { question, workflow, execution_id, .. } = &errand.inputs;
+        let Inputs { question, workflow, execution_id, .. } = &*errand.inputs;
         let kept = match self.store.kept(&errand.kept_key()) {
             Ok(kept) => kept.map(|(kept, _)| kept),
             Err(error) => return Said::failed(error.to_string()),

@@ -4,7 +4,7 @@ use super::{Verifier, VerifyError};
 use crate::clock::stopwatch;
 use domain::verification::Inputs;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
@@ -33,16 +33,20 @@ impl Promises {
 
     /// Whether there is room for one more.
     pub(super) fn have_room(&self) -> bool {
-        self.taken_up.lock().unwrap_or_else(PoisonError::into_inner).len() < PROMISED_MAX
+        self.taken_up().len() < PROMISED_MAX
     }
 
     /// Whether nobody has taken it up so far.
     fn take_up(&self, execution_id: &str) -> bool {
-        self.taken_up.lock().unwrap_or_else(PoisonError::into_inner).insert(execution_id.to_owned())
+        self.taken_up().insert(execution_id.to_owned())
     }
 
     fn done(&self, execution_id: &str) {
-        self.taken_up.lock().unwrap_or_else(PoisonError::into_inner).remove(execution_id);
+        self.taken_up().remove(execution_id);
+    }
+
+    fn taken_up(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.taken_up.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

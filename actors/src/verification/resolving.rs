@@ -3,6 +3,7 @@
 use super::Verification;
 use super::Verifier;
 use crate::logger::CommitError;
+use crate::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
 use domain::event::verification::ResolutionEntry;
 use domain::ground::ontology::{Ontology, OntologyRef};
@@ -12,9 +13,6 @@ use domain::{Event, Peer};
 use jiff::Timestamp;
 use std::sync::Arc;
 use store::{Expect, Record, RowKey, StoreError, Write};
-
-/// A review that is changed by others while it is decided about is read anew so many times.
-const ATTEMPTS: usize = 8;
 
 /// Resolves a review.
 #[derive(Debug, Message)]
@@ -70,36 +68,35 @@ struct Word<'a> {
 
 impl Verifier {
     async fn resolve(&self, message: &Resolve) -> Result<ReviewState, ResolveError> {
-        let Resolve { review_id, resolution, peer } = message;
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let unknown = || ResolveError::Unknown(review_id.chars().take(80).collect());
-            let (state, revision) = self.store.review(review_id)?.ok_or_else(unknown)?;
-            if let Some(Resolved { verifier_id, resolved_at, .. }) = state.resolved {
-                return Err(ResolveError::Resolved {
-                    review_id: review_id.clone(),
-                    verifier_id,
-                    resolved_at,
-                });
-            }
-            let review = state.review;
-            let ontology = self.store.ontology(&review.ontology)?.map(|(ontology, _)| ontology);
-            let ontology = ontology.ok_or_else(|| ResolveError::OntologyUnknown(review.ontology.clone()))?;
-            let word =
-                Word { resolution, peer: *peer, verifier_id: peer.uid.to_string(), now: self.clock.now() };
-            let locks = review.resolve(&ontology, resolution, &word.verifier_id, word.now)?;
-            let (state, record) = self.record_of(&review, revision, &locks, &ontology, &word)?;
-            let resolved = record.events.len() as u64;
-            match self.doors.log.commit(record).await {
-                Ok(_) => {
-                    self.metrics.verifying.resolved(resolved);
-                    return Ok(state);
-                }
-                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-                Err(error) => return Err(error.into()),
-            }
+        let mut resolved = 0;
+        let (state, _) = self
+            .desk()
+            .change_or(|_| {
+                let (state, record) = self.resolved(message)?;
+                resolved = record.events.len() as u64;
+                Ok::<_, ResolveError>(Decided::Change(state, record))
+            })
+            .await?;
+        self.metrics.verifying.resolved(resolved);
+        Ok(state)
+    }
+
+    /// The review with what was decided of it, and what makes that durable.
+    fn resolved(
+        &self,
+        Resolve { review_id, resolution, peer }: &Resolve,
+    ) -> Result<(ReviewState, Record), ResolveError> {
+        let unknown = || ResolveError::Unknown(review_id.chars().take(80).collect());
+        let (state, revision) = self.store.review(review_id)?.ok_or_else(unknown)?;
+        if let Some(Resolved { verifier_id, resolved_at, .. }) = state.resolved {
+            return Err(ResolveError::Resolved { review_id: review_id.clone(), verifier_id, resolved_at });
         }
+        let review = state.review;
+        let ontology = self.store.ontology(&review.ontology)?.map(|(ontology, _)| ontology);
+        let ontology = ontology.ok_or_else(|| ResolveError::OntologyUnknown(review.ontology.clone()))?;
+        let word = Word { resolution, peer: *peer, verifier_id: peer.uid.to_string(), now: self.clock.now() };
+        let locks = review.resolve(&ontology, resolution, &word.verifier_id, word.now)?;
+        Ok(self.record_of(&review, revision, &locks, &ontology, &word)?)
     }
 
     /// The review resolved, and what makes that durable: with it all open ones of the same thing that ask for nothing else.

@@ -2,6 +2,7 @@
 
 use super::{Verification, Verifier};
 use crate::logger::CommitError;
+use crate::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
 use domain::event::verification::RevocationEntry;
 use domain::verification::review::{BadResolution, ReviewState, Revocation, Revoked};
@@ -10,9 +11,6 @@ use domain::{Event, Peer};
 use jiff::Timestamp;
 use std::sync::Arc;
 use store::{Expect, Record, RowKey, StoreError, Write};
-
-/// A review that is changed by others while it is taken back is read anew so many times.
-const ATTEMPTS: usize = 8;
 
 /// Takes back what was decided of a review.
 #[derive(Debug, Message)]
@@ -65,19 +63,15 @@ pub enum RevokeError {
 impl Verifier {
     async fn revoke(&self, message: &Revoke) -> Result<ReviewState, RevokeError> {
         message.revocation.check()?;
-        let mut attempt = 0;
-        loop {
-            attempt += 1;
-            let (state, record) = self.revoked(message)?;
-            match self.doors.log.commit(record).await {
-                Ok(_) => {
-                    self.metrics.verifying.revoked();
-                    return Ok(state);
-                }
-                Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let (state, _) = self
+            .desk()
+            .change_or(|_| {
+                let (state, record) = self.revoked(message)?;
+                Ok::<_, RevokeError>(Decided::Change(state, record))
+            })
+            .await?;
+        self.metrics.verifying.revoked();
+        Ok(state)
     }
 
     /// The review with its locks taken back, and what makes that durable.

@@ -31,8 +31,8 @@ pub(super) struct Errand {
     pub(super) adapter: Option<Arc<Ready>>,
     /// The axes, by their paths; of those it has.
     paths: Vec<String>,
-    /// What else the decision knows of.
-    pub(super) inputs: Inputs,
+    /// What is asked, for all sources the same; of what comes of it nothing.
+    pub(super) inputs: Arc<Inputs>,
     warnings: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ impl Errand {
 
 impl Verifier {
     /// What `oracle_id` is to be asked; where it is not to be asked, the call that this comes to.
-    pub(super) fn errand(&self, inputs: &Inputs, oracle_id: &SourceId) -> Result<Errand, Box<Call>> {
+    pub(super) fn errand(&self, inputs: &Arc<Inputs>, oracle_id: &SourceId) -> Result<Errand, Box<Call>> {
         let unasked = |oracle_tier, reply| {
             Box::new(Call {
                 oracle_tier,
@@ -142,8 +142,7 @@ impl Verifier {
         let adapter = self
             .adapter(&view)
             .map_err(|cause| unasked(tier, Reply::Failed { failure: Failure::Internal, cause }))?;
-        let (oracle_id, mut inputs) = (oracle_id.clone(), inputs.clone());
-        inputs.calls.clear();
+        let (oracle_id, inputs) = (oracle_id.clone(), Arc::clone(inputs));
         Ok(Errand { oracle_id, view, adapter, paths, inputs, warnings })
     }
 
@@ -208,7 +207,7 @@ impl Verifier {
     }
 
     async fn ingested(&self, errand: &Errand) -> Said {
-        let Inputs { question, workflow, .. } = &errand.inputs;
+        let Inputs { question, workflow, .. } = &*errand.inputs;
         let asked = Asked {
             oracle_id: errand.oracle_id.clone(),
             thing: question.thing.clone(),
