@@ -8,7 +8,7 @@ use domain::ground::query::{Operator, Query, QueryFilter, QueryRequest};
 use domain::ground::source::Standing;
 use domain::ground::value::Value;
 use domain::verification::candidate::Stated;
-use domain::verification::{Candidate, OracleVerificationRecord, Reply};
+use domain::verification::{Candidate, Failure, OracleVerificationRecord, Reply};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -91,6 +91,12 @@ impl Queries {
         let provided = &view.state.entry.registration.axes_provided;
         let query = Query::new(&request(&asked), &view.ontology, provided)?;
         let time = asked.point_in_time.unwrap_or(now);
+        if view.state.completed.is_empty() {
+            // nobody knows what it would say: the others do not decide as if it had said nothing
+            let cause = "no version of it was ingested yet".to_owned();
+            let reply = Reply::Failed { failure: Failure::Internal, cause };
+            return Ok((Heard { reply, before: None, warnings }, None));
+        }
         let look = Look { view, query, asked, time, now };
         match look.heard(LOOKUP_RECORDS, warnings.clone())? {
             Some(heard) => Ok(heard),
@@ -137,9 +143,6 @@ impl Look {
             if answered.pruned > 0 {
                 // it did say something: the others do not decide as if it had not
                 return Err(QueryError::Reading("what it said then has been pruned".into()));
-            }
-            if view.state.completed.is_empty() {
-                warnings.push("no version of it was ingested yet".into());
             }
             let is_whole = answered.more.is_none();
             let nothing = Heard { reply: Reply::NoRecord, before: None, warnings };

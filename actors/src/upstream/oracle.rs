@@ -60,7 +60,7 @@ pub struct LiveAnswer {
     pub reply: Reply,
     /// What is kept from now on in the place of `kept`; where there is none, that stays as it is.
     pub keep: Option<KeptAnswer>,
-    /// What it says of the source's health.
+    /// What it says of the source's health; that it has timed out is judged by whoever has asked.
     pub outcome: Outcome,
     /// What was noted of the answer and did not keep it out.
     pub warnings: Vec<String>,

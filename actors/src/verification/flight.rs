@@ -7,7 +7,7 @@ use crate::logger::CommitError;
 use domain::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
 use domain::ground::id::SourceId;
 use domain::verification::deviation::{advanced, deviations};
-use domain::verification::review::ReviewState;
+use domain::verification::review::{QUEUE_MAX, ReviewState};
 use domain::verification::workflow::EnforcementMode;
 use domain::verification::{
     Baseline, Baselines, Envelope, EnvelopeKind, Inputs, OpenReview, Reply, Review, Stage, Subject,
@@ -162,7 +162,13 @@ impl Verifier {
         hold_against(&mut inputs, &present.baselines, came);
         inputs.decided_at = self.clock.now();
         inputs.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let envelope = decide(&inputs);
+        inputs.queue_is_full = false;
+        let mut envelope = decide(&inputs);
+        let opens = envelope.review_id.as_ref() == Some(&envelope.execution_id);
+        if opens && self.store.open_reviews_reach(QUEUE_MAX)? {
+            inputs.queue_is_full = true;
+            envelope = decide(&inputs);
+        }
         Ok(Decided { inputs, envelope, subject })
     }
 

@@ -11,7 +11,7 @@ use domain::OracleId;
 use domain::ground::adapter::Ready;
 use domain::ground::freshness::AxisFreshness;
 use domain::ground::id::SourceId;
-use domain::ground::source::{OracleTier, Standing};
+use domain::ground::source::{OracleTier, ReviewStatus, Standing};
 use domain::health::Outcome;
 use domain::verification::{Call, Candidate, Cut, Failure, Inputs, KeptAnswer, KeptKey, Refusal, Reply};
 use jiff::Timestamp;
@@ -133,6 +133,10 @@ impl Verifier {
         let warnings = match view.state.entry.standing(self.clock.now()) {
             Standing::Answers => Vec::new(),
             Standing::AnswersWithWarning(warning) => vec![warning],
+            Standing::Silent(why) if view.state.entry.review_status == ReviewStatus::Pending => {
+                // whoever named it in the workflow wants it heard: it is not passed over for as long as it is not approved
+                return Err(unasked(tier, Reply::Failed { failure: Failure::Internal, cause: why }));
+            }
             Standing::Silent(why) => return Err(not_asked(why)),
         };
         let paths = inputs.paths_for(&registration.axes_provided);
@@ -170,18 +174,12 @@ impl Verifier {
         };
         let said = timeout_at(began + limit, self.said(&errand)).await;
         let latency_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let Ok(said) = said else {
-            // whoever cannot be waited for has failed where it is late by its own timeout, too
-            if latency_ms >= errand.inputs.workflow.oracle_latency.soft_timeout_ms {
-                lease.report(Outcome::Failure(format!("no answer within {latency_ms} ms")));
-            }
-            let (reply, kept) = (Reply::TimedOut { cut }, self.in_its_place(&errand));
-            return Answered { call: Call { latency_ms, reply, kept, ..call }, keep: None, before: None };
-        };
+        let said = said.unwrap_or_else(|_| Said::bare(Reply::TimedOut { cut }));
         let Said { reply, before, keep, warnings, outcome } = said;
-        lease.report(match outcome {
-            Outcome::Success { .. } => Outcome::Success { latency_ms: Some(latency_ms) },
-            outcome => outcome,
+        lease.report(match (&reply, outcome) {
+            (Reply::TimedOut { .. }, _) => self.outlasted(&errand.oracle_id, latency_ms),
+            (_, Outcome::Success { .. }) => Outcome::Success { latency_ms: Some(latency_ms) },
+            (_, outcome) => outcome,
         });
         let now = self.clock.now();
         let keep = keep.map(|answer| Kept { key: errand.kept_key(), answer });
@@ -194,8 +192,27 @@ impl Verifier {
         };
         let kept = if has_none(&reply) { self.in_its_place(&errand) } else { None };
         let warnings = call.warnings.iter().cloned().chain(warnings).collect();
-        let call = Call { ended_at: Some(now), latency_ms, reply, kept, warnings, ..call };
+        let ended_at = (!matches!(reply, Reply::TimedOut { .. })).then_some(now);
+        let call = Call { ended_at, latency_ms, reply, kept, warnings, ..call };
         Answered { call, keep, before }
+    }
+
+    /// What it says of a source's health that no answer came within this time: it has failed where the most patient of the
+    /// workflows that ask it would have called it late. How little time others give it says nothing of it.
+    fn outlasted(&self, oracle_id: &SourceId, latency_ms: u64) -> Outcome {
+        let workflows = match self.store.workflows() {
+            Ok(workflows) => workflows,
+            Err(error) => {
+                tracing::error!(%oracle_id, %error, "workflows cannot be read: a timeout is not counted");
+                return Outcome::Neutral;
+            }
+        };
+        let ask_it = workflows.iter().filter(|known| known.workflow.oracles.contains(oracle_id));
+        let patience_ms = ask_it.map(|known| known.workflow.oracle_latency.soft_timeout_ms).max();
+        if patience_ms.is_some_and(|patience_ms| latency_ms < patience_ms) {
+            return Outcome::Neutral;
+        }
+        Outcome::Failure(format!("no answer within {latency_ms} ms"))
     }
 
     /// What the source says.
@@ -259,13 +276,12 @@ impl Verifier {
 
 impl Said {
     pub(super) fn failed(cause: String) -> Self {
-        Self {
-            reply: Reply::Failed { failure: Failure::Internal, cause },
-            before: None,
-            keep: None,
-            warnings: Vec::new(),
-            outcome: Outcome::Neutral,
-        }
+        Self::bare(Reply::Failed { failure: Failure::Internal, cause })
+    }
+
+    /// A reply without an answer, which says nothing of the source's health.
+    const fn bare(reply: Reply) -> Self {
+        Self { reply, before: None, keep: None, warnings: Vec::new(), outcome: Outcome::Neutral }
     }
 }
 

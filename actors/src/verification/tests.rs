@@ -3,6 +3,7 @@ mod latency;
 mod matrix;
 mod pinned;
 mod poisoning;
+mod queue;
 pub(crate) mod support;
 pub(crate) mod upstream;
 
@@ -12,7 +13,7 @@ use crate::testing::{Outside, World, with_world};
 use domain::Event;
 use domain::verification::envelope::Basis;
 use domain::verification::review::Resolution;
-use domain::verification::{EnvelopeKind, Reason};
+use domain::verification::{CallOutcome, EnvelopeKind, Reason};
 use serde_json::json;
 use store::LogQuery;
 use support::*;
@@ -53,6 +54,25 @@ fn sources_that_agree_are_told_with_their_provenance_and_the_log_has_all_of_it_f
         let [(entry, again)] = &rebuilt(&system, &envelope.execution_id)[..] else { panic!("one decision") };
         assert_eq!(again.to_json(), envelope.to_json());
         assert_eq!(entry.inputs.calls.len(), 2);
+    });
+}
+
+#[test]
+fn a_source_that_is_still_to_be_approved_or_ingested_is_not_passed_over() {
+    with_world(async |World { system, .. }: World| {
+        two_that_say(&system, "54208", "54208", json!({})).await;
+        source(&system, "office-c", json!({})).await;
+        let blocked = |envelope: &Envelope, cause: &str| {
+            let of_it = (envelope.kind, &envelope.reasons, envelope.candidates[2].outcome);
+            let reasons = [Reason::OracleUnusable].into();
+            assert_eq!(of_it, (EnvelopeKind::Blocked, &reasons, CallOutcome::Failed), "{envelope:#?}");
+            assert!(envelope.warnings.iter().any(|warning| warning.contains(cause)), "{envelope:#?}");
+        };
+        workflow(&system, &["office-a", "office-b", "office-c"], json!({})).await;
+        blocked(&*verified(&system).await, "no version of it was ingested yet");
+        registered(&system, "office-d", json!({})).await;
+        workflow(&system, &["office-a", "office-b", "office-d"], json!({})).await;
+        blocked(&*verified(&system).await, "source office-d is not approved yet");
     });
 }
 

@@ -204,6 +204,10 @@ impl<'a> Ruling<'a> {
         } else {
             EnvelopeKind::Authoritative
         };
+        if self.kind == EnvelopeKind::HumanReview && inputs.queue_is_full {
+            self.reasons.insert(Reason::QueueFull);
+            self.kind = EnvelopeKind::Blocked;
+        }
     }
 
     /// Whether the caller has waited longer than the decision may take, or would have had to.

@@ -39,6 +39,9 @@ pub struct Inputs {
     /// What people are to decide of it already.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open_reviews: Vec<OpenReview>,
+    /// Whether so many questions wait for people that none more is put before them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub queue_is_full: bool,
     /// When it was asked.
     pub asked_at: Timestamp,
     /// When it is decided.
@@ -85,6 +88,7 @@ impl Inputs {
             calls: BTreeMap::new(),
             locks: Vec::new(),
             open_reviews: Vec::new(),
+            queue_is_full: false,
             asked_at,
             decided_at: asked_at,
             elapsed_ms: 0,

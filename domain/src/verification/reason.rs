@@ -32,6 +32,8 @@ pub enum Reason {
     BudgetExceeded,
     /// Oracles disagree, and nobody is to decide that.
     Disputed,
+    /// A person would have to decide, and so many questions wait for people that none more is put before them.
+    QueueFull,
     /// An oracle did not answer in time, or could not be reached.
     OracleUnreachable,
     /// An oracle failed, or its answer cannot be trusted.
@@ -74,6 +76,7 @@ impl Reason {
             Self::OracleInvalidated => "oracle_invalidated",
             Self::BudgetExceeded => "budget_exceeded",
             Self::Disputed => "disputed",
+            Self::QueueFull => "queue_full",
             Self::OracleUnreachable => "oracle_unreachable",
             Self::OracleUnusable => "oracle_unusable",
             Self::Stale => "stale",

@@ -31,6 +31,8 @@ pub const VALIDITY_MAX_S: u64 = MAX_AGE_S;
 
 /// So many reviews of one thing are open at once; a further dispute over it is left to the latest of them.
 pub const OPEN_MAX: usize = 16;
+/// So many reviews of all things are open at once: whatever else people would have to decide is `blocked`.
+pub const QUEUE_MAX: usize = 10_000;
 
 /// One question that a person has to decide, with everything that they need for that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

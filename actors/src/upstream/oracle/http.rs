@@ -161,12 +161,7 @@ impl LiveOracle for HttpOracles {
         Box::pin(async move {
             match timeout(ask.within, self.attempts(&ask, monotonic())).await {
                 Ok(answer) => answer,
-                Err(_) => {
-                    let waited =
-                        Failure::new(Kind::Timeout, format!("waited for {} ms", ask.within.as_millis()));
-                    let reply = Reply::TimedOut { cut: Cut::HardTimeout };
-                    LiveAnswer::bare(reply, Outcome::Failure(waited.to_string()))
-                }
+                Err(_) => LiveAnswer::bare(Reply::TimedOut { cut: Cut::HardTimeout }, Outcome::Neutral),
             }
         })
     }

@@ -138,6 +138,28 @@ fn a_source_that_hangs_is_left_alone_though_no_budget_waits_for_its_hard_timeout
 }
 
 #[test]
+fn who_gives_a_source_no_time_does_not_have_others_leave_it_alone() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, json!({})).await;
+            let latency =
+                json!({"soft_timeout_ms": 20, "hard_timeout_ms": 50, "on_timeout": "FAIL_CLOSED_BLOCK"});
+            let hasty = json!({"workflow_id": "hasty", "oracle_latency": latency});
+            workflow(system, &["live", "archive"], hasty).await;
+            scene.upstream.plays("live", &[Act::after(700, Says::People("54208"))]);
+            for _ in 0..12 {
+                let envelope = asked(system, json!({"workflow": "hasty"})).await.expect("an envelope");
+                assert_eq!(envelope.candidates[0].outcome, CallOutcome::TimedOut);
+            }
+            assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
+            assert_eq!(health(system, "live").await, Status::Healthy);
+        },
+    );
+}
+
+#[test]
 fn what_is_kept_is_served_within_its_tolerance_with_its_own_time_and_a_warning_and_not_beyond() {
     with_scene(
         |_| {},

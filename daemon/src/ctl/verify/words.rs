@@ -57,6 +57,9 @@ pub(in crate::ctl) const fn reason(reason: Reason) -> &'static str {
         }
         Reason::BudgetExceeded => "the decision took longer than it may",
         Reason::Disputed => "the sources disagree, and nobody is to decide that",
+        Reason::QueueFull => {
+            "too many questions wait for people already: reviewers have to resolve some first"
+        }
         Reason::OracleUnreachable => "a source did not answer in time, or could not be reached",
         Reason::OracleUnusable => "a source failed, or its answer cannot be trusted",
         Reason::Stale => "what a source says is older than its freshness policy lets pass",

@@ -13,6 +13,10 @@ use std::collections::BTreeSet;
 pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     let ids = |absences: &[&Absent<'_>]| absences.iter().map(|absent| absent.oracle_id.clone()).collect();
     let has = |reason| ruling.reasons.contains(&reason);
+    if has(Reason::QueueFull) {
+        let advice = "a person has to decide, and too many questions wait for people already: reviewers have to resolve some first";
+        return Retry { after_ms: None, oracles: Vec::new(), advice: advice.into() };
+    }
     if !ruling.reverify.is_empty() {
         let oracles = ruling.reverify.keys().map(|oracle_id| (*oracle_id).clone()).collect();
         let advice = "ask again: these oracles have to be asked anew".into();

@@ -49,7 +49,7 @@ fn nobody_waits_for_an_oracle_that_decides_nothing() {
 
 #[test]
 fn an_oracle_that_knows_nothing_or_was_not_asked_leaves_the_others_to_decide() {
-    for reply in [Reply::NoRecord, Reply::NotAsked { cause: "it is not approved yet".into() }] {
+    for reply in [Reply::NoRecord, Reply::NotAsked { cause: "it is deprecated".into() }] {
         let envelope = decide(&with_second(Primary, reply));
         assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{:?}", envelope.warnings);
     }

@@ -259,6 +259,21 @@ fn what_is_before_a_person_already_is_not_put_there_again() {
 }
 
 #[test]
+fn what_no_person_would_come_to_is_not_put_before_one() {
+    let mut inputs = disagreement(json!({}));
+    inputs.queue_is_full = true;
+    let envelope = decide(&inputs);
+    assert_eq!((envelope.kind, &envelope.review_id), (EnvelopeKind::Blocked, &None));
+    assert_eq!(envelope.reasons, [Reason::RequireHuman, Reason::QueueFull].into());
+    let retry = envelope.retry.as_ref().expect("it is said what has to happen");
+    assert!(retry.after_ms.is_none() && retry.advice.contains("reviewers"), "{retry:?}");
+    assert!(envelope.candidates.iter().all(|candidate| candidate.values.is_empty()));
+    assert!(envelope.is_intact() && Review::of(&inputs, &envelope).is_none());
+    answers(&mut inputs, "lab-b", Primary, &[("dose", "10"), ("inr", "2.5")]);
+    assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+}
+
+#[test]
 fn a_value_deviates_beyond_either_limit_and_not_up_to_it() {
     let told = |limits: Json, was: &str, is: &str| {
         let workflow = workflow(&["dose"], &["lab-a"], json!({"deviation_limits": {"dose": limits}}));

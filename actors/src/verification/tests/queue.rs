@@ -1,0 +1,65 @@
+//! The questions that wait for people: how many they may be.
+
+use super::support::*;
+use crate::testing::ground::PEER;
+use crate::testing::{World, with_world};
+use crate::verification::Resolve;
+use domain::Event;
+use domain::event::verification::ReviewEntry;
+use domain::verification::review::{QUEUE_MAX, Resolution};
+use domain::verification::{EnvelopeKind, Reason, Review};
+use serde_json::json;
+use std::sync::Arc;
+use store::{Record, Write};
+
+/// So many reviews are committed at once.
+const AT_ONCE: usize = 500;
+
+#[test]
+fn where_too_many_questions_wait_for_people_a_further_one_is_blocked_until_some_are_resolved() {
+    with_world(async |World { system, .. }: World| {
+        let system = &system;
+        source(system, "office", json!({})).await;
+        says(system, "office", "2020-04-14", &["Aruba,ABW,1960,54208", "Aruba,ABW,1961,55434"]).await;
+        let always = json!({"conflict_resolution": {"always_human_axes": ["population"]}});
+        workflow(system, &["office"], always).await;
+        let first = verified(system).await;
+        assert_eq!(first.kind, EnvelopeKind::HumanReview);
+        let review_id = first.review_id.clone().expect("it has one");
+        let (state, _) = system.store.review(&review_id).expect("read").expect("it is open");
+        let others: Vec<_> = (1..QUEUE_MAX)
+            .map(|number| {
+                let mut state = state.clone();
+                state.review.review_id = format!("w-{number:05}");
+                Arc::new(state)
+            })
+            .collect();
+        for states in others.chunks(AT_ONCE) {
+            let Review { review_id, opened_at, .. } = &states[0].review;
+            let review = Box::new(states[0].review.clone());
+            let entry = ReviewEntry { review_id: review_id.clone(), review, timestamp: *opened_at };
+            let mut record = Record::from(Event::ReviewOpened(entry));
+            record.writes.extend(states.iter().cloned().map(Write::PutReview));
+            system.log.commit(record).await.expect("it is committed");
+        }
+        let of_another = json!({"where": {"area": "ABW", "year": 1961}});
+        let blocked = asked(system, of_another.clone()).await.expect("there is an envelope");
+        assert_eq!((blocked.kind, &blocked.review_id), (EnvelopeKind::Blocked, &None));
+        assert!(blocked.reasons.contains(&Reason::QueueFull), "{:?}", blocked.reasons);
+        assert_eq!(rebuilt(system, &blocked.execution_id)[0].1, *blocked);
+        let again = verified(system).await;
+        assert_eq!(again.review_id.as_ref(), Some(&review_id), "what waits already goes on waiting");
+
+        let resolution = Resolution {
+            values: [("population".to_owned(), json!("54208"))].into(),
+            definitions: [].into(),
+            own_value: true,
+            reason: "seen on paper".into(),
+            valid_for_seconds: 60,
+        };
+        let resolve = Resolve { review_id, resolution, peer: PEER };
+        system.verification.ask(resolve).await.expect("it answers").expect("it is resolved");
+        let waits = asked(system, of_another).await.expect("there is an envelope");
+        assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
+    });
+}
