@@ -84,7 +84,7 @@ async fn an_envelope_without_values_is_no_error_and_says_when_to_ask_again() {
     assert!(at(&blocked, "/retry/after_ms").is_null() && header(&blocked, "retry-after").is_none());
     let silent = verify(routes, "silent").await;
     assert_eq!(at(&silent, "/kind"), "blocked", "{}", document(&silent));
-    assert_eq!(at(&silent, "/candidates/0/outcome"), "not_asked");
+    assert_eq!(at(&silent, "/candidates/0/outcome"), "failed");
 }
 
 #[tokio::test]
