@@ -34,8 +34,8 @@ fn with(mut document: Value, place: &str, value: Value) -> Value {
 }
 
 /// Whether nothing keeps a workflow from deciding but that its sources have not begun to answer.
-fn only_silent(fault: &Value) -> bool {
-    fault.as_str().is_some_and(|fault| fault.starts_with("none of its sources can be asked: "))
+fn only_waits(fault: &Value) -> bool {
+    fault.as_str().is_some_and(|fault| fault.starts_with("it decides nothing yet: "))
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn a_workflow_is_registered_looked_at_and_registered_otherwise() {
     assert_eq!(at(&put(control, WORKFLOW, &other).await, "/unchanged"), false);
     let shown = document(&get(control, WORKFLOW).await);
     assert_eq!(
-        (&shown["registered"]["workflow"]["domain"], only_silent(&shown["fault"])),
+        (&shown["registered"]["workflow"]["domain"], only_waits(&shown["fault"])),
         (&json!("people"), true)
     );
     assert_eq!(shown["registered"]["registered_by"], nix::unistd::geteuid().as_raw().to_string());
@@ -130,7 +130,7 @@ async fn a_source_is_not_registered_in_a_way_that_breaks_a_workflow_that_asks_it
         assert!(detail.starts_with("workflow census would not work any more: "), "{detail}");
         assert!(detail.contains(told), "{detail}");
     }
-    assert!(only_silent(&document(&get(control, WORKFLOW).await)["fault"]));
+    assert!(only_waits(&document(&get(control, WORKFLOW).await)["fault"]));
     // what does not concern it may change, and what it can do without
     let named = with(source.clone(), "/oracle_name", json!("The UN"));
     assert_eq!(put(control, UN, &named).await.status, 200);
@@ -163,7 +163,7 @@ async fn another_version_of_the_ontology_stops_a_workflow_until_it_follows() {
     }
     let follows = version(census(), "/ontology/version");
     assert_eq!(put(control, WORKFLOW, &follows).await.status, 200);
-    assert!(only_silent(&document(&get(control, WORKFLOW).await)["fault"]));
+    assert!(only_waits(&document(&get(control, WORKFLOW).await)["fault"]));
 }
 
 #[tokio::test]

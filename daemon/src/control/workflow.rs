@@ -11,7 +11,7 @@ use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use domain::Peer;
 use domain::ground::id::WorkflowId;
-use domain::ground::source::{AdapterId, ReviewStatus};
+use domain::ground::source::{AdapterId, OracleTier, ReviewStatus};
 use domain::verification::workflow::{self, RegisteredWorkflow};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -76,26 +76,29 @@ pub async fn put(
 
 fn looked_at(service: &Service, registered: RegisteredWorkflow) -> Result<Workflow, Problem> {
     let fault = match check_workflow(&service.system.store, &registered.workflow) {
-        Ok(()) => nobody_answers(&service.system.store, &registered.workflow)?,
+        Ok(()) => still_to_do(&service.system.store, &registered.workflow)?,
         Err(RegistryError::Workflow(fault)) => Some(fault.to_string()),
         Err(error) => return Err(error.into()),
     };
     Ok(Workflow { registered, fault })
 }
 
-/// What keeps every source of a workflow from being asked; nothing where one may be.
-fn nobody_answers(store: &Store, workflow: &workflow::Workflow) -> Result<Option<String>, Problem> {
-    let mut silent = Vec::new();
+/// What is still to be done about sources of a workflow before it decides anything over them; nothing where nothing is.
+fn still_to_do(store: &Store, workflow: &workflow::Workflow) -> Result<Option<String>, Problem> {
+    let mut missing = Vec::new();
     for oracle_id in &workflow.oracles {
         let Some((state, _)) = store.source(oracle_id)? else { continue };
-        let is_live = state.entry.registration.adapter_id == AdapterId::Http;
+        let registration = &state.entry.registration;
+        let is_live = registration.adapter_id == AdapterId::Http;
         let cause = match state.entry.review_status {
+            // nobody waits for these
+            _ if registration.oracle_tier == OracleTier::Unverified => continue,
             ReviewStatus::Pending => "is not approved",
             _ if is_live && store.adapter(oracle_id)?.is_none() => "is live and has no adapter",
             _ if !is_live && state.entry.version_history.is_empty() => "has no version yet",
-            _ => return Ok(None),
+            _ => continue,
         };
-        silent.push(format!("{oracle_id} {cause}"));
+        missing.push(format!("{oracle_id} {cause}"));
     }
-    Ok(Some(format!("none of its sources can be asked: {}", silent.join("; "))))
+    Ok((!missing.is_empty()).then(|| format!("it decides nothing yet: {}", missing.join("; "))))
 }
