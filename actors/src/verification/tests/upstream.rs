@@ -20,7 +20,7 @@ use domain::health::Outcome;
 use domain::verification::candidate::Stated;
 use domain::verification::record::SignatureInfo;
 use domain::verification::{
-    Candidate, Failure, KeptAnswer, KeptKey, OracleVerificationRecord, Refusal, Reply, Tier,
+    Candidate, Cut, Failure, KeptAnswer, KeptKey, OracleVerificationRecord, Refusal, Reply, Tier,
 };
 use domain::{Event, Sha256Hex};
 use jiff::{SignedDuration, Timestamp};
@@ -51,6 +51,8 @@ pub(crate) enum Says {
     Unavailable,
     /// What whoever reads its answers does not take.
     Refused(Refusal),
+    /// Whoever asks it has given up by themselves.
+    GaveUp,
 }
 
 impl Act {
@@ -160,6 +162,7 @@ fn answer(ask: &LiveAsk, says: Says, now: Timestamp) -> LiveAnswer {
             let cause = "not as agreed on";
             failed(Reply::Refused { refusal, cause: cause.into() }, cause)
         }
+        Says::GaveUp => failed(Reply::TimedOut { cut: Cut::HardTimeout }, "no answer in time"),
     }
 }
 
