@@ -287,9 +287,21 @@ pub(crate) struct Time {
     hand: Hand,
     /// What the clock shows when the time begins, and when that is.
     begins: Arc<OnceLock<(Timestamp, Instant)>>,
+    /// The log whose commits it waits for.
+    log: Arc<Mutex<Option<Log>>>,
 }
 
 impl Time {
+    fn waits_for(&self, log: &Log) {
+        *self.log.lock().expect("nobody panics holding it") = Some(log.clone());
+    }
+
+    /// Whether a commit is under way.
+    fn stands_still(&self) -> bool {
+        let log = self.log.lock().expect("nobody panics holding it");
+        log.as_ref().is_some_and(|log| log.door().report().queue_depth > 0)
+    }
+
     /// From now on the system's clock goes: what comes before that takes no time.
     pub(crate) fn begin(&self) {
         let begins = (self.hand.clock().now(), Instant::now());
@@ -310,17 +322,27 @@ pub(crate) struct Scene {
     pub(crate) time: Time,
 }
 
+impl Scene {
+    /// Stops the system, and starts another one on what is on the disk, with these sources.
+    pub(crate) async fn restarted(self, upstream: Arc<Upstream>) -> Self {
+        let outside = Outside { live: Some(Arc::clone(&upstream) as _), ..Outside::default() };
+        let world = self.world.restarted(outside).await;
+        self.time.waits_for(&world.system.log);
+        Self { world, upstream, ..self }
+    }
+}
+
 /// Runs `test` with a system that was just started on a clock that is paused.
 pub(crate) fn with_scene<F: Future<Output = ()>>(
     change: impl FnOnce(&mut Outside),
     test: impl FnOnce(Scene) -> F,
 ) {
-    let time = Time { hand: Hand::new(), begins: Arc::default() };
-    let (log, pulse) = (Arc::new(OnceLock::<Log>::new()), Arc::new(Notify::new()));
+    let time = Time { hand: Hand::new(), begins: Arc::default(), log: Arc::default() };
+    let pulse = Arc::new(Notify::new());
     let runtime = {
-        let (log, pulse, time) = (Arc::clone(&log), Arc::clone(&pulse), time.clone());
+        let (pulse, time, still) = (Arc::clone(&pulse), time.clone(), time.clone());
         let stay = move || {
-            if log.get().is_some_and(|log| log.door().report().queue_depth > 0) {
+            if still.stands_still() {
                 std::thread::sleep(Duration::from_micros(50));
                 pulse.notify_one();
             }
@@ -341,7 +363,7 @@ pub(crate) fn with_scene<F: Future<Output = ()>>(
         let mut outside = Outside { live: Some(Arc::clone(&upstream) as _), ..Outside::default() };
         change(&mut outside);
         let system = start(dir.path(), &time.hand, outside, Arc::clone(&fallback_lines));
-        log.set(system.log.clone()).expect("it is set once");
+        time.waits_for(&system.log);
         let world = World { dir: dir.path().to_owned(), system, time: time.hand.clone(), fallback_lines };
         test(Scene { world, upstream, time }).await;
         drop(dir);
