@@ -5,7 +5,7 @@
 //! has nothing to do but to go on to the next timer. So before the runtime parks it is looked at whether a commit is under way;
 //! if so, a task is woken, and a runtime that has a task to run stays where it is. The system's clock follows the runtime's.
 
-use super::support::{says, source, source_id, workflow};
+use super::support::{says, source, source_id, with, workflow};
 use crate::logger::Log;
 use crate::registry::RegisterAdapter;
 use crate::system::System;
@@ -14,7 +14,7 @@ use crate::testing::{Hand, Outside, World, start};
 use crate::upstream::BoxFuture;
 use crate::upstream::oracle::{LiveAnswer, LiveAsk, LiveOracle};
 use crate::upstream::web::WebError;
-use domain::ground::adapter::Ready;
+use domain::ground::adapter::{Adapter, Ready};
 use domain::ground::value::Value;
 use domain::health::Outcome;
 use domain::verification::candidate::Stated;
@@ -211,20 +211,22 @@ pub(crate) async fn live(system: &System, oracle_id: &str, mut settings: Json) {
 
 /// Registers the adapter of a live source, with these settings beside the simplest ones.
 pub(crate) async fn adapter(system: &System, oracle_id: &str, settings: Json) {
+    let adapter = Box::new(adapter_of(oracle_id, settings));
+    let registered = system.registry.ask(RegisterAdapter { adapter, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered");
+}
+
+/// The same, as a document.
+pub(crate) fn adapter_of(oracle_id: &str, settings: Json) -> Adapter {
     let mapping = |field: &str, axis: &str| json!({"source_field": field, "target_axis": axis, "cardinality": "one_to_one", "required": true});
-    let mut document = json!({
+    let document = json!({
         "oracle_id": oracle_id, "endpoint": "https://office.example/{area}/{year}", "records": "",
         "normalization": {
             "normalizer_id": "people", "source_schema_id": "people", "target_ontology_id": "population",
             "axis_mappings": [mapping("area", "area"), mapping("year", "year"), mapping("people", "population")]
         }
     });
-    for (field, value) in settings.as_object().expect("settings are fields") {
-        document[field] = value.clone();
-    }
-    let adapter = serde_json::from_value(document).expect("it is an adapter");
-    let registered = system.registry.ask(RegisterAdapter { adapter, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
+    with(document, settings)
 }
 
 /// What is asked about, in 1960.
