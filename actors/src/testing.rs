@@ -166,7 +166,7 @@ fn local_puller(time: &Hand) -> Arc<Puller> {
 
 /// No live source.
 #[derive(Debug)]
-struct NobodyLive;
+pub(crate) struct NobodyLive;
 
 impl LiveOracle for NobodyLive {
     fn check(&self, _: &Ready) -> Result<(), WebError> {

@@ -28,53 +28,59 @@ impl Desk {
         live: &dyn LiveOracle,
     ) -> Result<Registered<RegisteredAdapter>, RegistryError> {
         let RegisterAdapter { adapter, peer } = message;
-        let (oracle_id, adapter_sha256) = (&adapter.oracle_id, adapter.digest());
-        let (document, changed) = self
-            .change(|desk| {
-                let (source, source_revision) = desk.source(oracle_id)?;
-                let registration = &source.entry.registration;
-                if registration.adapter_id != AdapterId::Http {
-                    return Err(RegistryError::NotLive(oracle_id.clone()));
-                }
-                let ontology = Arc::new(desk.ontology(&registration.ontology)?);
-                let ready = adapter.validate(registration, ontology)?;
-                live.check(&ready).map_err(|error| RegistryError::Endpoint(error.to_string()))?;
-                let known = desk.store.adapter(oracle_id)?;
-                let revision = known.as_ref().map(|(_, revision)| *revision);
-                let known = known.map(|(known, _)| known);
-                if let Some(known) = known.as_ref().filter(|known| known.adapter_sha256 == adapter_sha256) {
-                    return Ok(Decided::Already(known.clone()));
-                }
-                let timestamp = desk.clock.now();
-                let registered = RegisteredAdapter {
-                    adapter: (*adapter).clone(),
-                    adapter_sha256: adapter_sha256.clone(),
-                    registered_at: timestamp,
-                    registered_by: peer.uid.to_string(),
-                };
-                let entry = AdapterEntry {
-                    oracle_id: oracle_id.clone(),
-                    before_sha256: known.map(|known| known.adapter_sha256),
-                    adapter_sha256: adapter_sha256.clone(),
-                    adapter: adapter.clone(),
-                    peer,
-                    timestamp,
-                };
-                let mut expect = as_read(RowKey::Source(oracle_id.clone()), Some(source_revision));
-                expect.extend(as_read(RowKey::Adapter(oracle_id.clone()), revision));
-                let record = Record {
-                    expect,
-                    events: vec![Event::AdapterRegistered(entry)],
-                    writes: vec![Write::PutAdapter(Arc::new(registered.clone()))],
-                };
-                Ok(Decided::Change(registered, record))
-            })
-            .await?;
+        let (document, changed) = self.change(|desk| desk.decide_adapter(&adapter, peer, live)).await?;
         Ok(Registered { document, unchanged: !changed })
     }
 
+    /// What comes of registering `adapter` over what there is now.
+    pub(super) fn decide_adapter(
+        &self,
+        adapter: &Adapter,
+        peer: Peer,
+        live: &dyn LiveOracle,
+    ) -> Result<Decided<RegisteredAdapter>, RegistryError> {
+        let (oracle_id, adapter_sha256) = (&adapter.oracle_id, adapter.digest());
+        let (source, source_revision) = self.source(oracle_id)?;
+        let registration = &source.entry.registration;
+        if registration.adapter_id != AdapterId::Http {
+            return Err(RegistryError::NotLive(oracle_id.clone()));
+        }
+        let ontology = Arc::new(self.ontology(&registration.ontology)?);
+        let ready = adapter.validate(registration, ontology)?;
+        live.check(&ready).map_err(|error| RegistryError::Endpoint(error.to_string()))?;
+        let known = self.store.adapter(oracle_id)?;
+        let revision = known.as_ref().map(|(_, revision)| *revision);
+        let known = known.map(|(known, _)| known);
+        if let Some(known) = known.as_ref().filter(|known| known.adapter_sha256 == adapter_sha256) {
+            return Ok(Decided::Already(known.clone()));
+        }
+        let timestamp = self.clock.now();
+        let registered = RegisteredAdapter {
+            adapter: adapter.clone(),
+            adapter_sha256: adapter_sha256.clone(),
+            registered_at: timestamp,
+            registered_by: peer.uid.to_string(),
+        };
+        let entry = AdapterEntry {
+            oracle_id: oracle_id.clone(),
+            before_sha256: known.map(|known| known.adapter_sha256),
+            adapter_sha256,
+            adapter: Box::new(adapter.clone()),
+            peer,
+            timestamp,
+        };
+        let mut expect = as_read(RowKey::Source(oracle_id.clone()), Some(source_revision));
+        expect.extend(as_read(RowKey::Adapter(oracle_id.clone()), revision));
+        let record = Record {
+            expect,
+            events: vec![Event::AdapterRegistered(entry)],
+            writes: vec![Write::PutAdapter(Arc::new(registered.clone()))],
+        };
+        Ok(Decided::Change(registered, record))
+    }
+
     /// That the adapter that a source has, if any, works by what is to be registered of the source, and by `ontology`, which
-    /// that names. Whether it has one comes back.
+    /// that names. Its revision comes back, if it has one.
     ///
     /// # Errors
     /// `AdapterKept`.
@@ -82,10 +88,10 @@ impl Desk {
         &self,
         after: &Registration,
         ontology: &Ontology,
-    ) -> Result<bool, RegistryError> {
-        let Some((known, _)) = self.store.adapter(&after.oracle_id)? else { return Ok(false) };
+    ) -> Result<Option<u64>, RegistryError> {
+        let Some((known, revision)) = self.store.adapter(&after.oracle_id)? else { return Ok(None) };
         let ready = known.adapter.validate(after, Arc::new(ontology.clone()));
-        ready.map(|_| true).map_err(RegistryError::AdapterKept)
+        ready.map(|_| Some(revision)).map_err(RegistryError::AdapterKept)
     }
 }
 

@@ -76,39 +76,44 @@ impl Desk {
         message: RegisterSource,
     ) -> Result<Registered<SourceRegistryEntry>, RegistryError> {
         let RegisterSource { registration, peer } = message;
-        let oracle_id = &registration.oracle_id;
-        let (document, changed) = self
-            .change(|desk| {
-                let ontology = desk.ontology(&registration.ontology)?;
-                registration.validate(&ontology)?;
-                let known = desk.store.source(oracle_id)?;
-                let Some((state, revision)) = known else {
-                    let (by, now) = (peer.uid.to_string(), desk.clock.now());
-                    let entry = SourceRegistryEntry::new((*registration).clone(), by, now);
-                    let state = SourceState::new(entry.clone());
-                    let change =
-                        Change { before: None, state, revision: None, kind: SourceChange::Registered };
-                    return Ok(Decided::Change(entry, desk.source_change(change, peer)));
-                };
-                if state.entry.registration == *registration {
-                    return Ok(Decided::Already(state.entry));
-                }
-                let before = desk.ontology(&state.entry.registration.ontology)?;
-                let is_asked = desk.check_adapter(&registration, &ontology)?;
-                let is_being_read = is_asked || desk.is_being_read(&state)?;
-                let entry =
-                    state.entry.amended((*registration).clone(), &before, &ontology, is_being_read)?;
-                desk.check_workflows(&registration)?;
-                let before = Some(state.entry.clone());
-                let state = SourceState { entry: entry.clone(), ..state };
-                if let Some(policy) = &state.policy {
-                    policy.validate(&bounds(&state, &ontology)).map_err(RegistryError::PolicyKept)?;
-                }
-                let change = Change { before, state, revision: Some(revision), kind: SourceChange::Amended };
-                Ok(Decided::Change(entry, desk.source_change(change, peer)))
-            })
-            .await?;
+        let (document, changed) = self.change(|desk| desk.decide_source(&registration, peer)).await?;
         Ok(Registered { document, unchanged: !changed })
+    }
+
+    /// What comes of registering `registration` over what there is now.
+    pub(super) fn decide_source(
+        &self,
+        registration: &Registration,
+        peer: Peer,
+    ) -> Result<Decided<SourceRegistryEntry>, RegistryError> {
+        let oracle_id = &registration.oracle_id;
+        let ontology = self.ontology(&registration.ontology)?;
+        registration.validate(&ontology)?;
+        let Some((state, revision)) = self.store.source(oracle_id)? else {
+            let (by, now) = (peer.uid.to_string(), self.clock.now());
+            let entry = SourceRegistryEntry::new(registration.clone(), by, now);
+            let state = SourceState::new(entry.clone());
+            let change = Change { before: None, state, revision: None, kind: SourceChange::Registered };
+            return Ok(Decided::Change(entry, self.source_change(change, peer)));
+        };
+        if state.entry.registration == *registration {
+            return Ok(Decided::Already(state.entry));
+        }
+        let before = self.ontology(&state.entry.registration.ontology)?;
+        let adapter = self.check_adapter(registration, &ontology)?;
+        let is_being_read = adapter.is_some() || self.is_being_read(&state)?;
+        let entry = state.entry.amended(registration.clone(), &before, &ontology, is_being_read)?;
+        let seen_by = self.check_workflows(registration)?;
+        let before = Some(state.entry.clone());
+        let state = SourceState { entry: entry.clone(), ..state };
+        if let Some(policy) = &state.policy {
+            policy.validate(&bounds(&state, &ontology)).map_err(RegistryError::PolicyKept)?;
+        }
+        let change = Change { before, state, revision: Some(revision), kind: SourceChange::Amended };
+        let mut record = self.source_change(change, peer);
+        record.expect.extend(as_read(RowKey::Adapter(oracle_id.clone()), adapter));
+        record.expect.extend(seen_by);
+        Ok(Decided::Change(entry, record))
     }
 
     /// Whether a run goes on, which was begun by what is registered of the source now.

@@ -1,3 +1,5 @@
+mod at_once;
+
 use super::*;
 use crate::ingestion::tests::OLD;
 use crate::system::System;

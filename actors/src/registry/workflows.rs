@@ -4,10 +4,13 @@
 use super::{Decided, Desk, Registered, Registry, RegistryError, as_read};
 use actix::{Context, Handler, Message, ResponseFuture};
 use domain::event::verification::WorkflowEntry;
+use domain::ground::id::SourceId;
 use domain::ground::source::Registration;
 use domain::verification::workflow::{RegisteredWorkflow, Workflow};
 use domain::{Event, Peer};
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use store::ground::state::SourceState;
 use store::{Expect, Record, RowKey, Store, Write};
 
 /// Registers a workflow, or another definition of one.
@@ -42,71 +45,72 @@ impl Desk {
         message: RegisterWorkflow,
     ) -> Result<Registered<RegisteredWorkflow>, RegistryError> {
         let RegisterWorkflow { workflow, peer } = message;
-        let (workflow_id, workflow_sha256) = (&workflow.workflow_id, workflow.digest());
-        let (document, changed) = self
-            .change(|desk| {
-                let ontology = desk.ontology(&workflow.ontology)?;
-                let mut expect = Vec::new();
-                for oracle_id in &workflow.oracles {
-                    let revision = desk.store.source(oracle_id)?.map(|(_, revision)| revision);
-                    expect.push(Expect { row: RowKey::Source(oracle_id.clone()), revision });
-                }
-                let sources = desk.registrations()?;
-                workflow.validate(&ontology, &sources.iter().collect::<Vec<_>>())?;
-                let known = desk.store.workflow(workflow_id)?;
-                let revision = known.as_ref().map(|(_, revision)| *revision);
-                let known = known.map(|(known, _)| known);
-                if let Some(known) = known.as_ref().filter(|known| known.workflow_sha256 == workflow_sha256) {
-                    return Ok(Decided::Already(known.clone()));
-                }
-                let timestamp = desk.clock.now();
-                let registered = RegisteredWorkflow {
-                    workflow: (*workflow).clone(),
-                    workflow_sha256: workflow_sha256.clone(),
-                    registered_at: timestamp,
-                    registered_by: peer.uid.to_string(),
-                };
-                let entry = WorkflowEntry {
-                    workflow_id: workflow_id.clone(),
-                    before_sha256: known.map(|known| known.workflow_sha256),
-                    workflow_sha256: workflow_sha256.clone(),
-                    workflow: workflow.clone(),
-                    peer,
-                    timestamp,
-                };
-                expect.extend(as_read(RowKey::Workflow(workflow_id.clone()), revision));
-                let record = Record {
-                    expect,
-                    events: vec![Event::WorkflowRegistered(entry)],
-                    writes: vec![Write::PutWorkflow(Arc::new(registered.clone()))],
-                };
-                Ok(Decided::Change(registered, record))
-            })
-            .await?;
+        let (document, changed) = self.change(|desk| desk.decide_workflow(&workflow, peer)).await?;
         Ok(Registered { document, unchanged: !changed })
     }
 
+    /// What comes of registering `workflow` over what there is now.
+    pub(super) fn decide_workflow(
+        &self,
+        workflow: &Workflow,
+        peer: Peer,
+    ) -> Result<Decided<RegisteredWorkflow>, RegistryError> {
+        let (workflow_id, workflow_sha256) = (&workflow.workflow_id, workflow.digest());
+        let ontology = self.ontology(&workflow.ontology)?;
+        let (oracles, mut expect) = self.with_rows(&workflow.oracles)?;
+        let sources: Vec<_> =
+            self.store.sources()?.into_iter().map(|state| state.entry.registration).collect();
+        workflow.validate(&ontology, &sources.iter().collect::<Vec<_>>())?;
+        let known = self.store.workflow(workflow_id)?;
+        let revision = known.as_ref().map(|(_, revision)| *revision);
+        let known = known.map(|(known, _)| known);
+        if let Some(known) = known.as_ref().filter(|known| known.workflow_sha256 == workflow_sha256) {
+            return Ok(Decided::Already(known.clone()));
+        }
+        let timestamp = self.clock.now();
+        let registered = RegisteredWorkflow {
+            workflow: workflow.clone(),
+            workflow_sha256: workflow_sha256.clone(),
+            registered_at: timestamp,
+            registered_by: peer.uid.to_string(),
+        };
+        let entry = WorkflowEntry {
+            workflow_id: workflow_id.clone(),
+            before_sha256: known.map(|known| known.workflow_sha256),
+            workflow_sha256,
+            workflow: Box::new(workflow.clone()),
+            peer,
+            timestamp,
+        };
+        expect.extend(as_read(RowKey::Workflow(workflow_id.clone()), revision));
+        // as they are: whoever describes one otherwise at this moment does not know of the workflow, and is to decide once more
+        let mut writes: Vec<_> = oracles.into_iter().map(|state| Write::PutSource(Arc::new(state))).collect();
+        writes.push(Write::PutWorkflow(Arc::new(registered.clone())));
+        let record = Record { expect, events: vec![Event::WorkflowRegistered(entry)], writes };
+        Ok(Decided::Change(registered, record))
+    }
+
     /// That no workflow that works would cease to by what is to be registered of its source. Another version of its ontology
-    /// stops a workflow and does not break it: neither could follow the other else.
+    /// stops a workflow and does not break it: neither could follow the other else. What comes back is that the sources of
+    /// those workflows must be as they were read, which a workflow that comes or changes meanwhile keeps from being so.
     ///
     /// # Errors
     /// `WorkflowKept`.
-    pub(super) fn check_workflows(&self, after: &Registration) -> Result<(), RegistryError> {
+    pub(super) fn check_workflows(&self, after: &Registration) -> Result<Vec<Expect>, RegistryError> {
         let mut workflows = self.store.workflows()?;
         workflows.retain(|RegisteredWorkflow { workflow, .. }| {
             let is_stopped = workflow.ontology.ontology_id == after.ontology.ontology_id
                 && workflow.ontology != after.ontology;
             workflow.oracles.contains(&after.oracle_id) && !is_stopped
         });
-        if workflows.is_empty() {
-            return Ok(());
-        }
-        let sources = self.registrations()?;
-        let before: Vec<_> = sources.iter().collect();
+        let oracles: BTreeSet<_> =
+            workflows.iter().flat_map(|registered| &registered.workflow.oracles).collect();
+        let (sources, expect) = self.with_rows(oracles)?;
+        let before: Vec<_> = sources.iter().map(|state| &state.entry.registration).collect();
         let changed = |source: &&Registration| source.oracle_id == after.oracle_id;
         let after: Vec<_> =
             before.iter().map(|source| if changed(source) { after } else { *source }).collect();
-        for RegisteredWorkflow { workflow, .. } in workflows {
+        for RegisteredWorkflow { workflow, .. } in &workflows {
             let ontology = self.ontology(&workflow.ontology)?;
             if workflow.validate(&ontology, &before).is_err() {
                 continue;
@@ -116,12 +120,22 @@ impl Desk {
                 fault,
             })?;
         }
-        Ok(())
+        Ok(expect)
     }
 
-    /// Every source as it is registered.
-    fn registrations(&self) -> Result<Vec<Registration>, RegistryError> {
-        Ok(self.store.sources()?.into_iter().map(|state| state.entry.registration).collect())
+    /// Those of these sources that are registered, and that the rows of all of them must be as they were read.
+    fn with_rows<'a>(
+        &self,
+        oracles: impl IntoIterator<Item = &'a SourceId>,
+    ) -> Result<(Vec<SourceState>, Vec<Expect>), RegistryError> {
+        let (mut states, mut expect) = (Vec::new(), Vec::new());
+        for oracle_id in oracles {
+            let known = self.store.source(oracle_id)?;
+            let revision = known.as_ref().map(|(_, revision)| *revision);
+            expect.push(Expect { row: RowKey::Source(oracle_id.clone()), revision });
+            states.extend(known.map(|(state, _)| state));
+        }
+        Ok((states, expect))
     }
 }
 

@@ -1,7 +1,8 @@
 //! One question on its way: put to its sources, decided, logged, told.
 
 use super::asking::Came;
-use super::{Verifier, VerifyError, pending};
+use super::pending::Promise;
+use super::{Verifier, VerifyError};
 use crate::clock::stopwatch;
 use crate::logger::CommitError;
 use domain::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
@@ -85,19 +86,20 @@ impl Verifier {
     /// Says that there will be a decision, and has it taken.
     async fn promise(self: Arc<Self>, inputs: Inputs, began: Instant) -> Result<Arc<Envelope>, VerifyError> {
         let envelope = decide(&inputs);
-        let is_promised = envelope.kind == EnvelopeKind::Provisional;
-        if is_promised && !self.promises.have_room() {
-            return Err(VerifyError::Busy);
-        }
+        let promise = if envelope.kind == EnvelopeKind::Provisional {
+            Some(Promise::new(&self, &inputs.execution_id).ok_or(VerifyError::Busy)?)
+        } else {
+            None
+        };
         let mut later = Inputs { stage: Stage::Delayed, ..inputs.clone() };
         later.calls.clear();
         let entry = Event::VerificationDecided(VerificationEntry::of(inputs.clone(), &envelope));
         let mut record = Record::from(entry);
-        record.writes.extend(is_promised.then(|| Write::PutPending(Arc::new(later.clone()))));
+        record.writes.extend(promise.is_some().then(|| Write::PutPending(Arc::new(later.clone()))));
         self.doors.log.commit(record).await?;
         self.metrics.verifying.decided(&inputs, &envelope, false, began.elapsed());
-        if is_promised {
-            pending::begin(&self, later);
+        if let Some(promise) = promise {
+            promise.begin(later);
         }
         Ok(Arc::new(envelope))
     }

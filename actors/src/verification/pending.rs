@@ -12,7 +12,7 @@ use tokio::time::sleep;
 /// A decision that could not be taken, since the log could not be written, is tried again after so long.
 const AGAIN: Duration = Duration::from_secs(5);
 /// So many are promised at once; who asks for more is told to come back.
-const PROMISED_MAX: usize = 2000;
+pub(super) const PROMISED_MAX: usize = 2000;
 /// Of all turns this part is for them, so that those who wait are not kept from theirs.
 const PART_OF_TURNS: usize = 4;
 
@@ -24,6 +24,12 @@ pub(super) struct Promises {
     places: Semaphore,
 }
 
+/// One of them, which nobody else takes up as long as there is this.
+pub(super) struct Promise {
+    verifier: Arc<Verifier>,
+    execution_id: String,
+}
+
 impl Promises {
     /// None so far, where so many questions are put at once.
     pub(super) fn new(at_once: usize) -> Self {
@@ -31,51 +37,58 @@ impl Promises {
         Self { taken_up: Mutex::default(), places }
     }
 
-    /// Whether there is room for one more.
-    pub(super) fn have_room(&self) -> bool {
-        self.taken_up().len() < PROMISED_MAX
-    }
-
-    /// Whether nobody has taken it up so far.
-    fn take_up(&self, execution_id: &str) -> bool {
-        self.taken_up().insert(execution_id.to_owned())
-    }
-
-    fn done(&self, execution_id: &str) {
-        self.taken_up().remove(execution_id);
-    }
-
     fn taken_up(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.taken_up.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Takes up all decisions that are still to be taken: a stop has come in between.
-pub(super) fn take_up(verifier: &Arc<Verifier>) {
-    match verifier.store.pending() {
-        Ok(pending) => pending.into_iter().for_each(|inputs| begin(verifier, inputs)),
-        Err(error) => {
-            tracing::error!(%error, "decisions that were promised cannot be read, and are not taken");
-        }
+impl Promise {
+    /// One more, where there is room for it. It is to be had before it is logged: others may be on their way there.
+    pub(super) fn new(verifier: &Arc<Verifier>, execution_id: &str) -> Option<Self> {
+        Self::among(verifier, execution_id, PROMISED_MAX)
+    }
+
+    /// The same among so many at the most; nothing where somebody has it already, either.
+    fn among(verifier: &Arc<Verifier>, execution_id: &str, most: usize) -> Option<Self> {
+        let mut taken_up = verifier.promises.taken_up();
+        let is_new = taken_up.len() < most && taken_up.insert(execution_id.to_owned());
+        is_new.then(|| Self { verifier: Arc::clone(verifier), execution_id: execution_id.to_owned() })
+    }
+
+    /// Has the decision taken when it is its turn, and does not wait for it.
+    pub(super) fn begin(self, inputs: Inputs) {
+        actix_rt::spawn(async move {
+            let Self { verifier, execution_id } = &self;
+            let _place = verifier.promises.places.acquire().await;
+            while let Err(error) = verifier.decide(inputs.clone(), stopwatch()).await {
+                tracing::warn!(%execution_id, %error, "a decision that was promised is not taken yet");
+                if matches!(error, VerifyError::NoAnswer(_)) {
+                    break;
+                }
+                sleep(AGAIN).await;
+            }
+        });
     }
 }
 
-/// Has a decision taken when it is its turn, and does not wait for it.
-pub(super) fn begin(verifier: &Arc<Verifier>, inputs: Inputs) {
-    if !verifier.promises.take_up(&inputs.execution_id) {
-        return;
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.verifier.promises.taken_up().remove(&self.execution_id);
     }
-    let verifier = Arc::clone(verifier);
-    actix_rt::spawn(async move {
-        let place = verifier.promises.places.acquire().await;
-        while let Err(error) = verifier.decide(inputs.clone(), stopwatch()).await {
-            tracing::warn!(execution_id = %inputs.execution_id, %error, "a decision that was promised is not taken yet");
-            if matches!(error, VerifyError::NoAnswer(_)) {
-                break;
-            }
-            sleep(AGAIN).await;
+}
+
+/// Takes up all decisions that are still to be taken, however many: a stop has come in between.
+pub(super) fn take_up(verifier: &Arc<Verifier>) {
+    let pending = match verifier.store.pending() {
+        Ok(pending) => pending,
+        Err(error) => {
+            tracing::error!(%error, "decisions that were promised cannot be read, and are not taken");
+            return;
         }
-        drop(place);
-        verifier.promises.done(&inputs.execution_id);
-    });
+    };
+    for inputs in pending {
+        if let Some(promise) = Promise::among(verifier, &inputs.execution_id, usize::MAX) {
+            promise.begin(inputs);
+        }
+    }
 }

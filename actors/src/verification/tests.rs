@@ -3,6 +3,7 @@ mod latency;
 mod matrix;
 mod pinned;
 mod poisoning;
+mod promises;
 mod queue;
 pub(crate) mod support;
 pub(crate) mod upstream;

@@ -7,6 +7,7 @@ use crate::verification::{Verify, VerifyError};
 use domain::Event;
 use domain::event::verification::{VerificationEntry, WorkflowEntry};
 use domain::ground::id::SourceId;
+use domain::ground::source::Registration;
 use domain::verification::workflow::RegisteredWorkflow;
 use domain::verification::{Envelope, VerifyRequest, Workflow};
 use serde_json::{Value as Json, json};
@@ -25,6 +26,14 @@ fn read<T: serde::de::DeserializeOwned>(document: Json) -> T {
     serde_json::from_value(document).expect("it is such a document")
 }
 
+/// A document with these fields in the place of those that it has.
+pub(crate) fn with<T: serde::de::DeserializeOwned>(mut document: Json, fields: Json) -> T {
+    for (field, value) in fields.as_object().expect("they are fields") {
+        document[field] = value.clone();
+    }
+    read(document)
+}
+
 /// The gallery's ontology of populations.
 pub(crate) fn ontology() -> Json {
     parsed(ONTOLOGY)
@@ -32,6 +41,13 @@ pub(crate) fn ontology() -> Json {
 
 pub(crate) fn source_id(id: &str) -> SourceId {
     id.parse().expect("an id")
+}
+
+/// What is said of a source, with these settings beside those of the gallery's.
+pub(crate) fn registration(oracle_id: &str, settings: Json) -> Registration {
+    let mut document = parsed(SOURCE);
+    document["oracle_id"] = json!(oracle_id);
+    with(document, settings)
 }
 
 /// Registers a source, and approves it.
@@ -46,12 +62,7 @@ pub(crate) async fn registered(system: &System, oracle_id: &str, settings: Json)
     let ontology = read(parsed(ONTOLOGY));
     let registered = system.registry.ask(RegisterOntology { ontology, peer: PEER }).await;
     registered.expect("it answers").expect("it is registered");
-    let mut document = parsed(SOURCE);
-    document["oracle_id"] = json!(oracle_id);
-    for (field, value) in settings.as_object().expect("settings are fields") {
-        document[field] = value.clone();
-    }
-    let registration = read(document);
+    let registration = Box::new(registration(oracle_id, settings));
     let registered = system.registry.ask(RegisterSource { registration, peer: PEER }).await;
     registered.expect("it answers").expect("it is registered");
 }
@@ -69,8 +80,8 @@ pub(crate) async fn says(system: &System, oracle_id: &str, version: &str, rows: 
 }
 
 /// A workflow over `oracles`, with these settings beside the simplest ones.
-pub(crate) async fn workflow(system: &System, oracles: &[&str], settings: Json) {
-    let mut document = json!({
+pub(crate) fn workflow_over(oracles: &[&str], settings: Json) -> Workflow {
+    let document = json!({
         "workflow_id": "census", "domain": "population",
         "ontology": {"ontology_id": "population", "version": "1"},
         "axes": ["population"], "oracles": oracles,
@@ -78,10 +89,12 @@ pub(crate) async fn workflow(system: &System, oracles: &[&str], settings: Json) 
         "authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
                               "on_timeout_behavior": "FAIL_CLOSED"}
     });
-    for (field, value) in settings.as_object().expect("settings are fields") {
-        document[field] = value.clone();
-    }
-    let workflow: Workflow = read(document);
+    with(document, settings)
+}
+
+/// Has it as it is, whether it works or not.
+pub(crate) async fn workflow(system: &System, oracles: &[&str], settings: Json) {
+    let workflow = workflow_over(oracles, settings);
     let (workflow_sha256, registered_at) = (workflow.digest(), system.clock.now());
     let entry = WorkflowEntry {
         workflow_id: workflow.workflow_id.clone(),
@@ -104,12 +117,9 @@ pub(crate) async fn verified(system: &System) -> Arc<Envelope> {
 }
 
 pub(crate) async fn asked(system: &System, more: Json) -> Result<Arc<Envelope>, VerifyError> {
-    let mut document =
+    let document =
         json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
-    for (field, value) in more.as_object().expect("fields") {
-        document[field] = value.clone();
-    }
-    let request: VerifyRequest = read(document);
+    let request: VerifyRequest = with(document, more);
     system.verification.ask(Verify { request }).await.expect("it answers")
 }
 

@@ -5,7 +5,7 @@
 //! has nothing to do but to go on to the next timer. So before the runtime parks it is looked at whether a commit is under way;
 //! if so, a task is woken, and a runtime that has a task to run stays where it is. The system's clock follows the runtime's.
 
-use super::support::{says, source, source_id, workflow};
+use super::support::{says, source, source_id, with, workflow};
 use crate::logger::Log;
 use crate::registry::RegisterAdapter;
 use crate::system::System;
@@ -14,13 +14,13 @@ use crate::testing::{Hand, Outside, World, start};
 use crate::upstream::BoxFuture;
 use crate::upstream::oracle::{LiveAnswer, LiveAsk, LiveOracle};
 use crate::upstream::web::WebError;
-use domain::ground::adapter::Ready;
+use domain::ground::adapter::{Adapter, Ready};
 use domain::ground::value::Value;
 use domain::health::Outcome;
 use domain::verification::candidate::Stated;
 use domain::verification::record::SignatureInfo;
 use domain::verification::{
-    Candidate, Failure, KeptAnswer, KeptKey, OracleVerificationRecord, Refusal, Reply, Tier,
+    Candidate, Cut, Failure, KeptAnswer, KeptKey, OracleVerificationRecord, Refusal, Reply, Tier,
 };
 use domain::{Event, Sha256Hex};
 use jiff::{SignedDuration, Timestamp};
@@ -51,6 +51,8 @@ pub(crate) enum Says {
     Unavailable,
     /// What whoever reads its answers does not take.
     Refused(Refusal),
+    /// Whoever asks it has given up by themselves.
+    GaveUp,
 }
 
 impl Act {
@@ -160,6 +162,7 @@ fn answer(ask: &LiveAsk, says: Says, now: Timestamp) -> LiveAnswer {
             let cause = "not as agreed on";
             failed(Reply::Refused { refusal, cause: cause.into() }, cause)
         }
+        Says::GaveUp => failed(Reply::TimedOut { cut: Cut::HardTimeout }, "no answer in time"),
     }
 }
 
@@ -208,20 +211,22 @@ pub(crate) async fn live(system: &System, oracle_id: &str, mut settings: Json) {
 
 /// Registers the adapter of a live source, with these settings beside the simplest ones.
 pub(crate) async fn adapter(system: &System, oracle_id: &str, settings: Json) {
+    let adapter = Box::new(adapter_of(oracle_id, settings));
+    let registered = system.registry.ask(RegisterAdapter { adapter, peer: PEER }).await;
+    registered.expect("it answers").expect("it is registered");
+}
+
+/// The same, as a document.
+pub(crate) fn adapter_of(oracle_id: &str, settings: Json) -> Adapter {
     let mapping = |field: &str, axis: &str| json!({"source_field": field, "target_axis": axis, "cardinality": "one_to_one", "required": true});
-    let mut document = json!({
+    let document = json!({
         "oracle_id": oracle_id, "endpoint": "https://office.example/{area}/{year}", "records": "",
         "normalization": {
             "normalizer_id": "people", "source_schema_id": "people", "target_ontology_id": "population",
             "axis_mappings": [mapping("area", "area"), mapping("year", "year"), mapping("people", "population")]
         }
     });
-    for (field, value) in settings.as_object().expect("settings are fields") {
-        document[field] = value.clone();
-    }
-    let adapter = serde_json::from_value(document).expect("it is an adapter");
-    let registered = system.registry.ask(RegisterAdapter { adapter, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
+    with(document, settings)
 }
 
 /// What is asked about, in 1960.
@@ -284,9 +289,21 @@ pub(crate) struct Time {
     hand: Hand,
     /// What the clock shows when the time begins, and when that is.
     begins: Arc<OnceLock<(Timestamp, Instant)>>,
+    /// The log whose commits it waits for.
+    log: Arc<Mutex<Option<Log>>>,
 }
 
 impl Time {
+    fn waits_for(&self, log: &Log) {
+        *self.log.lock().expect("nobody panics holding it") = Some(log.clone());
+    }
+
+    /// Whether a commit is under way.
+    fn stands_still(&self) -> bool {
+        let log = self.log.lock().expect("nobody panics holding it");
+        log.as_ref().is_some_and(|log| log.door().report().queue_depth > 0)
+    }
+
     /// From now on the system's clock goes: what comes before that takes no time.
     pub(crate) fn begin(&self) {
         let begins = (self.hand.clock().now(), Instant::now());
@@ -307,17 +324,27 @@ pub(crate) struct Scene {
     pub(crate) time: Time,
 }
 
+impl Scene {
+    /// Stops the system, and starts another one on what is on the disk, with these sources.
+    pub(crate) async fn restarted(self, upstream: Arc<Upstream>) -> Self {
+        let outside = Outside { live: Some(Arc::clone(&upstream) as _), ..Outside::default() };
+        let world = self.world.restarted(outside).await;
+        self.time.waits_for(&world.system.log);
+        Self { world, upstream, ..self }
+    }
+}
+
 /// Runs `test` with a system that was just started on a clock that is paused.
 pub(crate) fn with_scene<F: Future<Output = ()>>(
     change: impl FnOnce(&mut Outside),
     test: impl FnOnce(Scene) -> F,
 ) {
-    let time = Time { hand: Hand::new(), begins: Arc::default() };
-    let (log, pulse) = (Arc::new(OnceLock::<Log>::new()), Arc::new(Notify::new()));
+    let time = Time { hand: Hand::new(), begins: Arc::default(), log: Arc::default() };
+    let pulse = Arc::new(Notify::new());
     let runtime = {
-        let (log, pulse, time) = (Arc::clone(&log), Arc::clone(&pulse), time.clone());
+        let (pulse, time, still) = (Arc::clone(&pulse), time.clone(), time.clone());
         let stay = move || {
-            if log.get().is_some_and(|log| log.door().report().queue_depth > 0) {
+            if still.stands_still() {
                 std::thread::sleep(Duration::from_micros(50));
                 pulse.notify_one();
             }
@@ -338,7 +365,7 @@ pub(crate) fn with_scene<F: Future<Output = ()>>(
         let mut outside = Outside { live: Some(Arc::clone(&upstream) as _), ..Outside::default() };
         change(&mut outside);
         let system = start(dir.path(), &time.hand, outside, Arc::clone(&fallback_lines));
-        log.set(system.log.clone()).expect("it is set once");
+        time.waits_for(&system.log);
         let world = World { dir: dir.path().to_owned(), system, time: time.hand.clone(), fallback_lines };
         test(Scene { world, upstream, time }).await;
         drop(dir);

@@ -1,0 +1,117 @@
+//! Two administrators at the same moment: each decides over what there is before the other has committed.
+
+use super::*;
+use crate::testing::NobodyLive;
+use crate::verification::tests::support::{registration, source, source_id, workflow_over};
+use crate::verification::tests::upstream::adapter_of;
+use domain::verification::Workflow;
+
+fn desk(system: &System) -> Desk {
+    Desk { store: system.store.clone(), log: system.log.clone(), clock: system.clock.clone() }
+}
+
+/// Commits one decision, and sees the other one, which was taken over the same, come too late.
+async fn commits_one<A, B>(system: &System, one: Decided<A>, other: Decided<B>) {
+    let (Decided::Change(_, one), Decided::Change(_, other)) = (one, other) else { panic!("both change it") };
+    system.log.commit(one).await.expect("nothing has changed so far");
+    let late = system.log.commit(other).await;
+    assert!(matches!(late, Err(CommitError::Stale(_))), "{late:?}");
+}
+
+async fn registers_source(system: &System, registration: &Registration) -> Result<(), RegistryError> {
+    let registration = Box::new(registration.clone());
+    let message = RegisterSource { registration, peer: PEER };
+    system.registry.ask(message).await.expect("it answers").map(drop)
+}
+
+async fn registers_workflow(system: &System, workflow: &Workflow) -> Result<(), RegistryError> {
+    let message = RegisterWorkflow { workflow: Box::new(workflow.clone()), peer: PEER };
+    system.registry.ask(message).await.expect("it answers").map(drop)
+}
+
+/// A source that does not tell how many people live anywhere any more.
+fn without_people(oracle_id: &str, mut settings: Json) -> Registration {
+    settings["axes_provided"] = json!(["area", "area_name", "year"]);
+    registration(oracle_id, settings)
+}
+
+#[test]
+fn a_workflow_and_a_source_of_it_that_ceases_to_provide_its_axis_do_not_pass_each_other() {
+    with_world(|World { system, .. }| async move {
+        let desk = desk(&system);
+        let decide = |oracle_id, workflow_id: &str| {
+            let after = without_people(oracle_id, json!({}));
+            let workflow = workflow_over(&[oracle_id], json!({"workflow_id": workflow_id}));
+            let source = desk.decide_source(&after, PEER).expect("no workflow needs it");
+            let over_it = desk.decide_workflow(&workflow, PEER).expect("it still provides it");
+            (after, workflow, source, over_it)
+        };
+        for oracle_id in ["office-a", "office-b"] {
+            source(&system, oracle_id, json!({})).await;
+        }
+        let (after, _, source, over_it) = decide("office-a", "census");
+        commits_one(&system, over_it, source).await;
+        let refused = registers_source(&system, &after).await;
+        assert!(matches!(refused, Err(RegistryError::WorkflowKept { .. })), "{refused:?}");
+
+        // a workflow that is there, and comes to lean on another source
+        let (after, workflow, source, over_it) = decide("office-b", "census");
+        commits_one(&system, over_it, source).await;
+        let refused = registers_source(&system, &after).await;
+        assert!(matches!(refused, Err(RegistryError::WorkflowKept { .. })), "{refused:?}");
+        assert!(check_workflow(&system.store, &workflow).is_ok());
+
+        let (_, workflow, source, over_it) = decide("office-a", "another");
+        commits_one(&system, source, over_it).await;
+        let refused = registers_workflow(&system, &workflow).await;
+        assert!(matches!(refused, Err(RegistryError::Workflow(_))), "{refused:?}");
+    });
+}
+
+#[test]
+fn of_two_sources_one_of_which_a_workflow_needs_only_one_ceases_to_be_trusted() {
+    with_world(|World { system, .. }| async move {
+        let desk = desk(&system);
+        for oracle_id in ["office-a", "office-b"] {
+            source(&system, oracle_id, json!({})).await;
+        }
+        let workflow = workflow_over(&["office-a", "office-b"], json!({}));
+        registers_workflow(&system, &workflow).await.expect("it works");
+        let [a, b] =
+            ["office-a", "office-b"].map(|id| registration(id, json!({"oracle_tier": "unverified"})));
+        let [one, other] = [&a, &b].map(|after| desk.decide_source(after, PEER).expect("there is another"));
+        commits_one(&system, one, other).await;
+        let refused = registers_source(&system, &b).await;
+        assert!(matches!(refused, Err(RegistryError::WorkflowKept { .. })), "{refused:?}");
+        assert!(check_workflow(&system.store, &workflow).is_ok());
+    });
+}
+
+#[test]
+fn an_adapter_and_its_source_that_ceases_to_provide_what_it_reads_do_not_pass_each_other() {
+    with_world(|World { system, .. }| async move {
+        let desk = desk(&system);
+        let live = json!({"adapter_id": "http"});
+        let decide = |oracle_id| {
+            let (after, adapter) =
+                (without_people(oracle_id, live.clone()), adapter_of(oracle_id, json!({})));
+            let source = desk.decide_source(&after, PEER).expect("it has no adapter");
+            let of_it = desk.decide_adapter(&adapter, PEER, &NobodyLive).expect("it still provides it");
+            (after, adapter, source, of_it)
+        };
+        for oracle_id in ["live-a", "live-b"] {
+            source(&system, oracle_id, live.clone()).await;
+        }
+        let (after, _, source, of_it) = decide("live-a");
+        commits_one(&system, of_it, source).await;
+        let refused = registers_source(&system, &after).await;
+        assert!(matches!(refused, Err(RegistryError::AdapterKept(_))), "{refused:?}");
+
+        let (_, adapter, source, of_it) = decide("live-b");
+        commits_one(&system, source, of_it).await;
+        let message = RegisterAdapter { adapter: Box::new(adapter), peer: PEER };
+        let refused = system.registry.ask(message).await.expect("it answers");
+        assert!(matches!(refused, Err(RegistryError::Adapter(_))), "{refused:?}");
+        assert!(system.store.adapter(&source_id("live-b")).expect("it is read").is_none());
+    });
+}

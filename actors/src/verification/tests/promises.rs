@@ -1,0 +1,178 @@
+//! Decisions that nobody waits for: how many there may be, when it is their turn, and what a restart or a stop does to them.
+
+use super::support::*;
+use super::upstream::{Act, Says, Scene, Upstream, after_s, timed, two_sources, with_scene, written};
+use crate::system::System;
+use crate::verification::VerifyError;
+use crate::verification::pending::PROMISED_MAX;
+use domain::verification::{Envelope, EnvelopeKind, Stage};
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+use std::time::Duration;
+use store::{LogQuery, Write};
+
+const TAKEN: [EnvelopeKind; 2] = [EnvelopeKind::Provisional, EnvelopeKind::Authoritative];
+
+/// Nobody waits, and a source that hangs does so for as long as may be.
+fn later() -> Json {
+    json!({
+        "authority_latency": {"authority_latency_budget_ms": 500, "enforcement_mode": "ASYNC", "on_timeout_behavior": "ESCALATE"},
+        "oracle_latency": {"on_timeout": "FAIL_CLOSED_BLOCK", "hard_timeout_ms": 600_000}
+    })
+}
+
+/// What so many questions come to that are put at once.
+async fn asked_at_once(system: &System, count: usize) -> Vec<Result<Arc<Envelope>, VerifyError>> {
+    let asking: Vec<_> = (0..count)
+        .map(|_| {
+            let system = system.clone();
+            actix_rt::spawn(async move { asked(&system, json!({})).await })
+        })
+        .collect();
+    let mut came = Vec::new();
+    for asking in asking {
+        came.push(asking.await.expect("it is answered"));
+    }
+    came
+}
+
+/// The names of so many decisions that are promised at once.
+async fn promised(system: &System, count: usize) -> Vec<String> {
+    let promised = |came: Result<Arc<Envelope>, VerifyError>| {
+        let envelope = came.expect("it is promised");
+        assert_eq!(envelope.kind, EnvelopeKind::Provisional);
+        envelope.execution_id.clone()
+    };
+    asked_at_once(system, count).await.into_iter().map(promised).collect()
+}
+
+/// What the log has of an execution, decision by decision.
+fn taken(system: &System, execution_id: &str) -> Vec<EnvelopeKind> {
+    rebuilt(system, execution_id).iter().map(|(entry, _)| entry.kind).collect()
+}
+
+#[test]
+fn no_more_is_promised_than_there_is_room_for_and_whoever_comes_in_vain_leaves_nothing_behind() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, later()).await;
+            scene.upstream.plays("live", &[Act::HANGS]);
+            let rooms = PROMISED_MAX - 3;
+            for begin in (0..rooms).step_by(500) {
+                promised(system, (rooms - begin).min(500)).await;
+            }
+            let (last, refused): (Vec<_>, Vec<_>) =
+                asked_at_once(system, 8).await.into_iter().partition(Result::is_ok);
+            assert_eq!((last.len(), refused.len()), (3, 5));
+            assert!(refused.iter().all(|refused| matches!(refused, Err(VerifyError::Busy))), "{refused:?}");
+            let decided = LogQuery {
+                event: Some("verification_decided".into()),
+                limit: usize::MAX,
+                ..LogQuery::default()
+            };
+            assert_eq!(system.store.log(&decided).expect("the log is read").len(), PROMISED_MAX);
+            assert_eq!(system.store.pending().expect("it is read").len(), PROMISED_MAX);
+        },
+    );
+}
+
+#[test]
+fn a_promise_that_cannot_be_logged_takes_nobodys_room() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, later()).await;
+            scene.world.break_store();
+            for begin in (0..=PROMISED_MAX).step_by(500) {
+                for refused in asked_at_once(system, (PROMISED_MAX + 1 - begin).min(500)).await {
+                    assert!(matches!(refused, Err(VerifyError::Commit(_))), "{refused:?}");
+                }
+            }
+            scene.world.mend_store();
+        },
+    );
+}
+
+#[test]
+fn what_is_promised_is_taken_in_a_quarter_of_the_turns_and_whoever_waits_has_all_of_theirs() {
+    with_scene(
+        |outside| outside.at_once = Some(8),
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, later()).await;
+            scene.upstream.plays("live", &[Act::after(1_000, Says::People("54208"))]);
+            promised(system, 12).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            assert_eq!(scene.upstream.calls("live"), 2);
+            workflow(system, &["live", "archive"], json!({})).await;
+            let (waited_for, took_ms) = timed(asked_at_once(system, 8)).await;
+            for envelope in waited_for {
+                assert_eq!(envelope.expect("it is decided").kind, EnvelopeKind::Authoritative);
+            }
+            // those that were promised have gone on beside them, two at a time
+            assert_eq!((took_ms, scene.upstream.calls("live")), (1_000, 8 + 4));
+            after_s(5).await;
+            assert_eq!(scene.upstream.calls("live"), 8 + 12);
+            assert!(system.store.pending().expect("it is read").is_empty());
+        },
+    );
+}
+
+#[test]
+fn a_restart_of_the_actor_takes_up_what_nobody_has_and_leaves_what_is_on_its_way_alone() {
+    with_scene(
+        |outside| outside.at_once = Some(8),
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, later()).await;
+            scene.upstream.plays("live", &[Act::after(1_000, Says::People("54208"))]);
+            let promised = promised(system, 5).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            // one that nobody has taken up
+            let mut inputs = (*rebuilt(system, &promised[0])[0].0.inputs).clone();
+            (inputs.execution_id, inputs.stage) = ("v-lost".into(), Stage::Delayed);
+            written(system, Write::PutPending(Arc::new(inputs))).await;
+            // while two are on their way and three wait, and once more while the first two are there
+            for wait_ms in [0, 1_500] {
+                tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+                system.verification.ask(crate::InjectPanic).await.expect_err("it panics");
+            }
+            after_s(60).await;
+            assert_eq!(system.verification.report().restarts, 2);
+            for execution_id in &promised {
+                assert_eq!(taken(system, execution_id), TAKEN);
+            }
+            assert_eq!(taken(system, "v-lost"), TAKEN[1..]);
+            assert!(system.store.pending().expect("it is read").is_empty());
+            assert_eq!(scene.upstream.calls("live"), promised.len() + 1);
+        },
+    );
+}
+
+#[test]
+fn what_is_promised_and_not_yet_decided_at_a_stop_is_decided_once_after_it() {
+    with_scene(
+        |outside| outside.at_once = Some(8),
+        async |scene: Scene| {
+            two_sources(&scene, later()).await;
+            scene.upstream.plays("live", &[Act::at_once(Says::People("54208")), Act::HANGS]);
+            let promised = promised(&scene.world.system, 5).await;
+            after_s(1).await;
+            let is_decided = |execution_id: &&String| taken(&scene.world.system, execution_id) == TAKEN;
+            assert_eq!(promised.iter().filter(is_decided).count(), 1);
+
+            let upstream = Upstream::new(&scene.world.time);
+            upstream.plays("live", &[Act::after(10, Says::People("54208"))]);
+            let scene = scene.restarted(upstream).await;
+            after_s(60).await;
+            for execution_id in &promised {
+                assert_eq!(taken(&scene.world.system, execution_id), TAKEN);
+            }
+            assert!(scene.world.system.store.pending().expect("it is read").is_empty());
+            assert_eq!(scene.upstream.calls("live"), promised.len() - 1);
+        },
+    );
+}
