@@ -157,7 +157,15 @@ async fn what_is_not_verified_has_an_exit_status_of_its_own_and_says_why() {
     let later = json!({"authority_latency": {"authority_latency_budget_ms": 100, "enforcement_mode": "ASYNC", "on_timeout_behavior": "ESCALATE"}});
     register(control, &workflow("later", &["office-a"], later)).await;
     let silent = ctl(&world, &["verify", "silent", "area=ABW", "year=1960", "--axes=population"], 6);
-    has(&silent, &["blocked: nothing is told for now", "population: no value", "not asked", "next: "]);
+    has(
+        &silent,
+        &[
+            "blocked: nothing is told for now",
+            "population: no value",
+            "not asked",
+            "next: no trusted source ",
+        ],
+    );
     let open = ctl(&world, &["verify", "census", "area=ABW", "--axes=population"], 6);
     has(&open, &["requires_specification: ", "next: say which year is meant, as AXIS=VALUE"]);
     let promised = ctl(&world, &["verify", "later", "area=ABW", "year=1960", "--axes=population"], 6);

@@ -218,7 +218,7 @@ pub struct Retry {
     pub after_ms: Option<u64>,
     /// Because of these oracles.
     pub oracles: Vec<SourceId>,
-    /// What has to happen, in words.
+    /// What has to happen, in words that name whom it is about and say after how long.
     pub advice: String,
 }
 

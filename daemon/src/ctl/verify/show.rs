@@ -4,7 +4,6 @@ use super::super::CtlError;
 use super::super::look::Look;
 use super::super::output::{by_whom, on_one_line, pairs, table};
 use super::words;
-use domain::ground::moment::span;
 use domain::verification::envelope::{AxisOutcome, CandidateOutcome, Evidence, Standing};
 use domain::verification::{Envelope, EnvelopeKind, Reason};
 use std::io::Write;
@@ -129,10 +128,7 @@ fn next(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> {
         writeln!(out, "next: say which {} is meant, as AXIS=VALUE", on_one_line(&open))?;
     }
     if let Some(retry) = &envelope.retry {
-        let oracles: Vec<_> = retry.oracles.iter().map(|oracle_id| oracle_id.as_str()).collect();
-        let of = if oracles.is_empty() { String::new() } else { format!(": {}", oracles.join(", ")) };
-        let after = retry.after_ms.map(|after_ms| format!(" (after {})", span(after_ms.div_ceil(1000))));
-        writeln!(out, "next: {}{}{of}", on_one_line(&retry.advice), after.unwrap_or_default())?;
+        writeln!(out, "next: {}", on_one_line(&retry.advice))?;
     }
     if envelope.kind == EnvelopeKind::Provisional {
         writeln!(out, "next: oraclectl explain {}, once it is decided", on_one_line(&envelope.execution_id))?;
