@@ -336,6 +336,8 @@ async fn an_untrusted_source_moves_nothing_and_a_registered_one_that_jumps_is_lo
     office.says(people(POISON));
     let envelope = verified(&daemon).await;
     assert_eq!((&envelope["kind"], &envelope["reasons"]), (&json!("human_review"), &json!(["deviation"])));
+    let jump = format!("it was {HONEST} and is {POISON}, more than 0.5 of it apart");
+    assert_eq!(envelope["candidates"][1]["deviations"], json!({"population": jump}));
     assert!(envelope["axes"]["population"].get("value").is_none(), "{envelope}");
 }
 

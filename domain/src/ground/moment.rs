@@ -70,6 +70,17 @@ pub fn span(seconds: u64) -> String {
     }
 }
 
+/// An age and the limit that it is held against, in seconds, as [`span`] tells them; by the second where that would not tell one
+/// from the other.
+#[must_use]
+pub fn age_and_limit(age_s: u64, limit_s: u64) -> (String, String) {
+    let told = (span(age_s), span(limit_s));
+    if told.0 == told.1 && age_s != limit_s {
+        return (format!("{age_s} seconds"), format!("{limit_s} seconds"));
+    }
+    told
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +99,18 @@ mod tests {
             (22_436_818, "259 days"),
         ] {
             assert_eq!(span(seconds), words);
+        }
+    }
+
+    #[test]
+    fn an_age_is_told_from_its_limit_by_the_second_where_words_do_not_do_it() {
+        for (age_s, limit_s, age, limit) in [
+            (105, 600, "105 seconds", "10 minutes"),
+            (606, 600, "606 seconds", "600 seconds"),
+            (600, 600, "10 minutes", "10 minutes"),
+            (86_400 * 5, 86_400 * 2, "5 days", "2 days"),
+        ] {
+            assert_eq!(age_and_limit(age_s, limit_s), (age.to_owned(), limit.to_owned()));
         }
     }
 

@@ -18,6 +18,10 @@ pub struct Rejection {
     pub place: Option<String>,
     /// What was found, and what would be taken.
     pub reason: String,
+    /// What would be taken, in the definition's words alone, for whom nothing of the record is told; nothing where there are no
+    /// such words. It is not kept: `reason` says it, too.
+    #[serde(skip)]
+    pub bound: Option<String>,
 }
 
 /// A record that is not taken, as it is kept with its run.
@@ -90,6 +94,12 @@ impl Rejection {
     pub fn new(rule: Rule, place: Option<&str>, reason: impl AsRef<str>) -> Self {
         let beginning = |text: &str, chars: usize| text.chars().take(chars).collect();
         let place = place.map(|place| beginning(place, PLACE_MAX_CHARS));
-        Self { rule, place, reason: beginning(reason.as_ref(), REASON_MAX_CHARS) }
+        Self { rule, place, reason: beginning(reason.as_ref(), REASON_MAX_CHARS), bound: None }
+    }
+
+    /// The same with the bound that was broken.
+    #[must_use]
+    pub fn of_bound(self, bound: impl AsRef<str>) -> Self {
+        Self { bound: Some(bound.as_ref().chars().take(REASON_MAX_CHARS).collect()), ..self }
     }
 }

@@ -194,6 +194,10 @@ pub struct CandidateOutcome {
     /// What it says, where the envelope is about that.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Stated>,
+    /// Axes asked for on which that jumps away from what it said before, each with what it said and by how much more than it may,
+    /// in words; where the envelope is about what it says.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub deviations: BTreeMap<String, String>,
     /// Its verification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<OracleVerificationRecord>,
@@ -218,7 +222,7 @@ pub struct Retry {
     pub after_ms: Option<u64>,
     /// Because of these oracles.
     pub oracles: Vec<SourceId>,
-    /// What has to happen, in words.
+    /// What has to happen, in words that name whom it is about and say after how long.
     pub advice: String,
 }
 

@@ -9,6 +9,7 @@ use super::workflow::OnTimeout;
 use crate::ground::adapter::CLOCK_SKEW_MAX;
 use crate::ground::freshness::age_s;
 use crate::ground::id::SourceId;
+use crate::ground::moment::age_and_limit;
 use crate::ground::ontology::Axis;
 use crate::ground::source::OracleTier;
 use jiff::Timestamp;
@@ -217,14 +218,15 @@ fn kept<'a>(
         warnings.push(format!("{oracle_id}: what is kept of it is no good: {}", refused(refusal, &cause)));
         return None;
     }
+    let (age, tolerance) = age_and_limit(age_s, tolerance_s);
     if age_s > tolerance_s {
         warnings.push(format!(
-            "{oracle_id}: what is kept of it is as of {observed_at}, {age_s} s old; {tolerance_s} s are tolerated"
+            "{oracle_id}: what is kept of it is as of {observed_at}, {age} old; the workflow tolerates {tolerance}"
         ));
         return None;
     }
     warnings.push(format!(
-        "{oracle_id}: its answer as of {observed_at} is used, which is {age_s} s old; {tolerance_s} s are tolerated"
+        "{oracle_id}: its answer as of {observed_at} is used, which is {age} old; the workflow tolerates {tolerance}"
     ));
     Some(candidate)
 }

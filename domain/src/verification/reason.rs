@@ -34,19 +34,19 @@ pub enum Reason {
     Disputed,
     /// A person would have to decide, and so many questions wait for people that none more is put before them.
     QueueFull,
-    /// An oracle did not answer in time, or could not be reached.
+    /// An oracle did not answer in time, could not be reached, or is not called while its circuit is open.
     OracleUnreachable,
-    /// An oracle failed, or its answer cannot be trusted.
+    /// An oracle failed, cannot answer such a question, or gave an answer that cannot be trusted.
     OracleUnusable,
-    /// An answer is too old by its source's policy.
+    /// An answer is stale, and its source's policy does not let that pass.
     Stale,
-    /// An answer is older than the axis allows.
+    /// An answer is older than the axis allows, or the answer itself where the axis is state-sensitive.
     Expired,
     /// Oracles disagree, and are to be asked for all their axes once more.
     Reverification,
-    /// No oracle has a value, and all that were to answer did.
+    /// No trusted oracle has a value that counts, and all that were to answer did.
     NoValue,
-    /// None but untrusted oracles have a value, and all that were to answer did.
+    /// Only what is unverified, or counts as that, has a value, and all others that were to answer did.
     UnverifiedOnly,
     /// It is not said which thing is meant.
     ThingNotFixed,

@@ -35,7 +35,7 @@ pub enum Standing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// One oracle says so, and no other says anything.
+    /// One oracle says so, and no other that is trusted has a value.
     OnlySource,
     /// All oracles say so.
     Agreement,

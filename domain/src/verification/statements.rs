@@ -8,7 +8,7 @@ use super::tier::Tier;
 use crate::ground::decimal::Decimal;
 use crate::ground::freshness::{STATE_SENSITIVE_MAX_AGE_S, StaleBehavior, age_s};
 use crate::ground::id::SourceId;
-use crate::ground::moment::span;
+use crate::ground::moment::age_and_limit;
 use crate::ground::ontology::Axis;
 use crate::ground::value::Typed;
 
@@ -72,7 +72,7 @@ fn standing(
     let (id, observed_at) = (voice.oracle_id, voice.candidate.observed_at);
     let age_s = age_s(observed_at, inputs.as_of());
     if let Some(limit_s) = ttl_s(voice, axis).filter(|limit_s| age_s > *limit_s) {
-        let (age, limit) = (span(age_s), span(limit_s));
+        let (age, limit) = age_and_limit(age_s, limit_s);
         warnings.push(format!(
             "{id}: `{path}` is as of {observed_at}, {age} old; no value may be older than {limit}"
         ));
@@ -86,7 +86,8 @@ fn standing(
         return Ok(voice.tier);
     }
     if freshness.stale_behavior != StaleBehavior::ServeStaleSilent {
-        let (age, limit) = (span(freshness.age_seconds.unwrap_or(age_s)), span(freshness.max_age_seconds));
+        let age_s = freshness.age_seconds.unwrap_or(age_s);
+        let (age, limit) = age_and_limit(age_s, freshness.max_age_seconds);
         warnings.push(format!(
             "{id}: `{path}` as of {observed_at} is stale: {age} old, and its source allows {limit}"
         ));

@@ -277,11 +277,11 @@ impl Case {
             warnings.push(match self.kept {
                 Kept::Nothing => "live: nothing is kept of it".to_owned(),
                 Kept::Tolerated => format!(
-                    "live: its answer as of {observed_at} is used, which is {} s old; {TOLERANCE_S} s are tolerated",
+                    "live: its answer as of {observed_at} is used, which is {} seconds old; the workflow tolerates 10 minutes",
                     100 + waited_s
                 ),
                 Kept::TooOld => format!(
-                    "live: what is kept of it is as of {observed_at}, {} s old; {TOLERANCE_S} s are tolerated",
+                    "live: what is kept of it is as of {observed_at}, {} seconds old; the workflow tolerates 600 seconds",
                     601 + waited_s
                 ),
             });

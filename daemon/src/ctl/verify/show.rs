@@ -4,7 +4,6 @@ use super::super::CtlError;
 use super::super::look::Look;
 use super::super::output::{by_whom, on_one_line, pairs, table};
 use super::words;
-use domain::ground::moment::span;
 use domain::verification::envelope::{AxisOutcome, CandidateOutcome, Evidence, Standing};
 use domain::verification::{Envelope, EnvelopeKind, Reason};
 use std::io::Write;
@@ -24,6 +23,11 @@ pub(in crate::ctl) fn envelope(out: &mut dyn Write, envelope: &Envelope, look: L
     writeln!(out, "{}", pairs(&head))?;
     for (path, outcome) in &envelope.axes {
         axis(out, path, outcome)?;
+        for CandidateOutcome { oracle_id, deviations, .. } in &envelope.candidates {
+            if let Some(jump) = deviations.get(path) {
+                writeln!(out, "  {oracle_id}: {}", on_one_line(jump))?;
+            }
+        }
     }
     let rows: Vec<_> = envelope.candidates.iter().map(candidate).collect();
     if !rows.is_empty() {
@@ -129,13 +133,51 @@ fn next(out: &mut dyn Write, envelope: &Envelope) -> Result<(), CtlError> {
         writeln!(out, "next: say which {} is meant, as AXIS=VALUE", on_one_line(&open))?;
     }
     if let Some(retry) = &envelope.retry {
-        let oracles: Vec<_> = retry.oracles.iter().map(|oracle_id| oracle_id.as_str()).collect();
-        let of = if oracles.is_empty() { String::new() } else { format!(": {}", oracles.join(", ")) };
-        let after = retry.after_ms.map(|after_ms| format!(" (after {})", span(after_ms.div_ceil(1000))));
-        writeln!(out, "next: {}{}{of}", on_one_line(&retry.advice), after.unwrap_or_default())?;
+        writeln!(out, "next: {}", on_one_line(&retry.advice))?;
     }
     if envelope.kind == EnvelopeKind::Provisional {
         writeln!(out, "next: oraclectl explain {}, once it is decided", on_one_line(&envelope.execution_id))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value as Json, json};
+
+    fn shown(changes: Json) -> String {
+        let mut document = json!({
+            "execution_id": "v-1", "kind": "human_review", "status": "unverified", "workflow": "census",
+            "workflow_sha256": "0".repeat(64), "ontology": {"ontology_id": "population", "version": "1"},
+            "where": {"area": "ABW"}, "decided_at": "2026-11-20T10:00:00Z", "reasons": ["deviation"],
+            "axes": {"population": {"standing": "escalated", "reasons": ["deviation"]}},
+            "candidates": [], "steps": [], "warnings": [],
+            "inputs_sha256": "0".repeat(64), "sha256": "0".repeat(64),
+        });
+        document.as_object_mut().expect("an object").extend(changes.as_object().expect("changes").clone());
+        let mut out = Vec::new();
+        let document = serde_json::from_value(document).expect("it is one");
+        envelope(&mut out, &document, Look::new(100, false)).expect("it is shown");
+        String::from_utf8(out).expect("it is text")
+    }
+
+    #[test]
+    fn a_value_that_jumps_is_told_on_its_axis_with_what_it_was_before() {
+        let candidate = json!({"oracle_id": "office", "outcome": "answered", "stale": false, "contested": false,
+            "late": false, "latency_ms": 5, "values": {"population": {"value": "9000"}},
+            "deviations": {"population": "it was 54208 in v1 and is 9000, more than 100 apart"}});
+        let told = shown(json!({"candidates": [candidate]}));
+        let wanted = "population: no value\n  a value jumps away from what its source said before (deviation)\n  \
+                      office: it was 54208 in v1 and is 9000, more than 100 apart\n";
+        assert!(told.contains(wanted), "{told}");
+    }
+
+    #[test]
+    fn what_to_do_next_is_the_advice() {
+        let advice = "no answer came from office: ask again in 5 seconds";
+        let retry = json!({"after_ms": 5000, "oracles": ["office"], "advice": advice});
+        let told = shown(json!({"kind": "blocked", "reasons": ["oracle_unreachable"], "retry": retry}));
+        assert!(told.ends_with(&format!("next: {advice}\n")), "{told}");
+    }
 }

@@ -1,6 +1,7 @@
 //! What stands in envelopes and reviews, in words.
 
 use super::super::output::on_one_line;
+use domain::ground::moment::span;
 use domain::ground::value::Value;
 use domain::verification::candidate::Stated;
 use domain::verification::envelope::{Basis, CandidateOutcome};
@@ -15,7 +16,7 @@ pub(in crate::ctl) const fn kind(kind: EnvelopeKind) -> &'static str {
         EnvelopeKind::Authoritative => "the values are verified",
         EnvelopeKind::NarrativeOnly => "nothing is verified, and no values are told",
         EnvelopeKind::Blocked => "nothing is told for now",
-        EnvelopeKind::RequiresSpecification => "the question leaves open what it is about",
+        EnvelopeKind::RequiresSpecification => "the question leaves open which thing it is about",
         EnvelopeKind::Provisional => "the decision will be taken later",
         EnvelopeKind::DisputeSummary => "the sources disagree, and nobody decides",
         EnvelopeKind::HumanReview => "a person has to decide",
@@ -25,8 +26,8 @@ pub(in crate::ctl) const fn kind(kind: EnvelopeKind) -> &'static str {
 /// What a value rests on.
 pub(super) const fn basis(basis: Basis) -> &'static str {
     match basis {
-        Basis::OnlySource => "one source says so, and no other says anything of it",
-        Basis::Agreement => "all sources that have it say so",
+        Basis::OnlySource => "one source says so, and no other that is trusted has a value",
+        Basis::Agreement => "all trusted sources that have a value agree",
         Basis::Resolution => "the sources disagreed, and that was settled as told below",
         Basis::HumanLock => "a person decided so, having seen what the sources say",
         Basis::HumanConfirmation => "whoever knows it has confirmed it",
@@ -46,27 +47,35 @@ pub(in crate::ctl) const fn reason(reason: Reason) -> &'static str {
             "the sources disagree, and none was verified later than the others, or late enough"
         }
         Reason::PrecedenceUnclear => {
-            "the sources disagree, and which comes first is not clear on such an axis"
+            "the sources disagree, and the order of their tiers contradicts the one for such an axis"
         }
         Reason::StrategyImpossible => {
             "the sources disagree, and the strategy cannot settle values like these"
         }
-        Reason::CascadeLimit => "there are more conflicts than may be settled one after the other",
+        Reason::CascadeLimit => {
+            "there are more conflicts on one axis than may be settled one after the other"
+        }
         Reason::OracleInvalidated => {
-            "a source is in conflict on another axis, which takes all its answers with it"
+            "a source is in conflict on one axis, which takes all its answers with it"
         }
         Reason::BudgetExceeded => "the decision took longer than it may",
         Reason::Disputed => "the sources disagree, and nobody is to decide that",
         Reason::QueueFull => {
             "too many questions wait for people already: reviewers have to resolve some first"
         }
-        Reason::OracleUnreachable => "a source did not answer in time, or could not be reached",
-        Reason::OracleUnusable => "a source failed, or its answer cannot be trusted",
-        Reason::Stale => "what a source says is older than its freshness policy lets pass",
-        Reason::Expired => "what a source says is older than the axis allows",
+        Reason::OracleUnreachable => {
+            "a source did not answer in time, could not be reached, or is not called while its circuit is open"
+        }
+        Reason::OracleUnusable => {
+            "a source failed, cannot answer such a question, or gave an answer that cannot be trusted"
+        }
+        Reason::Stale => "what a source says is stale, and its freshness policy does not let that pass",
+        Reason::Expired => "what a source says is older than the axis, or the source itself, allows",
         Reason::Reverification => "the sources disagree, and have to be asked for all their axes once more",
-        Reason::NoValue => "no source has a value",
-        Reason::UnverifiedOnly => "none but untrusted sources have a value",
+        Reason::NoValue => "no trusted source has a value that counts, and all that were to answer did",
+        Reason::UnverifiedOnly => {
+            "only what is unverified, or counts as that, has a value, and all others that were to answer did"
+        }
         Reason::ThingNotFixed => "it is not said which thing is meant",
         Reason::SeveralThings => "a source knows several things that could be meant",
         Reason::NonAuthoritative => "the workflow verifies nothing",
@@ -86,9 +95,9 @@ pub(super) fn outcome(candidate: &CandidateOutcome) -> String {
         CallOutcome::Answered => format!("answered in {took}"),
         CallOutcome::NoRecord => "knows nothing of it".into(),
         CallOutcome::Several => "knows several that could be meant".into(),
-        CallOutcome::TimedOut => format!("no answer in {took}"),
+        CallOutcome::TimedOut => format!("no answer in time, after {took}"),
         CallOutcome::Failed => format!("failed after {took}"),
-        CallOutcome::CircuitOpen => "left alone for a while, since it failed too often".into(),
+        CallOutcome::CircuitOpen => "not called while its circuit is open".into(),
         CallOutcome::Refused => "answered, and that is not trusted".into(),
         CallOutcome::NotAsked => "not asked".into(),
     };
@@ -111,7 +120,9 @@ pub(in crate::ctl) fn reply(reply: &Reply) -> String {
         Reply::Several { records } => format!("{word}: {records} records"),
         Reply::TimedOut { cut } => format!("{word}: {}", self::cut(*cut)),
         Reply::Failed { failure, cause } => format!("{word}: {}, {cause}", failure.as_str()),
-        Reply::CircuitOpen { retry_after_ms: Some(after_ms) } => format!("{word}: for {after_ms} ms"),
+        Reply::CircuitOpen { retry_after_ms: Some(after_ms) } => {
+            format!("{word}: for {}", span(after_ms.div_ceil(1000)))
+        }
         Reply::CircuitOpen { retry_after_ms: None } => format!("{word}: until an administrator closes it"),
         Reply::Refused { refusal, cause } => format!("{word}: {}, {cause}", refusal.as_str()),
         Reply::NotAsked { cause } => format!("{word}: {cause}"),
@@ -222,7 +233,7 @@ mod tests {
         };
         assert_eq!(candidate("answered", false, false), "answered in 2500 ms");
         assert_eq!(candidate("answered", true, false), "answered in 2500 ms, late");
-        let kept = "no answer in 2500 ms, late; what was kept of it stands for its answer";
+        let kept = "no answer in time, after 2500 ms, late; what was kept of it stands for its answer";
         assert_eq!(candidate("timed_out", true, true), kept);
         assert_eq!(candidate("refused", false, false), "answered, and that is not trusted");
     }

@@ -4,7 +4,6 @@ use super::places::OfItself;
 use super::validate::Ready;
 use super::{CLOCK_SKEW_MAX, Unasked, replay};
 use crate::ground::normalize::Normalized;
-use crate::ground::ontology::Ontology;
 use crate::ground::raw::{BadRecord, Raw};
 use crate::ground::record::Content;
 use crate::ground::rejection::Rejection;
@@ -237,25 +236,23 @@ impl Ready {
         stated.collect()
     }
 
-    /// Why a record is not taken, or what is noted of it: by which rule, and where as far as that is the adapter's own word.
+    /// Why a record is not taken, or what is noted of it: by which rule, where as far as that is the adapter's own word, and which
+    /// bound it breaks. Of a group its axis is told, since the keys are the answer's.
     fn told(&self, rejection: &Rejection) -> String {
         let rule = rejection.rule.as_str();
-        let is_ours =
-            |place: &&String| is_axis(self.ontology(), place) || self.adapter.required_fields.contains(place);
-        match rejection.place.as_ref().filter(is_ours) {
-            Some(place) => format!("it does not keep to `{rule}` on `{place}`"),
-            None => format!("it does not keep to `{rule}`"),
-        }
+        let ours = rejection.place.as_ref().and_then(|place| {
+            let axis = self.ontology().axis(place).map(|axis| axis.axis.as_str());
+            axis.or_else(|| self.adapter.required_fields.contains(place).then_some(place))
+        });
+        let place = ours.map(|place| format!(" on `{place}`")).unwrap_or_default();
+        let bound = rejection.bound.as_ref().map(|bound| format!(": {bound}")).unwrap_or_default();
+        format!("it does not keep to `{rule}`{place}{bound}")
     }
 }
 
 /// As of when an answer holds that does not say so: one that was issued before it was asked for cannot know what came after.
 fn of_its_issue(asked_at: Timestamp, issued_at: Option<Timestamp>) -> Timestamp {
     issued_at.map_or(asked_at, |issued_at| issued_at.min(asked_at))
-}
-
-fn is_axis(ontology: &Ontology, place: &str) -> bool {
-    ontology.axes.iter().any(|axis| axis.axis == place)
 }
 
 fn is_within(kept: &KeptAnswer, now: Timestamp, seconds: u64) -> bool {

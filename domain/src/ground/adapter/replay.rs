@@ -4,6 +4,7 @@
 use super::{Adapter, CLOCK_SKEW_MAX};
 use crate::ground::date::Date;
 use crate::ground::decimal::{Decimal, Rounding};
+use crate::ground::moment::span;
 use crate::ground::raw::Raw;
 use crate::verification::call::Refusal;
 use jiff::fmt::rfc2822::DateTimeParser;
@@ -34,10 +35,11 @@ pub(super) fn check(
     if now.saturating_add(CLOCK_SKEW_MAX).is_ok_and(|latest| issued_at > latest) {
         return replay(format!("it says that it was issued at {issued_at}, which lies ahead"));
     }
-    let oldest = adapter.max_issue_age_seconds.map(|age_s| i64::try_from(age_s).unwrap_or(i64::MAX));
     let age = now.duration_since(issued_at);
-    if let Some(age_s) = oldest.filter(|age_s| age > SignedDuration::from_secs(*age_s)) {
-        return replay(format!("it was issued at {issued_at}, over {age_s} s ago (`max_issue_age_seconds`)"));
+    let is_over = |most_s: &u64| age > SignedDuration::from_secs(i64::try_from(*most_s).unwrap_or(i64::MAX));
+    if let Some(most_s) = adapter.max_issue_age_seconds.filter(is_over) {
+        let most = span(most_s);
+        return replay(format!("it was issued at {issued_at}, over {most} ago (`max_issue_age_seconds`)"));
     }
     match last_issued_at.filter(|last| issued_at < *last) {
         Some(last) => replay(format!("it was issued at {issued_at}, and one of {last} was taken already")),

@@ -1,7 +1,7 @@
 //! Whether an answer is stale, and what becomes of it.
 
 use super::{FreshnessPolicy, StaleBehavior, age_s};
-use crate::ground::moment::span;
+use crate::ground::moment::age_and_limit;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -72,17 +72,6 @@ pub struct Freshness {
     pub refresh: bool,
 }
 
-/// That an axis is older than it may be; by the second where words would not tell the ages apart.
-fn too_old(axis: &str, age_seconds: u64, max_age_seconds: u64) -> String {
-    let (age, allowed) = (span(age_seconds), span(max_age_seconds));
-    let (age, allowed) = if age == allowed {
-        (format!("{age_seconds} seconds"), format!("{max_age_seconds} seconds"))
-    } else {
-        (age, allowed)
-    };
-    format!("`{axis}` is {age} old, and {allowed} are allowed")
-}
-
 impl FreshnessPolicy {
     /// What becomes of an answer at `now` that depends on `axes`, as they were at `as_of`: the release of the version that
     /// they come from, or when they were retrieved. Without one the source had nothing to say yet, and that is stale.
@@ -122,7 +111,10 @@ impl FreshnessPolicy {
                     (Some(as_of), Some(at)) => {
                         format!("`{axis}` is as of {as_of} and was invalidated at {at}")
                     }
-                    (Some(as_of), None) => too_old(axis, age_s(as_of, now), max_age_seconds),
+                    (Some(as_of), None) => {
+                        let (age, allowed) = age_and_limit(age_s(as_of, now), max_age_seconds);
+                        format!("`{axis}` is {age} old, and {allowed} are allowed")
+                    }
                     (None, _) => format!("source {} had no release then", self.oracle_id),
                 };
                 // where there was none that is said once, not of each axis

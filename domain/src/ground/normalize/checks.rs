@@ -7,6 +7,9 @@ use crate::ground::rejection::{Rejection, Rule};
 use crate::ground::value::Typed;
 use regex::Regex;
 
+/// So many of the values that are allowed are told at the most.
+const ALLOWED_TOLD_MAX: usize = 16;
+
 /// A check made ready.
 #[derive(Debug)]
 pub(super) struct Checked {
@@ -14,6 +17,14 @@ pub(super) struct Checked {
     pub(super) axis: usize,
     pub(super) constraint: Constraint,
     pub(super) on_failure: OnFailure,
+}
+
+/// What is wrong with a value.
+pub(super) struct Fault {
+    /// In words, with the value.
+    pub(super) reason: String,
+    /// Which bound it breaks, without the value.
+    pub(super) bound: String,
 }
 
 #[derive(Debug)]
@@ -44,8 +55,8 @@ impl Normalizer {
                     failed.extend(Some(path.clone()).zip(check.constraint.fault(value)));
                 }
             }
-            for (path, fault) in failed {
-                let rejection = Rejection::new(Rule::Check, Some(&path), fault);
+            for (path, Fault { reason, bound }) in failed {
+                let rejection = Rejection::new(Rule::Check, Some(&path), reason).of_bound(bound);
                 match check.on_failure {
                     OnFailure::Reject => return Err(rejection),
                     OnFailure::Warn => {}
@@ -60,21 +71,18 @@ impl Normalizer {
 
 impl Constraint {
     /// What is wrong with `value` by itself, if anything.
-    fn fault(&self, value: &Typed) -> Option<String> {
-        match self {
-            Self::Range { min: Some(min), .. } if value < min => {
-                Some(format!("{} is below {}", value.text(), min.text()))
-            }
-            Self::Range { max: Some(max), .. } if value > max => {
-                Some(format!("{} is above {}", value.text(), max.text()))
-            }
+    fn fault(&self, value: &Typed) -> Option<Fault> {
+        let broken = match self {
+            Self::Range { min: Some(min), .. } if value < min => format!("is below {}", min.text()),
+            Self::Range { max: Some(max), .. } if value > max => format!("is above {}", max.text()),
             Self::Enum(allowed) if !allowed.contains(value) => {
-                Some(format!("{} is none of the values allowed", value.text()))
+                let told: Vec<_> = allowed.iter().take(ALLOWED_TOLD_MAX).map(Typed::text).collect();
+                let more = if allowed.len() > ALLOWED_TOLD_MAX { ", …" } else { "" };
+                format!("is none of the values allowed: {}{more}", told.join(", "))
             }
-            Self::Regex(regex) if !regex.is_match(&value.text()) => {
-                Some(format!("{} does not match {regex}", value.text()))
-            }
-            Self::Range { .. } | Self::Enum(_) | Self::Regex(_) | Self::Custom(_) => None,
-        }
+            Self::Regex(regex) if !regex.is_match(&value.text()) => format!("does not match {regex}"),
+            Self::Range { .. } | Self::Enum(_) | Self::Regex(_) | Self::Custom(_) => return None,
+        };
+        Some(Fault { reason: format!("{} {broken}", value.text()), bound: format!("it {broken}") })
     }
 }

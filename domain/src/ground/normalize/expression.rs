@@ -4,6 +4,7 @@
 //! there are no loops, which would go through groups in no order, and no functions but those listed here.
 
 use super::Values;
+use super::checks::Fault;
 use crate::ground::ontology::{Axis, AxisType, Ontology};
 use crate::ground::value::Typed;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
@@ -90,19 +91,22 @@ impl Expression {
     }
 
     /// What is wrong with `value` among the others, if anything.
-    pub(super) fn fault(&self, context: &Context<'_, '_>, value: &Typed) -> Option<String> {
+    pub(super) fn fault(&self, context: &Context<'_, '_>, value: &Typed) -> Option<Fault> {
         let mut scope = context.new_inner_scope();
         scope.add_variable_from_value(VALUE, cel(value, self.kind));
+        let broken = |reason: String| Some(Fault { bound: reason.clone(), reason });
         match self.program.execute(&scope) {
             Ok(Value::Bool(true)) => None,
-            Ok(Value::Bool(false)) => Some(format!("`{}` does not hold", self.source)),
-            Ok(_) => Some(format!("`{}` is neither true nor false", self.source)),
+            Ok(Value::Bool(false)) => broken(format!("`{}` does not hold", self.source)),
+            Ok(_) => broken(format!("`{}` is neither true nor false", self.source)),
             Err(error) => {
                 let missing = self.names.iter().filter(|name| {
                     matches!(context.get_variable(name.as_str()), Some(null) if null.get_type().name() == "null_type")
                 });
                 let missing: Vec<_> = missing.map(|name| format!("; `{name}` is missing")).collect();
-                Some(format!("`{}` cannot be evaluated: {}{}", self.source, words(&error), missing.concat()))
+                // what the error says may name a key that is one of the values
+                let bound = format!("`{}` cannot be evaluated", self.source);
+                Some(Fault { reason: format!("{bound}: {}{}", words(&error), missing.concat()), bound })
             }
         }
     }

@@ -60,7 +60,10 @@ impl Schema {
             } else {
                 error.to_string()
             };
+            // the place in the record may hold names of the record: that in the schema is the definition's own
+            let bound = format!("it breaks `{}` of the schema", error.schema_path());
             Rejection::new(Rule::Schema, Some(place.as_str()).filter(|at| !at.is_empty()), reason)
+                .of_bound(bound)
         })
     }
 }

@@ -5,11 +5,10 @@ use crate::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
 use crate::verification::call::CallOutcome;
-use crate::verification::candidate::Stated;
 use crate::verification::envelope::{
     AxisOutcome, CandidateOutcome, Envelope, EnvelopeKind, Evidence, Reverification, VerificationStatus,
 };
-use crate::verification::hearing::Hearing;
+use crate::verification::hearing::{Hearing, Voice};
 use crate::verification::inputs::Inputs;
 use crate::verification::lock::{CONFIRMATION_ORACLE_ID, oracle_id};
 use crate::verification::record::OracleVerificationRecord;
@@ -161,17 +160,16 @@ fn candidate(
 ) -> CandidateOutcome {
     let call = inputs.calls.get(oracle_id);
     let voice = hearing.voices.iter().find(|voice| voice.oracle_id == oracle_id);
-    let values = voice.filter(|_| ruling.kind.tells_what_oracles_say()).map(|voice| {
-        let asked = inputs.question.axes.iter().filter(|path| voice.asked.contains(path));
-        let said = asked.filter_map(|path| Some((path.clone(), voice.candidate.values.get(path)?.clone())));
-        said.collect::<BTreeMap<String, Stated>>()
-    });
+    let told = voice.filter(|_| ruling.kind.tells_what_oracles_say());
     CandidateOutcome {
         oracle_id: oracle_id.clone(),
         outcome,
         registered_tier: call.map(|call| call.oracle_tier),
         tier: voice.map(|voice| voice.tier),
-        values: values.unwrap_or_default(),
+        values: told.map(|voice| asked_of(inputs, voice, &voice.candidate.values)).unwrap_or_default(),
+        deviations: told
+            .map(|voice| asked_of(inputs, voice, &voice.candidate.deviations))
+            .unwrap_or_default(),
         record: voice.map(|voice| OracleVerificationRecord {
             oracle_tier: voice.tier,
             ..voice.candidate.record.clone()
@@ -182,4 +180,14 @@ fn candidate(
         late: call.is_some_and(|call| call.latency_ms > inputs.workflow.oracle_latency.soft_timeout_ms),
         latency_ms: call.map_or(0, |call| call.latency_ms),
     }
+}
+
+/// What `by_axis` has of the axes that `voice` was asked for by this question.
+fn asked_of<T: Clone>(
+    inputs: &Inputs,
+    voice: &Voice<'_>,
+    by_axis: &BTreeMap<String, T>,
+) -> BTreeMap<String, T> {
+    let asked = inputs.question.axes.iter().filter(|path| voice.asked.contains(path));
+    asked.filter_map(|path| Some((path.clone(), by_axis.get(path)?.clone()))).collect()
 }

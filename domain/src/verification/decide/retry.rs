@@ -2,6 +2,7 @@
 
 use super::Ruling;
 use crate::ground::id::SourceId;
+use crate::ground::moment::span;
 use crate::ground::ontology::AxisClass;
 use crate::verification::call::{Failure, Reply};
 use crate::verification::envelope::Retry;
@@ -10,58 +11,81 @@ use crate::verification::inputs::Inputs;
 use crate::verification::reason::Reason;
 use std::collections::BTreeSet;
 
+/// Its advice names whom it is about and says after how long: it is told without the other members, too.
 pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
-    let ids = |absences: &[&Absent<'_>]| absences.iter().map(|absent| absent.oracle_id.clone()).collect();
     let has = |reason| ruling.reasons.contains(&reason);
     if has(Reason::QueueFull) {
-        let advice = "a person has to decide, and too many questions wait for people already: reviewers have to resolve some first";
+        let advice = "a person has to decide, and too many questions wait for people already: ask again once they have resolved \
+                      some";
         return Retry { after_ms: None, oracles: Vec::new(), advice: advice.into() };
     }
     if !ruling.reverify.is_empty() {
-        let oracles = ruling.reverify.keys().map(|oracle_id| (*oracle_id).clone()).collect();
-        let advice = "ask again: these oracles have to be asked anew".into();
+        let oracles: Vec<_> = ruling.reverify.keys().map(|oracle_id| (*oracle_id).clone()).collect();
+        let advice = format!("this needs another answer from {}: ask again now", names(&oracles));
         return Retry { after_ms: Some(0), oracles, advice };
     }
     if has(Reason::Stale) || has(Reason::Expired) {
-        let advice = "what these oracles say is older than their policies or the ontology allow: they need a newer release, or \
-                      an administrator another policy";
-        let oracles = stale(inputs, ruling).into_iter().collect();
-        return Retry { after_ms: None, oracles, advice: advice.into() };
+        let oracles: Vec<_> = stale(inputs, ruling).into_iter().collect();
+        let advice = format!(
+            "what {} said is too old: it takes a newer release, or a policy that allows its age",
+            names(&oracles)
+        );
+        return Retry { after_ms: None, oracles, advice };
     }
     if has(Reason::OracleUnusable) {
-        let unusable = ruling.missing.iter().copied();
-        let unusable = unusable.filter(|absent| absent.absence == Absence::Unusable);
-        let cannot_be_asked = |absent: &Absent<'_>| {
-            matches!(absent.call.reply, Reply::Failed { failure: Failure::Rejected, .. })
-        };
-        let advice = if unusable.clone().all(cannot_be_asked) {
-            "these oracles cannot answer such a question: ask another one, or a workflow without them"
-        } else {
-            "these oracles failed, or gave answers that cannot be trusted: an administrator has to look at them"
-        };
-        let unusable: Vec<_> = unusable.collect();
-        return Retry { after_ms: None, oracles: ids(&unusable), advice: advice.into() };
+        return of_unusable(ruling);
     }
     if !ruling.missing.is_empty() {
-        let pauses = ruling.missing.iter().map(|absent| pause_ms(inputs, absent));
-        let after_ms = pauses.collect::<Option<Vec<_>>>().and_then(|pauses| pauses.into_iter().max());
-        let advice = match after_ms {
-            Some(_) => "ask again after this time: these oracles did not answer",
-            None => "an administrator has to let these oracles be called again",
-        };
-        return Retry { after_ms, oracles: ids(&ruling.missing), advice: advice.into() };
+        return of_missing(inputs, ruling);
     }
     if has(Reason::BudgetExceeded) {
-        let after_ms = Some(inputs.workflow.oracle_latency.hard_timeout_ms);
-        let advice = "ask again after this time: the decision took longer than it may".into();
-        return Retry { after_ms, oracles: Vec::new(), advice };
+        let after_ms = inputs.workflow.oracle_latency.hard_timeout_ms;
+        let advice = format!("the decision took longer than it may: {}", again(after_ms));
+        return Retry { after_ms: Some(after_ms), oracles: Vec::new(), advice };
     }
-    if can_be_confirmed(inputs, ruling) {
-        let advice = "no trusted oracle of the workflow has a value: ask again once whoever claims one has confirmed it";
-        return Retry { after_ms: None, oracles: Vec::new(), advice: advice.into() };
-    }
-    let advice = "no trusted oracle of the workflow has a value: asking again does not help by itself";
-    Retry { after_ms: None, oracles: Vec::new(), advice: advice.into() }
+    let helps = if can_be_confirmed(inputs, ruling) {
+        "ask again once whoever claims one has confirmed it"
+    } else {
+        "asking again does not help by itself"
+    };
+    let advice = format!("no trusted source of the workflow has a value: {helps}");
+    Retry { after_ms: None, oracles: Vec::new(), advice }
+}
+
+/// What helps where oracles failed, or gave what cannot be trusted.
+fn of_unusable(ruling: &Ruling<'_>) -> Retry {
+    let unusable = ruling.missing.iter().filter(|absent| absent.absence == Absence::Unusable);
+    let cannot_be_asked =
+        |absent: &&Absent<'_>| matches!(absent.call.reply, Reply::Failed { failure: Failure::Rejected, .. });
+    let is_the_question = unusable.clone().all(cannot_be_asked);
+    let oracles: Vec<_> = unusable.map(|absent| absent.oracle_id.clone()).collect();
+    let names = names(&oracles);
+    let advice = if is_the_question {
+        format!("such a question cannot be put to {names}: ask another one, or by another workflow")
+    } else {
+        format!(
+            "an administrator has to look into what came from {names}: a failure, or an answer that cannot be trusted"
+        )
+    };
+    Retry { after_ms: None, oracles, advice }
+}
+
+/// What helps where oracles gave no answer.
+fn of_missing(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
+    let oracles: Vec<_> = ruling.missing.iter().map(|absent| absent.oracle_id.clone()).collect();
+    let pauses = ruling.missing.iter().map(|absent| pause_ms(inputs, absent));
+    let after_ms = pauses.collect::<Option<Vec<_>>>().and_then(|pauses| pauses.into_iter().max());
+    let helps = after_ms
+        .map_or_else(|| "an administrator has to close the circuit that is held open".to_owned(), again);
+    Retry { after_ms, advice: format!("no answer came from {}: {helps}", names(&oracles)), oracles }
+}
+
+fn again(after_ms: u64) -> String {
+    format!("ask again in {}", span(after_ms.div_ceil(1000)))
+}
+
+fn names(oracles: &[SourceId]) -> String {
+    oracles.iter().map(SourceId::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether all that has no value is claimed by whoever knows it, and only not confirmed.

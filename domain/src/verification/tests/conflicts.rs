@@ -264,6 +264,27 @@ fn where_all_is_invalidated_both_are_asked_for_all_their_axes_once_more_and_then
 }
 
 #[test]
+fn from_what_a_value_jumps_is_told_beside_it_of_axes_asked_for_and_only_where_values_are_told() {
+    let jump = "it was 1 and is 10, more than 2 apart";
+    let mut inputs = partial(json!({"granularity": "oracle"}), &["dose"]);
+    for path in ["dose", "inr"] {
+        answer_of(&mut inputs, "lab-a").deviations.insert(path.into(), jump.into());
+    }
+    let envelope = decide(&inputs);
+    assert_eq!(
+        (envelope.kind, envelope.reasons.contains(&Reason::Deviation)),
+        (EnvelopeKind::HumanReview, true)
+    );
+    assert_eq!(envelope.candidates[0].deviations, [("dose".to_owned(), jump.to_owned())].into());
+    assert!(envelope.candidates[1].deviations.is_empty());
+    let mut untrusted = doses(json!({}), &[(Unverified, "10")]);
+    answer_of(&mut untrusted, "lab-a").deviations.insert("dose".into(), jump.into());
+    let envelope = decide(&untrusted);
+    assert_eq!(envelope.kind, EnvelopeKind::Blocked);
+    assert!(envelope.candidates[0].deviations.is_empty(), "it would tell what is not told");
+}
+
+#[test]
 fn oracles_are_asked_for_what_is_looked_at_and_they_have() {
     let provided: Vec<_> = ["patient", "day", "dose", "inr", "values.*.amount"].map(str::to_owned).into();
     assert_eq!(partial(json!({}), &["dose"]).paths_for(&provided), ["dose"]);

@@ -146,7 +146,7 @@ fn whoever_cannot_be_asked_about_the_past_is_missed_and_the_advice_says_so() {
     assert!(envelope.warnings[0].ends_with("it is asked about the present alone"), "{:?}", envelope.warnings);
     let retry = envelope.retry.expect("there is guidance");
     assert_eq!((retry.after_ms, retry.oracles[0].as_str()), (None, "lab-b"));
-    assert!(retry.advice.starts_with("these oracles cannot answer such a question"), "{}", retry.advice);
+    assert!(retry.advice.starts_with("such a question cannot be put to lab-b: "), "{}", retry.advice);
 }
 
 /// How an answer is spoilt, and what is said of it.
@@ -331,6 +331,24 @@ fn ages_are_told_in_words() {
     axis_of(&mut inputs, "dose").max_ttl_seconds = Some(5);
     let warnings = decide(&inputs).warnings;
     assert!(warnings[0].ends_with("10 seconds old; no value may be older than 5 seconds"), "{warnings:?}");
+}
+
+#[test]
+fn advice_names_the_sources_and_says_when_to_ask_again_in_words() {
+    for (reply, told) in [
+        (Reply::TimedOut { cut: Cut::HardTimeout }, "no answer came from lab-b: ask again in 5 seconds"),
+        (
+            Reply::CircuitOpen { retry_after_ms: Some(299_001) },
+            "no answer came from lab-b: ask again in 5 minutes",
+        ),
+        (
+            Reply::Failed { failure: Failure::Internal, cause: "a fault".into() },
+            "an administrator has to look into what came from lab-b: a failure, or an answer that cannot be trusted",
+        ),
+    ] {
+        let retry = decide(&with_second(Primary, reply)).retry.expect("there is guidance");
+        assert_eq!(retry.advice, told);
+    }
 }
 
 #[test]

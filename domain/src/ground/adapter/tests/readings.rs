@@ -110,7 +110,7 @@ fn what_has_not_the_form_agreed_on_is_refused_without_a_word_of_it() {
         (json!({ "data": "s3cret" }).to_string(), "a text is at its records"),
         (json!({ "data": ["s3cret"] }).to_string(), "a list is at its records"),
         (json!({ "data": wrong }).to_string(), "`axis_type` on `rate`"),
-        (json!({ "data": keyed }).to_string(), "it does not keep to `axis_type`"),
+        (json!({ "data": keyed }).to_string(), "it does not keep to `axis_type` on `parts.*.amount`"),
         (json!({ "data": [record(), {}] }).to_string(), "`mapping` on `area`"),
     ] {
         let (refusal, cause) = plainly(&body).refused();
@@ -127,10 +127,47 @@ fn a_schema_and_required_fields_hold() {
     assert!(matches!(case(document.clone(), json!({ "data": record })).read(), Reading::Said(_)));
     record["rate"] = json!(101);
     let (refusal, cause) = case(document.clone(), json!({ "data": record })).refused();
-    assert_eq!((refusal, cause.as_str()), (Refusal::Schema, "it does not keep to `schema`"));
+    let told = "it does not keep to `schema`: it breaks `/properties/rate/maximum` of the schema";
+    assert_eq!((refusal, cause.as_str()), (Refusal::Schema, told));
     record["rate"] = json!(1);
     record["note"] = json!(" ");
     assert!(case(document, json!({ "data": record })).refused().1.contains("`required_field` on `note`"));
+}
+
+#[test]
+fn a_check_that_fails_is_told_with_its_bound_and_without_the_value() {
+    let read = |axis: &str, kind: &str, constraint: Json, on_failure: &str, record: Json| {
+        let check =
+            json!([{ "axis": axis, "check_type": kind, "constraint": constraint, "on_failure": on_failure }]);
+        let document = with([("/normalization/post_normalization_checks", check)]);
+        case(document, json!({ "data": record }))
+    };
+    let mut record = record();
+    (record["rate"], record["note"]) = (json!(777), json!("s3cret"));
+    record["parts"] = json!({ "s3cret": { "value": 777 } });
+    for (axis, kind, constraint, told) in [
+        ("rate", "range", json!({ "max": 100 }), "`check` on `rate`: it is above 100"),
+        ("rate", "range", json!({ "min": 1000 }), "`check` on `rate`: it is below 1000"),
+        ("rate", "enum", json!([1, 2]), "`check` on `rate`: it is none of the values allowed: 1, 2"),
+        ("note", "regex", json!("[a-z]+"), "`check` on `note`: it does not match ^(?:[a-z]+)$"),
+        ("rate", "custom", json!("value < 3.0"), "`check` on `rate`: `value < 3.0` does not hold"),
+        (
+            "rate",
+            "custom",
+            json!("parts[string(rate)].amount > 1.0"),
+            "on `rate`: `parts[string(rate)].amount > 1.0` cannot be evaluated",
+        ),
+        ("parts.*.amount", "range", json!({ "max": 100 }), "`check` on `parts.*.amount`: it is above 100"),
+    ] {
+        let (refusal, cause) = read(axis, kind, constraint.clone(), "reject", record.clone()).refused();
+        assert_eq!((refusal, cause.ends_with(told)), (Refusal::Schema, true), "{cause}");
+        let noted = read(axis, kind, constraint, "nullify", record.clone()).said().warnings;
+        assert!(noted.len() == 1 && noted[0].ends_with(told), "{noted:?}");
+        assert!(
+            ["s3cret", "777"].iter().all(|value| !format!("{cause}{noted:?}").contains(value)),
+            "{cause}: {noted:?}"
+        );
+    }
 }
 
 #[test]
@@ -252,7 +289,7 @@ fn what_was_given_before_is_a_replay() {
         ("nonce", json!("n-2"), "the nonce that was sent"),
         ("nonce", json!(null), "the nonce that was sent"),
         ("issued", json!(null), "does not say when"),
-        ("issued", json!("2026-11-20T11:54:59Z"), "over 300 s ago"),
+        ("issued", json!("2026-11-20T11:54:59Z"), "over 5 minutes ago"),
         ("issued", json!("2026-11-20T12:01:01Z"), "lies ahead"),
     ] {
         let (refusal, cause) = guarded_case(meta(name, value)).refused();
