@@ -255,6 +255,7 @@ fn the_reference_of_ground_truth_names_every_field_of_its_documents() {
         "ontology",
         "ontology/template",
         "source",
+        "source/tier",
         "pipeline",
         "pipeline/tables",
         "freshness",
