@@ -1,9 +1,10 @@
 //! How far sources are trusted.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// How far a source is trusted. It is declared, not inferred (RFC, "Oracle Trust Hierarchy"); the order is that of trust.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OracleTier {
     /// Untrusted until validated.
