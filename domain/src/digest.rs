@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::str::FromStr;
+use utoipa::ToSchema;
 
 /// How many digits a digest has.
 const DIGITS: usize = 64;
@@ -11,8 +12,9 @@ const DIGITS: usize = 64;
 const JSON_BYTES: usize = 1024;
 
 /// The SHA-256 of some bytes, written as 64 lower-case hexadecimal digits.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
+#[schema(pattern = "^[0-9a-f]{64}$")]
 pub struct Sha256Hex(String);
 
 impl Sha256Hex {

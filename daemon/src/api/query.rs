@@ -20,7 +20,7 @@ use tokio::task::spawn_blocking;
 #[utoipa::path(
     post,
     path = "/v1/query",
-    request_body(content = Object, description = "`{oracle_id, query_id?, request: {axes_requested, filters, point_in_time?, known_at?, include_provenance, max_results?, cursor?, explain?}}`"),
+    request_body = OracleQuery,
     responses(
         (status = 200, description = "`{query_id, oracle_id, response: {records, provenance?, query_metadata, cursor, warnings?, explain?}}`", body = Object),
         (status = "4XX", description = "The query is refused", body = ProblemDocument),

@@ -268,13 +268,15 @@ pub struct SubmitRequest {
     pub verdict: Option<Box<RawValue>>,
     /// The model's text; either this or `verdict`, or neither.
     #[serde(default, deserialize_with = "given_text")]
+    #[schema(nullable = false)]
     pub raw: Option<String>,
     /// What is known to be so: with it the rules check what the verdict says in words.
     #[serde(default, deserialize_with = "given_facts")]
+    #[schema(nullable = false)]
     pub facts: Option<Vec<String>>,
     /// Who is asked for facts, as of `POST /v1/rules/evaluate`: with them, too, the rules check it.
     #[serde(default, deserialize_with = "given_facts_from")]
-    #[schema(value_type = Option<Vec<Object>>)]
+    #[schema(nullable = false)]
     pub facts_from: Option<Vec<FactsFrom>>,
     /// Where the verdict comes from; compared with nothing.
     pub context: Option<String>,

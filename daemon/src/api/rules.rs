@@ -36,7 +36,6 @@ pub struct Registered {
     #[schema(value_type = Object)]
     rule: &'static Rule,
     /// The SHA-256 of the definition's canonical JSON.
-    #[schema(value_type = String)]
     sha256: Sha256Hex,
     /// Whether it applies where a request names no rules.
     in_profile: bool,

@@ -20,7 +20,6 @@ use std::sync::Arc;
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct Invalidated {
     /// Their ids.
-    #[schema(value_type = Vec<String>)]
     invalidated: Vec<SourceId>,
 }
 

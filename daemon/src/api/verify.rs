@@ -27,10 +27,10 @@ const TOLD_MAX_CHARS: usize = 80;
 #[utoipa::path(
     post,
     path = "/v1/verify",
-    request_body(content = Object, description = "`{workflow, where, axes, claimed?, point_in_time?}`"),
+    request_body = VerifyRequest,
     responses(
-        (status = 200, description = "The envelope, of whatever `kind`; `Retry-After` where it says when to ask again", body = Object),
-        (status = 202, description = "An envelope of kind `provisional`: the decision will be at `Location`", body = Object),
+        (status = 200, description = "The envelope, of whatever `kind`; `Retry-After` where it says when to ask again", body = Envelope),
+        (status = 202, description = "An envelope of kind `provisional`: the decision will be at `Location`", body = Envelope),
         (status = "4XX", description = "The request is refused", body = ProblemDocument),
         (status = "5XX", description = "Nothing can be decided for now", body = ProblemDocument),
     ),
@@ -51,8 +51,8 @@ pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result
     path = "/v1/verify/{execution_id}",
     params(("execution_id" = String, Path, description = "As the envelope has it")),
     responses(
-        (status = 200, description = "The envelope, to the byte as it was answered", body = Object),
-        (status = 202, description = "The decision is still to be taken: the `provisional` envelope", body = Object),
+        (status = 200, description = "The envelope, to the byte as it was answered", body = Envelope),
+        (status = 202, description = "The decision is still to be taken: the `provisional` envelope", body = Envelope),
         (status = "4XX", description = "There is no such decision", body = ProblemDocument),
         (status = "5XX", description = "It cannot be told", body = ProblemDocument),
     ),

@@ -11,6 +11,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The most significant digits of a number.
 pub const DIGITS_MAX: usize = 64;
@@ -22,6 +25,8 @@ pub const TEXT_MAX_BYTES: usize = 256;
 pub const PLACES_MAX: i32 = 127;
 /// The fewest, in front of the point: -1 are tens.
 pub const PLACES_MIN: i32 = -64;
+/// What a canonical text looks like.
+const CANONICAL: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$";
 /// So much of a text that is no number is quoted, in characters.
 const QUOTED_CHARS: usize = 40;
 /// What is divided is multiplied by ten to this power first. A quotient that ends at all is whole then: a divisor has less
@@ -373,6 +378,15 @@ impl Serialize for Decimal {
         serializer.collect_str(self)
     }
 }
+
+impl PartialSchema for Decimal {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new().schema_type(Type::String).pattern(Some(CANONICAL));
+        text.description(Some("A number in decimal digits, without an exponent.")).into()
+    }
+}
+
+impl ToSchema for Decimal {}
 
 impl Ord for Decimal {
     fn cmp(&self, other: &Self) -> Ordering {

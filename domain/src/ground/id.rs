@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use utoipa::ToSchema;
 
 /// The longest name, in characters.
 pub const NAME_MAX_CHARS: usize = 64;
@@ -20,8 +21,9 @@ fn is_id(text: &str) -> bool {
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
         #[serde(try_from = "String", into = "String")]
+        #[schema(pattern = "^[a-z0-9][a-z0-9-]{1,63}$")]
         pub struct $name(String);
 
         impl $name {

@@ -6,10 +6,12 @@ use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use utoipa::ToSchema;
 
 /// A moment. A day without a time is its midnight in UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(into = "String")]
+#[schema(value_type = String, pattern = "^[0-9]{4}-[0-9]{2}-[0-9]{2}", example = "2026-11-20")]
 pub struct Moment(pub Timestamp);
 
 /// Why a text is not one.

@@ -17,6 +17,7 @@ use crate::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use template::{TEMPLATES_MAX, Template};
+use utoipa::ToSchema;
 
 /// The most axes of an ontology.
 pub const AXES_MAX: usize = 256;
@@ -45,7 +46,7 @@ pub struct Ontology {
 }
 
 /// Which version of which ontology.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OntologyRef {
     /// Its id.

@@ -1,13 +1,14 @@
 //! Queries: what is asked of a source, and whether that can be meant (RFC-0002, "Query Contract").
 
 mod filter;
+mod written;
 
 pub use filter::{Filter, Operator, QueryFilter};
-pub(crate) use filter::{as_written, typed};
+pub(crate) use written::{Written, as_written, typed};
 
 use super::freshness::Freshness;
 use super::id::SourceId;
-use super::moment;
+use super::moment::{self, Moment};
 use super::ontology::{Axis, Ontology};
 use super::provenance::ProvenanceRecord;
 use super::record::Identity;
@@ -16,6 +17,7 @@ use super::value::Value;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 /// So many records are given where nothing is said.
 pub const MAX_RESULTS_DEFAULT: usize = 100;
@@ -31,7 +33,7 @@ const FILTERS_MAX: usize = 64;
 const AXES_MAX: usize = 256;
 
 /// A query as it is asked.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OracleQuery {
     /// What the caller calls it; made up where it is left out.
@@ -44,7 +46,7 @@ pub struct OracleQuery {
 }
 
 /// What is asked.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueryRequest {
     /// Which axes to give; those that say what a record speaks of are given in any case.
@@ -54,9 +56,11 @@ pub struct QueryRequest {
     pub filters: Vec<QueryFilter>,
     /// As it was valid then; now where it is left out.
     #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Moment>)]
     pub point_in_time: Option<Timestamp>,
     /// As it was known then; all that is known where it is left out.
     #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Moment>)]
     pub known_at: Option<Timestamp>,
     /// Whether to give each record's provenance.
     #[serde(default)]

@@ -3,6 +3,10 @@
 //! Source: RFC-0002, "Source Registry". An entry has the RFC's fields under the RFC's names; what the daemon fills in is not
 //! taken from whoever registers.
 
+mod tier;
+
+pub use tier::OracleTier;
+
 use super::frequency::UpdateFrequency;
 use super::id::SourceId;
 use super::ontology::{NotKept, Ontology, OntologyRef};
@@ -93,43 +97,6 @@ pub struct SourceRegistryEntry {
     /// From when on it does not, where it is deprecated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deprecation_date: Option<Timestamp>,
-}
-
-/// How far a source is trusted. It is declared, not inferred (RFC, "Oracle Trust Hierarchy"); the order is that of trust.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OracleTier {
-    /// Untrusted until validated.
-    Unverified,
-    /// Valid for a related domain only.
-    CrossDomain,
-    /// Supplementary.
-    Secondary,
-    /// Authoritative for the domain.
-    Primary,
-}
-
-impl OracleTier {
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unverified => "unverified",
-            Self::CrossDomain => "cross_domain",
-            Self::Secondary => "secondary",
-            Self::Primary => "primary",
-        }
-    }
-
-    /// The tier below it; the lowest stays.
-    #[must_use]
-    pub const fn lower(self) -> Self {
-        match self {
-            Self::Primary => Self::Secondary,
-            Self::Secondary => Self::CrossDomain,
-            Self::CrossDomain | Self::Unverified => Self::Unverified,
-        }
-    }
 }
 
 /// Whether a source answers.

@@ -7,6 +7,7 @@ use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
 use std::fmt;
+use utoipa::ToSchema;
 
 /// The longest text of a value, in bytes.
 pub const TEXT_MAX_BYTES: usize = 64 * 1024;
@@ -14,8 +15,9 @@ pub const TEXT_MAX_BYTES: usize = 64 * 1024;
 const QUOTED_CHARS: usize = 60;
 
 /// A value as it stands in a record's canonical JSON: numbers, dates and words are text there, in one form each.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
+#[schema(as = AxisValue)]
 pub enum Value {
     /// True or false.
     Bool(bool),

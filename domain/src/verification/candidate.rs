@@ -3,10 +3,12 @@
 use super::record::OracleVerificationRecord;
 use crate::ground::freshness::AxisFreshness;
 use crate::ground::provenance::ProvenanceRecord;
-use crate::ground::value::Value;
+// utoipa takes whatever is called `Value` for any JSON
+use crate::ground::value::Value as AxisValue;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
 
 /// An answer, as it came; nothing of it is believed yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +16,7 @@ use std::collections::BTreeMap;
 pub struct Candidate {
     /// Which thing it speaks of, by its own word: the values of the ontology's identity axes.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, Value>,
+    pub thing: BTreeMap<String, AxisValue>,
     /// What it says, by the paths of the axes asked for.
     pub values: BTreeMap<String, Stated>,
     /// How it was verified. Its tier does not count: that is the registry's to say.
@@ -33,12 +35,13 @@ pub struct Candidate {
 }
 
 /// A value, and what it is the value of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stated {
     /// The value.
-    pub value: Value,
+    pub value: AxisValue,
     /// By which definition it was measured, where that is not the axis's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub definition: Option<String>,
 }

@@ -13,13 +13,15 @@ use crate::ground::decimal::Decimal;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;
 use crate::ground::source::OracleTier;
-use crate::ground::value::Value;
+// utoipa takes whatever is called `Value` for any JSON
+use crate::ground::value::Value as AxisValue;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use utoipa::ToSchema;
 
 /// What is told of one question.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Envelope {
     /// The name of the decision.
@@ -34,11 +36,12 @@ pub struct Envelope {
     pub workflow_sha256: Sha256Hex,
     /// In the words of which ontology.
     pub ontology: OntologyRef,
-    /// Which thing it speaks of.
+    /// Which thing it speaks of: the values of identity axes.
     #[serde(rename = "where")]
-    pub thing: BTreeMap<String, Value>,
+    pub thing: BTreeMap<String, AxisValue>,
     /// As it was when; now where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub point_in_time: Option<Timestamp>,
     /// When it was decided.
     pub decided_at: Timestamp,
@@ -54,13 +57,16 @@ pub struct Envelope {
     pub warnings: Vec<String>,
     /// With `narrative_only`: what has to be said beside whatever is told of the thing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub disclaimer: Option<String>,
     /// With `blocked`: whether and when to ask again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub retry: Option<Retry>,
     /// With `human_review`: where a person decides. It bears the name of another decision where the same is before a person
     /// already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub review_id: Option<String>,
     /// With `requires_specification`: what is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -75,7 +81,7 @@ pub struct Envelope {
 }
 
 /// What can be told, in the RFC's and the decisions' words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EnvelopeKind {
     /// Verified values.
@@ -127,7 +133,7 @@ impl EnvelopeKind {
 }
 
 /// Whether an envelope's values are verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VerificationStatus {
     /// They are.
@@ -136,29 +142,34 @@ pub enum VerificationStatus {
     Unverified,
 }
 
-/// One axis.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// How one axis stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AxisOutcome {
     /// How it stands; with `narrative_only`, `provisional` and `requires_specification` it is `unsettled`.
     pub standing: Standing,
     /// Its value, in an `authoritative` envelope alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<Value>,
+    #[schema(nullable = false)]
+    pub value: Option<AxisValue>,
     /// The UCUM code of the value's unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub unit: Option<String>,
     /// By which definition it was measured, where that is not the axis's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub definition: Option<String>,
     /// What the value rests on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub basis: Option<Basis>,
     /// Who stands behind the value, the most trusted first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
     /// The greatest difference between two registered oracles that speak of the same, where the envelope is about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub delta: Option<Decimal>,
     /// Why it is not settled.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -166,7 +177,7 @@ pub struct AxisOutcome {
 }
 
 /// Who stands behind a value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
     /// The verification.
@@ -178,7 +189,7 @@ pub struct Evidence {
 }
 
 /// What came of one oracle.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CandidateOutcome {
     /// Which.
@@ -187,9 +198,11 @@ pub struct CandidateOutcome {
     pub outcome: CallOutcome,
     /// Its tier as registered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub registered_tier: Option<OracleTier>,
     /// As what its answer counts; nothing where that does not count at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub tier: Option<Tier>,
     /// What it says, where the envelope is about that.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -200,9 +213,11 @@ pub struct CandidateOutcome {
     pub deviations: BTreeMap<String, String>,
     /// Its verification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub record: Option<OracleVerificationRecord>,
     /// As of when it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub observed_at: Option<Timestamp>,
     /// Whether it is what was kept, in the place of an answer that did not come.
     pub stale: bool,
@@ -215,10 +230,11 @@ pub struct CandidateOutcome {
 }
 
 /// Whether and when to ask again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
     /// After so long, in milliseconds; nothing where that does not help by itself.
+    #[schema(required)]
     pub after_ms: Option<u64>,
     /// Because of these oracles.
     pub oracles: Vec<SourceId>,
@@ -227,7 +243,7 @@ pub struct Retry {
 }
 
 /// An oracle that is to be asked once more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reverification {
     /// Which.

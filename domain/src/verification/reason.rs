@@ -1,9 +1,10 @@
 //! Why an envelope is none with values, each reason in a word.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-/// One reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// Why an envelope has no values, or one axis has none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The axis is one on which a person decides in any case.

@@ -5,9 +5,10 @@ use crate::digest::Sha256Hex;
 use crate::ground::id::SourceId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Which artifact an answer is, and how that was verified.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OracleVerificationRecord {
     /// Whose.
@@ -18,6 +19,7 @@ pub struct OracleVerificationRecord {
     pub source_locator: String,
     /// Of which version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub source_version: Option<String>,
     /// When it was retrieved.
     pub retrieved_at: Timestamp,
@@ -29,20 +31,24 @@ pub struct OracleVerificationRecord {
     pub verifier_id: String,
     /// The SHA-256 of what was retrieved, or of the normalized evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub evidence_hash: Option<Sha256Hex>,
     /// How it is signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub signature_info: Option<SignatureInfo>,
     /// How long it may be kept, in seconds; where an axis is `state_sensitive` that is enforced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub ttl_seconds: Option<u64>,
     /// Through whose hands it came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub chain_of_custody: Option<Vec<String>>,
 }
 
 /// A signature, and what came of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignatureInfo {
     /// Whose key.

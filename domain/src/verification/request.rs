@@ -3,14 +3,15 @@
 use super::workflow::Workflow;
 use crate::ground::adapter::CLOCK_SKEW_MAX;
 use crate::ground::id::WorkflowId;
-use crate::ground::moment;
+use crate::ground::moment::{self, Moment};
 use crate::ground::ontology::{Axis, Ontology};
-use crate::ground::query::{as_written, typed};
+use crate::ground::query::{Written, as_written, typed};
 use crate::ground::value::Value;
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
+use utoipa::ToSchema;
 
 /// The most axes of one request.
 pub const AXES_MAX: usize = 64;
@@ -19,14 +20,15 @@ const QUOTED_CHARS: usize = 80;
 /// The longest name of who claims something, in bytes.
 pub const CLAIMED_BY_MAX_BYTES: usize = 256;
 
-/// A request as it is made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A request as it is made: which axes of which thing are to be verified, and by which workflow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VerifyRequest {
     /// By which workflow.
     pub workflow: WorkflowId,
     /// Which thing: the values of identity axes; numbers are taken as they are written, or not at all.
     #[serde(rename = "where", deserialize_with = "values_as_written")]
+    #[schema(value_type = BTreeMap<String, Written>)]
     pub thing: BTreeMap<String, Json>,
     /// What of it; of a keyed group one value each (`nutrients.protein.amount`).
     pub axes: Vec<String>,
@@ -35,15 +37,17 @@ pub struct VerifyRequest {
     pub claimed: BTreeMap<String, Claimed>,
     /// As it was then; now where it is left out. A day without a time is its midnight in UTC.
     #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Moment>)]
     pub point_in_time: Option<Timestamp>,
 }
 
 /// A claim as it is made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Claimed {
     /// The value; a number is taken as it is written, or not at all.
     #[serde(deserialize_with = "as_written")]
+    #[schema(value_type = Written)]
     pub value: Json,
     /// Who says so.
     pub claimed_by: String,

@@ -5,11 +5,13 @@ use super::tier::Tier;
 use super::workflow::Strategy;
 use crate::ground::decimal::Decimal;
 use crate::ground::id::SourceId;
-use crate::ground::value::Value;
+// utoipa takes whatever is called `Value` for any JSON
+use crate::ground::value::Value as AxisValue;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Two values in conflict, and what became of that.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
     /// On which axis.
@@ -22,6 +24,7 @@ pub struct Step {
     pub against: Party,
     /// How far apart the two are, where they are numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub delta: Option<Decimal>,
     /// Whether they are of one tier.
     pub relation: Relation,
@@ -31,26 +34,28 @@ pub struct Step {
     pub outcome: StepOutcome,
     /// What stands now; nothing where it is not settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<Value>,
+    #[schema(nullable = false)]
+    pub value: Option<AxisValue>,
     /// Why it is not settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub reason: Option<Reason>,
 }
 
 /// One side of a conflict.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Party {
     /// Who says so, or has become part of it.
     pub oracles: Vec<SourceId>,
     /// What.
-    pub value: Value,
+    pub value: AxisValue,
     /// The highest tier among them, as it counts here.
     pub tier: Tier,
 }
 
 /// How the tiers of two sides stand to one another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
     /// They are the same.
@@ -60,7 +65,7 @@ pub enum Relation {
 }
 
 /// What became of a conflict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepOutcome {
     /// What stood stands.

@@ -2,9 +2,10 @@
 
 use crate::ground::source::OracleTier;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// The trust in one answer; the order is that of trust.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
     /// Untrusted: it decides nothing.

@@ -25,10 +25,11 @@ pub struct EvaluateRequest {
     pub candidate_output: String,
     /// What is known to be so; either this or `facts_from`, or both.
     #[serde(default, deserialize_with = "given_facts")]
+    #[schema(nullable = false)]
     pub facts: Option<Vec<String>>,
     /// Who is asked for facts: up to 16 of `{"query": …}`, as of `POST /v1/query`, and `{"verify": …}`.
     #[serde(default, deserialize_with = "given_facts_from")]
-    #[schema(value_type = Option<Vec<Object>>)]
+    #[schema(nullable = false)]
     pub facts_from: Option<Vec<FactsFrom>>,
     /// Where the text comes from; compared with nothing.
     pub context: Option<String>,

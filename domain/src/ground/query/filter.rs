@@ -1,29 +1,28 @@
 //! Filters: what must hold of a record, typed by the axis.
 
 use super::BadQuery;
-use crate::ground::decimal::Decimal;
+use super::written::{Written, as_written, typed};
 use crate::ground::ontology::{Axis, AxisType};
 use crate::ground::value::{Typed, Value};
 use crate::wording::of_pattern;
 use memchr::memmem::Finder;
 use regex::{Regex, RegexBuilder};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
-use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use utoipa::openapi::schema::{ArrayBuilder, OneOfBuilder};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The longest pattern, in bytes.
 const PATTERN_MAX_BYTES: usize = 1024;
 /// A compiled pattern takes so much memory at the most.
 const COMPILED_MAX_BYTES: usize = 256 * 1024;
-/// So much of a number is quoted, in characters.
-const QUOTED_CHARS: usize = 80;
 /// The most values of one `in`.
 const IN_MAX: usize = 1000;
 
 /// A filter as it is asked.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueryFilter {
     /// On which axis; on one of a group, or on any of it.
@@ -32,11 +31,20 @@ pub struct QueryFilter {
     pub operator: Operator,
     /// With what; a number is taken as it is written, or not at all.
     #[serde(deserialize_with = "as_written")]
+    #[schema(schema_with = one_or_several)]
     pub value: Json,
 }
 
+/// The description of what a filter compares with.
+fn one_or_several() -> RefOr<Schema> {
+    let several = ArrayBuilder::new().items(Written::schema()).min_items(Some(1)).max_items(Some(IN_MAX));
+    let several = several.description(Some("For `in`: the values."));
+    let description = "With what; a number is taken as it is written, or not at all.";
+    OneOfBuilder::new().item(Written::schema()).item(several).description(Some(description)).into()
+}
+
 /// How values are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Operator {
     /// The same.
@@ -221,48 +229,6 @@ fn needle(axis: &Axis, path: &str, operator: Operator, with: &With) -> Option<St
         }
         With::One(_) | With::Some(_) | With::Pattern(_) => (!is_group).then_some(name),
     }
-}
-
-/// Reads a value, or a list of them, in which each number is the one that is written: of what 64 bits do not hold JSON's
-/// reader makes a binary fraction.
-pub(crate) fn as_written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
-    let written = Box::<RawValue>::deserialize(deserializer)?;
-    let value: Json = serde_json::from_str(written.get()).map_err(D::Error::custom)?;
-    match &value {
-        Json::Array(values) => {
-            let written: Vec<&RawValue> = serde_json::from_str(written.get()).map_err(D::Error::custom)?;
-            let mut pairs = values.iter().zip(written);
-            pairs.try_for_each(|(value, written)| check_written(value, written.get()))
-        }
-        value => check_written(value, written.get()),
-    }
-    .map_err(D::Error::custom)?;
-    Ok(value)
-}
-
-fn check_written(value: &Json, written: &str) -> Result<(), String> {
-    let Json::Number(read) = value else { return Ok(()) };
-    let (read, exact) = (read.to_string().parse::<Decimal>(), written.parse::<Decimal>());
-    if exact.is_ok() && exact == read {
-        return Ok(());
-    }
-    let quoted: String = written.chars().take(QUOTED_CHARS).collect();
-    Err(format!(
-        "the number {quoted} has more digits than JSON's readers keep; it is taken as a text, like \"0.5\""
-    ))
-}
-
-/// The value that `value` is on `axis`; else what is wrong with it.
-pub(crate) fn typed(value: &Json, axis: &Axis) -> Result<Typed, String> {
-    let typed = match value {
-        Json::Bool(value) => Typed::of_bool(*value, axis),
-        Json::String(text) => Typed::of_text(text, axis),
-        Json::Number(number) => Typed::of_text(&number.to_string(), axis),
-        Json::Null | Json::Array(_) | Json::Object(_) => {
-            return Err(format!("a value of type {} is taken", axis.kind.as_str()));
-        }
-    };
-    typed.map_err(|error| error.to_string())
 }
 
 fn pattern(text: &str) -> Result<Regex, String> {

@@ -1,0 +1,341 @@
+//! The shapes in `/openapi.json` against the types that are read and told: neither has what the other does not have.
+
+use domain::ground::ontology::OntologyRef;
+use domain::ground::query::{Operator, OracleQuery, QueryFilter, QueryRequest};
+use domain::ground::source::OracleTier;
+use domain::sourced::FactsFrom;
+use domain::verification::call::CallOutcome;
+use domain::verification::candidate::Stated;
+use domain::verification::envelope::{
+    AxisOutcome, Basis, CandidateOutcome, Envelope, EnvelopeKind, Evidence, Retry, Reverification, Standing,
+    VerificationStatus,
+};
+use domain::verification::reason::Reason;
+use domain::verification::record::{OracleVerificationRecord, SignatureInfo};
+use domain::verification::request::{Claimed, VerifyRequest};
+use domain::verification::step::{Party, Relation, Step, StepOutcome};
+use domain::verification::tier::Tier;
+use domain::verification::workflow::Strategy;
+use harness::{World, document, get, post};
+use jsonschema::Validator;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+/// The description that a daemon serves.
+async fn description() -> Value {
+    let world = World::default();
+    let daemon = world.serve().await;
+    document(&get(&mut daemon.routes().await, "/openapi.json").await)
+}
+
+/// What refers to the shape `name`.
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// What holds a value against the shape `name` of a description.
+fn validator(description: &Value, name: &str) -> Validator {
+    let schema =
+        json!({"$ref": format!("#/components/schemas/{name}"), "components": description.get("components")});
+    let options = jsonschema::options().should_validate_formats(true);
+    options.build(&schema).expect("a description is a schema")
+}
+
+/// What serde knows of a type, by what it says where it is given something else: the names of its members, or its words.
+fn known<T: DeserializeOwned>() -> BTreeSet<String> {
+    let read = |other: Value| serde_json::from_value::<T>(other).err().map(|error| error.to_string());
+    let complaints = [json!({"?": null}), json!("?")].into_iter().filter_map(read);
+    let known = complaints.filter_map(|told| Some(told.split_once("`?`, expected ")?.1.to_owned())).next();
+    let known = known.expect("a type that takes nothing else");
+    known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// What serde knows of each of these types, by its name.
+macro_rules! known {
+    ($($name:ident)*) => { BTreeMap::from([$((stringify!($name), known::<$name>())),*]) };
+}
+
+/// The shapes that `schema` refers to, and those that they do.
+fn reached<'d>(schema: &Value, description: &'d Value, found: &mut BTreeMap<String, &'d Value>) {
+    match schema {
+        Value::Object(members) => {
+            if let Some(place) = members.get("$ref").and_then(Value::as_str) {
+                let name = place.rsplit('/').next().expect("a place has a name");
+                let shape = description.pointer(place.trim_start_matches('#')).expect("it is described");
+                if found.insert(name.to_owned(), shape).is_none() {
+                    reached(shape, description, found);
+                }
+            }
+            members.values().for_each(|value| reached(value, description, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| reached(item, description, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn the_shapes_have_the_members_and_the_words_of_their_types_and_no_others() {
+    let description = description().await;
+    let mut shapes = BTreeMap::new();
+    for name in ["VerifyRequest", "Envelope"] {
+        reached(&reference(name), &description, &mut shapes);
+    }
+    for request in ["EvaluateRequest", "SubmitRequest"] {
+        let facts_from = &description["components"]["schemas"][request]["properties"]["facts_from"];
+        let mut of_facts = BTreeMap::new();
+        reached(facts_from, &description, &mut of_facts);
+        assert!(of_facts.contains_key("FactsFrom"), "{request}: {facts_from}");
+        shapes.extend(of_facts);
+    }
+    let told = |shape: &Value| {
+        let members = shape["properties"].as_object().map(|members| members.keys().cloned().collect());
+        let words = shape["enum"].as_array();
+        let words = words.map(|words| words.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+        members.or(words)
+    };
+    let told: BTreeMap<&str, BTreeSet<String>> =
+        shapes.iter().filter_map(|(name, shape)| Some((name.as_str(), told(shape)?))).collect();
+    let known = known![
+        AxisOutcome Basis CallOutcome CandidateOutcome Claimed Envelope EnvelopeKind Evidence FactsFrom OntologyRef
+        Operator OracleQuery OracleTier OracleVerificationRecord Party QueryFilter QueryRequest Reason Relation Retry
+        Reverification SignatureInfo Standing Stated Step StepOutcome Strategy Tier VerificationStatus VerifyRequest
+    ];
+    assert_eq!(told, known);
+}
+
+#[tokio::test]
+async fn the_routes_refer_to_the_shapes() {
+    let description = description().await;
+    let schema = |place: &str| {
+        let place = format!("/paths/{place}/content/application~1json/schema");
+        description.pointer(&place).cloned().unwrap_or_default()
+    };
+    assert_eq!(schema("~1v1~1query/post/requestBody"), reference("OracleQuery"));
+    assert_eq!(schema("~1v1~1verify/post/requestBody"), reference("VerifyRequest"));
+    for route in ["~1v1~1verify/post", "~1v1~1verify~1{execution_id}/get"] {
+        for status in [200, 202] {
+            assert_eq!(
+                schema(&format!("{route}/responses/{status}")),
+                reference("Envelope"),
+                "{route} {status}"
+            );
+        }
+    }
+}
+
+/// The shapes reached from `name` that no object in `value` has with all their members.
+fn not_whole(description: &Value, name: &str, value: &Value) -> Vec<String> {
+    let mut shapes = BTreeMap::new();
+    reached(&reference(name), description, &mut shapes);
+    let names =
+        |value: &Value| value.as_object().map(|members| members.keys().cloned().collect::<BTreeSet<_>>());
+    let held: BTreeSet<_> =
+        objects(value, "").iter().filter_map(|place| names(value.pointer(place)?)).collect();
+    let is_missing = |shape: &Value| {
+        shape.get("properties").and_then(names).is_some_and(|members| !held.contains(&members))
+    };
+    shapes.into_iter().filter(|(_, shape)| is_missing(shape)).map(|(name, _)| name).collect()
+}
+
+/// The places of all objects in `value`, as JSON pointers from `place` on.
+fn objects(value: &Value, place: &str) -> Vec<String> {
+    let below: Vec<_> = match value {
+        Value::Object(members) => members.iter().map(|(name, value)| (name.clone(), value)).collect(),
+        Value::Array(items) => items.iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect(),
+        _ => Vec::new(),
+    };
+    let here = value.is_object().then(|| place.to_owned());
+    let below = below.into_iter().flat_map(|(name, value)| objects(value, &format!("{place}/{name}")));
+    here.into_iter().chain(below).collect()
+}
+
+/// One change of a value.
+struct Change {
+    /// The object in which a member is changed, as a JSON pointer.
+    object: String,
+    /// Which member; `?` is one that no type has.
+    name: String,
+    /// What it becomes; gone where that is nothing.
+    to: Option<Value>,
+}
+
+impl Change {
+    /// Every change of one member of `value`, also of each object by one more.
+    fn all(value: &Value) -> Vec<Self> {
+        let mut all = Vec::new();
+        for object in objects(value, "") {
+            let members = value.pointer(&object).and_then(Value::as_object).expect("it is an object");
+            for name in members.keys().map(String::as_str).chain(["?"]) {
+                let others = [json!(null), json!(true), json!(7), json!("?")].into_iter().map(Some);
+                let changes = others.chain([None]);
+                all.extend(changes.map(|to| Self { object: object.clone(), name: name.to_owned(), to }));
+            }
+        }
+        all
+    }
+
+    fn made(&self, value: &Value) -> Value {
+        let mut value = value.clone();
+        let members =
+            value.pointer_mut(&self.object).and_then(Value::as_object_mut).expect("it is an object");
+        match &self.to {
+            Some(to) => members.insert(self.name.clone(), to.clone()),
+            None => members.remove(&self.name),
+        };
+        value
+    }
+}
+
+/// An envelope with every member that one can have, in every object.
+fn every_member() -> Value {
+    let digest = "0".repeat(64);
+    let at = "2026-11-20T10:00:00Z";
+    let record = json!({
+        "oracle_id": "live", "oracle_tier": "primary", "source_locator": "https://live.example", "source_version": "7",
+        "retrieved_at": at, "verified_at": at, "verification_method": "signature", "verifier_id": "oracled",
+        "evidence_hash": digest, "ttl_seconds": 60, "chain_of_custody": ["here"],
+        "signature_info": {"signed_by": "key-1", "signature_alg": "Ed25519", "signature_valid": true},
+    });
+    let stated = json!({"value": "54208", "definition": "without the islands"});
+    let party = json!({"oracles": ["live"], "value": "54208", "tier": "primary"});
+    json!({
+        "execution_id": "v-1", "kind": "human_review", "status": "unverified", "workflow": "census",
+        "workflow_sha256": digest, "ontology": {"ontology_id": "population", "version": "1"},
+        "where": {"area": "ABW", "coastal": true}, "point_in_time": at, "decided_at": at, "reasons": ["deviation"],
+        "axes": {"population": {
+            "standing": "escalated", "value": "54208", "unit": "{person}", "definition": "without the islands",
+            "basis": "resolution", "evidence": [{"record": record, "observed_at": at, "stale": false}],
+            "delta": "400", "reasons": ["deviation"],
+        }},
+        "candidates": [{
+            "oracle_id": "live", "outcome": "answered", "registered_tier": "primary", "tier": "primary",
+            "values": {"population": stated, "area_km2": stated}, "record": record, "observed_at": at,
+            "stale": false, "contested": true, "late": false, "latency_ms": 40,
+        }],
+        "steps": [{
+            "axis": "population", "number": 1, "standing": party, "against": party, "delta": "400.5",
+            "relation": "same_tier", "strategy": "require_human", "outcome": "escalated", "value": "54208",
+            "reason": "require_human",
+        }],
+        "warnings": ["it is old"], "disclaimer": "nothing is verified",
+        "retry": {"after_ms": 200, "oracles": ["live"], "advice": "ask again"}, "review_id": "v-1",
+        "unspecified": ["year"],
+        "reverify": [{"oracle_id": "live", "axes": ["population"], "reasons": ["expired"]}],
+        "inputs_sha256": digest, "sha256": digest,
+    })
+}
+
+/// Whether `value` is an envelope that can be told.
+fn is_told(value: &Value) -> bool {
+    let read = serde_json::from_value::<Envelope>(value.clone());
+    read.is_ok_and(|envelope| serde_json::to_value(envelope).is_ok_and(|told| told == *value))
+}
+
+#[tokio::test]
+async fn an_envelope_is_described_exactly_as_it_can_be_told() {
+    let description = description().await;
+    let (shape, whole) = (validator(&description, "Envelope"), every_member());
+    assert_eq!(not_whole(&description, "Envelope", &whole), [""; 0]);
+    assert!(is_told(&whole), "{whole}");
+    assert_eq!(shape.validate(&whole).map_err(|error| error.to_string()), Ok(()));
+    let is_digest = |name: &str| name.contains("sha256") || name == "evidence_hash";
+    for change in Change::all(&whole) {
+        let changed = change.made(&whole);
+        let Change { object, name, to } = change;
+        // whatever text stands in the place of a digest is read, and none but a digest is ever told
+        let is_told = is_told(&changed) && !(is_digest(&name) && to == Some(json!("?")));
+        assert_eq!(shape.is_valid(&changed), is_told, "{object}/{name}: {to:?}");
+    }
+}
+
+#[tokio::test]
+async fn envelopes_of_real_decisions_are_as_they_are_described() {
+    let shape = validator(&description().await, "Envelope");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../actors/src/verification/tests/envelopes");
+    let mut kinds = BTreeSet::new();
+    for file in fs::read_dir(folder).expect("it is there") {
+        let path = file.expect("it is read").path();
+        let text = fs::read_to_string(&path).expect("it is text");
+        // two digests are left out of it
+        let envelope: Value =
+            serde_json::from_str(&text.replace("\"...\"", &format!("\"{:064}\"", 0))).unwrap();
+        assert!(is_told(&envelope), "{}", path.display());
+        assert_eq!(
+            shape.validate(&envelope).map_err(|error| error.to_string()),
+            Ok(()),
+            "{}",
+            path.display()
+        );
+        kinds.insert(envelope["kind"].as_str().map(str::to_owned));
+    }
+    assert!(kinds.len() >= 4, "{kinds:?}");
+}
+
+/// Holds what `path` takes in the place of `whole` against its shape: what is asked is of nobody who is registered, so that it
+/// comes to 400 only where it cannot be read. `whole` has every member of every object, but for some.
+async fn check_read_as_described(name: &str, path: &str, whole: Value, not_whole_in_it: &[&str]) {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let description = document(&get(routes, "/openapi.json").await);
+    assert_eq!(not_whole(&description, name, &whole), not_whole_in_it);
+    let shape = validator(&description, name);
+    assert_eq!(shape.validate(&whole).map_err(|error| error.to_string()), Ok(()));
+    for change in Change::all(&whole) {
+        let changed = change.made(&whole);
+        let Change { object, name, to } = change;
+        // a value is held against its axis, once its workflow is known
+        if to == Some(json!(null)) && (name == "value" || object.ends_with("/where")) {
+            continue;
+        }
+        let answer = post(routes, path, &changed).await;
+        let is_read = answer.status.as_u16() != 400;
+        assert_eq!(shape.is_valid(&changed), is_read, "{object}/{name}: {to:?}: {}", document(&answer));
+    }
+}
+
+fn question() -> Value {
+    json!({
+        "workflow": "census", "where": {"area": "ABW", "year": 1960, "coastal": true}, "axes": ["population"],
+        "claimed": {"population": {"value": 54208, "claimed_by": "a visitor", "confirmed": true}},
+        "point_in_time": "2026-11-20",
+    })
+}
+
+#[tokio::test]
+async fn a_question_is_read_exactly_as_it_is_described() {
+    check_read_as_described("VerifyRequest", "/v1/verify", question(), &[]).await;
+}
+
+#[tokio::test]
+async fn facts_are_asked_of_a_source_or_of_a_workflow_and_not_of_both() {
+    let shape = validator(&description().await, "FactsFrom");
+    let query = json!({"oracle_id": "office", "request": {"axes_requested": ["population"]}});
+    for (entry, is_one) in [
+        (json!({"query": query}), true),
+        (json!({"verify": question()}), true),
+        (json!({"query": query, "verify": question()}), false),
+        (json!({}), false),
+    ] {
+        let is_read = serde_json::from_value::<FactsFrom>(entry.clone()).is_ok();
+        assert_eq!((shape.is_valid(&entry), is_read), (is_one, is_one), "{entry}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_asked_for_facts_is_read_exactly_as_it_is_described() {
+    let query = json!({"oracle_id": "office", "query_id": "q", "request": {
+        "axes_requested": ["population"], "filters": [{"axis": "area", "operator": "eq", "value": "ABW"}],
+        "point_in_time": "2026-11-20T10:00:00Z", "known_at": "2026-11-20", "include_provenance": true,
+        "max_results": 1, "cursor": "c", "explain": false,
+    }});
+    let check = json!({
+        "id": "case-1", "candidate_output": "54208 people", "facts": ["nobody counted"], "context": "a guide",
+        "facts_from": [{"query": query}, {"verify": question()}], "constraints": ["1 < 2"],
+    });
+    // `expected` and `rules` are of another matter, and of `query` and `verify` an entry has one
+    let not_whole = ["EvaluateRequest", "FactsFrom"];
+    check_read_as_described("EvaluateRequest", "/v1/rules/evaluate", check, &not_whole).await;
+}
