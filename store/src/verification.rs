@@ -55,14 +55,6 @@ impl Store {
         Ok(first.map(|(state, _)| state.review.opened_at))
     }
 
-    /// Whether `count` questions or more wait for people.
-    ///
-    /// # Errors
-    /// Where that cannot be read.
-    pub fn open_reviews_reach(&self, count: usize) -> Result<bool, StoreError> {
-        Ok(self.names_behind(Table::OpenReviews, None, count)?.len() >= count)
-    }
-
     /// A workflow, with its revision.
     ///
     /// # Errors

@@ -8,11 +8,12 @@ use crate::logger::CommitError;
 use domain::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
 use domain::ground::id::SourceId;
 use domain::verification::deviation::{advanced, deviations};
+use domain::verification::envelope::Basis;
 use domain::verification::review::{QUEUE_MAX, ReviewState};
 use domain::verification::workflow::EnforcementMode;
 use domain::verification::{
-    Baseline, Baselines, Envelope, EnvelopeKind, Inputs, OpenReview, Reply, Review, Stage, Subject,
-    SubjectKey, VerifyRequest, decide, is_put_to_oracles,
+    Baseline, Baselines, Envelope, EnvelopeKind, Inputs, Reply, Review, Stage, Subject, SubjectKey,
+    VerifyRequest, decide, is_put_to_oracles,
 };
 use domain::{Event, Sha256Hex};
 use std::collections::BTreeSet;
@@ -23,8 +24,6 @@ use store::{Expect, Record, RowKey, StoreError, Write};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
-/// A turn is waited for so long where the decision itself has no budget.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// So much of a budget is left for deciding: what takes the place of an answer that does not come is in time, too.
 const DECIDING: Duration = Duration::from_millis(20);
 /// It is never more than this part of the budget.
@@ -40,8 +39,10 @@ const TAG_CHARS: usize = 10;
 struct Decided {
     inputs: Inputs,
     envelope: Envelope,
-    /// What people are to decide of the thing and have decided, with its revision.
-    subject: Option<(Subject, u64)>,
+    /// What people are to decide of the thing and have decided.
+    subject: Subject,
+    /// The row of that; and the one of the present, where that was looked at beside it.
+    people: Vec<Expect>,
 }
 
 /// What goes into the log and the tables beside a decision.
@@ -117,9 +118,9 @@ impl Verifier {
         let mut beside = Beside::default();
         let is_asked = is_put_to_oracles(&inputs);
         // whoever asks nobody waits for nobody's turn, and what was promised has its own
-        let _place = match is_asked && inputs.stage == Stage::First {
-            true => Some(self.place(deadline.unwrap_or(began + PATIENCE)).await?),
-            false => None,
+        let _place = match deadline.filter(|_| is_asked) {
+            Some(deadline) => Some(self.place(deadline).await?),
+            None => None,
         };
         if is_asked {
             let everyone = inputs.workflow.oracles.iter().cloned().collect();
@@ -150,28 +151,34 @@ impl Verifier {
 
     /// The decision at this moment, over what people say of the thing now.
     fn decided(&self, mut inputs: Inputs, came: &Came, began: Instant) -> Result<Decided, StoreError> {
-        let subject = self.store.subject(&key(&inputs))?;
-        let known = subject.as_ref().map(|(subject, _)| subject.clone()).unwrap_or_default();
-        let present = match inputs.question.point_in_time {
-            Some(_) => self.store.subject(&present(&inputs))?.map(|(subject, _)| subject).unwrap_or_default(),
-            None => known.clone(),
+        let mut people = Vec::new();
+        let mut read = |key: SubjectKey| {
+            let known = self.store.subject(&key)?;
+            let revision = known.as_ref().map(|(_, revision)| *revision);
+            people.push(Expect { row: RowKey::Subject(key), revision });
+            Ok::<_, StoreError>(known.map(|(subject, _)| subject).unwrap_or_default())
         };
-        (inputs.locks, inputs.open_reviews) = (known.locks, known.open);
-        if inputs.question.point_in_time.is_some() {
+        let subject = read(key(&inputs))?;
+        (inputs.locks, inputs.open_reviews) = (subject.locks.clone(), subject.open.clone());
+        let present = if inputs.question.point_in_time.is_some() {
+            let present = read(present(&inputs))?;
             // what was decided of the present holds for the time since then, too
-            inputs.locks.extend(present.locks);
-        }
+            inputs.locks.extend(present.locks.iter().cloned());
+            present
+        } else {
+            subject.clone()
+        };
         hold_against(&mut inputs, &present.baselines, came);
         inputs.decided_at = self.clock.now();
         inputs.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         inputs.queue_is_full = false;
         let mut envelope = decide(&inputs);
         let opens = envelope.review_id.as_ref() == Some(&envelope.execution_id);
-        if opens && self.store.open_reviews_reach(QUEUE_MAX)? {
+        if opens && self.doors.log.report().borrow().counts.open_reviews >= QUEUE_MAX {
             inputs.queue_is_full = true;
             envelope = decide(&inputs);
         }
-        Ok(Decided { inputs, envelope, subject })
+        Ok(Decided { inputs, envelope, subject, people })
     }
 
     /// Makes a decision durable. Where it opens a review that others have opened meanwhile, it is taken anew.
@@ -202,24 +209,25 @@ impl Verifier {
 
     /// What makes a decision durable, with what is kept of answers where it `keeps` that.
     fn record(&self, decided: &Decided, beside: &Beside, keeps: bool) -> Result<Record, StoreError> {
-        let Decided { inputs, envelope, subject } = decided;
+        let Decided { inputs, envelope, subject, people } = decided;
         let mut record = Record::default();
         let asked = beside.earlier.iter().cloned().chain(OracleInteraction::all(inputs, envelope));
         record.events.extend(asked.map(Event::SourceAsked));
         record.events.push(Event::VerificationDecided(VerificationEntry::of(inputs.clone(), envelope)));
         let review = Review::of(inputs, envelope);
-        let (mut known, revision) =
-            subject.clone().map_or_else(Default::default, |(known, revision)| (known, Some(revision)));
+        let mut known = subject.clone();
         let advanced = advanced(inputs, envelope, &known.baselines).filter(|_| keeps);
         if review.is_some() || advanced.is_some() {
             known.baselines = advanced.unwrap_or(known.baselines);
-            known.open.extend(review.as_ref().map(|review| OpenReview {
-                review_id: review.review_id.clone(),
-                evidence_hash: review.evidence_hash.clone(),
-            }));
-            let key = key(inputs);
-            record.expect.push(Expect { row: RowKey::Subject(key.clone()), revision });
-            record.writes.push(Write::PutSubject(key, Arc::new(known)));
+            known.open.extend(review.as_ref().map(Review::as_open));
+            record.writes.push(Write::PutSubject(key(inputs), Arc::new(known)));
+        }
+        // what a person has taken back meanwhile is not told any more
+        let rests_on_locks = envelope.axes.values().any(|axis| axis.basis == Some(Basis::HumanLock));
+        if rests_on_locks {
+            record.expect.extend(people.iter().cloned());
+        } else if !record.writes.is_empty() {
+            record.expect.extend(people.first().cloned());
         }
         if let Some(review) = review {
             let (review_id, timestamp) = (review.review_id.clone(), envelope.decided_at);

@@ -7,8 +7,9 @@ use crate::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
 use domain::event::verification::ResolutionEntry;
 use domain::ground::ontology::{Ontology, OntologyRef};
-use domain::verification::review::{BadResolution, Resolution, Resolved, ReviewState};
-use domain::verification::{Baseline, Baselines, HumanLock, Review, Subject, SubjectKey};
+use domain::verification::deviation::put_back;
+use domain::verification::review::{BadResolution, HeldAgainst, Resolution, Resolved, ReviewState};
+use domain::verification::{Baseline, HumanLock, Review, Subject, SubjectKey};
 use domain::{Event, Peer};
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -125,8 +126,7 @@ impl Verifier {
         let mut still_open = Vec::new();
         for open in std::mem::take(&mut subject.open) {
             let other = self.store.review(&open.review_id)?;
-            let settled = other
-                .filter(|(other, _)| other.review.axes.keys().all(|axis| review.axes.contains_key(axis)));
+            let settled = other.filter(|(other, _)| review.settles(&other.review));
             let Some((other, revision)) = settled else {
                 still_open.push(open);
                 continue;
@@ -136,7 +136,18 @@ impl Verifier {
             record.writes.push(Write::PutReview(Arc::new(word.on(&other.review))));
         }
         subject.open = still_open;
-        subject.locks.retain(|lock| word.now < lock.valid_until && !review.axes.contains_key(&lock.axis));
+        subject.locks.retain(|lock| word.now < lock.valid_until);
+        let is_replaced =
+            |lock: &HumanLock| lock.ontology == review.ontology && review.axes.contains_key(&lock.axis);
+        let (replaced, others): (Vec<_>, _) =
+            std::mem::take(&mut subject.locks).into_iter().partition(is_replaced);
+        subject.locks = others;
+        for lock in replaced {
+            let by = self.store.review(&lock.review_id)?.and_then(|(state, _)| state.resolved);
+            if let Some(by) = by {
+                put_back(&mut subject.baselines, &by.held_against, |path| path == lock.axis);
+            }
+        }
         subject.locks.extend(locks.iter().cloned());
         let before = confirm(&mut subject, review, locks, ontology);
         state.resolved.iter_mut().for_each(|resolved| resolved.held_against.clone_from(&before));
@@ -147,8 +158,8 @@ impl Verifier {
 
 /// What sources said that jumped away from what they had said before, and that the person has confirmed: from now on they are
 /// held against that. What they were held against before comes back.
-fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology: &Ontology) -> Baselines {
-    let mut before = Baselines::new();
+fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology: &Ontology) -> HeldAgainst {
+    let mut before = HeldAgainst::new();
     if review.point_in_time.is_some() {
         return before;
     }
@@ -163,9 +174,8 @@ fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology
             });
             if is_confirmed {
                 let of_source = subject.baselines.entry(oracle_id.clone()).or_default();
-                if let Some(old) = of_source.insert(path.clone(), baseline) {
-                    before.entry(oracle_id.clone()).or_default().insert(path.clone(), old);
-                }
+                let old = of_source.insert(path.clone(), baseline);
+                before.entry(oracle_id.clone()).or_default().insert(path.clone(), old);
             }
         }
     }
@@ -188,7 +198,7 @@ impl Word<'_> {
             resolution: self.said_of(review),
             verifier_id: self.verifier_id.clone(),
             resolved_at: self.now,
-            held_against: Baselines::new(),
+            held_against: HeldAgainst::new(),
         };
         ReviewState { review: review.clone(), resolved: Some(resolved), revoked: None }
     }

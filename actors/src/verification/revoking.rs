@@ -5,6 +5,7 @@ use crate::logger::CommitError;
 use crate::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
 use domain::event::verification::RevocationEntry;
+use domain::verification::deviation::put_back;
 use domain::verification::review::{BadResolution, ReviewState, Revocation, Revoked};
 use domain::verification::{HumanLock, SubjectKey};
 use domain::{Event, Peer};
@@ -99,9 +100,9 @@ impl Verifier {
         }
         subject.locks = others;
         // a jump that was confirmed is none that sources are held against any more
-        for (oracle_id, before) in resolved.held_against.clone() {
-            subject.baselines.entry(oracle_id).or_default().extend(before);
-        }
+        put_back(&mut subject.baselines, &resolved.held_against, |path| {
+            locks.iter().any(|lock| lock.axis == path)
+        });
         let revoked = Revoked {
             reason: revocation.reason.trim().to_owned(),
             verifier_id: peer.uid.to_string(),

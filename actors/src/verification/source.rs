@@ -23,6 +23,9 @@ use tokio::time::timeout_at;
 /// The longest answer that is decided over, as JSON, in bytes: the log keeps it with the decision.
 const CANDIDATE_MAX_BYTES: usize = 64 << 10;
 
+/// Who has not answered by then has failed, however patient a workflow is.
+const PATIENCE_MAX_MS: u64 = 1000;
+
 /// What one source is to be asked.
 pub(super) struct Errand {
     pub(super) oracle_id: SourceId,
@@ -197,8 +200,8 @@ impl Verifier {
         Answered { call, keep, before }
     }
 
-    /// What it says of a source's health that no answer came within this time: it has failed where the most patient of the
-    /// workflows that ask it would have called it late. How little time others give it says nothing of it.
+    /// What it says of a source's health that no answer came within this time. How little time one workflow gives it says
+    /// nothing of it, as long as another one would have waited on before calling it late.
     fn outlasted(&self, oracle_id: &SourceId, latency_ms: u64) -> Outcome {
         let workflows = match self.store.workflows() {
             Ok(workflows) => workflows,
@@ -208,8 +211,10 @@ impl Verifier {
             }
         };
         let ask_it = workflows.iter().filter(|known| known.workflow.oracles.contains(oracle_id));
-        let patience_ms = ask_it.map(|known| known.workflow.oracle_latency.soft_timeout_ms).max();
-        if patience_ms.is_some_and(|patience_ms| latency_ms < patience_ms) {
+        let soft_ms = ask_it.map(|known| known.workflow.oracle_latency.soft_timeout_ms).max();
+        // a call may end a little before its time, so that there is some left for deciding
+        let patience_ms = soft_ms.unwrap_or(0).min(PATIENCE_MAX_MS) * 9 / 10;
+        if latency_ms < patience_ms {
             return Outcome::Neutral;
         }
         Outcome::Failure(format!("no answer within {latency_ms} ms"))

@@ -60,12 +60,16 @@ pub fn decide(inputs: &Inputs) -> Envelope {
         return assemble::envelope(inputs, &nothing_heard, &ruling, Vec::new());
     }
     let hearing = hear(inputs);
-    if !hearing.ambiguous.is_empty() {
-        let ruling = Ruling::bare(EnvelopeKind::RequiresSpecification, Reason::SeveralThings);
-        return assemble::envelope(inputs, &hearing, &ruling, inputs.identity.clone());
-    }
     let ruling = Ruling::of(inputs, &hearing);
-    named(inputs, assemble::envelope(inputs, &hearing, &ruling, Vec::new()))
+    if !hearing.ambiguous.is_empty() && !ruling.is_by_people(inputs) {
+        let ruling = Ruling::bare(EnvelopeKind::RequiresSpecification, Reason::SeveralThings);
+        return assemble::envelope(inputs, &hearing, &ruling, Vec::new());
+    }
+    let envelope = assemble::envelope(inputs, &hearing, &ruling, Vec::new());
+    named(inputs, envelope).unwrap_or_else(|| {
+        let ruling = ruling.without_room();
+        assemble::envelope(inputs, &hearing, &ruling, Vec::new())
+    })
 }
 
 impl<'a> Ruling<'a> {
@@ -204,10 +208,19 @@ impl<'a> Ruling<'a> {
         } else {
             EnvelopeKind::Authoritative
         };
-        if self.kind == EnvelopeKind::HumanReview && inputs.queue_is_full {
-            self.reasons.insert(Reason::QueueFull);
-            self.kind = EnvelopeKind::Blocked;
-        }
+    }
+
+    /// The same where a person would have to decide, and no further question is put before one.
+    fn without_room(mut self) -> Self {
+        self.reasons.insert(Reason::QueueFull);
+        self.kind = EnvelopeKind::Blocked;
+        self
+    }
+
+    /// Whether people have decided all that is asked, whatever oracles say.
+    fn is_by_people(&self, inputs: &Inputs) -> bool {
+        self.settled.len() == inputs.question.axes.len()
+            && self.settled.values().all(Settlement::is_by_a_person)
     }
 
     /// Whether the caller has waited longer than the decision may take, or would have had to.
@@ -215,6 +228,7 @@ impl<'a> Ruling<'a> {
         let authority = &inputs.workflow.authority_latency;
         let waits = authority.enforcement_mode == EnforcementMode::Inline && inputs.stage == Stage::First;
         let was_cut = self.missing.iter().any(|absent| absent.absence == Absence::TooSlow(Cut::Budget));
-        waits && (was_cut || inputs.elapsed_ms > authority.authority_latency_budget_ms)
+        let took_too_long = inputs.elapsed_ms > authority.authority_latency_budget_ms;
+        waits && (was_cut || took_too_long) && !self.is_by_people(inputs)
     }
 }

@@ -7,6 +7,7 @@ use super::compare::delta;
 use super::envelope::{Envelope, EnvelopeKind};
 use super::inputs::Inputs;
 use super::kept::{Baseline, Baselines};
+use super::review::HeldAgainst;
 use super::workflow::{DeviationLimit, Workflow};
 use crate::ground::decimal::Decimal;
 use crate::ground::ontology::Axis;
@@ -35,7 +36,8 @@ pub fn deviations(
 }
 
 /// What an authoritative decision over the present makes of `baselines`; nothing where that stays as it is. Of each source that
-/// answered, and on each axis that was asked for and has a limit.
+/// answered, and on each axis that was asked for and has a limit, and which sources have settled: what a person decides says
+/// nothing for what sources say beside it.
 #[must_use]
 pub fn advanced(inputs: &Inputs, envelope: &Envelope, baselines: &Baselines) -> Option<Baselines> {
     if envelope.kind != EnvelopeKind::Authoritative || inputs.question.point_in_time.is_some() {
@@ -45,7 +47,11 @@ pub fn advanced(inputs: &Inputs, envelope: &Envelope, baselines: &Baselines) -> 
     for outcome in envelope.candidates.iter().filter(|outcome| outcome.tier.is_some() && !outcome.stale) {
         let call = inputs.calls.get(&outcome.oracle_id);
         let Some(Reply::Answered { candidate }) = call.map(|call| &call.reply) else { continue };
-        for path in &inputs.question.axes {
+        let is_by_sources = |path: &&String| {
+            let basis = envelope.axes.get(*path).and_then(|axis| axis.basis);
+            basis.is_some_and(|basis| !basis.is_a_person())
+        };
+        for path in inputs.question.axes.iter().filter(is_by_sources) {
             let limit = inputs.axes.get(path).and_then(|axis| inputs.workflow.deviation_limit(axis));
             let said = limit.and_then(|_| Baseline::of(candidate, path));
             let known = baselines.get(&outcome.oracle_id).and_then(|known| known.get(path));
@@ -56,6 +62,21 @@ pub fn advanced(inputs: &Inputs, envelope: &Envelope, baselines: &Baselines) -> 
         }
     }
     (advanced != *baselines).then_some(advanced)
+}
+
+/// Has sources held against what they were held against before a review confirmed their jumps, on the axes that `ends` names:
+/// what was decided of these counts no more.
+pub fn put_back(baselines: &mut Baselines, before: &HeldAgainst, ends: impl Fn(&str) -> bool) {
+    for (oracle_id, before) in before {
+        let of_source = baselines.entry(oracle_id.clone()).or_default();
+        for (path, before) in before.iter().filter(|(path, _)| ends(path)) {
+            match before.clone() {
+                Some(before) => drop(of_source.insert(path.clone(), before)),
+                None => drop(of_source.remove(path)),
+            }
+        }
+    }
+    baselines.retain(|_, of_source| !of_source.is_empty());
 }
 
 impl Workflow {

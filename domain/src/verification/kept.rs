@@ -5,10 +5,11 @@ use super::lock::HumanLock;
 use crate::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::{SourceId, WorkflowId};
+use crate::ground::ontology::OntologyRef;
 use crate::ground::value::Value;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The last good answer of a live source about one thing: what `SERVE_STALE` may serve, and what a later answer may not lie
 /// behind. It is the source's, whichever workflow has asked.
@@ -97,6 +98,10 @@ pub struct OpenReview {
     pub review_id: String,
     /// Over which evidence: the same is not put before a person twice.
     pub evidence_hash: Sha256Hex,
+    /// In the words of which ontology.
+    pub ontology: OntologyRef,
+    /// Which axes it is about, by their paths.
+    pub axes: BTreeSet<String>,
 }
 
 /// What a subject is known under.

@@ -8,10 +8,11 @@ use super::call::Reply;
 use super::candidate::Candidate;
 use super::envelope::{Envelope, EnvelopeKind};
 use super::inputs::Inputs;
-use super::kept::{Baselines, OpenReview};
+use super::kept::{Baseline, OpenReview};
 use super::lock::HumanLock;
 use super::reason::Reason;
 use super::request::{Claim, values_as_written};
+use super::workflow::Workflow;
 use crate::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::freshness::MAX_AGE_S;
@@ -29,10 +30,11 @@ pub const REASON_MAX_BYTES: usize = 4096;
 /// The longest validity of a resolution, in seconds.
 pub const VALIDITY_MAX_S: u64 = MAX_AGE_S;
 
-/// So many reviews of one thing are open at once; a further dispute over it is left to the latest of them.
+/// So many reviews of one thing are open at once; a further dispute over it is left to the latest of them that is about all
+/// of its axes.
 pub const OPEN_MAX: usize = 16;
 /// So many reviews of all things are open at once: whatever else people would have to decide is `blocked`.
-pub const QUEUE_MAX: usize = 10_000;
+pub const QUEUE_MAX: u64 = 10_000;
 
 /// One question that a person has to decide, with everything that they need for that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,8 +114,11 @@ pub struct Resolved {
     pub resolved_at: Timestamp,
     /// What sources were held against before their jumps were confirmed by this.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub held_against: Baselines,
+    pub held_against: HeldAgainst,
 }
+
+/// What sources were held against, by source and by the path of an axis; nothing where no decision had told of it before.
+pub type HeldAgainst = BTreeMap<SourceId, BTreeMap<String, Option<Baseline>>>;
 
 /// That a resolution is taken back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -233,6 +238,23 @@ impl Review {
         })
     }
 
+    /// It among those of its thing that are open.
+    #[must_use]
+    pub fn as_open(&self) -> OpenReview {
+        OpenReview {
+            review_id: self.review_id.clone(),
+            evidence_hash: self.evidence_hash.clone(),
+            ontology: self.ontology.clone(),
+            axes: self.axes.keys().cloned().collect(),
+        }
+    }
+
+    /// Whether whoever decides it decides `other`, too: in the same words, of the same axes and more.
+    #[must_use]
+    pub fn settles(&self, other: &Self) -> bool {
+        self.ontology == other.ontology && other.axes.keys().all(|axis| self.axes.contains_key(axis))
+    }
+
     /// The locks that `resolution` comes to, one an axis; `verifier_id` decided it at `now`.
     ///
     /// # Errors
@@ -339,16 +361,23 @@ impl Dispute {
     }
 }
 
-/// `envelope` with the name of its review, where a person decides.
-pub(super) fn named(inputs: &Inputs, mut envelope: Envelope) -> Envelope {
-    let Some(dispute) = Dispute::of(inputs, &envelope) else { return envelope };
-    let same = |open: &&OpenReview| open.evidence_hash == dispute.evidence_hash;
-    let open = inputs.open_reviews.iter().find(same);
-    // values that change all the time, and never agree, are not put before a person each time
-    let latest = inputs.open_reviews.last().filter(|_| inputs.open_reviews.len() >= OPEN_MAX);
-    let open = open.or(latest).map(|open| open.review_id.clone());
-    envelope.review_id = Some(open.unwrap_or_else(|| envelope.execution_id.clone()));
-    envelope.sealed()
+/// `envelope` with the name of its review, where a person decides: of one that is open and about the same, or else of a new
+/// one. Nothing where there is no room for that.
+pub(super) fn named(inputs: &Inputs, mut envelope: Envelope) -> Option<Envelope> {
+    let Some(dispute) = Dispute::of(inputs, &envelope) else { return Some(envelope) };
+    let open = &inputs.open_reviews;
+    let covers = |open: &&OpenReview| {
+        open.ontology == envelope.ontology && dispute.axes.keys().all(|axis| open.axes.contains(axis))
+    };
+    let known = match open.iter().find(|open| open.evidence_hash == dispute.evidence_hash) {
+        // values that change all the time, and never agree, are not put before a person each time
+        None if open.len() >= OPEN_MAX => Some(open.iter().rev().find(covers)?),
+        None if inputs.queue_is_full => return None,
+        known => known,
+    };
+    envelope.review_id =
+        Some(known.map_or_else(|| envelope.execution_id.clone(), |open| open.review_id.clone()));
+    Some(envelope.sealed())
 }
 
 /// What was answered, be it instead of an answer: by those oracles whose answers the envelope holds.
@@ -376,6 +405,14 @@ fn evidence_hash(
         (oracle_id, (&candidate.values, candidate.record.source_version.as_deref()))
     });
     let said: BTreeMap<_, _> = said.collect();
-    let id = &inputs.workflow.workflow_id;
-    digest_of_json(&(id, &question.thing, question.point_in_time, axes, said, &question.claimed))
+    let Workflow { workflow_id, ontology, .. } = &inputs.workflow;
+    digest_of_json(&(
+        workflow_id,
+        ontology,
+        &question.thing,
+        question.point_in_time,
+        axes,
+        said,
+        &question.claimed,
+    ))
 }

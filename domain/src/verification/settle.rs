@@ -48,6 +48,14 @@ pub enum Basis {
     HumanConfirmation,
 }
 
+impl Basis {
+    /// Whether a person stands behind it, and no oracle.
+    #[must_use]
+    pub const fn is_a_person(self) -> bool {
+        matches!(self, Self::HumanLock | Self::HumanConfirmation)
+    }
+}
+
 /// One axis, settled or not.
 #[derive(Debug)]
 pub(super) struct Settlement<'a> {

@@ -7,7 +7,7 @@ use domain::ground::ontology::Ontology;
 use domain::ground::source::OracleTier;
 use domain::verification::review::Resolved;
 use domain::verification::workflow::Workflow;
-use domain::verification::{Call, Candidate, OpenReview, Reply, Resolution, Review, VerifyRequest, decide};
+use domain::verification::{Call, Candidate, Reply, Resolution, Review, VerifyRequest, decide};
 use domain::{Event, Peer};
 use serde_json::{Value as Json, json};
 use std::path::Path;
@@ -154,7 +154,7 @@ fn kept(oracle_id: &str, second: i64) -> KeptAnswer {
 fn subject(inputs: &Inputs) -> Subject {
     let review = review(inputs);
     let locks = review.resolve(&ontology(), &resolution(), "uid 1", at(9)).expect("it can be meant");
-    let open = OpenReview { review_id: review.review_id, evidence_hash: review.evidence_hash };
+    let open = review.as_open();
     Subject { open: vec![open], locks, ..Subject::default() }
 }
 

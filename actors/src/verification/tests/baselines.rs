@@ -5,6 +5,7 @@ use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, live, with_sc
 use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::verification::{Resolve, Revoke};
+use domain::ground::value::Value;
 use domain::verification::review::{Resolution, Revocation};
 use domain::verification::{Envelope, EnvelopeKind, Reason};
 use serde_json::{Value as Json, json};
@@ -39,6 +40,30 @@ async fn is_suspicious(system: &System, more: Json) -> Arc<Envelope> {
     envelope
 }
 
+/// The review of a jump.
+async fn suspected(system: &System) -> String {
+    is_suspicious(system, json!({})).await.review_id.clone().expect("it has one")
+}
+
+/// Decides a review for a minute.
+async fn resolved(system: &System, review_id: &str, value: &str) {
+    let resolution = Resolution {
+        values: [("population".to_owned(), json!(value))].into(),
+        definitions: [].into(),
+        own_value: false,
+        reason: "counted again".into(),
+        valid_for_seconds: 60,
+    };
+    let resolve = Resolve { review_id: review_id.to_owned(), resolution, peer: PEER };
+    system.verification.ask(resolve).await.expect("it answers").expect("it is resolved");
+}
+
+async fn revoked(system: &System, review_id: &str) {
+    let revocation = Revocation { reason: "misread".into() };
+    let revoke = Revoke { review_id: review_id.to_owned(), revocation, peer: PEER };
+    system.verification.ask(revoke).await.expect("it answers").expect("it is revoked");
+}
+
 #[test]
 fn no_other_workflow_and_no_other_time_moves_what_a_source_is_held_against() {
     with_scene(
@@ -69,16 +94,8 @@ fn what_a_person_has_confirmed_is_what_a_source_is_held_against_from_then_on() {
         async |scene: Scene| {
             let system = &scene.world.system;
             one_that_jumps(&scene).await;
-            let review_id = is_suspicious(system, json!({})).await.review_id.clone().expect("it has one");
-            let resolution = Resolution {
-                values: [("population".to_owned(), json!("99999999"))].into(),
-                definitions: [].into(),
-                own_value: true,
-                reason: "counted again".into(),
-                valid_for_seconds: 60,
-            };
-            let resolve = Resolve { review_id, resolution, peer: PEER };
-            system.verification.ask(resolve).await.expect("it answers").expect("it is resolved");
+            let review_id = suspected(system).await;
+            resolved(system, &review_id, "99999999").await;
             // as long as the lock is valid it holds for later moments, too; and then the source stands by itself
             let locked =
                 asked(system, json!({"point_in_time": system.clock.now()})).await.expect("an envelope");
@@ -99,20 +116,49 @@ fn a_jump_whose_confirmation_is_taken_back_is_a_jump_again() {
         async |scene: Scene| {
             let system = &scene.world.system;
             one_that_jumps(&scene).await;
-            let review_id = is_suspicious(system, json!({})).await.review_id.clone().expect("it has one");
-            let resolution = Resolution {
-                values: [("population".to_owned(), json!("99999999"))].into(),
-                definitions: [].into(),
-                own_value: false,
-                reason: "counted again".into(),
-                valid_for_seconds: 60,
-            };
-            let resolve = Resolve { review_id: review_id.clone(), resolution, peer: PEER };
-            system.verification.ask(resolve).await.expect("it answers").expect("it is resolved");
+            let review_id = suspected(system).await;
+            resolved(system, &review_id, "99999999").await;
             assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
-            let revocation = Revocation { reason: "misread".into() };
-            let revoke = Revoke { review_id, revocation, peer: PEER };
-            system.verification.ask(revoke).await.expect("it answers").expect("it is revoked");
+            revoked(system, &review_id).await;
+            is_suspicious(system, json!({})).await;
+        },
+    );
+}
+
+#[test]
+fn what_a_source_says_beside_a_persons_word_is_not_what_it_is_held_against_later() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            one_that_jumps(&scene).await;
+            suspected(system).await;
+            let claim = json!({"claimed": {"population": {"value": "54208", "claimed_by": "who knows"}}});
+            let claimed = asked(system, claim).await.expect("an envelope");
+            resolved(system, claimed.review_id.as_ref().expect("it has one"), "54208").await;
+            let decided = verified(system).await;
+            assert_eq!(decided.axes["population"].value, Some(Value::Text("54208".into())));
+            after_s(3600).await;
+            is_suspicious(system, json!({})).await;
+        },
+    );
+}
+
+#[test]
+fn a_jump_that_is_confirmed_before_any_decision_has_told_of_the_axis_is_a_jump_again_once_that_is_taken_back()
+{
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            source(system, "archive", json!({})).await;
+            for (version, count) in [("2026-11-01", "54208"), ("2026-11-02", "99999999")] {
+                says(system, "archive", version, &[&format!("Aruba,ABW,1960,{count}")]).await;
+            }
+            workflow(system, &["archive"], limits()).await;
+            let review_id = suspected(system).await;
+            resolved(system, &review_id, "99999999").await;
+            revoked(system, &review_id).await;
             is_suspicious(system, json!({})).await;
         },
     );

@@ -1,11 +1,12 @@
 use super::support::*;
 use crate::digest::Sha256Hex;
+use crate::ground::id::SourceId;
 use crate::ground::source::OracleTier::Primary;
 use crate::ground::value::Value;
-use crate::verification::deviation::deviations;
-use crate::verification::review::Resolution;
+use crate::verification::deviation::{deviations, put_back};
+use crate::verification::review::{BadResolution, OPEN_MAX, Resolution};
 use crate::verification::{
-    Baseline, EnvelopeKind, HumanLock, Inputs, OpenReview, Reason, Reply, Review, decide,
+    Baseline, Baselines, EnvelopeKind, HumanLock, Inputs, OpenReview, Reason, Reply, Review, decide,
 };
 use jiff::SignedDuration;
 use serde_json::{Value as Json, json};
@@ -244,8 +245,7 @@ fn what_is_before_a_person_already_is_not_put_there_again() {
     let first = decide(&inputs);
     assert_eq!(first.review_id.as_deref(), Some("verify:1"));
     let review = Review::of(&inputs, &first).expect("a person decides");
-    let open = OpenReview { review_id: review.review_id, evidence_hash: review.evidence_hash };
-    inputs.open_reviews = vec![open];
+    inputs.open_reviews = vec![review.as_open()];
     inputs.execution_id = "verify:2".into();
     let again = decide(&inputs);
     assert_eq!(again.review_id.as_deref(), Some("verify:1"));
@@ -256,6 +256,73 @@ fn what_is_before_a_person_already_is_not_put_there_again() {
     assert!(Review::of(&inputs, &other).is_some());
     answers(&mut inputs, "lab-b", Primary, &[("dose", "10"), ("inr", "2.5")]);
     assert_eq!(decide(&inputs).review_id, None);
+}
+
+#[test]
+fn where_many_reviews_of_a_thing_are_open_a_dispute_is_left_to_one_that_is_about_all_of_it_or_to_nobody() {
+    let mut inputs = disagreement(json!({}));
+    let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let open = |review_id: String, axes: &[&str]| OpenReview {
+        review_id,
+        evidence_hash: Sha256Hex::of(b"another"),
+        axes: axes.iter().map(|axis| (*axis).to_owned()).collect(),
+        ..review.as_open()
+    };
+    inputs.execution_id = "verify:2".into();
+    inputs.open_reviews = (0..OPEN_MAX).map(|n| open(format!("other:{n}"), &["inr"])).collect();
+    let blocked = decide(&inputs);
+    assert_eq!((blocked.kind, &blocked.review_id), (EnvelopeKind::Blocked, &None));
+    assert!(blocked.reasons.contains(&Reason::QueueFull) && blocked.is_intact());
+    inputs.open_reviews[3] = open("wider".into(), &["dose", "inr"]);
+    inputs.open_reviews[2] = open("older".into(), &["dose"]);
+    assert_eq!(decide(&inputs).review_id.as_deref(), Some("wider"));
+    inputs.open_reviews[3].ontology.version = "2".into();
+    assert_eq!(decide(&inputs).review_id.as_deref(), Some("older"));
+    inputs.open_reviews.pop();
+    assert_eq!(decide(&inputs).review_id.as_deref(), Some("verify:2"));
+}
+
+#[test]
+fn the_same_dispute_in_the_words_of_another_ontology_is_another() {
+    let mut inputs = disagreement(json!({}));
+    let first = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    inputs.workflow.ontology.version = "2".into();
+    let second = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    assert_ne!(first.evidence_hash, second.evidence_hash);
+    assert!(first.settles(&first) && !first.settles(&second));
+}
+
+#[test]
+fn what_people_have_decided_needs_no_source_to_be_clear_or_quick() {
+    let mut inputs = disagreement(json!({}));
+    let locks = locks(&inputs);
+    let several = Reply::Several { records: 2 };
+    inputs.question.axes = ["dose".to_owned()].into();
+    inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked").reply = several;
+    inputs.elapsed_ms = 1 + inputs.workflow.authority_latency.authority_latency_budget_ms;
+    let open = decide(&inputs);
+    assert_eq!((open.kind, &open.unspecified), (EnvelopeKind::RequiresSpecification, &Vec::new()));
+    assert!(open.warnings.iter().any(|warning| warning.starts_with("lab-b: ")), "{:?}", open.warnings);
+    inputs.locks = locks;
+    let decided = decide(&inputs);
+    assert_eq!(decided.kind, EnvelopeKind::Authoritative, "{:?}", decided.reasons);
+    assert_eq!(decided.axes["dose"].value, Some(Value::Text("11".into())));
+}
+
+#[test]
+fn a_claim_is_said_by_the_axiss_own_definition_alone() {
+    let mut inputs = disagreement(json!({"claimed": {"dose": {"value": 9, "claimed_by": "p-1"}}}));
+    let stated = answer_of(&mut inputs, "lab-a").values.get_mut("dose").expect("a dose");
+    stated.definition = Some("without the night's".to_owned());
+    let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
+    let decided = |definition: &str| {
+        let definitions = [("dose".to_owned(), definition.to_owned())].into();
+        let said = Resolution { definitions, own_value: false, ..resolution(json!({"dose": 9})) };
+        review.resolve(ontology(), &said, "1000", now())
+    };
+    assert!(decided("").is_ok());
+    let refused = decided("without the night's").expect_err("nobody claims that");
+    assert!(matches!(refused, BadResolution::NobodySays { .. }), "{refused}");
 }
 
 #[test]
@@ -271,6 +338,28 @@ fn what_no_person_would_come_to_is_not_put_before_one() {
     assert!(envelope.is_intact() && Review::of(&inputs, &envelope).is_none());
     answers(&mut inputs, "lab-b", Primary, &[("dose", "10"), ("inr", "2.5")]);
     assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
+}
+
+#[test]
+fn what_a_review_has_confirmed_is_put_back_on_the_axes_that_it_decides_no_more() {
+    let said = |value: &str| Baseline::of(&candidate("lab-a", &[("dose", value)]), "dose").expect("a dose");
+    let lab = "lab-a".parse::<SourceId>().expect("an id");
+    let of_lab = |paths: &[(&str, &str)]| -> Baselines {
+        let held = paths.iter().map(|(path, value)| ((*path).to_owned(), said(value)));
+        [(lab.clone(), held.collect())].into()
+    };
+    let mut held = of_lab(&[("dose", "12"), ("inr", "3"), ("note", "7")]);
+    let before = [
+        ("dose".to_owned(), Some(said("10"))),
+        ("inr".to_owned(), None),
+        ("note".to_owned(), Some(said("6"))),
+    ];
+    let before = [(lab.clone(), before.into())].into();
+    put_back(&mut held, &before, |path| path != "note");
+    assert_eq!(held, of_lab(&[("dose", "10"), ("note", "7")]));
+    let mut held = of_lab(&[("inr", "3")]);
+    put_back(&mut held, &before, |path| path == "inr");
+    assert_eq!(held, Baselines::new());
 }
 
 #[test]
