@@ -2,9 +2,11 @@
 
 pub mod disk;
 pub mod ground;
+pub mod live;
 pub mod load;
 pub mod making;
 pub mod model;
+pub mod signing;
 pub mod strategies;
 pub mod stream;
 pub mod verification;

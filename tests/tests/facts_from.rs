@@ -7,7 +7,7 @@ use harness::load::field;
 use harness::making::{came_from, lose, order, read, registered};
 use harness::model::{ModelServer, Reply};
 use harness::stream::Stream;
-use harness::{Daemon, World, at, document, get, log, post, problem};
+use harness::{Daemon, World, at, document, get, log, post, problem, verification};
 use oracled::client::Client;
 use serde_json::{Value, json};
 use std::fs;
@@ -257,6 +257,33 @@ async fn nothing_is_evaluated_against_fewer_facts_than_were_asked_for() {
     too_old(control).await;
     problem(&post(routes, "/v1/rules/evaluate", &asking(TRUE_TEXT)).await, 503, "source_stale");
     assert!(log(control, "event=rules_evaluated").await.is_empty());
+}
+
+#[tokio::test]
+async fn nothing_is_checked_nor_delivered_by_what_is_not_verified() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    with_population(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let axes = json!(["area_name", "population"]);
+    verification::register(control, &verification::workflow("people", &[SOURCE], json!({"axes": axes})))
+        .await;
+    let verify =
+        json!([{"verify": {"workflow": "people", "where": {"area": "ABW", "year": 2015}, "axes": axes}}]);
+    let text = "The population of Aruba in 2015 was 107906.";
+    let (mut check, mut delivery) = (asking(text), submitted(text));
+    (check["facts_from"], delivery["facts_from"]) = (verify.clone(), verify);
+    assert_eq!(evaluated(routes, &check).await["verdict"], "PASS");
+    assert_eq!(post(routes, "/v1/verdicts/cs_1", &delivery).await.status, 201);
+    let before = log(control, "event=rules_evaluated").await;
+    too_old(control).await;
+    for (path, body) in [("/v1/rules/evaluate", &check), ("/v1/verdicts/cs_2", &delivery)] {
+        let told = problem(&post(routes, path, body).await, 409, "facts_unavailable");
+        let detail = told["detail"].as_str().expect("it is told");
+        assert!(detail.starts_with("facts_from[0]: ") && detail.contains("blocked"), "{detail}");
+    }
+    assert_eq!(log(control, "event=rules_evaluated").await, before);
+    problem(&get(routes, "/v1/verdicts/cs_2").await, 404, "session_unknown");
 }
 
 #[tokio::test]

@@ -3,184 +3,15 @@
 
 #![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
 
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use harness::ground::{approve, example, put};
-use harness::verification::{register, workflow};
-use harness::{Daemon, World, at, document, eventually, get, log, post};
-use jiff::{SignedDuration, Timestamp};
-use ring::signature::{Ed25519KeyPair, KeyPair};
-use serde_json::{Value, json};
-use std::sync::{Arc, Mutex};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
-
-const HONEST: &str = "54208";
-/// What nobody is to be told.
-const POISON: &str = "99999999";
-const LOCAL: &str = "[ingestion]\nallow_local = [\"127.0.0.1/32\"]\n";
-
-/// What makes an answer, as it goes over the wire, of a request's head.
-type Answering = Box<dyn Fn(&str) -> String + Send>;
-
-/// A live source on the loopback that says what it is told to.
-struct Office {
-    port: u16,
-    answering: Arc<Mutex<Answering>>,
-    heads: Arc<Mutex<Vec<String>>>,
-}
-
-impl Office {
-    async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
-        let port = listener.local_addr().expect("the system tells").port();
-        let silent: Answering = Box::new(|_| String::new());
-        let office =
-            Self { port, answering: Arc::new(Mutex::new(silent)), heads: Arc::new(Mutex::default()) };
-        let (answering, heads) = (Arc::clone(&office.answering), Arc::clone(&office.heads));
-        tokio::spawn(async move {
-            while let Ok((mut socket, _)) = listener.accept().await {
-                let (mut head, mut piece) = (Vec::new(), [0; 4096]);
-                while !head.ends_with(b"\r\n\r\n") {
-                    match socket.read(&mut piece).await {
-                        Ok(0) | Err(_) => break,
-                        Ok(size) => head.extend_from_slice(&piece[..size]),
-                    }
-                }
-                let head = String::from_utf8_lossy(&head).into_owned();
-                let answer = answering.lock().expect("nobody panics holding it")(&head);
-                heads.lock().expect("nobody panics holding it").push(head);
-                // whoever asked may have heard enough
-                drop(socket.write_all(answer.as_bytes()).await);
-            }
-        });
-        office
-    }
-
-    /// From now on it answers so.
-    fn answers(&self, answering: impl Fn(&str) -> String + Send + 'static) {
-        *self.answering.lock().expect("nobody panics holding it") = Box::new(answering);
-    }
-
-    fn says(&self, answer: String) {
-        self.answers(move |_| answer.clone());
-    }
-
-    fn endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}/{{area}}/{{year}}", self.port)
-    }
-
-    fn heads(&self) -> Vec<String> {
-        self.heads.lock().expect("nobody panics holding it").clone()
-    }
-}
-
-fn whole(headers: &str, body: &str) -> String {
-    let size = body.len();
-    format!("HTTP/1.1 200 OK\r\ncontent-length: {size}\r\nconnection: close\r\n{headers}\r\n{body}")
-}
-
-fn empty(status: &str, headers: &str) -> String {
-    format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n{headers}\r\n")
-}
-
-fn said_of(area: &str, people: &str, more: Value) -> String {
-    let mut body = json!({"area": area, "year": 1960, "people": people.parse::<u64>().expect("a number")});
-    body.as_object_mut().expect("it is one").extend(more.as_object().expect("fields").clone());
-    body.to_string()
-}
-
-fn people(people: &str) -> String {
-    whole("", &said_of("ABW", people, json!({})))
-}
-
-/// A key, and as a document has it.
-fn key(seed: u8, kid: &str) -> (Ed25519KeyPair, Value) {
-    let pair = Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).expect("32 bytes");
-    let x = URL_SAFE_NO_PAD.encode(pair.public_key());
-    (pair, json!({"kid": kid, "kty": "OKP", "crv": "Ed25519", "x": x}))
-}
-
-/// What an adapter has beside whose source signs by `policy`.
-fn signed_by(policy: Value) -> Value {
-    json!({"signature": policy, "issued_at": {"path": "issued"}, "max_issue_age_seconds": 3600})
-}
-
-fn by_header(keys: &[&Value]) -> Value {
-    signed_by(json!({"method": "ed25519", "header": "x-signature", "key_id_header": "x-key", "keys": keys}))
-}
-
-/// An answer signed in a header, issued so long ago.
-fn signed(pair: &Ed25519KeyPair, kid: &str, number: &str, issued: Timestamp) -> String {
-    let body = said_of("ABW", number, json!({"issued": issued.to_string()}));
-    let signature = STANDARD.encode(pair.sign(body.as_bytes()));
-    whole(&format!("x-signature: {signature}\r\nx-key: {kid}\r\n"), &body)
-}
-
-fn seconds_ago(seconds: i64) -> Timestamp {
-    Timestamp::now() - SignedDuration::from_secs(seconds)
-}
-
-/// Registers a live source with its adapter, with these changes to both.
-async fn source(daemon: &Daemon<'_>, oracle_id: &str, tier: &str, endpoint: &str, adapter: Value) {
-    let control = &mut daemon.control().await;
-    let ontology = example("ontologies/population.json");
-    let mut registration = example("sources/world-bank-population.json");
-    (registration["oracle_id"], registration["oracle_tier"]) = (json!(oracle_id), json!(tier));
-    registration["adapter_id"] = json!("http");
-    registration["axes_provided"] = json!(["area", "year", "population"]);
-    let mapping = |field: &str, axis: &str| {
-        json!({"source_field": field, "target_axis": axis,
-        "cardinality": "one_to_one", "required": true})
-    };
-    let mut document = json!({
-        "oracle_id": oracle_id, "endpoint": endpoint, "records": "",
-        "normalization": {"normalizer_id": "people", "source_schema_id": "people",
-            "target_ontology_id": "population", "axis_mappings": [
-                mapping("area", "area"), mapping("year", "year"), mapping("people", "population")]},
-    });
-    document.as_object_mut().expect("it is one").extend(adapter.as_object().expect("fields").clone());
-    for (path, document) in [
-        ("/v1/ontologies/population/1".to_owned(), &ontology),
-        (format!("/v1/sources/{oracle_id}"), &registration),
-        (format!("/v1/sources/{oracle_id}/adapter"), &document),
-    ] {
-        let answer = put(control, &path, document).await;
-        assert_eq!(answer.status, 200, "{path}: {}", harness::document(&answer));
-    }
-    approve(control, oracle_id).await;
-}
-
-async fn census(daemon: &Daemon<'_>, oracles: &[&str], settings: Value) {
-    register(&mut daemon.control().await, &workflow("census", oracles, settings)).await;
-}
-
-async fn verified(daemon: &Daemon<'_>) -> Value {
-    let request =
-        json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
-    let answer = post(&mut daemon.routes().await, "/v1/verify", &request).await;
-    assert_eq!(answer.status, 200, "{}", document(&answer));
-    document(&answer)
-}
-
-/// What was told to be true.
-fn told(envelope: &Value) -> &Value {
-    assert_eq!(envelope["kind"], "authoritative", "{envelope}");
-    assert!(!envelope["axes"]["population"]["value"].to_string().contains(POISON), "{envelope}");
-    &envelope["axes"]["population"]["value"]
-}
-
-/// The log's entry of what was asked for `envelope` of the source, whose decision comes out again as it did.
-async fn asked(daemon: &Daemon<'_>, world: &World, envelope: &Value, oracle_id: &str) -> Value {
-    let execution = envelope["execution_id"].as_str().expect("it has one");
-    let explained = world.ctl_meanwhile(&["explain", execution]).await;
-    assert!(explained.status.success(), "{}", String::from_utf8_lossy(&explained.stderr));
-    let control = &mut daemon.control().await;
-    let decided = get(control, &format!("/v1/executions/{execution}")).await;
-    assert_eq!(at(&decided, "/decisions/0/reproduced"), true);
-    let entries = log(control, &format!("execution={execution}&event=source_asked")).await;
-    entries.into_iter().find(|entry| entry["oracle_id"] == oracle_id).expect("it was asked")
-}
+use harness::live::{
+    HONEST, LOCAL, Office, POISON, asked, census, empty, people, refused, said_of, source, told, verified,
+    watched, whole,
+};
+use harness::signing::{by_header, issued_at, key, seconds_ago, signed, signed_by, token};
+use harness::{World, eventually, get, log};
+use jiff::Timestamp;
+use ring::signature::Ed25519KeyPair;
+use serde_json::json;
 
 #[tokio::test]
 async fn an_answer_that_is_good_counts_with_its_version_and_is_not_asked_for_again_while_it_holds() {
@@ -226,31 +57,15 @@ async fn signed_answers_count_by_the_keys_of_their_source_also_after_one_has_fol
     source(&daemon, "other", "primary", &office.endpoint(), jws).await;
     census(&daemon, &["other"], json!({})).await;
     let token = |pair: &Ed25519KeyPair, number: &str, issued: Timestamp| {
-        let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
-        let body = said_of("ABW", number, json!({"issued": issued.to_string()}));
-        let input = format!("{}.{}", part(r#"{"alg":"EdDSA","kid":"2026"}"#), part(&body));
-        whole("", &format!("{input}.{}", URL_SAFE_NO_PAD.encode(pair.sign(input.as_bytes()))))
+        let header = json!({"alg": "EdDSA", "kid": "2026"});
+        let sign = |input: &[u8]| pair.sign(input).as_ref().to_vec();
+        whole("", &token(&header, &issued_at(number, issued), sign))
     };
     office.says(token(&new, HONEST, seconds_ago(5)));
     assert_eq!(told(&verified(&daemon).await), HONEST);
     office.says(token(&old, POISON, seconds_ago(1)));
     let envelope = verified(&daemon).await;
     assert_eq!(envelope["kind"], "blocked", "the key that went signs no more: {envelope}");
-}
-
-/// Has the office answer so, and says that nothing is told for that, and why.
-async fn refused(daemon: &Daemon<'_>, world: &World, why: &str) -> Value {
-    let envelope = verified(daemon).await;
-    assert_eq!(envelope["kind"], "blocked", "{why}: {envelope}");
-    let entry = asked(daemon, world, &envelope, "office").await;
-    assert_eq!((&entry["status"], &entry["error_code"]), (&json!("error"), &json!("refused")), "{why}");
-    let decided = get(
-        &mut daemon.control().await,
-        &format!("/v1/executions/{}", envelope["execution_id"].as_str().expect("it has one")),
-    )
-    .await;
-    assert_eq!(at(&decided, "/decisions/0/inputs/calls/office/reply/refusal"), why, "{envelope}");
-    entry
 }
 
 #[tokio::test]
@@ -374,7 +189,47 @@ async fn what_is_kept_of_a_dead_source_is_served_while_it_is_tolerated_also_afte
     assert_eq!(verified(&daemon).await["kind"], "blocked");
 }
 
-/// What people see of the health of sources.
-async fn watched(world: &World) -> String {
-    String::from_utf8(world.ctl_meanwhile(&["health"]).await.stdout).expect("it is text")
+#[tokio::test]
+async fn a_dead_sources_circuit_opens_under_its_name_and_closes_when_it_is_back() {
+    let office = Office::start().await;
+    let health = "failure_threshold = 2\nrecovery_threshold = 1\ncircuit_breaker_reset_seconds = 1\n";
+    let world = World::with_config(&format!("{LOCAL}[health]\n{health}"));
+    let daemon = world.serve().await;
+    source(&daemon, "office", "primary", &office.endpoint(), json!({})).await;
+    census(&daemon, &["office"], json!({})).await;
+    // too long for whoever waits, so that it is not asked again
+    office.says(empty("503 Service Unavailable", "retry-after: 60\r\n"));
+    for failures in 1..=2 {
+        let envelope = verified(&daemon).await;
+        assert_eq!(envelope["candidates"][0]["outcome"], "failed", "{envelope}");
+        assert_eq!(office.heads().len(), failures);
+    }
+    // one call is let through whenever its time has passed, and that opens it again
+    eventually("it is left alone", async || {
+        let before = office.heads().len();
+        let envelope = verified(&daemon).await;
+        assert_eq!(
+            (&envelope["kind"], &envelope["reasons"], &envelope["retry"]["oracles"]),
+            (&json!("blocked"), &json!(["oracle_unreachable"]), &json!(["office"])),
+            "{envelope}"
+        );
+        let is_open = envelope["candidates"][0]["outcome"] == "circuit_open";
+        assert_eq!(office.heads().len() - before, usize::from(!is_open), "{envelope}");
+        is_open && of_office(&watched(&world).await).contains("circuit_open until")
+    })
+    .await;
+
+    office.says(people(HONEST));
+    eventually("it is asked again", async || verified(&daemon).await["kind"] == "authoritative").await;
+    eventually("it is closed", async || of_office(&watched(&world).await).contains(" healthy ")).await;
+    assert_eq!(told(&verified(&daemon).await), HONEST);
+    let changes = log(&mut daemon.control().await, "event=oracle_health_changed&limit=1000").await;
+    assert!(changes.iter().all(|change| change["oracle_id"] == "source:office"), "{changes:?}");
+    let to: Vec<_> = changes.iter().map(|change| change["to"].as_str().expect("a word")).collect();
+    assert!(to.starts_with(&["degraded", "circuit_open"]) && to.last() == Some(&"healthy"), "{to:?}");
+}
+
+/// What of it is about the office.
+fn of_office(health: &str) -> String {
+    health.lines().filter(|line| line.contains("source:office")).collect()
 }

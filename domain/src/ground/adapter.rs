@@ -9,6 +9,7 @@
 //! proved, or that does not have the form agreed on is refused as a whole.
 
 mod places;
+mod point;
 mod reading;
 mod replay;
 mod signature;

@@ -10,7 +10,7 @@ use crate::upstream::web::Bound;
 use crate::upstream::web::testing::{Do, Server, say, status, whole};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use domain::ground::adapter::Adapter;
+use domain::ground::adapter::{Adapter, BadAdapter};
 use domain::ground::id::SourceId;
 use domain::ground::ontology::Ontology;
 use domain::ground::source::Registration;
@@ -45,6 +45,11 @@ fn source() -> Registration {
 
 /// The adapter of a source at `endpoint`, with `changes` to its members.
 fn adapter(endpoint: &str, changes: &Json) -> Arc<Ready> {
+    Arc::new(made(endpoint, changes).expect("it can be used"))
+}
+
+/// The same, or what is wrong with it.
+fn made(endpoint: &str, changes: &Json) -> Result<Ready, BadAdapter> {
     let mapping = |name: &str| json!({ "source_field": name, "target_axis": name, "cardinality": "one_to_one", "required": true });
     let mut document = json!({
         "oracle_id": "bank", "endpoint": endpoint, "records": "/data",
@@ -57,7 +62,7 @@ fn adapter(endpoint: &str, changes: &Json) -> Arc<Ready> {
         document[name] = value.clone();
     }
     let adapter: Adapter = serde_json::from_value(document).expect("an adapter");
-    Arc::new(adapter.validate(&source(), ontology()).expect("it can be used"))
+    adapter.validate(&source(), ontology())
 }
 
 fn ask_by(adapter: Arc<Ready>) -> LiveAsk {

@@ -1,6 +1,7 @@
 //! How a source signs, and by which keys (RFC-0002, "Oracle Integrity Requirements"). Keys are JSON Web Keys (RFC 7517), and
 //! each is for one algorithm: what an answer says of its algorithm chooses none.
 
+use super::point::{check_ed25519, check_p256};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ const KEYS_MAX: usize = 8;
 /// The longest name of a key, in bytes.
 const KID_MAX_BYTES: usize = 256;
 /// The bytes of a key of Ed25519, and of one coordinate of P-256.
-const CURVE_BYTES: usize = 32;
+pub(super) const CURVE_BYTES: usize = 32;
 /// An RSA modulus has 2048 to 8192 bits.
 const MODULUS_MIN_BYTES: usize = 256;
 const MODULUS_MAX_BYTES: usize = 1024;
@@ -220,10 +221,14 @@ impl Jwk {
     fn material(&self) -> Result<KeyMaterial, &'static str> {
         match (self.kty, self.crv, &self.x, &self.y, &self.n, &self.e) {
             (KeyType::Okp, Some(Curve::Ed25519), Some(x), None, None, None) => {
-                Ok(KeyMaterial::Ed25519(coordinate(x)?))
+                let x = coordinate(x)?;
+                check_ed25519(&x)?;
+                Ok(KeyMaterial::Ed25519(x.to_vec()))
             }
             (KeyType::Ec, Some(Curve::P256), Some(x), Some(y), None, None) => {
-                Ok(KeyMaterial::P256([vec![4], coordinate(x)?, coordinate(y)?].concat()))
+                let (x, y) = (coordinate(x)?, coordinate(y)?);
+                check_p256(&x, &y)?;
+                Ok(KeyMaterial::P256([&[4], x.as_slice(), &y].concat()))
             }
             (KeyType::Rsa, None, None, None, Some(n), Some(e)) => {
                 let modulus = bytes(n)?;
@@ -249,7 +254,6 @@ fn bytes(text: &str) -> Result<Vec<u8>, &'static str> {
     URL_SAFE_NO_PAD.decode(text).map_err(|_| "its numbers are written in base64url, without `=`")
 }
 
-fn coordinate(text: &str) -> Result<Vec<u8>, &'static str> {
-    let bytes = bytes(text)?;
-    if bytes.len() == CURVE_BYTES { Ok(bytes) } else { Err("its `x` and `y` have 32 bytes each") }
+fn coordinate(text: &str) -> Result<[u8; CURVE_BYTES], &'static str> {
+    bytes(text)?.try_into().map_err(|_| "its `x` and `y` have 32 bytes each")
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::upstream::oracle::signature::{Signed, verify};
-use domain::ground::adapter::{Algorithm, PublicKey, SignaturePolicy};
+use domain::ground::adapter::{Algorithm, KeyMaterial, PublicKey, SignaturePolicy};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 
@@ -110,6 +110,23 @@ fn a_signature_holds_by_the_keys_of_its_source_and_their_algorithms_alone() {
     assert!(
         compact(&keys, &format!("{twice}.e30.AAAA")).is_err_and(|fault| fault.contains("no JSON object"))
     );
+}
+
+#[test]
+fn by_the_neutral_point_anything_is_signed_so_that_no_adapter_may_name_it() {
+    let neutral = [&[1][..], &[0; 31]].concat();
+    let (policy, _) = ready(json!({ "method": "ed25519", "header": "x-signature", "keys": [key(7, "k").1] }));
+    let keys = [PublicKey { kid: "k".to_owned(), material: KeyMaterial::Ed25519(neutral.clone()) }];
+    let signature = STANDARD.encode([neutral.clone(), vec![0; 32]].concat());
+    let headers = BTreeMap::from([("x-signature".to_owned(), signature)]);
+    for body in ["anything", "at all"] {
+        assert!(verify(&policy, &keys, &headers, body.as_bytes()).is_ok(), "{body}");
+    }
+    let mut public = key(7, "k").1;
+    public["x"] = json!(URL_SAFE_NO_PAD.encode(neutral));
+    let policy = signed_by(json!({ "method": "jws", "keys": [public] }));
+    let fault = made("http://127.0.0.1/{area}", &policy).expect_err("it is refused").to_string();
+    assert!(fault.contains("a point of small order"), "{fault}");
 }
 
 #[test]

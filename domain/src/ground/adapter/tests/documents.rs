@@ -1,6 +1,12 @@
 //! Which documents are taken.
 
 use super::*;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// The public key of RFC 7515, A.3.
+const P256_X: &str = "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU";
+const P256_Y: &str = "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0";
 
 fn fault(document: Json) -> String {
     made(document).map(drop).unwrap_err().to_string()
@@ -8,6 +14,10 @@ fn fault(document: Json) -> String {
 
 fn jwk() -> Json {
     json!({ "kid": "k-1", "kty": "OKP", "crv": "Ed25519", "x": X })
+}
+
+fn p256(x: &str, y: &str) -> Json {
+    json!({ "kid": "k-2", "kty": "EC", "crv": "P-256", "x": x, "y": y })
 }
 
 /// Signed, and issued at a time that is signed too.
@@ -156,8 +166,8 @@ fn keys_are_public_whole_and_told_apart() {
         key[name] = value;
         json!([key])
     };
-    let p256 =
-        json!({ "kid": "e", "kty": "EC", "crv": "P-256", "x": X, "y": X, "alg": "ES256", "use": "sig" });
+    let mut p256 = p256(P256_X, P256_Y);
+    (p256["alg"], p256["use"]) = (json!("ES256"), json!("sig"));
     let rsa = |n: &str, e: &str| json!([{ "kid": "r", "kty": "RSA", "n": n, "e": e }]);
     let modulus = "w".repeat(342);
     for (keys, told) in [
@@ -186,4 +196,77 @@ fn keys_are_public_whole_and_told_apart() {
     let mut raw = signed(json!([]));
     raw["signature"] = json!({ "method": "ed25519", "header": "x-signature", "keys": all });
     assert!(fault(raw).contains("by `ed25519` a key is of `OKP`"));
+}
+
+/// What is wrong with a key of Ed25519 of these bytes, in hexadecimal digits.
+fn fault_of_ed25519(hex: &str) -> Option<String> {
+    let byte = |place| u8::from_str_radix(&hex[place..place + 2], 16).unwrap();
+    let mut key = jwk();
+    key["x"] = json!(URL_SAFE_NO_PAD.encode((0..64).step_by(2).map(byte).collect::<Vec<_>>()));
+    made(signed(json!([key]))).err().map(|fault| fault.to_string())
+}
+
+#[test]
+fn a_key_by_which_anything_may_seem_to_be_signed_is_refused() {
+    // the eight points of small order: those that 8 takes to the neutral one
+    let of_small_order = [
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0000000000000000000000000000000000000000000000000000000000000080",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+        // with a sign that zero does not have
+        "0100000000000000000000000000000000000000000000000000000000000080",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    ];
+    for hex in of_small_order {
+        let fault = fault_of_ed25519(hex).expect(hex);
+        assert!(
+            fault.contains("`signature.keys`: key `k-1`: its `x` is a point of small order"),
+            "{hex}: {fault}"
+        );
+        assert!(fault.contains("; allowed: the public key of a pair"), "{fault}");
+    }
+}
+
+#[test]
+fn a_key_that_is_no_point_is_refused_and_one_that_is_one_is_taken() {
+    for hex in [
+        // numbers from 2^255 - 19 on, which are others written once more: 0, 1 and 18
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+        "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        // 2, 7 and 8, of which no point of the curve is
+        "0200000000000000000000000000000000000000000000000000000000000000",
+        "0700000000000000000000000000000000000000000000000000000000000080",
+        "0800000000000000000000000000000000000000000000000000000000000000",
+    ] {
+        let fault = fault_of_ed25519(hex).expect(hex);
+        assert!(fault.contains("key `k-1`: its `x` is no point of Ed25519; allowed: "), "{hex}: {fault}");
+    }
+    for hex in [
+        // RFC 8032, 7.1, tests 1 to 3
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+        "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+        // 3 and 10, of which there is one
+        "0300000000000000000000000000000000000000000000000000000000000000",
+        "0a00000000000000000000000000000000000000000000000000000000000080",
+    ] {
+        assert_eq!(fault_of_ed25519(hex), None, "{hex}");
+    }
+
+    // of zero there is a point, too; the prime is zero written once more
+    let (zero, prime) = ("A".repeat(43), "_____wAAAAEAAAAAAAAAAAAAAAD_______________8");
+    let y_of_zero = "ZkhceA4vg9ckM71dhKBrtlQcKvMdrocXKL-FahdPk_Q";
+    for (x, y) in [(P256_Y, P256_X), (P256_X, P256_X), (&zero, &zero), (prime, y_of_zero)] {
+        let fault = fault(signed(json!([p256(x, y)])));
+        assert!(fault.contains("key `k-2`: its `x` and `y` are no point of P-256; allowed: "), "{fault}");
+    }
+    for (x, y) in [(P256_X, P256_Y), (&zero, y_of_zero)] {
+        assert!(made(signed(json!([p256(x, y)]))).is_ok(), "{x}");
+    }
 }
