@@ -61,7 +61,7 @@ Exit codes:
      for verify: the values are verified
   1  refused: the verdict is not approved, the session is not known, the request is not allowed,
      the probe failed, the text does not come to PASS, a case did not go as wanted, a run came
-     to nothing
+     to nothing, a decision comes out otherwise when it is taken again
   2  the command line is not understood
   3  the daemon does not answer
   4  the daemon answers that it cannot for now

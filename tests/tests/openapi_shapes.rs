@@ -211,7 +211,8 @@ fn every_member() -> Value {
         }},
         "candidates": [{
             "oracle_id": "live", "outcome": "answered", "registered_tier": "primary", "tier": "primary",
-            "values": {"population": stated, "area_km2": stated}, "record": record, "observed_at": at,
+            "values": {"population": stated, "area_km2": stated}, "deviations": {"population": "it was 1", "area_km2": "it was 2"},
+            "record": record, "observed_at": at,
             "stale": false, "contested": true, "late": false, "latency_ms": 40,
         }],
         "steps": [{

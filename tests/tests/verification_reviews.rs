@@ -217,13 +217,30 @@ async fn a_decision_is_told_with_all_that_it_was_taken_over_and_one_that_differs
 
     assert!(daemon.stop().success());
     let (mut journal, store) = stopped(&world.state());
-    let mut entry = store.decisions(&id).expect("the log is read").remove(0);
-    (entry.execution_id, entry.envelope_sha256) = ("v-forged".into(), domain::Sha256Hex::of(b"another"));
-    let committed = journal.commit(&[Record::from(Event::VerificationDecided(entry))]).expect("it is taken");
-    assert!(committed.iter().all(Result::is_ok), "{committed:?}");
+    let entry = store.decisions(&id).expect("the log is read").remove(0);
+    let (mut forged, mut other) = (entry.clone(), entry);
+    (forged.execution_id, forged.envelope_sha256) = ("v-forged".into(), domain::Sha256Hex::of(b"another"));
+    // as if it had been taken by a version that decides otherwise
+    (other.execution_id, other.inputs.elapsed_ms) = ("v-other".into(), other.inputs.elapsed_ms + 1);
+    for entry in [forged, other] {
+        let committed =
+            journal.commit(&[Record::from(Event::VerificationDecided(entry))]).expect("it is taken");
+        assert!(committed.iter().all(Result::is_ok), "{committed:?}");
+    }
     drop((journal, store));
     let daemon = world.serve().await;
     let told = get(&mut daemon.control().await, "/v1/executions/v-forged").await;
-    assert!(problem(&told, 500, "not_reproduced")["detail"].to_string().contains("v-forged"), "{told:?}");
-    problem(&get(&mut daemon.routes().await, "/v1/verify/v-forged").await, 500, "not_reproduced");
+    assert!(problem(&told, 500, "decision_altered")["detail"].to_string().contains("v-forged"), "{told:?}");
+    problem(&get(&mut daemon.routes().await, "/v1/verify/v-forged").await, 500, "decision_altered");
+    let told = document(&get(&mut daemon.control().await, "/v1/executions/v-other").await);
+    let decision = &told["decisions"][0];
+    assert_eq!((&decision["envelope"], &decision["reproduced"]), (&envelope, &json!(false)));
+    assert_eq!(document(&get(&mut daemon.routes().await, "/v1/verify/v-other").await), envelope);
+    let explained = world.ctl(&["explain", "v-other"]);
+    let told = String::from_utf8(explained.stdout).expect("it is text");
+    assert_eq!(explained.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("as it was told then; the daemon, as it is now, comes to another envelope"),
+        "{told}"
+    );
 }

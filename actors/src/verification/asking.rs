@@ -8,6 +8,7 @@ use domain::ground::source::OracleTier;
 use domain::verification::{
     Call, CallOutcome, Candidate, Cut, Envelope, Failure, Inputs, KeptAnswer, KeptKey, Reply,
 };
+use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,12 +57,13 @@ pub(super) struct Came {
 }
 
 impl Verifier {
-    /// Asks `oracles` at once, each within its hard timeout and all of them until `deadline`, and notes in `inputs` what came
-    /// of it. Untrusted ones are not waited for when all others have answered.
+    /// Puts the question of `put_at` to `oracles` at once, each within its hard timeout and all of them until `deadline`, and notes
+    /// in `inputs` what came of it. Untrusted ones are not waited for when all others have answered.
     pub(super) async fn ask_all(
         self: &Arc<Self>,
         inputs: &mut Inputs,
         oracles: &BTreeSet<SourceId>,
+        put_at: Timestamp,
         deadline: Option<Instant>,
     ) -> Came {
         let began = stopwatch();
@@ -72,7 +74,7 @@ impl Verifier {
             None => (hard, Cut::HardTimeout),
         };
         let calls = std::mem::take(&mut inputs.calls);
-        let asked = Arc::new(inputs.clone());
+        let asked = Arc::new(Inputs { asked_at: put_at, ..inputs.clone() });
         inputs.calls = calls;
         let mut on_their_way = JoinSet::new();
         let mut waited_for = BTreeSet::new();

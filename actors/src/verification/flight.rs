@@ -122,9 +122,11 @@ impl Verifier {
             Some(deadline) => Some(self.place(deadline).await?),
             None => None,
         };
+        // whoever waited for nobody has the question put when its turn comes
+        let put_at = if inputs.stage == Stage::Delayed { self.clock.now() } else { inputs.asked_at };
         if is_asked {
             let everyone = inputs.workflow.oracles.iter().cloned().collect();
-            beside.came = self.ask_all(&mut inputs, &everyone, deadline).await;
+            beside.came = self.ask_all(&mut inputs, &everyone, put_at, deadline).await;
         }
         let mut decided = self.decided(inputs, &beside.came, began)?;
         let again: BTreeSet<SourceId> =
@@ -133,7 +135,7 @@ impl Verifier {
             let Decided { mut inputs, envelope, .. } = decided;
             let before = OracleInteraction::all(&inputs, &envelope);
             beside.earlier = before.into_iter().filter(|asked| again.contains(&asked.oracle_id)).collect();
-            let came = self.ask_all(&mut inputs, &again, deadline).await;
+            let came = self.ask_all(&mut inputs, &again, put_at, deadline).await;
             beside.came.kept.extend(came.kept);
             beside.came.before.extend(came.before);
             inputs.reverified = true;

@@ -83,10 +83,12 @@ impl Verifier {
         candidate.freshness.iter().all(|axis| !axis.stale).then_some(candidate)
     }
 
-    /// The same, to be served in the place of an answer where that may be.
+    /// The same, to be served in the place of an answer where that may be: by what is registered by now of its source and how
+    /// it is read.
     pub(super) fn in_its_place(&self, errand: &Errand) -> Option<Box<Candidate>> {
         let now = self.clock.now();
-        match bounded(errand.looked_at(self.kept(errand, now)?.candidate, now)) {
+        let errand = self.errand(&errand.inputs, &errand.oracle_id).ok()?;
+        match bounded(errand.looked_at(self.kept(&errand, now)?.candidate, now)) {
             Reply::Answered { candidate } => Some(candidate),
             _ => None,
         }

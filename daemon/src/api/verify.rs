@@ -19,8 +19,8 @@ use tokio::task::spawn_blocking;
 /// Of an execution id that is not known so much is told, in characters.
 const TOLD_MAX_CHARS: usize = 80;
 
-/// Puts a question to the sources of a workflow. The envelope is in the log before it is answered; only one whose `kind` is
-/// `authoritative` holds values.
+/// Puts a question to the sources of a workflow. The envelope is in the log before it is answered; only where its `kind` is
+/// `authoritative` have its axes values.
 ///
 /// # Errors
 /// A [`Problem`] where there is no envelope: nothing was decided.
@@ -42,10 +42,10 @@ pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result
     Ok(answer(&*envelope.await?))
 }
 
-/// The envelope of the latest decision that was taken under an execution id, made anew from the log.
+/// The envelope of the latest decision that was taken under an execution id, as the log has it.
 ///
 /// # Errors
-/// `execution_unknown`; `not_reproduced` where it does not come out as it did.
+/// `execution_unknown`; `decision_altered` where the log holds another one than was told.
 #[utoipa::path(
     get,
     path = "/v1/verify/{execution_id}",
@@ -65,7 +65,7 @@ pub async fn get(
     let Path(execution_id) = execution_id.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
     let latest = decisions(&service.system.store, execution_id).await?.pop();
     let latest = latest.expect("where there is none that is an error");
-    Ok(answer(&latest.rebuilt()?))
+    Ok(answer(latest.told()?))
 }
 
 /// What the log holds of an execution: at least one decision, the first one first.

@@ -23,24 +23,25 @@ pub struct Explained {
 pub struct Decision {
     /// Everything that it was taken over.
     pub inputs: Box<Inputs>,
-    /// The envelope that they come to.
+    /// The envelope that was told then.
     pub envelope: Box<Envelope>,
-    /// That it is the one that was told then, to the byte: where it is not, there is an error in the place of all this.
+    /// Whether they come to it now, too, to the byte.
     pub reproduced: bool,
 }
 
-/// The decisions of an execution, each taken again.
+/// The decisions of an execution, each as it was told, and taken again.
 ///
 /// # Errors
-/// `ExecutionUnknown`; `NotReproduced` where one does not come out as it did.
+/// `ExecutionUnknown`; `DecisionAltered` where the log holds another envelope than was told.
 pub async fn get(
     State(service): State<Arc<Service>>,
     execution_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Explained>, Problem> {
     let decisions = decisions(&service.system.store, named(execution_id)?).await?;
-    let taken_again = decisions.into_iter().map(|entry| {
-        let envelope = Box::new(entry.rebuilt()?);
-        Ok(Decision { inputs: entry.inputs, envelope, reproduced: true })
+    let told = decisions.into_iter().map(|entry| {
+        entry.told()?;
+        let reproduced = entry.is_reproduced();
+        Ok(Decision { inputs: entry.inputs, envelope: entry.envelope, reproduced })
     });
-    Ok(Json(Explained { decisions: taken_again.collect::<Result<_, Problem>>()? }))
+    Ok(Json(Explained { decisions: told.collect::<Result<_, Problem>>()? }))
 }

@@ -28,6 +28,8 @@ pub const LIMIT_MAX: usize = 1000;
 const LIMIT_DEFAULT: usize = 100;
 /// So many are read at once: each holds all that was answered.
 const AT_ONCE: usize = 64;
+/// With so many bytes an answer has enough of them, and it is for the caller to go on.
+const PAGE_BYTES: usize = 8 << 20;
 /// After so many that are of other workflows it is for the caller to go on.
 const LOOKED_AT_MAX: usize = 10_000;
 /// Of a review's id that is not known so much is told, in characters.
@@ -136,7 +138,7 @@ pub async fn list(
 fn page(store: &Store, asked: Asked, limit: usize) -> Result<Page, StoreError> {
     let Asked { open, workflow, before, .. } = asked;
     let mut query = ReviewQuery { open_only: open.unwrap_or(true), before, limit: AT_ONCE };
-    let (mut reviews, mut looked_at) = (Vec::new(), 0);
+    let (mut reviews, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
     while looked_at < LOOKED_AT_MAX {
         let found = store.reviews(&query)?;
         let is_last = found.len() < query.limit;
@@ -147,7 +149,14 @@ fn page(store: &Store, asked: Asked, limit: usize) -> Result<Page, StoreError> {
             looked_at += 1;
             query.before = Some(state.review.review_id.clone());
             let is_asked_for = workflow.as_ref().is_none_or(|id| *id == state.review.workflow_id);
-            reviews.extend(is_asked_for.then(|| Listed::from(state)));
+            if is_asked_for {
+                let listed = Listed::from(state);
+                bytes += serde_json::to_vec(&listed).map_or(0, |json| json.len());
+                reviews.push(listed);
+            }
+            if bytes > PAGE_BYTES {
+                return Ok(Page { reviews, next: query.before });
+            }
         }
         if is_last {
             return Ok(Page { reviews, next: None });

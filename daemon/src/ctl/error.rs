@@ -30,6 +30,9 @@ pub enum CtlError {
     /// No values are verified. Why was printed.
     #[error("no values are verified")]
     NotVerified,
+    /// A decision comes out otherwise than it did. It was printed.
+    #[error("the decision comes out otherwise when it is taken again")]
+    NotReproduced,
     /// A probe failed. How was printed.
     #[error("the probe failed")]
     ProbeFailed,
@@ -76,7 +79,11 @@ pub enum CtlError {
 impl CtlError {
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            Self::NotApproved | Self::ProbeFailed | Self::CameToNothing | Self::NotOne(_) => 1,
+            Self::NotApproved
+            | Self::NotReproduced
+            | Self::ProbeFailed
+            | Self::CameToNothing
+            | Self::NotOne(_) => 1,
             Self::NotVerified => 6,
             Self::Detached(_) => 130,
             Self::Problem { status, .. } if *status < 500 => 1,

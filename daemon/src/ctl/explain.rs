@@ -4,7 +4,6 @@ use super::look::Look;
 use super::output::{by_whom, json, pairs, table};
 use super::verify::{show, words};
 use super::{CtlError, Options, segment};
-use crate::client::ClientError;
 use crate::control::execution::{Decision, Explained};
 use domain::ground::id::SourceId;
 use domain::verification::{Call, EnvelopeKind, Inputs, Stage, decide};
@@ -22,27 +21,29 @@ impl Explain {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         let path = format!("/v1/executions/{}", segment(&self.execution_id));
         let explained: Explained = options.on_control(Method::GET, &path, None).await?.json()?;
-        for Decision { inputs, envelope, .. } in &explained.decisions {
-            // the daemon has done so, and this program does not take its word for it
-            if decide(inputs).to_json() != envelope.to_json() {
-                let told = "a decision that oraclectl takes otherwise; is it of the daemon's version?";
-                return Err(ClientError::Unreadable(told.into()).into());
-            }
-        }
         if options.json {
-            return json(out, &explained);
-        }
-        for (index, decision) in explained.decisions.iter().enumerate() {
-            if index > 0 {
-                writeln!(out)?;
+            json(out, &explained)?;
+        } else {
+            for (index, decision) in explained.decisions.iter().enumerate() {
+                if index > 0 {
+                    writeln!(out)?;
+                }
+                shown(out, decision)?;
             }
-            shown(out, decision)?;
         }
-        Ok(())
+        let is_reproduced =
+            explained.decisions.iter().all(|decision| decision.reproduced && is_taken_so(decision));
+        is_reproduced.then_some(()).ok_or(CtlError::NotReproduced)
     }
 }
 
-fn shown(out: &mut dyn Write, Decision { inputs, envelope, .. }: &Decision) -> Result<(), CtlError> {
+/// Whether this program decides so: it does not take the daemon's word for it.
+fn is_taken_so(Decision { inputs, envelope, .. }: &Decision) -> bool {
+    decide(inputs).to_json() == envelope.to_json()
+}
+
+fn shown(out: &mut dyn Write, decision: &Decision) -> Result<(), CtlError> {
+    let Decision { inputs, envelope, reproduced } = decision;
     show::envelope(out, envelope, Look::of_stdout())?;
     let mut asked = vec![
         ("asked at", inputs.asked_at.to_string()),
@@ -67,11 +68,16 @@ fn shown(out: &mut dyn Write, Decision { inputs, envelope, .. }: &Decision) -> R
             table(["source", "asked at", "answered at", "took", "axes", "came of it"], rows)
         )?;
     }
-    Ok(writeln!(
-        out,
-        "\nmade anew from the log, bit for bit: envelope {}, inputs {}",
-        envelope.sha256, envelope.inputs_sha256
-    )?)
+    let made = match (reproduced, is_taken_so(decision)) {
+        (true, true) => "made anew from the log, bit for bit",
+        (false, _) => {
+            "as it was told then; the daemon, as it is now, comes to another envelope over the same inputs"
+        }
+        (true, false) => {
+            "made anew by the daemon; this oraclectl is of another version, and comes to another envelope"
+        }
+    };
+    Ok(writeln!(out, "\n{made}: envelope {}, inputs {}", envelope.sha256, envelope.inputs_sha256)?)
 }
 
 /// When the decision was taken, beside the caller who asked for it.

@@ -35,9 +35,9 @@ pub enum GroundProblem {
     /// No decision was taken under this execution id.
     #[error("no decision was taken under the execution id {0}")]
     ExecutionUnknown(String),
-    /// A decision does not come out as it did.
+    /// The log holds another envelope than was told of a decision.
     #[error("{0}")]
-    NotReproduced(String),
+    DecisionAltered(String),
     /// What is to be verified cannot be meant.
     #[error("{0}")]
     InvalidVerification(String),
@@ -126,7 +126,7 @@ impl GroundProblem {
             Self::AdapterUnknown(_) => (StatusCode::NOT_FOUND, "adapter_unknown"),
             Self::WorkflowUnknown(_) => (StatusCode::NOT_FOUND, "workflow_unknown"),
             Self::ExecutionUnknown(_) => (StatusCode::NOT_FOUND, "execution_unknown"),
-            Self::NotReproduced(_) => (StatusCode::INTERNAL_SERVER_ERROR, "not_reproduced"),
+            Self::DecisionAltered(_) => (StatusCode::INTERNAL_SERVER_ERROR, "decision_altered"),
             Self::InvalidVerification(_) => (StatusCode::BAD_REQUEST, "invalid_verification"),
             Self::ReviewUnknown(_) => (StatusCode::NOT_FOUND, "review_unknown"),
             Self::ReviewResolved(_) => (StatusCode::CONFLICT, "review_resolved"),

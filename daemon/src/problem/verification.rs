@@ -2,7 +2,7 @@
 
 use super::{GroundProblem, Problem};
 use actors::verification::{ResolveError, RevokeError, VerifyError};
-use domain::event::verification::NotReproduced;
+use domain::event::verification::Altered;
 
 impl From<VerifyError> for Problem {
     fn from(error: VerifyError) -> Self {
@@ -53,8 +53,8 @@ impl From<RevokeError> for Problem {
     }
 }
 
-impl From<NotReproduced> for Problem {
-    fn from(error: NotReproduced) -> Self {
-        GroundProblem::NotReproduced(error.to_string()).into()
+impl From<Altered> for Problem {
+    fn from(error: Altered) -> Self {
+        GroundProblem::DecisionAltered(error.to_string()).into()
     }
 }

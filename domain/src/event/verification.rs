@@ -82,6 +82,8 @@ pub struct VerificationEntry {
     pub reasons: BTreeSet<Reason>,
     /// The SHA-256 of the envelope.
     pub envelope_sha256: Sha256Hex,
+    /// The envelope, as it was told: a later version of this program may use other words.
+    pub envelope: Box<Envelope>,
     /// Everything that it was decided over.
     pub inputs: Box<Inputs>,
     /// When.
@@ -146,18 +148,14 @@ fn as_logged<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Resolution, D
     serde_json::from_value(value).map_err(serde::de::Error::custom)
 }
 
-/// A decision that comes out otherwise than it did.
+/// A decision whose entry was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the decision {execution_id} comes to the envelope {rebuilt} now, and came to {logged}: the entry or the program has changed"
+    "the log does not hold the envelope that was told of the decision {execution_id}: its entry was changed"
 )]
-pub struct NotReproduced {
+pub struct Altered {
     /// Which decision.
     pub execution_id: String,
-    /// The SHA-256 of the envelope that it came to.
-    pub logged: Sha256Hex,
-    /// The SHA-256 of the one that it comes to.
-    pub rebuilt: Sha256Hex,
 }
 
 impl VerificationEntry {
@@ -171,24 +169,24 @@ impl VerificationEntry {
             reasons: envelope.reasons.clone(),
             envelope_sha256: envelope.sha256.clone(),
             timestamp: envelope.decided_at,
+            envelope: Box::new(envelope.clone()),
             inputs: Box::new(inputs),
         }
     }
 
-    /// The envelope, out of nothing but this entry.
+    /// The envelope as it was told, to the byte.
     ///
     /// # Errors
-    /// Where it is not the one that was given then, to the byte.
-    pub fn rebuilt(&self) -> Result<Envelope, NotReproduced> {
-        let envelope = decide(&self.inputs);
-        if envelope.sha256 == self.envelope_sha256 {
-            return Ok(envelope);
-        }
-        Err(NotReproduced {
-            execution_id: self.execution_id.clone(),
-            logged: self.envelope_sha256.clone(),
-            rebuilt: envelope.sha256,
-        })
+    /// Where it is not the one that was logged.
+    pub fn told(&self) -> Result<&Envelope, Altered> {
+        let is_it = self.envelope.sha256 == self.envelope_sha256 && self.envelope.is_intact();
+        is_it.then_some(&*self.envelope).ok_or_else(|| Altered { execution_id: self.execution_id.clone() })
+    }
+
+    /// Whether the decision, taken again over what the entry holds, comes to the same envelope, to the byte.
+    #[must_use]
+    pub fn is_reproduced(&self) -> bool {
+        decide(&self.inputs) == *self.envelope
     }
 }
 

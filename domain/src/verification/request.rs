@@ -19,6 +19,8 @@ pub const AXES_MAX: usize = 64;
 const QUOTED_CHARS: usize = 80;
 /// The longest name of who claims something, in bytes.
 pub const CLAIMED_BY_MAX_BYTES: usize = 256;
+/// The longest question, as JSON, in bytes: the log has it with each decision.
+pub const QUESTION_MAX_BYTES: usize = 64 << 10;
 
 /// A request as it is made: which axes of which thing are to be verified, and by which workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -137,6 +139,9 @@ pub enum BadRequest {
         /// When it was read.
         now: Timestamp,
     },
+    /// It is longer than what is logged of each question.
+    #[error("what is asked has {0} bytes as JSON; at the most {QUESTION_MAX_BYTES}")]
+    Long(usize),
     /// It is not said who claims something.
     #[error("`claimed.{0}.claimed_by` has 1 to {CLAIMED_BY_MAX_BYTES} bytes")]
     Claimant(String),
@@ -176,12 +181,14 @@ impl VerifyRequest {
                 return Err(BadRequest::Twice(quoted(path)));
             }
         }
-        Ok(Question {
+        let question = Question {
             thing: self.read_thing(ontology)?,
             axes: self.axes.clone(),
             claimed: self.read_claims(ontology)?,
             point_in_time: self.point_in_time,
-        })
+        };
+        let bytes = serde_json::to_vec(&question).map_or(usize::MAX, |json| json.len());
+        if bytes > QUESTION_MAX_BYTES { Err(BadRequest::Long(bytes)) } else { Ok(question) }
     }
 
     fn read_thing(&self, ontology: &Ontology) -> Result<BTreeMap<String, Value>, BadRequest> {

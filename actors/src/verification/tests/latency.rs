@@ -255,6 +255,28 @@ fn what_is_kept_is_served_just_so_where_whoever_asks_the_source_gives_up_by_them
 }
 
 #[test]
+fn what_is_kept_is_not_served_by_an_adapter_that_was_replaced_while_its_source_was_asked() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, serves_stale()).await;
+            scene.upstream.plays("live", &[HONEST, Act::HANGS]);
+            assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
+            let on_its_way = actix_rt::spawn({
+                let system = system.clone();
+                async move { verified(&system).await }
+            });
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            adapter(system, "live", json!({"endpoint": "https://elsewhere.example/{area}/{year}"})).await;
+            let envelope = on_its_way.await.expect("it is answered");
+            assert_eq!(envelope.kind, EnvelopeKind::Blocked, "{envelope:#?}");
+            assert!(!envelope.candidates[0].stale);
+        },
+    );
+}
+
+#[test]
 fn an_untrusted_source_that_hangs_delays_nobody() {
     with_scene(
         |_| {},

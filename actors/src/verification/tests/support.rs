@@ -141,7 +141,8 @@ pub(crate) fn events(system: &System, execution_id: &str) -> Vec<String> {
 pub(crate) fn rebuilt(system: &System, execution_id: &str) -> Vec<(VerificationEntry, Envelope)> {
     let decisions = system.store.decisions(execution_id).expect("the log is read");
     let rebuild = |entry: VerificationEntry| {
-        let envelope = entry.rebuilt().expect("it comes out as it did");
+        assert!(entry.is_reproduced(), "it comes out as it did: {entry:?}");
+        let envelope = entry.told().expect("it is what was told").clone();
         (entry, envelope)
     };
     decisions.into_iter().map(rebuild).collect()

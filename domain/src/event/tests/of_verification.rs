@@ -1,6 +1,6 @@
 use super::super::verification::{
-    KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry, RevocationEntry, VerificationEntry,
-    WorkflowEntry,
+    Altered, KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry, RevocationEntry,
+    VerificationEntry, WorkflowEntry,
 };
 use super::*;
 use crate::ground::source::OracleTier::{Primary, Secondary};
@@ -91,17 +91,26 @@ fn an_interaction_has_the_rfcs_fields_under_the_rfcs_names() {
 }
 
 #[test]
-fn an_envelope_is_rebuilt_from_its_entry_alone_and_a_changed_entry_is_found_out() {
+fn an_envelope_is_told_and_made_anew_from_its_entry_alone_and_a_changed_entry_is_found_out() {
     let inputs = disagreement();
     let envelope = decide(&inputs);
     let line = serde_json::to_string(&VerificationEntry::of(inputs, &envelope)).expect("it serializes");
-    let entry: VerificationEntry = serde_json::from_str(&line).expect("it reads back");
-    assert_eq!(entry.rebuilt().expect("it is the same").to_json(), envelope.to_json());
-    let changed = line.replace("\"value\":\"12\"", "\"value\":\"13\"");
-    assert_ne!(changed, line);
-    let entry: VerificationEntry = serde_json::from_str(&changed).expect("it reads back");
-    let error = entry.rebuilt().expect_err("it is another");
-    assert_eq!(error.logged, envelope.sha256);
+    let read = |line: &str| serde_json::from_str::<VerificationEntry>(line).expect("it reads back");
+    let entry = read(&line);
+    assert_eq!(entry.told().expect("it is the same").to_json(), envelope.to_json());
+    assert!(entry.is_reproduced());
+    let (of_envelope, of_inputs) = line.split_once("\"inputs\":").expect("it has both");
+    let changed = |text: &str| {
+        let changed = text.replace("\"value\":\"12\"", "\"value\":\"13\"");
+        assert_ne!(changed, text);
+        changed
+    };
+    let other_inputs = read(&format!("{of_envelope}\"inputs\":{}", changed(of_inputs)));
+    assert!(other_inputs.told().is_ok() && !other_inputs.is_reproduced());
+    let other_envelope = read(&format!("{}\"inputs\":{of_inputs}", changed(of_envelope)));
+    assert!(other_envelope.told().is_err() && !other_envelope.is_reproduced());
+    let other_digest = VerificationEntry { envelope_sha256: Sha256Hex::of(b"another"), ..entry };
+    assert_eq!(other_digest.told(), Err(Altered { execution_id: envelope.execution_id }));
 }
 
 #[test]

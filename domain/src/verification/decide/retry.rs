@@ -21,8 +21,9 @@ pub(super) fn guidance(inputs: &Inputs, ruling: &Ruling<'_>) -> Retry {
     }
     if !ruling.reverify.is_empty() {
         let oracles: Vec<_> = ruling.reverify.keys().map(|oracle_id| (*oracle_id).clone()).collect();
-        let advice = format!("this needs another answer from {}: ask again now", names(&oracles));
-        return Retry { after_ms: Some(0), oracles, advice };
+        let after_ms = inputs.workflow.oracle_latency.soft_timeout_ms;
+        let advice = format!("this needs another answer from {}: {}", names(&oracles), again(after_ms));
+        return Retry { after_ms: Some(after_ms), oracles, advice };
     }
     if has(Reason::Stale) || has(Reason::Expired) {
         let oracles: Vec<_> = stale(inputs, ruling).into_iter().collect();

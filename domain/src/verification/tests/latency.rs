@@ -307,7 +307,7 @@ fn the_age_of_a_state_sensitive_value_counts_up_to_the_moment_that_is_asked_for(
     let expired = build(3601, json!({}));
     assert_eq!(expired.kind, EnvelopeKind::Blocked);
     assert_eq!(expired.reverify.len(), 1);
-    assert_eq!(expired.retry.expect("there is guidance").after_ms, Some(0));
+    assert_eq!(expired.retry.expect("there is guidance").after_ms, Some(2000));
     let again = decide(&Inputs { reverified: true, ..asked(3601, json!({})) });
     assert_eq!((again.kind, again.reverify), (EnvelopeKind::Blocked, Vec::new()), "once more is enough");
     let retry = again.retry.expect("there is guidance");

@@ -54,6 +54,7 @@ fn what_cannot_be_meant_is_refused_with_the_field_and_what_is_allowed() {
         ("axes", json!(["values.*.amount"]), "`values.*.amount` is a group; one of its values is asked for"),
         ("where", json!({"dose": 1}), "`where`: `dose` is not allowed; allowed: patient, day"),
         ("where", json!({"day": "yesterday"}), "`where.day`: `yesterday` is not a date of RFC 3339"),
+        ("where", json!({"patient": "p".repeat(65_536)}), " bytes as JSON; at the most 65536"),
         ("where", json!({"patient": null}), "`where.patient`: a value of type string is taken"),
         (
             "claimed",
