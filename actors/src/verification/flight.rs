@@ -7,7 +7,7 @@ use crate::clock::stopwatch;
 use crate::logger::CommitError;
 use domain::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
 use domain::ground::id::SourceId;
-use domain::verification::deviation::{advanced, deviations};
+use domain::verification::deviation::{advanced, deviations, note};
 use domain::verification::envelope::Basis;
 use domain::verification::review::{QUEUE_MAX, ReviewState};
 use domain::verification::workflow::EnforcementMode;
@@ -221,6 +221,9 @@ impl Verifier {
         let advanced = advanced(inputs, envelope, &known.baselines).filter(|_| keeps);
         if review.is_some() || advanced.is_some() {
             known.baselines = advanced.unwrap_or(known.baselines);
+            if inputs.question.point_in_time.is_none() {
+                note(inputs, &beside.came.before, &mut known.baselines);
+            }
             known.open.extend(review.as_ref().map(Review::as_open));
             record.writes.push(Write::PutSubject(key(inputs), Arc::new(known)));
         }

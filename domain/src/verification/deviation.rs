@@ -10,6 +10,7 @@ use super::kept::{Baseline, Baselines};
 use super::review::HeldAgainst;
 use super::workflow::{DeviationLimit, Workflow};
 use crate::ground::decimal::Decimal;
+use crate::ground::id::SourceId;
 use crate::ground::ontology::Axis;
 use crate::ground::value::Typed;
 use std::collections::BTreeMap;
@@ -62,6 +63,21 @@ pub fn advanced(inputs: &Inputs, envelope: &Envelope, baselines: &Baselines) -> 
         }
     }
     (advanced != *baselines).then_some(advanced)
+}
+
+/// Has sources that jump away from what they said `before` held against that, where no decision has told of anything yet: what
+/// they say next is not held against the jump.
+pub fn note(inputs: &Inputs, before: &BTreeMap<SourceId, Candidate>, baselines: &mut Baselines) {
+    for (oracle_id, before) in before {
+        let Some(Reply::Answered { candidate }) = inputs.calls.get(oracle_id).map(|call| &call.reply) else {
+            continue;
+        };
+        for path in candidate.deviations.keys() {
+            if let Some(said) = Baseline::of(before, path) {
+                baselines.entry(oracle_id.clone()).or_default().entry(path.clone()).or_insert(said);
+            }
+        }
+    }
 }
 
 /// Has sources held against what they were held against before a review confirmed their jumps, on the axes that `ends` names:

@@ -160,6 +160,8 @@ fn a_jump_that_is_confirmed_before_any_decision_has_told_of_the_axis_is_a_jump_a
             resolved(system, &review_id, "99999999").await;
             revoked(system, &review_id).await;
             is_suspicious(system, json!({})).await;
+            says(system, "archive", "2026-11-03", &["Aruba,ABW,1960,99999998"]).await;
+            is_suspicious(system, json!({})).await;
         },
     );
 }
