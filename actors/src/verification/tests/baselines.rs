@@ -4,8 +4,8 @@ use super::support::*;
 use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, live, with_scene};
 use crate::system::System;
 use crate::testing::ground::PEER;
-use crate::verification::{Resolve, Revoke};
-use domain::verification::review::{Resolution, Revocation};
+use crate::verification::{Dismiss, Resolve, Revoke};
+use domain::verification::review::{Dismissal, Resolution, Revocation};
 use domain::verification::{Envelope, EnvelopeKind, Reason};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -114,6 +114,26 @@ fn a_jump_whose_confirmation_is_taken_back_is_a_jump_again() {
             let revoke = Revoke { review_id, revocation, peer: PEER };
             system.verification.ask(revoke).await.expect("it answers").expect("it is revoked");
             is_suspicious(system, json!({})).await;
+        },
+    );
+}
+
+#[test]
+fn a_jump_that_is_dismissed_is_a_jump_all_the_same() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            one_that_jumps(&scene).await;
+            let review_id = is_suspicious(system, json!({})).await.review_id.clone().expect("it has one");
+            let dismissal = Dismissal { reason: "a slip".into() };
+            let dismiss = Dismiss { review_id: review_id.clone(), dismissal, peer: PEER };
+            system.verification.ask(dismiss).await.expect("it answers").expect("it is dismissed");
+            let again = is_suspicious(system, json!({})).await;
+            assert_ne!(again.review_id, Some(review_id));
+            scene.upstream.plays("live", &[HONEST]);
+            after_s(3600).await;
+            assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
         },
     );
 }
