@@ -4,6 +4,8 @@
 //! within the workflow's times; what is told is in the log with everything that it was decided over.
 
 mod asking;
+mod case;
+mod dismissing;
 mod flight;
 mod live;
 mod pending;
@@ -12,6 +14,8 @@ mod revoking;
 mod source;
 mod upkeep;
 
+pub use case::Closed;
+pub use dismissing::{Dismiss, DismissError};
 pub use resolving::{Resolve, ResolveError};
 pub use revoking::{Revoke, RevokeError};
 

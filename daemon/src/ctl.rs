@@ -150,27 +150,34 @@ enum Verb {
 pub fn main() -> ExitCode {
     let Ctl { options, verb } = Ctl::parse();
     let json = options.json;
-    let done = run(verb, &options, &mut io::stdout().lock());
+    let out = &mut io::stdout().lock();
+    let done = run(verb, &options, out);
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_broken_pipe() => ExitCode::SUCCESS,
         Err(error) => {
-            if let (true, CtlError::Problem { document, .. }) = (json, &error) {
-                drop(writeln!(io::stdout(), "{}", output::harmless(&document.to_string())));
-            }
-            let was_printed = matches!(
-                error,
-                CtlError::NotApproved
-                    | CtlError::NotVerified
-                    | CtlError::ProbeFailed
-                    | CtlError::CameToNothing
-                    | CtlError::Rules(RulesError::NotAsWanted | RulesError::NoPass)
-            );
-            if !was_printed {
-                drop(writeln!(io::stderr(), "oraclectl: {}", output::on_one_line(&error.to_string())));
-            }
+            complain(&error, json, out);
             ExitCode::from(error.exit_code())
         }
+    }
+}
+
+/// Says why a verb came to nothing, unless that was printed already.
+fn complain(error: &CtlError, json: bool, out: &mut dyn Write) {
+    if let (true, CtlError::Problem { document, .. }) = (json, error) {
+        drop(writeln!(out, "{}", output::harmless(&document.to_string())));
+    }
+    let was_printed = matches!(
+        error,
+        CtlError::NotApproved
+            | CtlError::NotVerified
+            | CtlError::ProbeFailed
+            | CtlError::CameToNothing
+            | CtlError::Printed(_)
+            | CtlError::Rules(RulesError::NotAsWanted | RulesError::NoPass)
+    );
+    if !was_printed {
+        drop(writeln!(io::stderr(), "oraclectl: {}", output::on_one_line(&error.to_string())));
     }
 }
 

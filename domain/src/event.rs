@@ -31,8 +31,8 @@ use ground::{
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use verification::{
-    KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry, RevocationEntry, VerificationEntry,
-    WorkflowEntry,
+    DismissalEntry, KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry, RevocationEntry,
+    VerificationEntry, WorkflowEntry,
 };
 
 /// Who sent a control message, as the kernel tells it (`SO_PEERCRED`).
@@ -269,6 +269,8 @@ pub enum Event {
     KeptAnswersRemoved(KeptRemovedEntry),
     /// A person has taken back what was decided.
     ReviewRevoked(RevocationEntry),
+    /// A person has closed a review without deciding anything.
+    ReviewDismissed(DismissalEntry),
     /// The journal takes entries again after a time in which it could not.
     StorageRecovered {
         /// What had failed.
@@ -359,6 +361,7 @@ impl Event {
             | Self::ReviewResolved(ResolutionEntry { timestamp, .. })
             | Self::KeptAnswersRemoved(KeptRemovedEntry { timestamp, .. })
             | Self::ReviewRevoked(RevocationEntry { timestamp, .. })
+            | Self::ReviewDismissed(DismissalEntry { timestamp, .. })
             | Self::StorageRecovered { timestamp, .. }
             | Self::ServiceStarted { timestamp, .. }
             | Self::ServiceStopped { timestamp } => *timestamp,

@@ -76,7 +76,7 @@ impl<'a> Staged<'a> {
         let (table, name) = place(&row);
         self.set(table, &name, write.value(), revision)?;
         if let Write::PutReview(state) = write {
-            let open = state.resolved.is_none().then(Vec::new);
+            let open = state.is_open().then(Vec::new);
             self.set(Table::OpenReviews, &name, open, revision)?;
         }
         Ok(())

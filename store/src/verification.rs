@@ -19,7 +19,7 @@ const SEPARATOR: char = '/';
 /// Which reviews to read.
 #[derive(Debug, Clone, Default)]
 pub struct ReviewQuery {
-    /// Only those that nobody has resolved yet.
+    /// Only those that nobody has resolved or dismissed yet.
     pub open_only: bool,
     /// Only those whose ids come before this one.
     pub before: Option<String>,
@@ -89,14 +89,14 @@ impl Store {
     pub fn reviews(&self, query: &ReviewQuery) -> Result<Vec<ReviewState>, StoreError> {
         let table = if query.open_only { Table::OpenReviews } else { Table::Reviews };
         let (mut found, mut before) = (Vec::new(), query.before.clone());
-        // one that is being opened or resolved now is passed over, and another one found in its place
+        // one that is being opened or closed now is passed over, and another one found in its place
         while found.len() < query.limit {
             let names = self.names_before(table, before.as_deref(), query.limit - found.len())?;
             let Some(last) = names.last() else { break };
             before = Some(last.clone());
             for name in names {
                 let state = self.review(&name)?.map(|(state, _)| state);
-                found.extend(state.filter(|state| !query.open_only || state.resolved.is_none()));
+                found.extend(state.filter(|state| !query.open_only || state.is_open()));
             }
         }
         Ok(found)

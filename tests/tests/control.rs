@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 41] = [
+const PATHS: [(&str, &[&str]); 42] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
@@ -47,6 +47,7 @@ const PATHS: [(&str, &[&str]); 41] = [
     ("/v1/reviews/v-1", &["GET"]),
     ("/v1/reviews/v-1/resolve", &["POST"]),
     ("/v1/reviews/v-1/revoke", &["POST"]),
+    ("/v1/reviews/v-1/dismiss", &["POST"]),
     ("/v1/executions/v-1", &["GET"]),
     ("/v1/sources/or-1/prune", &["POST"]),
     ("/v1/sources/or-1/verify", &["POST"]),

@@ -148,6 +148,45 @@ async fn what_is_for_a_person_is_shown_with_what_to_do_and_their_decision_is_tol
 }
 
 #[tokio::test]
+async fn several_reviews_are_dismissed_at_once_and_of_each_it_is_told_whether_it_was() {
+    let world = World::default();
+    let daemon = census(&world, json!({"conflict_resolution": {"escalation_delta_threshold": 399}})).await;
+    ctl(&world, &ARUBA, 6);
+    let first = open_review(&daemon).await;
+    ctl(&world, &[&ARUBA[..], &["--claim=population=1", "--by=a visitor"]].concat(), 6);
+    let second = open_review(&daemon).await;
+    assert_ne!(first, second);
+    has(&ctl(&world, &["review", "dismiss", "--reason=healed"], 2), &["<REVIEW_ID>"]);
+    has(&ctl(&world, &["review", "dismiss", &first, "--reason="], 1), &["`reason`", "(invalid_resolution)"]);
+    has(&ctl(&world, &["review", "list"], 0), &[&first, &second]);
+
+    let told = ctl(&world, &["review", "dismiss", "v-none", &first, &first, &second, "--reason=healed"], 1);
+    let is_dismissed = [&first, &second].map(|id| format!("review {id} is dismissed\ndismissed  by uid "));
+    has(&told, &[&is_dismissed[0], &is_dismissed[1], "since      healed\n"]);
+    has(&told, &["no review has the id v-none (review_unknown)", "(review_dismissed)"]);
+    assert_eq!(told.matches("oraclectl: ").count(), 2, "each is told once: {told}");
+    assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
+    has(&ctl(&world, &["review", "list", "--all"], 0), &[&first, &second, "dismissed at "]);
+    let shown = ctl(&world, &["review", "show", &first], 0);
+    has(&shown, &["dismissed  by uid ", "since      healed"]);
+    assert!(!shown.contains("next: "), "{shown}");
+    has(&ctl(&world, &["log", "--event=review_dismissed"], 0), &[&first, &second, ": healed"]);
+
+    let json = ctl(&world, &["review", "dismiss", &first, "v-none", "--reason=healed", "--json"], 1);
+    let codes = json.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let codes: Vec<_> = codes.map(|problem| problem["code"].clone()).collect();
+    assert_eq!(codes, ["review_dismissed", "review_unknown"], "{json}");
+    ctl(&world, &ARUBA, 6);
+    let third = open_review(&daemon).await;
+    let state: Value =
+        serde_json::from_str(&ctl(&world, &["review", "dismiss", &third, "--reason=healed", "--json"], 0))
+            .expect("JSON");
+    assert_eq!(state["dismissed"]["reason"], "healed");
+    drop(daemon);
+    has(&ctl(&world, &["review", "dismiss", &third, "--reason=healed"], 3), &["oraclectl: "]);
+}
+
+#[tokio::test]
 async fn what_is_not_verified_has_an_exit_status_of_its_own_and_says_why() {
     let world = World::default();
     let daemon = census(&world, json!({})).await;

@@ -120,6 +120,61 @@ async fn what_was_decided_is_taken_back_and_the_next_question_is_decided_anew() 
 }
 
 #[tokio::test]
+async fn what_need_not_be_decided_is_dismissed_and_waits_for_nobody_any_more() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    two_that_disagree(&daemon).await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let id = verified(routes, "census", None).await["review_id"].clone();
+    let path = format!("/v1/reviews/{}", id.as_str().expect("a person decides"));
+    let (dismiss, reason) = (format!("{path}/dismiss"), json!({"reason": "nobody has to"}));
+    problem(&post(control, "/v1/reviews/no-such/dismiss", &reason).await, 404, "review_unknown");
+    problem(&post(control, &dismiss, &json!({"reason": " "})).await, 400, "invalid_resolution");
+    problem(&post(control, &dismiss, &json!({"why": "healed"})).await, 400, "invalid_request");
+    assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 1);
+
+    let dismissed = post(control, &dismiss, &reason).await;
+    assert_eq!(dismissed.status, 200, "{}", document(&dismissed));
+    let by = nix::unistd::geteuid().as_raw().to_string();
+    assert_eq!(
+        (at(&dismissed, "/dismissed/reason"), at(&dismissed, "/dismissed/verifier_id")),
+        (json!("nobody has to"), json!(by))
+    );
+    assert!(document(&dismissed).get("resolved").is_none(), "{}", document(&dismissed));
+    assert_eq!(document(&get(control, &path).await), document(&dismissed));
+    assert_eq!(document(&get(control, "/v1/reviews").await)["reviews"], json!([]));
+    assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 0);
+    let all = document(&get(control, "/v1/reviews?open=false").await);
+    let [listed] = &all["reviews"].as_array().expect("a list")[..] else { panic!("{all}") };
+    assert_eq!(
+        (&listed["dismissed_by"], &listed["dismissed_at"]),
+        (&json!(by), &document(&dismissed)["dismissed"]["dismissed_at"])
+    );
+    let entry = &log(control, "event=review_dismissed").await[0];
+    assert_eq!(
+        (&entry["review_id"], &entry["reason"], &entry["peer"]["pid"]),
+        (&id, &json!("nobody has to"), &json!(std::process::id()))
+    );
+    for (verb, word) in [("dismiss", &reason), ("resolve", &resolution("54300")), ("revoke", &reason)] {
+        let told = problem(&post(control, &format!("{path}/{verb}"), word).await, 409, "review_dismissed");
+        assert!(told["detail"].as_str().is_some_and(|detail| detail.contains(&by)), "{verb}: {told}");
+    }
+    let metrics = get(routes, "/metrics").await;
+    let metrics = String::from_utf8_lossy(&metrics.body);
+    assert!(metrics.contains("oracled_reviews_dismissed_total 1\n"), "{metrics}");
+
+    let again = verified(routes, "census", None).await;
+    assert_eq!(again["kind"], "human_review");
+    let further = again["review_id"].as_str().expect("a person decides");
+    assert_ne!(json!(further), id, "it is before a person once more");
+    assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 1);
+    let path = format!("/v1/reviews/{further}");
+    assert_eq!(post(control, &format!("{path}/resolve"), &resolution("54300")).await.status, 200);
+    problem(&post(control, &format!("{path}/dismiss"), &reason).await, 409, "review_resolved");
+    assert_eq!(verified(routes, "census", None).await["kind"], "authoritative");
+}
+
+#[tokio::test]
 async fn what_cannot_be_decided_changes_nothing() {
     let world = World::default();
     let daemon = world.serve().await;

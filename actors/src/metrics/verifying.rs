@@ -59,6 +59,7 @@ pub(crate) struct Verifying {
     reviews_opened: Counter,
     reviews_resolved: Counter,
     reviews_revoked: Counter,
+    reviews_dismissed: Counter,
     seconds: Histogram,
 }
 
@@ -73,6 +74,7 @@ impl Default for Verifying {
             reviews_opened: Counter::default(),
             reviews_resolved: Counter::default(),
             reviews_revoked: Counter::default(),
+            reviews_dismissed: Counter::default(),
             seconds: Histogram::new(exponential_buckets(0.000_1, 4.0, 10)),
         }
     }
@@ -132,6 +134,11 @@ impl Verifying {
         self.reviews_revoked.inc();
     }
 
+    /// Counts a review that was closed and nothing decided.
+    pub(crate) fn dismissed(&self) {
+        self.reviews_dismissed.inc();
+    }
+
     /// Adds them to `registry`.
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
@@ -169,6 +176,11 @@ impl Verifying {
             "reviews_revoked",
             "decisions of a person that one has taken back",
             self.reviews_revoked.clone(),
+        );
+        registry.register(
+            "reviews_dismissed",
+            "questions that a person has closed without deciding them",
+            self.reviews_dismissed.clone(),
         );
         registry.register_with_unit(
             "verification",

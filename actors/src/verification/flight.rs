@@ -236,7 +236,7 @@ impl Verifier {
         }
         if let Some(review) = review {
             let (review_id, timestamp) = (review.review_id.clone(), envelope.decided_at);
-            let state = ReviewState { review: review.clone(), resolved: None, revoked: None };
+            let state = ReviewState::opened(review.clone());
             let entry = ReviewEntry { review_id, review: Box::new(review), timestamp };
             record.events.push(Event::ReviewOpened(entry));
             record.writes.push(Write::PutReview(Arc::new(state)));

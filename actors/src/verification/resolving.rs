@@ -1,7 +1,7 @@
 //! What people decide: a review resolved, its locks put in force.
 
-use super::Verification;
-use super::Verifier;
+use super::case::{Case, Closed};
+use super::{Verification, Verifier};
 use crate::logger::CommitError;
 use crate::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
@@ -9,7 +9,7 @@ use domain::event::verification::ResolutionEntry;
 use domain::ground::ontology::{Ontology, OntologyRef};
 use domain::verification::deviation::put_back;
 use domain::verification::review::{BadResolution, HeldAgainst, Resolution, Resolved, ReviewState};
-use domain::verification::{Baseline, HumanLock, Review, Subject, SubjectKey};
+use domain::verification::{Baseline, HumanLock, Review, Subject};
 use domain::{Event, Peer};
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -33,18 +33,9 @@ pub enum ResolveError {
     /// There is no such review.
     #[error("no review has the id {0}")]
     Unknown(String),
-    /// Somebody has resolved it.
-    #[error(
-        "review {review_id} was resolved by uid {verifier_id} at {resolved_at}: what was decided then stays until it expires or is revoked"
-    )]
-    Resolved {
-        /// Which.
-        review_id: String,
-        /// By whom.
-        verifier_id: String,
-        /// When.
-        resolved_at: Timestamp,
-    },
+    /// It is not open any more.
+    #[error(transparent)]
+    Closed(#[from] Closed),
     /// Its ontology is gone.
     #[error("no ontology {0} is registered")]
     OntologyUnknown(OntologyRef),
@@ -87,58 +78,44 @@ impl Verifier {
         &self,
         Resolve { review_id, resolution, peer }: &Resolve,
     ) -> Result<(ReviewState, Record), ResolveError> {
-        let unknown = || ResolveError::Unknown(review_id.chars().take(80).collect());
-        let (state, revision) = self.store.review(review_id)?.ok_or_else(unknown)?;
-        if let Some(Resolved { verifier_id, resolved_at, .. }) = state.resolved {
-            return Err(ResolveError::Resolved { review_id: review_id.clone(), verifier_id, resolved_at });
-        }
-        let review = state.review;
+        let case = self.case(review_id, ResolveError::Unknown)?;
+        case.check_open()?;
+        let review = &case.state.review;
         let ontology = self.store.ontology(&review.ontology)?.map(|(ontology, _)| ontology);
         let ontology = ontology.ok_or_else(|| ResolveError::OntologyUnknown(review.ontology.clone()))?;
         let word = Word { resolution, peer: *peer, verifier_id: peer.uid.to_string(), now: self.clock.now() };
         let locks = review.resolve(&ontology, resolution, &word.verifier_id, word.now)?;
-        Ok(self.record_of(&review, revision, &locks, &ontology, &word)?)
+        Ok(self.record_of(case, &locks, &ontology, &word)?)
     }
 
     /// The review resolved, and what makes that durable: with it all open ones of the same thing that ask for nothing else.
     fn record_of(
         &self,
-        review: &Review,
-        revision: u64,
+        mut case: Case,
         locks: &[HumanLock],
         ontology: &Ontology,
         word: &Word<'_>,
     ) -> Result<(ReviewState, Record), StoreError> {
-        let key = SubjectKey::of(&review.workflow_id, &review.thing, review.point_in_time);
-        let known = self.store.subject(&key)?;
-        let known_at = known.as_ref().map(|(_, revision)| *revision);
-        let mut subject = known.map(|(subject, _)| subject).unwrap_or_default();
-        let mut state = word.on(review);
-        let mut record = Record {
-            expect: vec![
-                Expect { row: RowKey::Review(review.review_id.clone()), revision: Some(revision) },
-                Expect { row: RowKey::Subject(key.clone()), revision: known_at },
-            ],
-            events: vec![word.entry(review, locks.to_vec())],
-            writes: Vec::new(),
-        };
-        subject.open.retain(|open| open.review_id != review.review_id);
+        case.close();
+        let Case { state, subject, .. } = &mut case;
+        let mut beside = Record::default();
         let mut still_open = Vec::new();
         for open in std::mem::take(&mut subject.open) {
             let other = self.store.review(&open.review_id)?;
-            let settled = other.filter(|(other, _)| review.settles(&other.review));
+            let settled = other.filter(|(other, _)| state.review.settles(&other.review));
             let Some((other, revision)) = settled else {
                 still_open.push(open);
                 continue;
             };
-            record.expect.push(Expect { row: RowKey::Review(open.review_id), revision: Some(revision) });
-            record.events.push(word.entry(&other.review, Vec::new()));
-            record.writes.push(Write::PutReview(Arc::new(word.on(&other.review))));
+            beside.expect.push(Expect { row: RowKey::Review(open.review_id), revision: Some(revision) });
+            beside.events.push(word.entry(&other.review, Vec::new()));
+            beside.writes.push(Write::PutReview(Arc::new(word.on(&other.review))));
         }
         subject.open = still_open;
         subject.locks.retain(|lock| word.now < lock.valid_until);
-        let is_replaced =
-            |lock: &HumanLock| lock.ontology == review.ontology && review.axes.contains_key(&lock.axis);
+        let is_replaced = |lock: &HumanLock| {
+            lock.ontology == state.review.ontology && state.review.axes.contains_key(&lock.axis)
+        };
         let (replaced, others): (Vec<_>, _) =
             std::mem::take(&mut subject.locks).into_iter().partition(is_replaced);
         subject.locks = others;
@@ -149,9 +126,14 @@ impl Verifier {
             }
         }
         subject.locks.extend(locks.iter().cloned());
-        let before = confirm(&mut subject, review, locks, ontology);
+        let before = confirm(subject, &state.review, locks, ontology);
+        *state = word.on(&state.review);
         state.resolved.iter_mut().for_each(|resolved| resolved.held_against.clone_from(&before));
-        record.writes.extend([Write::PutReview(Arc::new(state.clone())), put(key, subject)]);
+        let entry = word.entry(&state.review, locks.to_vec());
+        let (state, mut record) = case.recorded(entry);
+        record.expect.extend(beside.expect);
+        record.events.extend(beside.events);
+        record.writes.extend(beside.writes);
         Ok((state, record))
     }
 }
@@ -182,15 +164,6 @@ fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology
     before
 }
 
-/// What stores a subject.
-pub(super) fn put(key: SubjectKey, subject: Subject) -> Write {
-    if subject == Subject::default() {
-        Write::RemoveSubject(key)
-    } else {
-        Write::PutSubject(key, Arc::new(subject))
-    }
-}
-
 impl Word<'_> {
     /// `review` with this word on it.
     fn on(&self, review: &Review) -> ReviewState {
@@ -200,7 +173,7 @@ impl Word<'_> {
             resolved_at: self.now,
             held_against: HeldAgainst::new(),
         };
-        ReviewState { review: review.clone(), resolved: Some(resolved), revoked: None }
+        ReviewState { resolved: Some(resolved), ..ReviewState::opened(review.clone()) }
     }
 
     fn entry(&self, review: &Review, locks: Vec<HumanLock>) -> Event {

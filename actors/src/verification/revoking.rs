@@ -1,17 +1,18 @@
 //! What people take back: the locks of a review end, and the next question is decided anew.
 
+use super::case::{Case, Closed};
 use super::{Verification, Verifier};
 use crate::logger::CommitError;
 use crate::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
 use domain::event::verification::RevocationEntry;
+use domain::verification::HumanLock;
 use domain::verification::deviation::put_back;
 use domain::verification::review::{BadResolution, ReviewState, Revocation, Revoked};
-use domain::verification::{HumanLock, SubjectKey};
 use domain::{Event, Peer};
 use jiff::Timestamp;
 use std::sync::Arc;
-use store::{Expect, Record, RowKey, StoreError, Write};
+use store::{Record, StoreError};
 
 /// Takes back what was decided of a review.
 #[derive(Debug, Message)]
@@ -34,6 +35,9 @@ pub enum RevokeError {
     /// Nobody has resolved it.
     #[error("review {0} is open: there is nothing to take back")]
     Open(String),
+    /// It was closed without deciding anything.
+    #[error(transparent)]
+    Dismissed(#[from] Closed),
     /// It was taken back before.
     #[error("review {review_id} was revoked by uid {verifier_id} at {revoked_at}")]
     Revoked {
@@ -80,23 +84,20 @@ impl Verifier {
         &self,
         Revoke { review_id, revocation, peer }: &Revoke,
     ) -> Result<(ReviewState, Record), RevokeError> {
-        let unknown = || RevokeError::Unknown(review_id.chars().take(80).collect());
-        let (mut state, revision) = self.store.review(review_id)?.ok_or_else(unknown)?;
-        if let Some(Revoked { verifier_id, revoked_at, .. }) = state.revoked {
-            let review_id = review_id.clone();
-            return Err(RevokeError::Revoked { review_id, verifier_id, revoked_at });
+        let mut case = self.case(review_id, RevokeError::Unknown)?;
+        case.check_not_dismissed()?;
+        let Case { state, subject, .. } = &mut case;
+        if let Some(Revoked { verifier_id, revoked_at, .. }) = &state.revoked {
+            let (review_id, verifier_id) = (review_id.clone(), verifier_id.clone());
+            return Err(RevokeError::Revoked { review_id, verifier_id, revoked_at: *revoked_at });
         }
         let resolved = state.resolved.as_ref().ok_or_else(|| RevokeError::Open(review_id.clone()))?;
         let now = self.clock.now();
-        let review = &state.review;
-        let key = SubjectKey::of(&review.workflow_id, &review.thing, review.point_in_time);
-        let gone = || RevokeError::Gone(review_id.clone());
-        let (mut subject, known_at) = self.store.subject(&key)?.ok_or_else(gone)?;
         let (mut locks, others): (Vec<HumanLock>, Vec<_>) =
-            subject.locks.into_iter().partition(|lock| lock.review_id == *review_id);
+            std::mem::take(&mut subject.locks).into_iter().partition(|lock| lock.review_id == *review_id);
         locks.retain(|lock| now < lock.valid_until);
         if locks.is_empty() {
-            return Err(gone());
+            return Err(RevokeError::Gone(review_id.clone()));
         }
         subject.locks = others;
         // a jump that was confirmed is none that sources are held against any more
@@ -116,15 +117,7 @@ impl Verifier {
             timestamp: now,
         };
         state.revoked = Some(revoked);
-        let record = Record {
-            expect: vec![
-                Expect { row: RowKey::Review(review_id.clone()), revision: Some(revision) },
-                Expect { row: RowKey::Subject(key.clone()), revision: Some(known_at) },
-            ],
-            events: vec![Event::ReviewRevoked(entry)],
-            writes: vec![Write::PutReview(Arc::new(state.clone())), super::resolving::put(key, subject)],
-        };
-        Ok((state, record))
+        Ok(case.recorded(Event::ReviewRevoked(entry)))
     }
 }
 

@@ -1,4 +1,5 @@
 mod baselines;
+mod dismissing;
 mod latency;
 mod matrix;
 mod pinned;
@@ -111,7 +112,7 @@ fn the_same_dispute_is_one_review_however_often_it_comes_up_and_its_resolution_d
         );
         assert_eq!(decided.axes["population"].basis, Some(Basis::HumanLock));
         let twice = system.verification.ask(resolve("1")).await.expect("it answers");
-        assert!(matches!(twice, Err(ResolveError::Resolved { .. })), "{twice:?}");
+        assert!(matches!(twice, Err(ResolveError::Closed(Closed::Resolved { .. }))), "{twice:?}");
         let told = events(&system, &review_id);
         assert_eq!(
             told,

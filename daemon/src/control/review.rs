@@ -4,7 +4,7 @@ use super::{act, named};
 use crate::api::request::JsonBody;
 use crate::problem::{GroundProblem, Problem};
 use crate::service::Service;
-use actors::verification::{Resolve, Revoke};
+use actors::verification::{Dismiss, Resolve, Revoke};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
@@ -14,7 +14,7 @@ use domain::ground::value::Value;
 use domain::verification::Reason;
 use domain::verification::candidate::Stated;
 use domain::verification::request::Claim;
-use domain::verification::review::{Resolution, ReviewState, Revocation};
+use domain::verification::review::{Dismissal, Resolution, ReviewState, Revocation};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +39,7 @@ const TOLD_MAX_CHARS: usize = 80;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
-    /// Only those that nobody has resolved yet: so it is without being asked.
+    /// Only those that nobody has resolved or dismissed yet: so it is without being asked.
     open: Option<bool>,
     /// Only those of this workflow.
     workflow: Option<WorkflowId>,
@@ -80,7 +80,7 @@ pub struct Listed {
     pub claimed: BTreeMap<String, Claim>,
     /// Since when.
     pub opened_at: Timestamp,
-    /// Who has resolved it; nothing while it is open.
+    /// Who has resolved it; nothing where it is open or dismissed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_by: Option<String>,
     /// When they did.
@@ -89,10 +89,16 @@ pub struct Listed {
     /// When that was taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked_at: Option<Timestamp>,
+    /// Who has closed it without deciding anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dismissed_by: Option<String>,
+    /// When they did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dismissed_at: Option<Timestamp>,
 }
 
 impl From<ReviewState> for Listed {
-    fn from(ReviewState { review, resolved, revoked }: ReviewState) -> Self {
+    fn from(ReviewState { review, resolved, revoked, dismissed }: ReviewState) -> Self {
         let axes = review.axes;
         let said = review.candidates.into_iter().map(|(oracle_id, mut candidate)| {
             candidate.values.retain(|path, _| axes.contains_key(path));
@@ -113,6 +119,8 @@ impl From<ReviewState> for Listed {
             resolved_at: resolved.as_ref().map(|resolved| resolved.resolved_at),
             revoked_at: revoked.map(|revoked| revoked.revoked_at),
             resolved_by: resolved.map(|resolved| resolved.verifier_id),
+            dismissed_at: dismissed.as_ref().map(|dismissed| dismissed.dismissed_at),
+            dismissed_by: dismissed.map(|dismissed| dismissed.verifier_id),
         }
     }
 }
@@ -184,7 +192,7 @@ pub async fn get(
 /// Resolves a review: what is decided stands above what any source says, for as long as it holds.
 ///
 /// # Errors
-/// `ReviewUnknown`, `ReviewResolved`, `InvalidResolution`; where the entry cannot be committed, and then nothing changes.
+/// `ReviewUnknown`, `ReviewResolved`, `ReviewDismissed`, `InvalidResolution`; where the entry cannot be committed, and then nothing changes.
 pub async fn resolve(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -200,7 +208,7 @@ pub async fn resolve(
 /// Takes back what was decided of a review: its locks end now, and the next question is decided anew.
 ///
 /// # Errors
-/// `ReviewUnknown`, `ReviewNotInForce`, `InvalidResolution`; where the entry cannot be committed, and then nothing changes.
+/// `ReviewUnknown`, `ReviewNotInForce`, `ReviewDismissed`, `InvalidResolution`; where the entry cannot be committed, and then nothing changes.
 pub async fn revoke(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -211,4 +219,21 @@ pub async fn revoke(
     let revocation: Revocation = body.parse_strictly()?;
     let verification = service.system.verification.clone();
     act(async move { Ok(Json(verification.ask(Revoke { review_id, revocation, peer }).await??)) }).await
+}
+
+/// Closes a review without deciding anything: the next question is decided anew, and may open another.
+///
+/// # Errors
+/// `ReviewUnknown`, `ReviewResolved`, `ReviewDismissed`, `InvalidResolution`; where the entry cannot be committed, and then
+/// nothing changes.
+pub async fn dismiss(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    review_id: Result<Path<String>, PathRejection>,
+    body: JsonBody,
+) -> Result<Json<ReviewState>, Problem> {
+    let review_id = named(review_id)?;
+    let dismissal: Dismissal = body.parse_strictly()?;
+    let verification = service.system.verification.clone();
+    act(async move { Ok(Json(verification.ask(Dismiss { review_id, dismissal, peer }).await??)) }).await
 }

@@ -39,6 +39,9 @@ pub enum CtlError {
     /// A run came to nothing. Why was printed.
     #[error("the run came to nothing")]
     CameToNothing,
+    /// Of several things that were to be done some were not. Why was printed of each; the first decides the exit code.
+    #[error(transparent)]
+    Printed(Box<CtlError>),
     /// Nobody waits for a run any more.
     #[error(
         "run {0} goes on; `oraclectl ingest show {0}` tells how far it is, `oraclectl ingest cancel {0}` ends it"
@@ -84,6 +87,7 @@ impl CtlError {
             | Self::ProbeFailed
             | Self::CameToNothing
             | Self::NotOne(_) => 1,
+            Self::Printed(first) => first.exit_code(),
             Self::NotVerified => 6,
             Self::Detached(_) => 130,
             Self::Problem { status, .. } if *status < 500 => 1,

@@ -5,15 +5,16 @@ mod show;
 use super::given::{Given, by_axis, given};
 use super::log::duration;
 use super::output::{harmless, json, on_one_line};
-use super::{CtlError, Options, answer_lines, segment};
+use super::{CtlError, Options, answer_lines, complain, segment};
 use crate::client::{Client, ClientError};
 use crate::control::review::{LIMIT_MAX, Listed, Page};
 use crate::control::status::Status;
 use domain::event::verification::ReviewEntry;
 use domain::ground::id::WorkflowId;
-use domain::verification::review::{Resolution, ReviewState, Revocation};
+use domain::verification::review::{Dismissal, Resolution, ReviewState, Revocation};
 use hyper::Method;
 use jiff::SignedDuration;
+use serde::Serialize;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -29,7 +30,7 @@ pub struct Review {
 enum Action {
     /// Shows those that are open, the newest first
     List {
-        /// Also those that are resolved
+        /// Also those that are resolved or dismissed
         #[arg(long)]
         all: bool,
         /// Only those of this workflow
@@ -73,6 +74,15 @@ enum Action {
         #[arg(long)]
         reason: String,
     },
+    /// Closes some without deciding anything, such as disputes that have healed: the next question is decided anew
+    Dismiss {
+        /// Which ones
+        #[arg(required = true, value_name = "REVIEW_ID")]
+        review_ids: Vec<String>,
+        /// Why
+        #[arg(long)]
+        reason: String,
+    },
     /// Tells of each further one as it is opened, until it is interrupted
     Watch,
 }
@@ -105,23 +115,53 @@ impl Review {
                     // what is too short or too long is told with what is allowed
                     valid_for_seconds: u64::try_from(valid_for.as_secs()).unwrap_or(0),
                 };
-                let body = serde_json::to_vec(&resolution).map_err(std::io::Error::from)?;
-                let path = format!("{}/resolve", path(review_id));
-                let state: ReviewState =
-                    options.on_control(Method::POST, &path, Some(body.into())).await?.json()?;
+                let state = post(options, review_id, "resolve", &resolution).await?;
                 if options.json { json(out, &state) } else { show::resolved(out, &state) }
             }
             Action::Revoke { review_id, reason } => {
-                let body = serde_json::to_vec(&Revocation { reason: reason.clone() });
-                let body = body.map_err(std::io::Error::from)?;
-                let path = format!("{}/revoke", path(review_id));
-                let state: ReviewState =
-                    options.on_control(Method::POST, &path, Some(body.into())).await?.json()?;
+                let revocation = Revocation { reason: reason.clone() };
+                let state = post(options, review_id, "revoke", &revocation).await?;
                 if options.json { json(out, &state) } else { show::revoked(out, &state) }
+            }
+            Action::Dismiss { review_ids, reason } => {
+                dismiss(options, review_ids, &Dismissal { reason: reason.clone() }, out).await
             }
             Action::Watch => watch(options, out).await,
         }
     }
+}
+
+/// Dismisses one after the other, though one of them cannot be.
+async fn dismiss(
+    options: &Options,
+    review_ids: &[String],
+    dismissal: &Dismissal,
+    out: &mut dyn Write,
+) -> Result<(), CtlError> {
+    let mut first = None;
+    for review_id in review_ids {
+        match post(options, review_id, "dismiss", dismissal).await {
+            Ok(state) if options.json => json(out, &state)?,
+            Ok(state) => show::dismissed(out, &state)?,
+            Err(error) => {
+                complain(&error, options.json, out);
+                first.get_or_insert(error);
+            }
+        }
+    }
+    first.map_or(Ok(()), |error| Err(CtlError::Printed(Box::new(error))))
+}
+
+/// Says this of a review, and hands back how it stands then.
+async fn post(
+    options: &Options,
+    review_id: &str,
+    verb: &str,
+    word: &impl Serialize,
+) -> Result<ReviewState, CtlError> {
+    let body = serde_json::to_vec(word).map_err(std::io::Error::from)?;
+    let path = format!("{}/{verb}", path(review_id));
+    Ok(options.on_control(Method::POST, &path, Some(body.into())).await?.json()?)
 }
 
 /// The definitions of `values`: as given, or that of the only one that says the value.
@@ -177,7 +217,7 @@ async fn watch(options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
     while let Some(line) = lines.next_line().await? {
         let unreadable = |error: serde_json::Error| ClientError::Unreadable(error.to_string());
         let ReviewEntry { review, .. } = serde_json::from_slice(&line).map_err(unreadable)?;
-        let listed = Listed::from(ReviewState { review: *review, resolved: None, revoked: None });
+        let listed = Listed::from(ReviewState::opened(*review));
         if options.json {
             let text = serde_json::to_string(&listed).map_err(std::io::Error::from)?;
             writeln!(out, "{}", harmless(&text))?;

@@ -47,6 +47,9 @@ pub enum GroundProblem {
     /// Somebody has resolved the review already.
     #[error("{0}")]
     ReviewResolved(String),
+    /// Somebody has closed the review without deciding anything.
+    #[error("{0}")]
+    ReviewDismissed(String),
     /// Nothing that was decided of the review is in force.
     #[error("{0}")]
     ReviewNotInForce(String),
@@ -130,6 +133,7 @@ impl GroundProblem {
             Self::InvalidVerification(_) => (StatusCode::BAD_REQUEST, "invalid_verification"),
             Self::ReviewUnknown(_) => (StatusCode::NOT_FOUND, "review_unknown"),
             Self::ReviewResolved(_) => (StatusCode::CONFLICT, "review_resolved"),
+            Self::ReviewDismissed(_) => (StatusCode::CONFLICT, "review_dismissed"),
             Self::ReviewNotInForce(_) => (StatusCode::CONFLICT, "review_not_in_force"),
             Self::InvalidResolution(_) => (StatusCode::BAD_REQUEST, "invalid_resolution"),
             Self::RunUnknown(_) => (StatusCode::NOT_FOUND, "run_unknown"),

@@ -1,7 +1,7 @@
 //! What each failure of verification is to whoever asked.
 
 use super::{GroundProblem, Problem};
-use actors::verification::{ResolveError, RevokeError, VerifyError};
+use actors::verification::{Closed, DismissError, ResolveError, RevokeError, VerifyError};
 use domain::event::verification::Altered;
 
 impl From<VerifyError> for Problem {
@@ -24,12 +24,22 @@ pub(super) fn of_verification(error: VerifyError, told: String) -> Problem {
     }
 }
 
+impl From<Closed> for Problem {
+    fn from(closed: Closed) -> Self {
+        let told = closed.to_string();
+        match closed {
+            Closed::Resolved { .. } => GroundProblem::ReviewResolved(told).into(),
+            Closed::Dismissed { .. } => GroundProblem::ReviewDismissed(told).into(),
+        }
+    }
+}
+
 impl From<ResolveError> for Problem {
     fn from(error: ResolveError) -> Self {
         let told = error.to_string();
         match error {
             ResolveError::Unknown(_) => GroundProblem::ReviewUnknown(told).into(),
-            ResolveError::Resolved { .. } => GroundProblem::ReviewResolved(told).into(),
+            ResolveError::Closed(closed) => closed.into(),
             ResolveError::OntologyUnknown(_) => GroundProblem::OntologyUnknown(told).into(),
             ResolveError::Bad(_) => GroundProblem::InvalidResolution(told).into(),
             ResolveError::Store(error) => error.into(),
@@ -46,9 +56,23 @@ impl From<RevokeError> for Problem {
             RevokeError::Open(_) | RevokeError::Revoked { .. } | RevokeError::Gone(_) => {
                 GroundProblem::ReviewNotInForce(told).into()
             }
+            RevokeError::Dismissed(closed) => closed.into(),
             RevokeError::Bad(_) => GroundProblem::InvalidResolution(told).into(),
             RevokeError::Store(error) => error.into(),
             RevokeError::Commit(error) => error.into(),
+        }
+    }
+}
+
+impl From<DismissError> for Problem {
+    fn from(error: DismissError) -> Self {
+        let told = error.to_string();
+        match error {
+            DismissError::Unknown(_) => GroundProblem::ReviewUnknown(told).into(),
+            DismissError::Closed(closed) => closed.into(),
+            DismissError::Bad(_) => GroundProblem::InvalidResolution(told).into(),
+            DismissError::Store(error) => error.into(),
+            DismissError::Commit(error) => error.into(),
         }
     }
 }

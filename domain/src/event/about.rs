@@ -1,7 +1,7 @@
 //! Whom an event is about, and whether it has happened without its commit.
 
 use super::verification::{
-    OracleInteraction, ResolutionEntry, ReviewEntry, RevocationEntry, VerificationEntry,
+    DismissalEntry, OracleInteraction, ResolutionEntry, ReviewEntry, RevocationEntry, VerificationEntry,
 };
 use super::{CrosscheckEntry, Event, RulesEntry};
 use crate::divergence::DivergenceCheck;
@@ -51,6 +51,7 @@ impl Event {
             | Self::ReviewResolved(_)
             | Self::KeptAnswersRemoved(_)
             | Self::ReviewRevoked(_)
+            | Self::ReviewDismissed(_)
             | Self::StorageRecovered { .. }
             | Self::ServiceStarted { .. }
             | Self::ServiceStopped { .. } => None,
@@ -66,7 +67,8 @@ impl Event {
             // a review has the name of the decision that it comes of
             | Self::ReviewOpened(ReviewEntry { review_id: execution_id, .. })
             | Self::ReviewResolved(ResolutionEntry { review_id: execution_id, .. })
-            | Self::ReviewRevoked(RevocationEntry { review_id: execution_id, .. }) => Some(execution_id),
+            | Self::ReviewRevoked(RevocationEntry { review_id: execution_id, .. })
+            | Self::ReviewDismissed(DismissalEntry { review_id: execution_id, .. }) => Some(execution_id),
             _ => None,
         }
     }
@@ -103,6 +105,7 @@ impl Event {
                 | Self::ReviewResolved(_)
                 | Self::KeptAnswersRemoved(_)
                 | Self::ReviewRevoked(_)
+                | Self::ReviewDismissed(_)
         )
     }
 }

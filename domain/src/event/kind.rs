@@ -4,7 +4,7 @@ use super::Event;
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 41] = [
+    pub const KINDS: [&'static str; 42] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "rules_evaluated",
@@ -42,6 +42,7 @@ impl Event {
         "review_opened",
         "review_resolved",
         "review_revoked",
+        "review_dismissed",
         "kept_answers_removed",
         "storage_recovered",
         "service_started",
@@ -90,6 +91,7 @@ impl Event {
             Self::ReviewResolved(_) => "review_resolved",
             Self::KeptAnswersRemoved(_) => "kept_answers_removed",
             Self::ReviewRevoked(_) => "review_revoked",
+            Self::ReviewDismissed(_) => "review_dismissed",
             Self::StorageRecovered { .. } => "storage_recovered",
             Self::ServiceStarted { .. } => "service_started",
             Self::ServiceStopped { .. } => "service_stopped",

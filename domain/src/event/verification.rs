@@ -132,6 +132,19 @@ pub struct RevocationEntry {
     pub timestamp: Timestamp,
 }
 
+/// A person has closed a review without deciding anything.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DismissalEntry {
+    /// Which review.
+    pub review_id: String,
+    /// Why.
+    pub reason: String,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
 /// Answers that count for nothing any more were let go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptRemovedEntry {

@@ -90,7 +90,7 @@ impl Baseline {
     }
 }
 
-/// A review that nobody has resolved yet.
+/// A review that nobody has resolved or dismissed yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenReview {

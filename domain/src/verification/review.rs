@@ -94,12 +94,15 @@ pub struct Resolution {
 pub struct ReviewState {
     /// What was put before a person.
     pub review: Review,
-    /// What they decided; nothing while it is open.
+    /// What they decided; nothing where it is open or dismissed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Resolved>,
     /// Who has taken that back; nothing while it stands, or has expired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<Revoked>,
+    /// Who has closed it without deciding anything; nothing where it is open or resolved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dismissed: Option<Dismissed>,
 }
 
 /// What a person decided, and who it was.
@@ -138,6 +141,26 @@ pub struct Revoked {
     pub verifier_id: String,
     /// When.
     pub revoked_at: Timestamp,
+}
+
+/// That a review is closed, and nothing is decided of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dismissal {
+    /// Why.
+    pub reason: String,
+}
+
+/// Who has closed a review without deciding anything, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dismissed {
+    /// Why.
+    pub reason: String,
+    /// Who.
+    pub verifier_id: String,
+    /// When.
+    pub dismissed_at: Timestamp,
 }
 
 /// Why a resolution is refused.
@@ -316,6 +339,20 @@ impl Review {
     }
 }
 
+impl ReviewState {
+    /// `review` as it is opened: nobody has said anything of it.
+    #[must_use]
+    pub const fn opened(review: Review) -> Self {
+        Self { review, resolved: None, revoked: None, dismissed: None }
+    }
+
+    /// Whether it waits for a person.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        self.resolved.is_none() && self.dismissed.is_none()
+    }
+}
+
 impl Revocation {
     /// Whether it can be meant.
     ///
@@ -323,6 +360,16 @@ impl Revocation {
     /// Where it has no reason, or too long a one.
     pub fn check(&self) -> Result<(), BadResolution> {
         checked(&self.reason).map(drop)
+    }
+}
+
+impl Dismissal {
+    /// Its reason, within its bounds.
+    ///
+    /// # Errors
+    /// Where it has none, or too long a one.
+    pub fn checked(&self) -> Result<&str, BadResolution> {
+        checked(&self.reason)
     }
 }
 

@@ -5,7 +5,7 @@ use domain::event::verification::{OracleInteraction, ResolutionEntry, ReviewEntr
 use domain::ground::adapter::Adapter;
 use domain::ground::ontology::Ontology;
 use domain::ground::source::OracleTier;
-use domain::verification::review::Resolved;
+use domain::verification::review::{Dismissed, Resolved};
 use domain::verification::workflow::Workflow;
 use domain::verification::{Call, Candidate, Reply, Resolution, Review, VerifyRequest, decide};
 use domain::{Event, Peer};
@@ -169,7 +169,7 @@ fn commit(journal: &mut Journal, record: Record) -> u64 {
 
 fn put_review(review_id: &str, resolved: Option<Resolved>) -> Write {
     let review = review(&inputs(review_id, ""));
-    Write::PutReview(Arc::new(ReviewState { review, resolved, revoked: None }))
+    Write::PutReview(Arc::new(ReviewState { resolved, ..ReviewState::opened(review) }))
 }
 
 /// What the log holds of one decision, and of what a person made of it.
@@ -200,7 +200,7 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let inputs = inputs("v-1", "said");
-    let state = ReviewState { review: review(&inputs), resolved: Some(resolved()), revoked: None };
+    let state = ReviewState { resolved: Some(resolved()), ..ReviewState::opened(review(&inputs)) };
     let revision = commit(
         &mut journal,
         record(vec![
@@ -308,6 +308,30 @@ fn reviews_are_found_newest_first_and_the_open_ones_alone() {
     store.audit().expect("nothing is missing");
     let query = ReviewQuery { open_only: true, before: None, limit: 9 };
     assert_eq!(store.reviews(&query).expect("read").len(), 4);
+}
+
+#[test]
+fn a_review_that_is_dismissed_is_open_no_more_and_is_found_with_why() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    commit(&mut journal, record(vec![put_review("v-1", None), put_review("v-2", None)]));
+    let dismissed = Dismissed { reason: "healed".into(), verifier_id: "1".into(), dismissed_at: at(9) };
+    let mut state = ReviewState::opened(review(&inputs("v-1", "")));
+    assert!(state.is_open());
+    state.dismissed = Some(dismissed);
+    assert!(!state.is_open());
+    commit(&mut journal, record(vec![Write::PutReview(Arc::new(state.clone()))]));
+    let found = |open_only: bool| {
+        let query = ReviewQuery { open_only, before: None, limit: 9 };
+        let states = store.reviews(&query).expect("read");
+        states.into_iter().map(|state| state.review.review_id).collect::<Vec<_>>()
+    };
+    assert_eq!((found(true), found(false)), (vec!["v-2".into()], vec!["v-2".into(), "v-1".into()]));
+    assert_eq!((journal.counts().reviews, journal.counts().open_reviews), (2, 1));
+    drop((journal, store));
+    let (_, store) = open(dir.path());
+    assert_eq!(store.review("v-1").expect("read").expect("it is there").0, state);
+    store.audit().expect("nothing is missing");
 }
 
 #[test]

@@ -4,9 +4,9 @@ use super::support::*;
 use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, live, with_scene};
 use crate::system::System;
 use crate::testing::ground::PEER;
-use crate::verification::{Resolve, Revoke};
+use crate::verification::{Dismiss, Resolve, Revoke};
 use domain::ground::value::Value;
-use domain::verification::review::{Resolution, Revocation};
+use domain::verification::review::{Dismissal, Resolution, Revocation};
 use domain::verification::{Envelope, EnvelopeKind, Reason};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -162,6 +162,26 @@ fn a_jump_that_is_confirmed_before_any_decision_has_told_of_the_axis_is_a_jump_a
             is_suspicious(system, json!({})).await;
             says(system, "archive", "2026-11-03", &["Aruba,ABW,1960,99999998"]).await;
             is_suspicious(system, json!({})).await;
+        },
+    );
+}
+
+#[test]
+fn a_jump_that_is_dismissed_is_a_jump_all_the_same() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            one_that_jumps(&scene).await;
+            let review_id = is_suspicious(system, json!({})).await.review_id.clone().expect("it has one");
+            let dismissal = Dismissal { reason: "a slip".into() };
+            let dismiss = Dismiss { review_id: review_id.clone(), dismissal, peer: PEER };
+            system.verification.ask(dismiss).await.expect("it answers").expect("it is dismissed");
+            let again = is_suspicious(system, json!({})).await;
+            assert_ne!(again.review_id, Some(review_id));
+            scene.upstream.plays("live", &[HONEST]);
+            after_s(3600).await;
+            assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
         },
     );
 }

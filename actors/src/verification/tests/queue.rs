@@ -3,10 +3,10 @@
 use super::support::*;
 use crate::testing::ground::PEER;
 use crate::testing::{World, with_world};
-use crate::verification::Resolve;
+use crate::verification::{Dismiss, Resolve};
 use domain::Event;
 use domain::event::verification::ReviewEntry;
-use domain::verification::review::{QUEUE_MAX, Resolution};
+use domain::verification::review::{Dismissal, QUEUE_MAX, Resolution};
 use domain::verification::{EnvelopeKind, Reason, Review};
 use serde_json::json;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use store::{Record, Write};
 const AT_ONCE: usize = 500;
 
 #[test]
-fn where_too_many_questions_wait_for_people_a_further_one_is_blocked_until_some_are_resolved() {
+fn where_too_many_questions_wait_for_people_a_further_one_is_blocked_until_some_are_resolved_or_dismissed() {
     with_world(async |World { system, .. }: World| {
         let system = &system;
         source(system, "office", json!({})).await;
@@ -60,6 +60,15 @@ fn where_too_many_questions_wait_for_people_a_further_one_is_blocked_until_some_
         let resolve = Resolve { review_id, resolution, peer: PEER };
         system.verification.ask(resolve).await.expect("it answers").expect("it is resolved");
         let waits = asked(system, of_another).await.expect("there is an envelope");
+        assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
+        let as_of = json!({"where": {"area": "ABW", "year": 1961}, "point_in_time": system.clock.now()});
+        let blocked = asked(system, as_of.clone()).await.expect("there is an envelope");
+        assert_eq!(blocked.kind, EnvelopeKind::Blocked, "it is full once more");
+        let dismissal = Dismissal { reason: "nobody has to".into() };
+        let review_id = waits.review_id.clone().expect("it has one");
+        let dismiss = Dismiss { review_id, dismissal, peer: PEER };
+        system.verification.ask(dismiss).await.expect("it answers").expect("it is dismissed");
+        let waits = asked(system, as_of).await.expect("there is an envelope");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
     });
 }

@@ -30,7 +30,9 @@ pub(super) fn for_people(name: &str, entry: &Value) -> Option<String> {
         "review_resolved" => {
             format!("{} by {}: {}", text("review_id"), by(entry), inside("/resolution/reason"))
         }
-        "review_revoked" => format!("{} by {}: {}", text("review_id"), by(entry), text("reason")),
+        "review_revoked" | "review_dismissed" => {
+            format!("{} by {}: {}", text("review_id"), by(entry), text("reason"))
+        }
         _ => return None,
     })
 }

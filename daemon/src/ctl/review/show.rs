@@ -5,7 +5,7 @@ use super::super::output::{by_whom, on_one_line, pairs, shortened, table};
 use super::super::verify::words;
 use crate::control::review::Listed;
 use domain::ground::id::SourceId;
-use domain::verification::review::{Resolved, ReviewState, Revoked};
+use domain::verification::review::{Dismissed, Resolved, ReviewState, Revoked};
 use domain::verification::{Candidate, Review};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
@@ -20,9 +20,6 @@ pub(super) fn page(reviews: &[Listed]) -> String {
         return "no reviews".into();
     }
     let row = |review: &Listed| {
-        let resolved = |by: &String, at: Timestamp| format!("resolved at {at} by {}", by_whom(by));
-        let stands = review.resolved_by.as_ref().zip(review.resolved_at).map(|(by, at)| resolved(by, at));
-        let revoked = review.revoked_at.map(|at| format!(", revoked at {at}")).unwrap_or_default();
         [
             review.review_id.clone(),
             review.workflow_id.to_string(),
@@ -30,13 +27,24 @@ pub(super) fn page(reviews: &[Listed]) -> String {
             axes(review),
             shortened(&values(review), VALUES_MAX_CHARS),
             review.opened_at.to_string(),
-            stands.map_or_else(|| "open".into(), |stands| stands + &revoked),
+            stands(review),
         ]
     };
     table(
         ["review", "workflow", "thing", "to decide", "said", "opened at", "stands"],
         reviews.iter().map(row).collect(),
     )
+}
+
+/// What became of a review.
+fn stands(review: &Listed) -> String {
+    let told = |what: &str, by: &Option<String>, at: Option<Timestamp>| {
+        by.as_ref().zip(at).map(|(by, at)| format!("{what} at {at} by {}", by_whom(by)))
+    };
+    let resolved = told("resolved", &review.resolved_by, review.resolved_at);
+    let revoked = review.revoked_at.map(|at| format!(", revoked at {at}")).unwrap_or_default();
+    let dismissed = told("dismissed", &review.dismissed_by, review.dismissed_at);
+    resolved.map(|resolved| resolved + &revoked).or(dismissed).unwrap_or_else(|| "open".into())
 }
 
 /// A review on a line.
@@ -110,13 +118,12 @@ pub(super) fn review(out: &mut dyn Write, state: &ReviewState) -> Result<(), Ctl
         }
     }
     writeln!(out)?;
-    match &state.resolved {
-        Some(resolved) => {
-            decided(out, resolved)?;
-            state.revoked.as_ref().map_or(Ok(()), |revoked| taken_back(out, revoked))
-        }
-        None => Ok(writeln!(out, "next: {}", on_one_line(&how_to_resolve(review)))?),
+    if state.is_open() {
+        writeln!(out, "next: {}", on_one_line(&how_to_resolve(review)))?;
     }
+    state.resolved.as_ref().map_or(Ok(()), |resolved| decided(out, resolved))?;
+    state.revoked.as_ref().map_or(Ok(()), |revoked| taken_back(out, revoked))?;
+    state.dismissed.as_ref().map_or(Ok(()), |dismissed| closed(out, dismissed))
 }
 
 /// The row of what a source says.
@@ -161,6 +168,21 @@ pub(super) fn resolved(out: &mut dyn Write, state: &ReviewState) -> Result<(), C
 pub(super) fn revoked(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
     writeln!(out, "what was decided of review {} holds no more", state.review.review_id)?;
     state.revoked.as_ref().map_or(Ok(()), |revoked| taken_back(out, revoked))
+}
+
+/// A review that was closed just now without deciding anything.
+pub(super) fn dismissed(out: &mut dyn Write, state: &ReviewState) -> Result<(), CtlError> {
+    writeln!(out, "review {} is dismissed", state.review.review_id)?;
+    state.dismissed.as_ref().map_or(Ok(()), |dismissed| closed(out, dismissed))
+}
+
+fn closed(
+    out: &mut dyn Write,
+    Dismissed { reason, verifier_id, dismissed_at }: &Dismissed,
+) -> Result<(), CtlError> {
+    let shown =
+        [("dismissed", format!("by {} at {dismissed_at}", by_whom(verifier_id))), ("since", reason.clone())];
+    Ok(out.write_all(pairs(&shown).as_bytes())?)
 }
 
 fn taken_back(

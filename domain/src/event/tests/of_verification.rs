@@ -1,6 +1,6 @@
 use super::super::verification::{
-    Altered, KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry, RevocationEntry,
-    VerificationEntry, WorkflowEntry,
+    Altered, DismissalEntry, KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry,
+    RevocationEntry, VerificationEntry, WorkflowEntry,
 };
 use super::*;
 use crate::ground::source::OracleTier::{Primary, Secondary};
@@ -64,7 +64,19 @@ pub(super) fn all(peer: Peer) -> Vec<Event> {
             peer,
             timestamp,
         }),
-        Event::ReviewRevoked(RevocationEntry { review_id, reason: "misread".into(), locks, peer, timestamp }),
+        Event::ReviewRevoked(RevocationEntry {
+            review_id: review_id.clone(),
+            reason: "misread".into(),
+            locks,
+            peer,
+            timestamp,
+        }),
+        Event::ReviewDismissed(DismissalEntry {
+            review_id,
+            reason: "they agree by now".into(),
+            peer,
+            timestamp,
+        }),
         Event::KeptAnswersRemoved(KeptRemovedEntry { count: 3, timestamp }),
     ]
 }

@@ -1,0 +1,90 @@
+//! What people need not decide: a review closed, and the next question decided anew.
+
+use super::case::Closed;
+use super::{Verification, Verifier};
+use crate::logger::CommitError;
+use crate::registry::Decided;
+use actix::{Context, Handler, Message, ResponseFuture};
+use domain::event::verification::DismissalEntry;
+use domain::verification::review::{BadResolution, Dismissal, Dismissed, ReviewState};
+use domain::{Event, Peer};
+use std::sync::Arc;
+use store::{Record, StoreError};
+
+/// Closes a review without deciding anything.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<ReviewState, DismissError>")]
+pub struct Dismiss {
+    /// Which.
+    pub review_id: String,
+    /// Why.
+    pub dismissal: Dismissal,
+    /// By whom.
+    pub peer: Peer,
+}
+
+/// Why a review is not dismissed. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum DismissError {
+    /// There is no such review.
+    #[error("no review has the id {0}")]
+    Unknown(String),
+    /// It is not open any more.
+    #[error(transparent)]
+    Closed(#[from] Closed),
+    /// The reason is none.
+    #[error(transparent)]
+    Bad(#[from] BadResolution),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The dismissal could not be made durable.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+}
+
+impl Verifier {
+    async fn dismiss(&self, message: &Dismiss) -> Result<ReviewState, DismissError> {
+        let (state, _) = self
+            .desk()
+            .change_or(|_| {
+                let (state, record) = self.dismissed(message)?;
+                Ok::<_, DismissError>(Decided::Change(state, record))
+            })
+            .await?;
+        self.metrics.verifying.dismissed();
+        Ok(state)
+    }
+
+    /// The review dismissed, and what makes that durable. Locks, and what sources are held against, stay as they are.
+    fn dismissed(
+        &self,
+        Dismiss { review_id, dismissal, peer }: &Dismiss,
+    ) -> Result<(ReviewState, Record), DismissError> {
+        let reason = dismissal.checked()?;
+        let mut case = self.case(review_id, DismissError::Unknown)?;
+        case.check_open()?;
+        case.close();
+        let now = self.clock.now();
+        case.state.dismissed = Some(Dismissed {
+            reason: reason.to_owned(),
+            verifier_id: peer.uid.to_string(),
+            dismissed_at: now,
+        });
+        Ok(case.recorded(Event::ReviewDismissed(DismissalEntry {
+            review_id: review_id.clone(),
+            reason: reason.to_owned(),
+            peer: *peer,
+            timestamp: now,
+        })))
+    }
+}
+
+impl Handler<Dismiss> for Verification {
+    type Result = ResponseFuture<Result<ReviewState, DismissError>>;
+
+    fn handle(&mut self, message: Dismiss, _: &mut Context<Self>) -> Self::Result {
+        let verifier = Arc::clone(&self.verifier);
+        Box::pin(async move { verifier.dismiss(&message).await })
+    }
+}

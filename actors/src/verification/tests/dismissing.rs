@@ -1,0 +1,162 @@
+//! Reviews that are closed without a resolution.
+
+use super::support::*;
+use super::two_that_say;
+use crate::system::System;
+use crate::testing::ground::PEER;
+use crate::testing::{World, with_world};
+use crate::verification::{Closed, Dismiss, DismissError, Resolve, ResolveError, Revoke, RevokeError};
+use domain::verification::EnvelopeKind;
+use domain::verification::review::{Dismissal, Resolution, ReviewState, Revocation};
+use serde_json::json;
+use store::ReviewQuery;
+
+/// So often two come at the same time.
+const RACES: usize = 8;
+
+/// Asks what two sources disagree on, and tells which review that is.
+async fn disputed(system: &System) -> String {
+    let envelope = verified(system).await;
+    assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
+    envelope.review_id.clone().expect("a person decides")
+}
+
+fn open(system: &System) -> Vec<String> {
+    let query = ReviewQuery { open_only: true, before: None, limit: 99 };
+    let found = system.store.reviews(&query).expect("they are read");
+    found.into_iter().map(|state| state.review.review_id).collect()
+}
+
+async fn dismiss(system: &System, review_id: &str, reason: &str) -> Result<ReviewState, DismissError> {
+    let dismissal = Dismissal { reason: reason.into() };
+    let dismiss = Dismiss { review_id: review_id.into(), dismissal, peer: PEER };
+    system.verification.ask(dismiss).await.expect("it answers")
+}
+
+async fn resolve(system: &System, review_id: &str) -> Result<ReviewState, ResolveError> {
+    let resolution = Resolution {
+        values: [("population".to_owned(), json!("54208"))].into(),
+        definitions: [].into(),
+        own_value: false,
+        reason: "the census of that year".into(),
+        valid_for_seconds: 3600,
+    };
+    let resolve = Resolve { review_id: review_id.into(), resolution, peer: PEER };
+    system.verification.ask(resolve).await.expect("it answers")
+}
+
+async fn revoke(system: &System, review_id: &str) -> Result<ReviewState, RevokeError> {
+    let revocation = Revocation { reason: "misread".into() };
+    let revoke = Revoke { review_id: review_id.into(), revocation, peer: PEER };
+    system.verification.ask(revoke).await.expect("it answers")
+}
+
+#[test]
+fn what_is_dismissed_is_closed_for_good_and_the_next_question_opens_a_review_of_its_own() {
+    with_world(async |World { system, .. }: World| {
+        let system = &system;
+        two_that_say(system, "54208", "54608", json!({})).await;
+        let first = disputed(system).await;
+        assert_eq!(open(system), [&*first]);
+        let dismissed = dismiss(system, &first, " seen on paper ").await.expect("it is dismissed");
+        assert!(dismissed.resolved.is_none() && !dismissed.is_open(), "{dismissed:?}");
+        let word = dismissed.dismissed.as_ref().expect("it is");
+        assert_eq!((&*word.reason, &*word.verifier_id), ("seen on paper", "7"));
+        assert_eq!(system.store.review(&first).expect("it is read").expect("it is there").0, dismissed);
+        assert_eq!(open(system), [""; 0]);
+        let told = events(system, &first);
+        assert_eq!(told[told.len() - 2..], ["review_opened", "review_dismissed"]);
+
+        let twice = dismiss(system, &first, "again").await;
+        assert!(matches!(twice, Err(DismissError::Closed(Closed::Dismissed { .. }))), "{twice:?}");
+        let resolved = resolve(system, &first).await;
+        assert!(matches!(resolved, Err(ResolveError::Closed(Closed::Dismissed { .. }))), "{resolved:?}");
+        let revoked = revoke(system, &first).await;
+        assert!(matches!(revoked, Err(RevokeError::Dismissed(Closed::Dismissed { .. }))), "{revoked:?}");
+        assert_eq!(events(system, &first), told, "nothing has changed");
+
+        let second = disputed(system).await;
+        assert_ne!(second, first);
+        assert_eq!(disputed(system).await, second, "the same dispute is one review");
+        assert_eq!(open(system), [&*second]);
+        resolve(system, &second).await.expect("it is resolved");
+        let late = dismiss(system, &second, "too late").await;
+        assert!(matches!(late, Err(DismissError::Closed(Closed::Resolved { .. }))), "{late:?}");
+        assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
+    });
+}
+
+#[test]
+fn nothing_is_dismissed_without_a_reason_or_that_nobody_has_opened() {
+    with_world(async |World { system, .. }: World| {
+        two_that_say(&system, "54208", "54608", json!({})).await;
+        let review_id = disputed(&system).await;
+        for reason in ["", " \n", &"x".repeat(4097)] {
+            let refused = dismiss(&system, &review_id, reason).await;
+            assert!(matches!(refused, Err(DismissError::Bad(_))), "{refused:?}");
+        }
+        let unknown = dismiss(&system, "v-none", "healed").await;
+        assert!(matches!(unknown, Err(DismissError::Unknown(_))), "{unknown:?}");
+        assert_eq!(open(&system), [&*review_id]);
+    });
+}
+
+#[test]
+fn a_dispute_that_has_healed_is_dismissed_and_opens_nothing_more() {
+    with_world(async |World { system, .. }: World| {
+        let system = &system;
+        two_that_say(system, "54208", "54608", json!({})).await;
+        let review_id = disputed(system).await;
+        says(system, "office-b", "2020-04-15", &["Aruba,ABW,1960,54208"]).await;
+        assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
+        assert_eq!(open(system), [&*review_id], "nobody has said anything of it");
+        dismiss(system, &review_id, "healed").await.expect("it is dismissed");
+        assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
+        assert_eq!(open(system), [""; 0]);
+    });
+}
+
+#[test]
+fn of_several_reviews_of_one_thing_the_one_that_is_named_is_dismissed() {
+    with_world(async |World { system, .. }: World| {
+        let system = &system;
+        two_that_say(system, "54208", "54608", json!({})).await;
+        let claimed =
+            json!({"claimed": {"population": {"value": "1", "claimed_by": "a visitor", "confirmed": true}}});
+        let claimed = async || {
+            let envelope = asked(system, claimed.clone()).await.expect("there is an envelope");
+            envelope.review_id.clone().expect("a person decides")
+        };
+        let (plain, with_claim) = (disputed(system).await, claimed().await);
+        assert_ne!(plain, with_claim);
+        dismiss(system, &plain, "nobody has to").await.expect("it is dismissed");
+        assert_eq!(open(system), [&*with_claim]);
+        assert_eq!(claimed().await, with_claim);
+        let third = disputed(system).await;
+        assert_eq!(open(system), [&*third, &*with_claim]);
+    });
+}
+
+#[test]
+fn of_a_resolution_and_a_dismissal_that_come_at_once_exactly_one_counts() {
+    with_world(async |World { system, .. }: World| {
+        two_that_say(&system, "54208", "54608", json!({})).await;
+        for _ in 0..RACES {
+            let review_id = disputed(&system).await;
+            let (its_system, its_id) = (system.clone(), review_id.clone());
+            let other = actix_rt::spawn(async move { dismiss(&its_system, &its_id, "healed").await });
+            let resolved = resolve(&system, &review_id).await;
+            let dismissed = other.await.expect("it is answered");
+            let state = system.store.review(&review_id).expect("it is read").expect("it is there").0;
+            let stands = (state.resolved.is_some(), state.dismissed.is_some());
+            assert_eq!(stands, (resolved.is_ok(), dismissed.is_ok()));
+            assert_ne!(stands.0, stands.1, "{resolved:?} {dismissed:?}");
+            let ends: Vec<_> = events(&system, &review_id).split_off(4);
+            assert_eq!(ends, [if stands.0 { "review_resolved" } else { "review_dismissed" }]);
+            assert_eq!(open(&system), [""; 0]);
+            if stands.0 {
+                revoke(&system, &review_id).await.expect("it is revoked");
+            }
+        }
+    });
+}
