@@ -182,13 +182,20 @@ async fn an_answer_about_something_else_is_refused_and_says_nothing_of_how_its_s
 
 #[tokio::test]
 async fn nothing_and_several_are_answers_too() {
-    for script in [status(404, ""), status(410, ""), whole("", r#"{"data":[]}"#)] {
+    for script in [status(404, ""), whole("", r#"{"data":[]}"#)] {
         let (answer, times) = asked(vec![script], json!({})).await;
         assert!(matches!(answer.outcome, Outcome::Success { latency_ms: Some(_) }), "{answer:?}");
         assert_eq!((answer.reply, times), (Reply::NoRecord, 1));
     }
     let two = r#"{"data":[{"area":"AB","rate":1},{"area":"AB","rate":2}]}"#;
     assert_eq!(asked(vec![whole("", two)], json!({})).await.0.reply, Reply::Several { records: 2 });
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_gone_does_not_say_that_there_is_no_record() {
+    let (answer, times) = asked(vec![status(410, "")], json!({})).await;
+    assert!(matches!(answer.outcome, Outcome::Failure(_)), "{answer:?}");
+    assert_eq!((failed(answer).0, times), (Failure::Rejected, 1));
 }
 
 #[tokio::test]
