@@ -1,4 +1,5 @@
 mod baselines;
+mod keeping;
 mod latency;
 mod matrix;
 mod pinned;

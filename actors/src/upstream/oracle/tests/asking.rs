@@ -229,15 +229,18 @@ async fn what_is_kept_holds_where_the_source_says_so() {
     );
     let mut earlier = kept.clone();
     let an_hour_ago = "2026-11-20T11:00:00Z".parse().expect("a time");
-    earlier.candidate.record.retrieved_at = an_hour_ago;
-    earlier.candidate.record.verified_at = an_hour_ago;
-    earlier.candidate.observed_at = an_hour_ago;
+    let candidate = earlier.candidate.as_mut().expect("it is kept");
+    (candidate.record.retrieved_at, candidate.record.verified_at) = (an_hour_ago, an_hour_ago);
+    candidate.observed_at = an_hour_ago;
     let again = oracles().ask(LiveAsk { kept: Some(earlier.clone()), ..ask_by(Arc::clone(&adapter)) }).await;
     assert!(server.heads()[1].contains("if-none-match: \"v1\"\r\n"), "{:?}", server.heads());
-    assert_eq!((again.keep.as_ref(), said(again.clone())), (Some(&kept), kept.candidate.clone()));
+    assert_eq!(
+        (again.keep.as_ref(), said(again.clone())),
+        (Some(&kept), kept.candidate.clone().expect("it is kept"))
+    );
 
     let long_ago: Timestamp = "2026-10-01T11:00:00Z".parse().expect("a time");
-    earlier.candidate.record.retrieved_at = long_ago;
+    earlier.candidate.as_mut().expect("it is kept").record.retrieved_at = long_ago;
     let elsewhere = super::adapter(&server.url("127.0.0.1", "/other/{area}"), &json!({}));
     for (kept, adapter) in [(earlier, adapter), (kept, elsewhere)] {
         let answer = oracles().ask(LiveAsk { kept: Some(kept), ..ask_by(adapter) }).await;
