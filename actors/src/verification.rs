@@ -172,6 +172,7 @@ impl Actor for Verification {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         ctx.run_interval(upkeep::LOOKED_THROUGH, |verification, _| {
+            pending::take_up(&verification.verifier);
             let verifier = Arc::clone(&verification.verifier);
             actix_rt::spawn(async move { verifier.let_go().await });
         });

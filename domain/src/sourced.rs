@@ -5,10 +5,12 @@
 //! The members of every object stand in RFC 8785's order, since an evaluation holds them.
 
 mod asked;
+mod no_facts;
 mod rendering;
 
 pub use asked::FactsFrom;
-pub use rendering::{NoFacts, within_bounds};
+pub use no_facts::{NoFacts, Untold};
+pub use rendering::within_bounds;
 
 use crate::digest::Sha256Hex;
 use crate::ground::id::{SourceId, TemplateId, WorkflowId};

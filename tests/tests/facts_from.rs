@@ -2,12 +2,13 @@
 //! back to the source's own bytes.
 
 use domain::Sha256Hex;
-use harness::ground::{approve, begun, ended, ingest, put, register};
+use harness::ground::{approve, begun, ended, ingest, office, put, register, register_all};
 use harness::load::field;
 use harness::making::{came_from, lose, order, read, registered};
 use harness::model::{ModelServer, Reply};
 use harness::stream::Stream;
-use harness::{Daemon, World, at, document, get, log, post, problem, verification};
+use harness::verification::{self, workflow};
+use harness::{Daemon, World, at, document, get, log, post, problem};
 use oracled::client::Client;
 use serde_json::{Value, json};
 use std::fs;
@@ -266,8 +267,7 @@ async fn nothing_is_checked_nor_delivered_by_what_is_not_verified() {
     with_population(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     let axes = json!(["area_name", "population"]);
-    verification::register(control, &verification::workflow("people", &[SOURCE], json!({"axes": axes})))
-        .await;
+    verification::register(control, &workflow("people", &[SOURCE], json!({"axes": axes}))).await;
     let verify =
         json!([{"verify": {"workflow": "people", "where": {"area": "ABW", "year": 2015}, "axes": axes}}]);
     let text = "The population of Aruba in 2015 was 107906.";
@@ -284,6 +284,49 @@ async fn nothing_is_checked_nor_delivered_by_what_is_not_verified() {
     }
     assert_eq!(log(control, "event=rules_evaluated").await, before);
     problem(&get(routes, "/v1/verdicts/cs_2").await, 404, "session_unknown");
+}
+
+#[tokio::test]
+async fn what_no_template_can_tell_is_told_to_whoever_asks_and_not_left_out_of_the_facts() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let (mut ontology, source, pipeline) = office(SOURCE);
+    let tells_definition = |template: &Value| template.to_string().contains(":definition}");
+    ontology["fact_templates"].as_array_mut().unwrap().retain(|template| !tells_definition(template));
+    register_all(control, &ontology, &source, &pipeline).await;
+    release(control, SOURCE, "2026-03-06", "2026-03-06.csv").await;
+    approve(control, SOURCE).await;
+    let over = workflow("people", &[SOURCE], json!({"axes": ["area_name", "population"]}));
+    verification::register(control, &over).await;
+    let verify = |area: &str| {
+        let request = json!({"workflow": "people", "where": {"area": area, "year": 2015}, "axes": ["area_name", "population"]});
+        json!({"verify": request})
+    };
+    let query = |area: &str| {
+        let mut query = of_2015();
+        let filters = query["query"]["request"]["filters"].as_array_mut().unwrap();
+        filters.push(json!({"axis": "area", "operator": "eq", "value": area}));
+        query
+    };
+    for (entry, of) in [(query("MDA"), "record "), (verify("MDA"), "the decision v-")] {
+        let body = json!({"candidate_output": "?", "facts_from": [query("ABW"), entry]});
+        let answer = post(routes, "/v1/rules/evaluate", &body).await;
+        let told = problem(&answer, 409, "facts_unavailable");
+        let detail = told["detail"].as_str().unwrap();
+        assert!(
+            detail.starts_with(&format!("facts_from[1]: no fact tells `population` of {of}")),
+            "{detail}"
+        );
+        let definition = "which is by the definition `without Transnistria`: the templates of population@1 that \
+                          tell it (population, population-grouped, population-millions) do not tell that";
+        assert!(detail.contains(definition) && detail.contains("`{population:definition}`"), "{detail}");
+    }
+    assert!(log(control, "event=rules_evaluated").await.is_empty());
+    for entry in [query("ABW"), verify("ABW")] {
+        let told = evaluated(routes, &json!({"candidate_output": "?", "facts_from": [entry]})).await;
+        assert_eq!(told["facts_from"][0]["facts"], 3, "{told}");
+    }
 }
 
 #[tokio::test]

@@ -16,10 +16,12 @@ use store::{Expect, RowKey, Store, StoreError, Write};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// An answer of a live source that may be kept.
+/// An answer of a live source that is to be kept, or when it was issued.
 pub(super) struct Kept {
     pub(super) key: KeptKey,
     pub(super) answer: KeptAnswer,
+    /// Whether it may be served again; else only when it was issued counts.
+    pub(super) may_be_served: bool,
 }
 
 impl Kept {
@@ -30,18 +32,26 @@ impl Kept {
     }
 
     /// What keeps it, unless what is kept is newer: decisions about one thing may overtake one another, and a source may say
-    /// once more what it said long ago.
+    /// once more what it said long ago. What is not to be served leaves nothing to be served that was said before it.
     pub(super) fn write(&self, store: &Store) -> Result<Option<(Expect, Write)>, StoreError> {
         let known = store.kept(&self.key)?;
         let revision = known.as_ref().map(|(_, revision)| *revision);
         let mut answer = self.answer.clone();
-        let as_of = |answer: &KeptAnswer| (answer.issued_at, answer.candidate.observed_at);
+        let as_of = |answer: &KeptAnswer| {
+            (answer.issued_at, answer.candidate.as_ref().map(|candidate| candidate.observed_at))
+        };
         if let Some((known, _)) = known {
-            let is_behind = known.adapter_sha256 == answer.adapter_sha256 && as_of(&known) > as_of(&answer);
-            if is_behind {
+            let is_comparable =
+                known.adapter_sha256 == answer.adapter_sha256 && known.point_in_time == answer.point_in_time;
+            if is_comparable && as_of(&known) > as_of(&answer) {
                 return Ok(None);
             }
             answer.issued_at = answer.issued_at.max(known.issued_at);
+        } else if !self.may_be_served && answer.issued_at.is_none() {
+            return Ok(None);
+        }
+        if !self.may_be_served {
+            answer = answer.unserved();
         }
         let expect = Expect { row: RowKey::Kept(self.key.clone()), revision };
         Ok(Some((expect, Write::PutKept(self.key.clone(), Arc::new(answer)))))

@@ -9,6 +9,7 @@ use domain::verification::{Candidate, Inputs, KeptAnswer, Reply};
 use jiff::Timestamp;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+use store::StoreError;
 use store::ground::view::SourceView;
 
 /// An adapter made ready, by what it was made of.
@@ -46,8 +47,8 @@ impl Verifier {
     /// What a live source says.
     pub(super) async fn live(&self, errand: &Errand, adapter: &Arc<Ready>) -> Said {
         let Inputs { question, workflow, execution_id, .. } = &*errand.inputs;
-        let kept = match self.store.kept(&errand.kept_key()) {
-            Ok(kept) => kept.map(|(kept, _)| kept),
+        let kept = match self.known(errand) {
+            Ok(kept) => kept,
             Err(error) => return Said::failed(error.to_string()),
         };
         let ask = LiveAsk {
@@ -64,22 +65,26 @@ impl Verifier {
         Said { reply, before: None, keep, warnings, outcome }
     }
 
-    /// What is kept of a live source's answers to this, as long as it counts for anything.
+    /// What is known of a live source's answers to this, be it only when the last one was issued.
+    fn known(&self, errand: &Errand) -> Result<Option<KeptAnswer>, StoreError> {
+        let kept = self.store.kept(&errand.kept_key())?;
+        Ok(kept.map(|(kept, _)| kept.for_question(errand.inputs.question.point_in_time)))
+    }
+
+    /// What is kept of them, as long as it counts for anything.
     fn kept(&self, errand: &Errand, now: Timestamp) -> Option<KeptAnswer> {
         let adapter = errand.adapter.as_ref()?;
-        let kept = self.store.kept(&errand.kept_key());
-        let kept = kept.inspect_err(|error| {
+        let kept = self.known(errand).inspect_err(|error| {
             tracing::error!(oracle_id = %errand.oracle_id, %error, "what is kept of a source cannot be read");
         });
-        let (kept, _) = kept.ok()??;
-        adapter.is_kept(&kept, now).then_some(kept)
+        kept.ok()?.filter(|kept| adapter.is_kept(kept, now))
     }
 
     /// The same, where it may be taken without asking again: by itself, and by its source's policy.
     pub(super) fn still_fresh(&self, errand: &Errand, now: Timestamp) -> Option<Candidate> {
         let adapter = errand.adapter.as_ref()?;
         let kept = self.kept(errand, now).filter(|kept| adapter.still_holds(kept, now))?;
-        let candidate = errand.looked_at(kept.candidate, now);
+        let candidate = errand.looked_at(kept.candidate?, now);
         candidate.freshness.iter().all(|axis| !axis.stale).then_some(candidate)
     }
 
@@ -88,7 +93,7 @@ impl Verifier {
     pub(super) fn in_its_place(&self, errand: &Errand) -> Option<Box<Candidate>> {
         let now = self.clock.now();
         let errand = self.errand(&errand.inputs, &errand.oracle_id).ok()?;
-        match bounded(errand.looked_at(self.kept(&errand, now)?.candidate, now)) {
+        match bounded(errand.looked_at(self.kept(&errand, now)?.candidate?, now)) {
             Reply::Answered { candidate } => Some(candidate),
             _ => None,
         }

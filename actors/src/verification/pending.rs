@@ -1,6 +1,6 @@
 //! Decisions that are taken later: of workflows that let nobody wait.
 
-use super::{Verifier, VerifyError};
+use super::Verifier;
 use crate::clock::stopwatch;
 use domain::verification::Inputs;
 use std::collections::BTreeSet;
@@ -62,9 +62,6 @@ impl Promise {
             let _place = verifier.promises.places.acquire().await;
             while let Err(error) = verifier.decide(inputs.clone(), stopwatch()).await {
                 tracing::warn!(%execution_id, %error, "a decision that was promised is not taken yet");
-                if matches!(error, VerifyError::NoAnswer(_)) {
-                    break;
-                }
                 sleep(AGAIN).await;
             }
         });
@@ -77,7 +74,8 @@ impl Drop for Promise {
     }
 }
 
-/// Takes up all decisions that are still to be taken, however many: a stop has come in between.
+/// Takes up all decisions that are still to be taken and that nobody has in hand, however many: a stop has come in between, or a
+/// panic.
 pub(super) fn take_up(verifier: &Arc<Verifier>) {
     let pending = match verifier.store.pending() {
         Ok(pending) => pending,

@@ -20,7 +20,8 @@ use std::time::Duration;
 use store::ground::view::SourceView;
 use tokio::time::timeout_at;
 
-/// The longest answer that is decided over, as JSON, in bytes: the log keeps it with the decision.
+/// The longest answer that is decided over or kept, as JSON, in bytes: the log keeps it with the decision, the store until it
+/// counts for nothing.
 const CANDIDATE_MAX_BYTES: usize = 64 << 10;
 
 /// Who has not answered by then has failed, however patient a workflow is.
@@ -81,6 +82,14 @@ impl Errand {
     pub(super) fn kept_key(&self) -> KeptKey {
         let question = &self.inputs.question;
         KeptKey::of(&self.oracle_id, &question.thing, question.point_in_time)
+    }
+
+    /// What is kept of an answer, by the adapter: one that is long, or of a past that is asked about anew each time, is not served
+    /// again.
+    fn to_keep(&self, adapter: &Ready, answer: KeptAnswer) -> Kept {
+        let may_be_served = adapter.keep_seconds(self.inputs.question.point_in_time).is_some()
+            && answer.candidate.as_ref().is_some_and(is_short);
+        Kept { key: self.kept_key(), answer, may_be_served }
     }
 
     /// An answer as it is decided over: what was asked for, as fresh as it is.
@@ -185,7 +194,7 @@ impl Verifier {
             (_, outcome) => outcome,
         });
         let now = self.clock.now();
-        let keep = keep.map(|answer| Kept { key: errand.kept_key(), answer });
+        let keep = errand.adapter.as_ref().zip(keep).map(|(adapter, answer)| errand.to_keep(adapter, answer));
         let reply = match reply {
             Reply::Answered { candidate } => bounded(errand.looked_at(*candidate, now)),
             reply => reply,
@@ -299,10 +308,13 @@ pub(super) fn watched_as(oracle_id: &SourceId) -> OracleId {
 
 /// An answer that is not too long to be decided over.
 pub(super) fn bounded(candidate: Candidate) -> Reply {
-    let size = serde_json::to_vec(&candidate).map_or(usize::MAX, |json| json.len());
-    if size <= CANDIDATE_MAX_BYTES {
+    if is_short(&candidate) {
         return Reply::Answered { candidate: Box::new(candidate) };
     }
     let cause = format!("it is longer than {CANDIDATE_MAX_BYTES} bytes");
     Reply::Refused { refusal: Refusal::Schema, cause }
+}
+
+fn is_short(candidate: &Candidate) -> bool {
+    serde_json::to_vec(candidate).is_ok_and(|json| json.len() <= CANDIDATE_MAX_BYTES)
 }

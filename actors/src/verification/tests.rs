@@ -1,5 +1,6 @@
 mod baselines;
 mod dismissing;
+mod keeping;
 mod latency;
 mod matrix;
 mod pinned;

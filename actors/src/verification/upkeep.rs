@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 use store::{Expect, Record, RowKey, StoreError, Write};
 
-/// What is kept is looked through so often.
+/// What is kept is looked through so often, and what is promised and in nobody's hand.
 pub(super) const LOOKED_THROUGH: Duration = Duration::from_secs(3600);
 /// So many answers are looked at, and let go, at once.
 const PAGE: usize = 256;

@@ -104,7 +104,7 @@ pub enum GroundProblem {
     /// What the source says is too old.
     #[error("{0}")]
     SourceStale(String),
-    /// What was asked for gives no facts that may be believed.
+    /// What was asked for gives no facts that may be believed, or fewer than were asked for.
     #[error("{told}")]
     FactsUnavailable {
         /// Why.
@@ -268,6 +268,9 @@ impl From<FactsError> for Problem {
             FactsCause::None(NoFacts::NotAuthoritative { retry_after_ms, .. }) => {
                 let retry_after_s = retry_after_ms.map(|wait_ms| wait_ms.div_ceil(MS_A_SECOND));
                 GroundProblem::FactsUnavailable { told, retry_after_s }.into()
+            }
+            FactsCause::None(NoFacts::Untold(_) | NoFacts::Nothing { .. }) => {
+                GroundProblem::FactsUnavailable { told, retry_after_s: None }.into()
             }
             FactsCause::Verify(error) => of_verification(error, told),
             FactsCause::None(NoFacts::NoProvenance(_))

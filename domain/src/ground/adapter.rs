@@ -93,7 +93,7 @@ pub struct Adapter {
     /// this is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<u64>,
-    /// So long the last good answer is kept, in seconds: for `SERVE_STALE`, against replays, and for what its values may not jump away from.
+    /// So long the last good answer about the present is kept, in seconds, for `SERVE_STALE`; one about the past for `ttl_seconds`.
     #[serde(default = "keep_seconds")]
     pub keep_seconds: u64,
 }

@@ -2,12 +2,11 @@
 //! for: whoever is checked against fewer facts than were meant is not told so by a verdict.
 
 use super::{
-    Asked, FactOrigin, FactSource, Origin, RecordOrigin, SOURCED_BYTES_MAX, SOURCED_FACTS_MAX, SourcedFact,
-    VerificationOrigin,
+    Asked, FactOrigin, FactSource, NoFacts, Origin, RecordOrigin, SOURCED_BYTES_MAX, SOURCED_FACTS_MAX,
+    SourcedFact, Untold, VerificationOrigin,
 };
-use crate::ground::id::WorkflowId;
-use crate::ground::ontology::template::{Template, TooLong};
-use crate::ground::ontology::{Ontology, OntologyRef};
+use crate::ground::ontology::Ontology;
+use crate::ground::ontology::template::Template;
 use crate::ground::query::QueryAnswer;
 use crate::ground::value::Value;
 use crate::verification::envelope::AxisOutcome;
@@ -15,71 +14,9 @@ use crate::verification::workflow::{EnforcementMode, Workflow};
 use crate::verification::{Envelope, EnvelopeKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why there are no facts.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoFacts {
-    /// No template gives a fact of what is asked for.
-    #[error("no template of {ontology} is made of {asked} alone; what they are made of: {named}")]
-    NoTemplate {
-        /// Of which ontology.
-        ontology: OntologyRef,
-        /// What is asked for.
-        asked: String,
-        /// Which axes templates name; nothing where there are none.
-        named: String,
-    },
-    /// There is more than one page.
-    #[error(
-        "the query finds more than one page of {records} records; narrow it by filters, or raise `max_results`: facts are made of \
-         all that it finds, or of nothing"
-    )]
-    More {
-        /// How many the page has.
-        records: usize,
-    },
-    /// It goes on from another answer.
-    #[error("`cursor` is not taken: facts are made of all that a query finds, from its beginning")]
-    Cursor,
-    /// A fact is too long.
-    #[error(transparent)]
-    TooLong(#[from] TooLong),
-    /// There are too many, or they are too long together.
-    #[error(
-        "there are more facts than {SOURCED_FACTS_MAX}, or they have more than {SOURCED_BYTES_MAX} bytes together"
-    )]
-    TooMany,
-    /// Where a record comes from is missing.
-    #[error("the answer does not tell where record {0} comes from")]
-    NoProvenance(String),
-    /// A workflow vouches for nothing while somebody waits.
-    #[error(
-        "workflow {workflow} decides nothing while somebody waits: its `enforcement_mode` is not INLINE, and only an \
-         authoritative decision gives facts"
-    )]
-    NotInline {
-        /// Which.
-        workflow: WorkflowId,
-    },
-    /// A decision does not vouch for what was asked.
-    #[error("the decision {execution_id} is {}: only an authoritative one gives facts{}", kind.as_str(), advised(advice.as_ref()))]
-    NotAuthoritative {
-        /// Which decision.
-        execution_id: String,
-        /// Of which kind it is.
-        kind: EnvelopeKind,
-        /// After how long it may be asked for again, in milliseconds.
-        retry_after_ms: Option<u64>,
-        /// What has to happen.
-        advice: Option<String>,
-    },
-}
-
-fn advised(advice: Option<&String>) -> String {
-    advice.map(|advice| format!("; {advice}")).unwrap_or_default()
-}
-
 /// Facts on their way, within their bounds.
 struct Rendering<'o> {
+    ontology: &'o Ontology,
     templates: Vec<Template<'o>>,
     origins: Vec<FactOrigin>,
     facts: usize,
@@ -98,17 +35,19 @@ impl<'o> Rendering<'o> {
             let (ontology, asked) = (ontology.reference(), asked.join(", "));
             return Err(NoFacts::NoTemplate { ontology, asked, named });
         }
-        Ok(Self { templates, origins: Vec::new(), facts: 0, bytes: 0 })
+        Ok(Self { ontology, templates, origins: Vec::new(), facts: 0, bytes: 0 })
     }
 
-    /// Takes what is said of one thing, template by template. What gives no fact is no origin of any.
+    /// Takes what is said `of` one thing, template by template, and gives the paths of the values that are in facts. What gives no
+    /// fact is no origin of any.
     fn take(
         &mut self,
         axes: &BTreeMap<String, Value>,
         definitions: &BTreeMap<String, String>,
         origin: Origin,
-    ) -> Result<(), NoFacts> {
-        let mut facts = Vec::new();
+        of: &str,
+    ) -> Result<BTreeSet<String>, NoFacts> {
+        let (mut facts, mut told) = (Vec::new(), BTreeSet::new());
         for template in &self.templates {
             for rendered in template.render(axes, definitions)? {
                 self.facts += 1;
@@ -116,17 +55,69 @@ impl<'o> Rendering<'o> {
                 if self.facts > SOURCED_FACTS_MAX || self.bytes > SOURCED_BYTES_MAX {
                     return Err(NoFacts::TooMany);
                 }
+                told.extend(rendered.tells);
                 facts.push(SourcedFact { fact: 0, template_id: rendered.template_id, text: rendered.text });
             }
         }
         if !facts.is_empty() {
             self.origins.push(FactOrigin { facts, origin });
         }
+        self.told_by_definition(&told, axes, definitions, of)?;
+        Ok(told)
+    }
+
+    /// That a value that is not among those `told` has a definition that no template tells, if one has.
+    fn told_by_definition(
+        &self,
+        told: &BTreeSet<String>,
+        axes: &BTreeMap<String, Value>,
+        definitions: &BTreeMap<String, String>,
+        of: &str,
+    ) -> Result<(), NoFacts> {
+        for (path, definition) in definitions.iter().filter(|(path, _)| !told.contains(*path)) {
+            let lacks = |template: &&Template<'_>| template.lacks_definition(path, axes, definitions);
+            self.untold(path, Some(definition), of, self.names(lacks))?;
+        }
         Ok(())
     }
 
-    fn done(self, ontology: &Ontology, asked: Asked, warnings: Vec<String>) -> FactSource {
-        let Self { origins, facts, .. } = self;
+    /// That the value at `path` is in no fact, if these `templates` are made for it.
+    fn untold(
+        &self,
+        path: &str,
+        definition: Option<&String>,
+        of: &str,
+        templates: String,
+    ) -> Result<(), NoFacts> {
+        if templates.is_empty() {
+            return Ok(());
+        }
+        Err(NoFacts::Untold(Box::new(Untold {
+            of: of.to_owned(),
+            axis: path.to_owned(),
+            definition: definition.cloned(),
+            ontology: self.ontology.reference(),
+            templates,
+        })))
+    }
+
+    /// That there is no fact at all `of` what was found, if that is so.
+    fn some(&self, of: String) -> Result<(), NoFacts> {
+        if self.facts > 0 {
+            return Ok(());
+        }
+        let (ontology, templates) = (self.ontology.reference(), self.names(|_| true));
+        Err(NoFacts::Nothing { of, ontology, templates })
+    }
+
+    /// The templates that are so, by their names.
+    fn names(&self, is_so: impl Fn(&&Template<'_>) -> bool) -> String {
+        let names = self.templates.iter().filter(is_so).map(|template| template.id().as_str());
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    fn done(self, asked: Asked, warnings: Vec<String>) -> FactSource {
+        let Self { ontology, origins, facts, .. } = self;
         FactSource { facts: facts as u64, ontology: ontology.reference(), origins, asked, warnings }
     }
 }
@@ -190,13 +181,17 @@ impl FactSource {
                 source_version: chain.source_version.clone(),
                 stale,
             });
-            rendering.take(&record.axes, &record.definitions, origin)?;
+            let of = format!("record {}", record.record_id);
+            rendering.take(&record.axes, &record.definitions, origin, &of)?;
+        }
+        if !response.records.is_empty() {
+            rendering.some("what the query finds".to_owned())?;
         }
         // an age is another one each second, and the same facts are to have the same digest
         let of_age = &metadata.freshness.policy.warnings;
         let warnings =
             response.warnings.iter().filter(|warning| !of_age.contains(warning)).cloned().collect();
-        Ok(rendering.done(ontology, Asked::Query(answer.oracle_id.clone()), warnings))
+        Ok(rendering.done(Asked::Query(answer.oracle_id.clone()), warnings))
     }
 
     /// The facts that `envelope` gives, over `ontology`.
@@ -231,7 +226,13 @@ impl FactSource {
             records,
             stale,
         });
-        rendering.take(&axes, &definitions, origin)?;
-        Ok(rendering.done(ontology, Asked::Verify(envelope.workflow.clone()), envelope.warnings.clone()))
+        let of = format!("the decision {}", envelope.execution_id);
+        let told = rendering.take(&axes, &definitions, origin, &of)?;
+        // what was asked for has its value, each, and is to be in a fact where one can be made of it
+        for path in envelope.axes.keys().filter(|path| !told.contains(*path)) {
+            rendering.untold(path, None, &of, rendering.names(|template| template.tells(path)))?;
+        }
+        rendering.some(of)?;
+        Ok(rendering.done(Asked::Verify(envelope.workflow.clone()), envelope.warnings.clone()))
     }
 }

@@ -201,6 +201,29 @@ fn what_is_not_all_of_an_answer_gives_no_facts() {
 }
 
 #[test]
+fn a_record_of_which_only_a_definition_keeps_a_fact_back_is_an_error_that_names_it() {
+    let refused = |answer: &QueryAnswer, axes: &[&str], templates: &[&str]| {
+        let axes: Vec<_> = axes.iter().map(|&axis| axis.to_owned()).collect();
+        FactSource::of_answer(answer, &axes, &only(ontology(), templates)).map_err(|error| error.to_string())
+    };
+    let told = "no fact tells `people` of record 0123456789abcdef-2, which is by the definition `without Kosovo`: the templates \
+                of population@1 that tell it (plain) do not tell that; one with `{people:definition}` in it does";
+    assert_eq!(refused(&answer(), &["people"], &["plain"]), Err(told.to_owned()));
+    // a template of what the record has not is none of it, definition or not
+    let only_plain_has_all = refused(&answer(), &["people", "name"], &["plain", "named"]);
+    assert_eq!(only_plain_has_all, Err(told.to_owned()));
+    let mut first = answer();
+    first.response.records.truncate(1);
+    assert_eq!(refused(&first, &["people"], &["plain"]).map(|source| source.facts), Ok(1));
+    let mut others = answer();
+    others.response.records.remove(0);
+    others.response.provenance.as_mut().unwrap().remove(0);
+    assert_eq!(refused(&others, &["people"], &["defined"]).map(|source| source.facts), Ok(1));
+    let none = "what the query finds gives no fact: no template of population@1 that is made of what was asked for (named) has all that it names";
+    assert_eq!(refused(&answer(), &["people", "name"], &["named"]), Err(none.to_owned()));
+}
+
+#[test]
 fn what_several_give_is_bounded_together() {
     let mut answer = answer();
     let (first, chain) = (answer.response.records[0].clone(), chain_of_first(&answer));
@@ -234,6 +257,12 @@ fn what_a_source_warns_of_is_told_but_for_its_age_which_is_another_one_each_seco
     let json = serde_json::to_string(&evaluation).unwrap();
     assert_eq!(json, serde_json_canonicalizer::to_string(&evaluation).unwrap());
     assert_eq!(serde_json::from_str::<Evaluation>(&json).unwrap(), evaluation);
+}
+
+/// An ontology with these of its templates alone.
+fn only(mut ontology: Ontology, templates: &[&str]) -> Ontology {
+    ontology.fact_templates.retain(|template| templates.contains(&template.template_id.as_str()));
+    ontology
 }
 
 /// What two laboratories come to about a dose, of which the second says `second`.
@@ -287,6 +316,41 @@ fn no_other_envelope_gives_any_whatever_it_holds() {
     let mut without = believed;
     without.axes.get_mut("dose").unwrap().value = None;
     FactSource::of_envelope(&without, &doses()).unwrap_err();
+}
+
+#[test]
+fn each_value_that_a_decision_vouches_for_is_in_a_fact_or_the_error_names_it() {
+    let refused = |envelope: &Envelope, templates: &[&str]| {
+        let read = |(place, template): (usize, &&str)| {
+            let template = json!({"template_id": format!("t{place}"), "template": template});
+            serde_json::from_value(template).unwrap()
+        };
+        let fact_templates = templates.iter().enumerate().map(read).collect();
+        let ontology = Ontology { fact_templates, ..clinic().clone() };
+        FactSource::of_envelope(envelope, &ontology).unwrap_err().to_string()
+    };
+    let (plain, mut defined) = (envelope("5"), envelope("5"));
+    let (dose, with_definition) = ("{patient} gets {dose}", "{patient} gets {dose} ({dose:definition})");
+    defined.axes.get_mut("dose").unwrap().definition = Some("by weight".into());
+    let of = &plain.execution_id;
+    assert_eq!(
+        refused(&defined, &[dose, "{dose:thousand:2} grams"]),
+        format!(
+            "no fact tells `dose` of the decision {of}, which is by the definition `by weight`: the templates of clinic@1 that \
+             tell it (t0, t1) do not tell that; one with `{{dose:definition}}` in it does"
+        )
+    );
+    let untold = |templates: &str| {
+        format!(
+            "no fact tells `dose` of the decision {of}: the templates of clinic@1 that tell it ({templates}) tell something \
+             beside it that is missing, as `{{dose:definition}}` of a value without one is, or rounding leaves nothing of it"
+        )
+    };
+    assert_eq!(refused(&plain, &[with_definition]), untold("t0"));
+    // another fact of the same thing does not stand in for it
+    assert_eq!(refused(&plain, &["{dose:million:2} kilograms", "{patient} was seen"]), untold("t0"));
+    let none = "gives no fact: no template of clinic@1 that is made of what was asked for (t0) has all that it names";
+    assert_eq!(refused(&plain, &["{dose:definition}"]), format!("the decision {of} {none}"));
 }
 
 #[test]

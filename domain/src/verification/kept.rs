@@ -11,13 +11,18 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The last good answer of a live source about one thing: what `SERVE_STALE` may serve, and what a later answer may not lie
-/// behind. It is the source's, whichever workflow has asked.
+/// The last good answer of a live source about one thing as it is, or as it once was: what `SERVE_STALE` may serve, and what a later
+/// answer may not lie behind. It is the source's, whichever workflow has asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeptAnswer {
-    /// The answer, with all axes that the source has said something on.
-    pub candidate: Candidate,
+    /// The answer, with all axes that the source has said something on; nothing where it will not be served, so that it only
+    /// counts when it was issued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<Candidate>,
+    /// Of which past time it tells; of the present where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point_in_time: Option<Timestamp>,
     /// By which adapter it was read.
     pub adapter_sha256: Sha256Hex,
     /// When the source issued it, by its own word, where it says so: nothing older is taken from it any more.
@@ -28,24 +33,42 @@ pub struct KeptAnswer {
     pub etag: Option<String>,
 }
 
-/// What an answer is kept under: whose it is, of which thing, and of its state at which time.
+impl KeptAnswer {
+    /// What is left of it for a question about `point_in_time`: of an answer about another time only when it was issued.
+    #[must_use]
+    pub fn for_question(self, point_in_time: Option<Timestamp>) -> Self {
+        let candidate = self.candidate.filter(|_| self.point_in_time == point_in_time);
+        Self { candidate, ..self }
+    }
+
+    /// It without the answer itself: when it was issued.
+    #[must_use]
+    pub fn unserved(self) -> Self {
+        Self { candidate: None, etag: None, ..self }
+    }
+}
+
+/// What an answer is kept under: whose it is, of which thing, and whether it tells of the present or of the past. All of the past
+/// has one: whoever asks about another moment each time does not fill the store, and an answer that was issued before the last
+/// one is a replay though it was asked for about another moment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KeptKey {
     /// Whose.
     pub oracle_id: SourceId,
-    /// The SHA-256 of the thing and the time.
+    /// The SHA-256 of the thing, and of whether it is the past.
     pub about: Sha256Hex,
 }
 
 impl KeptKey {
-    /// The key of what `oracle_id` says of `thing` as of `point_in_time`.
+    /// The key of what `oracle_id` says of `thing` as of `point_in_time`; now where there is none.
     #[must_use]
     pub fn of(
         oracle_id: &SourceId,
         thing: &BTreeMap<String, Value>,
         point_in_time: Option<Timestamp>,
     ) -> Self {
-        Self { oracle_id: oracle_id.clone(), about: digest_of_json(&(thing, point_in_time)) }
+        let past = point_in_time.map(|_| "past");
+        Self { oracle_id: oracle_id.clone(), about: digest_of_json(&(thing, past)) }
     }
 }
 

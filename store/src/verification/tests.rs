@@ -147,8 +147,8 @@ fn subject_key(workflow_id: &str) -> SubjectKey {
 
 fn kept(oracle_id: &str, second: i64) -> KeptAnswer {
     let adapter_sha256 = domain::Sha256Hex::of(b"an adapter");
-    let candidate = candidate(oracle_id, "10", "", second);
-    KeptAnswer { candidate, adapter_sha256, issued_at: Some(at(second)), etag: None }
+    let candidate = Some(candidate(oracle_id, "10", "", second));
+    KeptAnswer { candidate, point_in_time: None, adapter_sha256, issued_at: Some(at(second)), etag: None }
 }
 
 fn subject(inputs: &Inputs) -> Subject {
@@ -349,7 +349,7 @@ fn kept_answers_are_gone_through_in_steps_and_the_old_ones_told_with_their_revis
         loop {
             let page = store.kept_page(after.as_ref(), limit).expect("read");
             assert!(page.kept.len() <= limit);
-            let before = |(_, kept, _): &(_, KeptAnswer, _)| kept.candidate.observed_at < at(4);
+            let before = |(_, kept, _): &(_, KeptAnswer, _)| kept.issued_at < Some(at(4));
             old.extend(page.kept.into_iter().filter(before).map(|(key, _, revision)| (key, revision)));
             pages += 1;
             after = page.next;

@@ -10,7 +10,7 @@ use crate::upstream::{BoxFuture, Failure, Kind};
 use domain::ground::adapter::{Asked, Ready, Unasked};
 use domain::ground::id::SourceId;
 use domain::health::Outcome;
-use domain::verification::{self, Cut, KeptAnswer, Refusal, Reply};
+use domain::verification::{self, Candidate, Cut, KeptAnswer, Refusal, Reply};
 use ipnet::IpNet;
 use reqwest::header::HeaderMap;
 use reqwest::{StatusCode, Url};
@@ -91,13 +91,13 @@ impl HttpOracles {
             Err(unasked) => return Ok(not_asked(&unasked)),
         };
         // what is kept is known by its tag where it was answered
-        let is_of_there = |kept: &&KeptAnswer| {
+        let is_of_there = |(kept, candidate): &(&KeptAnswer, &Candidate)| {
             ask.adapter.may_be_unchanged()
                 && ask.adapter.is_kept(kept, asked.asked_at)
-                && kept.candidate.record.source_locator == url
+                && candidate.record.source_locator == url
         };
-        let kept = asked.kept.filter(is_of_there);
-        let known = Validators { etag: kept.and_then(|kept| kept.etag.clone()), last_modified: None };
+        let kept = asked.kept.and_then(|kept| Some((kept, kept.candidate.as_ref()?))).filter(is_of_there);
+        let known = Validators { etag: kept.and_then(|(kept, _)| kept.etag.clone()), last_modified: None };
         let errand = self.errand(&ask.adapter, &url, &known);
         let (endpoint, credential) = self.begin(&ask.adapter, &errand)?;
         let head = self.web.follow(&errand, endpoint, credential).await?;
@@ -207,7 +207,7 @@ fn without_answer(ask: &LiveAsk, error: &WebError, began: Instant) -> LiveAnswer
     };
     match error {
         WebError::Failed { failure: Failure { kind, .. }, .. } => match kind {
-            Kind::Status(404 | 410) => no_record(ask, began),
+            Kind::Status(404) => no_record(ask, began),
             Kind::Status(408 | 429 | 500..) | Kind::Connect | Kind::Timeout | Kind::Broken => {
                 failed(verification::Failure::Unavailable)
             }

@@ -108,7 +108,13 @@ impl LiveAnswer {
             provenance: None,
         };
         let adapter_sha256 = ask.adapter.sha256().clone();
-        let keep = KeptAnswer { candidate: candidate.clone(), adapter_sha256, issued_at, etag: came.etag };
+        let keep = KeptAnswer {
+            candidate: Some(candidate.clone()),
+            point_in_time: ask.point_in_time,
+            adapter_sha256,
+            issued_at,
+            etag: came.etag,
+        };
         Self {
             reply: Reply::Answered { candidate: Box::new(candidate) },
             keep: Some(keep),
@@ -117,14 +123,14 @@ impl LiveAnswer {
         }
     }
 
-    /// What is kept holds at `retrieved_at`, by the source's own word.
+    /// What is `kept`, with this candidate, holds at `retrieved_at`, by the source's own word.
     pub(super) fn unchanged(
         ask: &LiveAsk,
-        kept: &KeptAnswer,
+        (kept, candidate): (&KeptAnswer, &Candidate),
         retrieved_at: Timestamp,
         latency_ms: u64,
     ) -> Self {
-        let mut candidate = kept.candidate.clone();
+        let mut candidate = candidate.clone();
         candidate.record.oracle_tier = ask.oracle_tier.into();
         candidate.record.ttl_seconds = ask.adapter.adapter().ttl_seconds;
         (candidate.record.retrieved_at, candidate.record.verified_at) = (retrieved_at, retrieved_at);
@@ -133,7 +139,7 @@ impl LiveAnswer {
         }
         candidate.freshness.clear();
         Self {
-            keep: Some(KeptAnswer { candidate: candidate.clone(), ..kept.clone() }),
+            keep: Some(KeptAnswer { candidate: Some(candidate.clone()), ..kept.clone() }),
             reply: Reply::Answered { candidate: Box::new(candidate) },
             outcome: Outcome::Success { latency_ms: Some(latency_ms) },
             warnings: Vec::new(),

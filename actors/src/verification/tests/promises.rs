@@ -153,6 +153,31 @@ fn a_restart_of_the_actor_takes_up_what_nobody_has_and_leaves_what_is_on_its_way
 }
 
 #[test]
+fn what_is_promised_and_in_nobodys_hand_is_taken_up_within_the_hour() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            two_sources(&scene, later()).await;
+            scene.upstream.plays("live", &[Act::at_once(Says::People("54208"))]);
+            let promised = promised(system, 1).await;
+            after_s(1).await;
+            assert_eq!(taken(system, &promised[0]), TAKEN);
+            // one whose task is gone
+            let mut inputs = (*rebuilt(system, &promised[0])[0].0.inputs).clone();
+            (inputs.execution_id, inputs.stage) = ("v-lost".into(), Stage::Delayed);
+            written(system, Write::PutPending(Arc::new(inputs))).await;
+            after_s(60).await;
+            assert!(taken(system, "v-lost").is_empty());
+            after_s(3600).await;
+            assert_eq!(taken(system, "v-lost"), TAKEN[1..]);
+            assert!(system.store.pending().expect("it is read").is_empty());
+            assert_eq!(scene.upstream.calls("live"), promised.len() + 1);
+        },
+    );
+}
+
+#[test]
 fn what_is_promised_and_not_yet_decided_at_a_stop_is_decided_once_after_it() {
     with_scene(
         |outside| outside.at_once = Some(8),

@@ -79,6 +79,8 @@ pub(crate) struct Upstream {
 struct Part {
     acts: Vec<Act>,
     calls: usize,
+    /// When the last answer was issued that was taken before the last call.
+    guarded_by: Option<Timestamp>,
 }
 
 impl Upstream {
@@ -88,7 +90,7 @@ impl Upstream {
 
     /// What a source does from now on.
     pub(crate) fn plays(&self, oracle_id: &str, acts: &[Act]) {
-        let part = Part { acts: acts.to_vec(), calls: 0 };
+        let part = Part { acts: acts.to_vec(), ..Part::default() };
         self.parts.lock().expect("nobody panics holding it").insert(oracle_id.to_owned(), part);
     }
 
@@ -97,9 +99,15 @@ impl Upstream {
         self.parts.lock().expect("nobody panics holding it")[oracle_id].calls
     }
 
-    fn next(&self, oracle_id: &str) -> Act {
+    /// What was issued before that would have been a replay when it was called last.
+    pub(crate) fn guarded_by(&self, oracle_id: &str) -> Option<Timestamp> {
+        self.parts.lock().expect("nobody panics holding it")[oracle_id].guarded_by
+    }
+
+    fn next(&self, ask: &LiveAsk) -> Act {
         let mut parts = self.parts.lock().expect("nobody panics holding it");
-        let part = parts.get_mut(oracle_id).expect("it has a part");
+        let part = parts.get_mut(ask.adapter.adapter().oracle_id.as_str()).expect("it has a part");
+        part.guarded_by = ask.kept.as_ref().and_then(|kept| kept.issued_at);
         let act = part.acts.get(part.calls).or(part.acts.last()).copied();
         part.calls += 1;
         act.expect("it has something to do")
@@ -113,7 +121,7 @@ impl LiveOracle for Upstream {
 
     fn ask(&self, ask: LiveAsk) -> BoxFuture<'_, LiveAnswer> {
         Box::pin(async move {
-            let Act { after_ms, says } = self.next(ask.adapter.adapter().oracle_id.as_str());
+            let Act { after_ms, says } = self.next(&ask);
             match after_ms {
                 // also what answers at once is not there before it is asked
                 Some(0) => tokio::task::yield_now().await,
@@ -129,9 +137,10 @@ impl LiveOracle for Upstream {
 fn answer(ask: &LiveAsk, says: Says, now: Timestamp) -> LiveAnswer {
     let answered = |candidate: Candidate| LiveAnswer {
         keep: Some(KeptAnswer {
-            candidate: candidate.clone(),
+            candidate: Some(candidate.clone()),
+            point_in_time: ask.point_in_time,
             adapter_sha256: ask.adapter.sha256().clone(),
-            issued_at: None,
+            issued_at: ask.adapter.adapter().issued_at.as_ref().map(|_| now),
             etag: None,
         }),
         reply: Reply::Answered { candidate: Box::new(candidate) },
@@ -242,14 +251,15 @@ pub(crate) fn key(area: &str) -> KeptKey {
 /// As of when what is kept of the live source is.
 pub(crate) fn kept_at(system: &System, area: &str) -> Option<Timestamp> {
     let kept = system.store.kept(&key(area)).expect("it is read");
-    kept.map(|(kept, _)| kept.candidate.observed_at)
+    Some(kept?.0.candidate?.observed_at)
 }
 
 /// Keeps an answer as if it had been given.
 pub(crate) async fn keep(system: &System, area: &str, candidate: Candidate) {
     let adapter = system.store.adapter(&source_id("live")).expect("it is read").expect("it is there").0;
     let adapter_sha256 = adapter.adapter_sha256;
-    let kept = KeptAnswer { candidate, adapter_sha256, issued_at: None, etag: None };
+    let candidate = Some(candidate);
+    let kept = KeptAnswer { candidate, point_in_time: None, adapter_sha256, issued_at: None, etag: None };
     written(system, Write::PutKept(key(area), Arc::new(kept))).await;
 }
 

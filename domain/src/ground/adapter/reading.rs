@@ -134,7 +134,18 @@ impl Ready {
     /// wrongly.
     #[must_use]
     pub fn is_kept(&self, kept: &KeptAnswer, now: Timestamp) -> bool {
-        kept.adapter_sha256 == self.sha256 && is_within(kept, now, self.adapter.keep_seconds)
+        let keep_s = self.keep_seconds(kept.point_in_time);
+        kept.adapter_sha256 == self.sha256 && keep_s.is_some_and(|keep_s| is_within(kept, now, keep_s))
+    }
+
+    /// For how many seconds an answer about `point_in_time` is kept; not at all where nothing is told. Of the past that is for as
+    /// long as the source is not asked again: what is asked about a moment once is hardly ever asked about it again.
+    #[must_use]
+    pub const fn keep_seconds(&self, point_in_time: Option<Timestamp>) -> Option<u64> {
+        match point_in_time {
+            None => Some(self.adapter.keep_seconds),
+            Some(_) => self.adapter.ttl_seconds,
+        }
     }
 
     /// What the answer `received` to the question `asked` says, or why it is not believed.
@@ -257,7 +268,9 @@ fn of_its_issue(asked_at: Timestamp, issued_at: Option<Timestamp>) -> Timestamp 
 
 fn is_within(kept: &KeptAnswer, now: Timestamp, seconds: u64) -> bool {
     let limit = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
-    now.duration_since(kept.candidate.record.retrieved_at) <= limit
+    kept.candidate
+        .as_ref()
+        .is_some_and(|candidate| now.duration_since(candidate.record.retrieved_at) <= limit)
 }
 
 fn schema(cause: String) -> Refused {

@@ -139,5 +139,6 @@ fn kept(rate: &str, adapter: &Ready) -> KeptAnswer {
         provenance: None,
     };
     let adapter_sha256 = adapter.sha256().clone();
-    KeptAnswer { candidate, adapter_sha256, issued_at: Some(at("2026-11-20T10:59:00Z")), etag: None }
+    let issued_at = Some(at("2026-11-20T10:59:00Z"));
+    KeptAnswer { candidate: Some(candidate), point_in_time: None, adapter_sha256, issued_at, etag: None }
 }

@@ -108,6 +108,26 @@ impl<'o> Template<'o> {
         self.axes().filter(|(axis, ..)| !axis.identity).map(|(_, path, _)| path)
     }
 
+    /// Whether it tells the value at `path`, of what has all that it is made of.
+    #[must_use]
+    pub fn tells(&self, path: &str) -> bool {
+        self.told_of(path).any(|told| matches!(told, Told::Value(_)))
+    }
+
+    /// What it tells of the axis at `path`.
+    fn told_of(&self, path: &str) -> impl Iterator<Item = Told> {
+        let is_there = move |axis: &Axis, named: &str| {
+            named == path || named.contains('*') && axis.key_in(path).is_some()
+        };
+        self.axes().filter_map(move |(axis, named, told)| is_there(axis, named).then_some(told))
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub const fn id(&self) -> &TemplateId {
+        self.template_id
+    }
+
     fn axes(&self) -> impl Iterator<Item = (&'o Axis, &str, Told)> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Axis { axis, path, told } => Some((*axis, path.as_str(), *told)),

@@ -182,13 +182,20 @@ async fn an_answer_about_something_else_is_refused_and_says_nothing_of_how_its_s
 
 #[tokio::test]
 async fn nothing_and_several_are_answers_too() {
-    for script in [status(404, ""), status(410, ""), whole("", r#"{"data":[]}"#)] {
+    for script in [status(404, ""), whole("", r#"{"data":[]}"#)] {
         let (answer, times) = asked(vec![script], json!({})).await;
         assert!(matches!(answer.outcome, Outcome::Success { latency_ms: Some(_) }), "{answer:?}");
         assert_eq!((answer.reply, times), (Reply::NoRecord, 1));
     }
     let two = r#"{"data":[{"area":"AB","rate":1},{"area":"AB","rate":2}]}"#;
     assert_eq!(asked(vec![whole("", two)], json!({})).await.0.reply, Reply::Several { records: 2 });
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_gone_does_not_say_that_there_is_no_record() {
+    let (answer, times) = asked(vec![status(410, "")], json!({})).await;
+    assert!(matches!(answer.outcome, Outcome::Failure(_)), "{answer:?}");
+    assert_eq!((failed(answer).0, times), (Failure::Rejected, 1));
 }
 
 #[tokio::test]
@@ -222,15 +229,18 @@ async fn what_is_kept_holds_where_the_source_says_so() {
     );
     let mut earlier = kept.clone();
     let an_hour_ago = "2026-11-20T11:00:00Z".parse().expect("a time");
-    earlier.candidate.record.retrieved_at = an_hour_ago;
-    earlier.candidate.record.verified_at = an_hour_ago;
-    earlier.candidate.observed_at = an_hour_ago;
+    let candidate = earlier.candidate.as_mut().expect("it is kept");
+    (candidate.record.retrieved_at, candidate.record.verified_at) = (an_hour_ago, an_hour_ago);
+    candidate.observed_at = an_hour_ago;
     let again = oracles().ask(LiveAsk { kept: Some(earlier.clone()), ..ask_by(Arc::clone(&adapter)) }).await;
     assert!(server.heads()[1].contains("if-none-match: \"v1\"\r\n"), "{:?}", server.heads());
-    assert_eq!((again.keep.as_ref(), said(again.clone())), (Some(&kept), kept.candidate.clone()));
+    assert_eq!(
+        (again.keep.as_ref(), said(again.clone())),
+        (Some(&kept), kept.candidate.clone().expect("it is kept"))
+    );
 
     let long_ago: Timestamp = "2026-10-01T11:00:00Z".parse().expect("a time");
-    earlier.candidate.record.retrieved_at = long_ago;
+    earlier.candidate.as_mut().expect("it is kept").record.retrieved_at = long_ago;
     let elsewhere = super::adapter(&server.url("127.0.0.1", "/other/{area}"), &json!({}));
     for (kept, adapter) in [(earlier, adapter), (kept, elsewhere)] {
         let answer = oracles().ask(LiveAsk { kept: Some(kept), ..ask_by(adapter) }).await;

@@ -14,7 +14,7 @@ async fn an_answer_has_the_record_of_its_verification() {
     let candidate = said(answer);
     assert_eq!(
         (keep.candidate, keep.etag.as_deref(), keep.issued_at),
-        (candidate.clone(), Some("W/\"5\""), None)
+        (Some(candidate.clone()), Some("W/\"5\""), None)
     );
     let record = candidate.record;
     assert_eq!(record.oracle_id.as_str(), "bank");

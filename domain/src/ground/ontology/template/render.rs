@@ -12,6 +12,8 @@ pub struct Rendered {
     pub template_id: TemplateId,
     /// It.
     pub text: String,
+    /// The paths of the values that it tells.
+    pub tells: Vec<String>,
 }
 
 /// A fact is too long: what a source says of an axis is no short word.
@@ -43,23 +45,38 @@ impl Template<'_> {
         definitions: &BTreeMap<String, String>,
     ) -> Result<Vec<Rendered>, TooLong> {
         let said = Said { axes, definitions };
-        let texts: Vec<_> = match self.group() {
-            None => self.text(&said, "").into_iter().collect(),
+        let facts: Vec<_> = match self.group() {
+            None => self.fact(&said, "").into_iter().collect(),
             Some(group) => {
                 let keys = axes.keys().filter_map(|path| group.key_in(path));
-                keys.filter_map(|key| self.text(&said, key)).collect()
+                keys.filter_map(|key| self.fact(&said, key)).collect()
             }
         };
-        let rendered = |text: String| match text.len() {
-            ..=FACT_MAX_BYTES => Ok(Rendered { template_id: self.template_id.clone(), text }),
-            bytes => Err(TooLong { template_id: self.template_id.clone(), bytes }),
-        };
-        texts.into_iter().map(rendered).collect()
+        match facts.iter().map(|fact| fact.text.len()).find(|bytes| *bytes > FACT_MAX_BYTES) {
+            None => Ok(facts),
+            Some(bytes) => Err(TooLong { template_id: self.template_id.clone(), bytes }),
+        }
+    }
+
+    /// Whether it is only for definitions that it does not tell that the value at `path` is in no fact of it.
+    #[must_use]
+    pub fn lacks_definition(
+        &self,
+        path: &str,
+        axes: &BTreeMap<String, Value>,
+        definitions: &BTreeMap<String, String>,
+    ) -> bool {
+        let is_told = |path: &str| self.told_of(path).any(|told| told == Told::Definition);
+        let told = definitions.iter().filter(|(path, _)| is_told(path));
+        let told = told.map(|(path, definition)| (path.clone(), definition.clone())).collect();
+        let tells =
+            |facts: Vec<Rendered>| facts.iter().any(|fact| fact.tells.iter().any(|told| told == path));
+        !is_told(path) && self.render(axes, &told).map_or(true, tells)
     }
 
     /// The fact of what is said under `key`, or of all where it goes through no group.
-    fn text(&self, said: &Said<'_>, key: &str) -> Option<String> {
-        let mut text = String::new();
+    fn fact(&self, said: &Said<'_>, key: &str) -> Option<Rendered> {
+        let (mut text, mut tells) = (String::new(), Vec::new());
         for piece in &self.pieces {
             match piece {
                 Piece::Text(words) => text.push_str(words),
@@ -82,10 +99,13 @@ impl Template<'_> {
                             Typed::Bool(_) | Typed::Date(_) | Typed::Text(_) => return None,
                         },
                     }
+                    if matches!(told, Told::Value(_)) {
+                        tells.push(at);
+                    }
                 }
             }
         }
-        Some(text)
+        Some(Rendered { template_id: self.template_id.clone(), text, tells })
     }
 
     /// Whether it says by which definition the value at `path` was measured.

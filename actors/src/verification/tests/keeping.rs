@@ -1,0 +1,140 @@
+//! Which answers of live sources are kept, and what of them guards against replays.
+
+use super::support::*;
+use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, key, live, thing, with_scene};
+use crate::system::System;
+use domain::ground::value::Value;
+use domain::verification::candidate::Stated;
+use domain::verification::{EnvelopeKind, KeptKey};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value as Json, json};
+
+const HONEST: Act = Act::at_once(Says::People("54208"));
+/// It has more to say of what nobody has asked about than is kept.
+const LONG: Act = Act::at_once(Says::Changed("54208", |candidate| {
+    let stated = Stated { value: Value::Text("x".repeat(64 << 10)), definition: None };
+    drop(candidate.values.insert("area_name".into(), stated));
+}));
+
+/// A live source that knows the past, with these settings of its adapter.
+async fn one_that_remembers(scene: &Scene, settings: Json) {
+    let system = &scene.world.system;
+    live(system, "live", json!({})).await;
+    let mut all = json!({"endpoint": "https://office.example/{area}/{year}?at={point_in_time}"});
+    all.as_object_mut().expect("fields").extend(settings.as_object().expect("fields").clone());
+    adapter(system, "live", all).await;
+    scene.time.begin();
+    workflow(system, &["live"], json!({})).await;
+    scene.upstream.plays("live", &[HONEST]);
+}
+
+/// When an answer was issued is told.
+fn issued() -> Json {
+    json!({"issued_at": {"path": "issued"}, "max_issue_age_seconds": 7200})
+}
+
+async fn verified_of(system: &System, point_in_time: Timestamp) {
+    let envelope = asked(system, json!({"point_in_time": point_in_time})).await.expect("an envelope");
+    assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{envelope:#?}");
+}
+
+/// Twenty questions, each as of a moment of its own.
+async fn twenty(system: &System) {
+    for _ in 0..20 {
+        after_s(1).await;
+        verified_of(system, system.clock.now()).await;
+    }
+}
+
+fn kept(system: &System) -> usize {
+    system.store.kept_page(None, 100).expect("it is read").kept.len()
+}
+
+#[test]
+fn questions_about_twenty_moments_leave_no_twenty_answers() {
+    for (settings, rows) in [(json!({}), 0), (json!({"ttl_seconds": 3600}), 1), (issued(), 1)] {
+        with_scene(
+            |_| {},
+            async |scene: Scene| {
+                let system = &scene.world.system;
+                one_that_remembers(&scene, settings.clone()).await;
+                twenty(system).await;
+                assert_eq!((kept(system), scene.upstream.calls("live")), (rows, 20), "{settings}");
+                after_s(4 * 3600).await;
+                assert_eq!(kept(system), 0, "{settings}");
+            },
+        );
+    }
+}
+
+#[test]
+fn an_answer_about_the_past_is_served_again_within_its_ttl_and_for_its_moment_alone() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            one_that_remembers(&scene, json!({"ttl_seconds": 60})).await;
+            let moment = system.clock.now() - SignedDuration::from_hours(24);
+            for (wait_s, of, calls) in [
+                (0, moment, 1),
+                (60, moment, 1),
+                (1, moment, 2),
+                (0, moment - SignedDuration::from_secs(1), 3),
+                (0, moment, 4),
+            ] {
+                after_s(wait_s).await;
+                verified_of(system, of).await;
+                assert_eq!(scene.upstream.calls("live"), calls);
+            }
+            // and neither for the present, nor that for the past
+            verified(system).await;
+            verified_of(system, moment).await;
+            assert_eq!(scene.upstream.calls("live"), 5);
+        },
+    );
+}
+
+#[test]
+fn when_an_answer_about_the_past_was_issued_guards_every_moment_of_it_after_the_answer_is_gone() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            one_that_remembers(&scene, issued()).await;
+            twenty(system).await;
+            let last = system.clock.now();
+            let past = KeptKey::of(&source_id("live"), &thing("ABW"), Some(last));
+            let (row, _) = system.store.kept(&past).expect("it is read").expect("it is there");
+            assert_eq!((row.candidate, row.issued_at), (None, Some(last)));
+            // it has been looked through meanwhile
+            after_s(3700).await;
+            verified_of(system, last - SignedDuration::from_hours(24)).await;
+            assert_eq!(scene.upstream.guarded_by("live"), Some(last));
+        },
+    );
+}
+
+#[test]
+fn an_answer_that_is_too_long_counts_and_is_not_kept_and_leaves_no_older_one_to_be_served() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            one_that_remembers(&scene, json!({})).await;
+            scene.upstream.plays("live", &[LONG]);
+            assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
+            assert_eq!(kept(system), 0);
+            scene.upstream.plays("live", &[HONEST, LONG]);
+            verified(system).await;
+            assert_eq!(kept_at(system, "ABW"), Some(system.clock.now()));
+            after_s(1).await;
+            verified(system).await;
+            assert_eq!(kept_at(system, "ABW"), None);
+
+            adapter(system, "live", issued()).await;
+            verified(system).await;
+            let (row, _) = system.store.kept(&key("ABW")).expect("it is read").expect("it is there");
+            assert_eq!((row.candidate, row.issued_at), (None, Some(system.clock.now())));
+        },
+    );
+}
