@@ -1,20 +1,20 @@
 //! Reviews: what is put before a person, and what they decide.
 
+mod dispute;
 mod said;
 
+use dispute::Dispute;
+pub(super) use dispute::named;
 pub use said::DEFINITION_MAX_BYTES;
 
-use super::call::Reply;
 use super::candidate::Candidate;
-use super::envelope::{Envelope, EnvelopeKind};
+use super::envelope::Envelope;
 use super::inputs::Inputs;
 use super::kept::{Baseline, OpenReview};
 use super::lock::HumanLock;
 use super::reason::Reason;
 use super::request::{Claim, values_as_written};
-use super::workflow::Workflow;
 use crate::digest::Sha256Hex;
-use crate::ground::digest_of_json;
 use crate::ground::freshness::MAX_AGE_S;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::{Ontology, OntologyRef};
@@ -378,88 +378,4 @@ fn checked(reason: &str) -> Result<&str, BadResolution> {
     let reason = reason.trim();
     let is_one = !reason.is_empty() && reason.len() <= REASON_MAX_BYTES;
     is_one.then_some(reason).ok_or(BadResolution::Reason)
-}
-
-/// What there is to decide, and over which evidence.
-struct Dispute {
-    axes: BTreeMap<String, BTreeSet<Reason>>,
-    candidates: BTreeMap<SourceId, Candidate>,
-    evidence_hash: Sha256Hex,
-}
-
-impl Dispute {
-    fn of(inputs: &Inputs, envelope: &Envelope) -> Option<Self> {
-        if envelope.kind != EnvelopeKind::HumanReview {
-            return None;
-        }
-        let mut axes: BTreeMap<_, _> = envelope
-            .axes
-            .iter()
-            .filter(|(_, outcome)| outcome.reasons.iter().any(|reason| reason.is_for_a_person()))
-            .map(|(path, outcome)| (path.clone(), outcome.reasons.clone()))
-            .collect();
-        if axes.is_empty() {
-            // the time ran out: all that was asked is left to a person
-            axes = envelope.axes.keys().map(|path| (path.clone(), envelope.reasons.clone())).collect();
-        }
-        let candidates = candidates(inputs, envelope);
-        let evidence_hash = evidence_hash(inputs, &axes, &candidates);
-        Some(Self { axes, candidates, evidence_hash })
-    }
-}
-
-/// `envelope` with the name of its review, where a person decides: of one that is open and about the same, or else of a new
-/// one. Nothing where there is no room for that.
-pub(super) fn named(inputs: &Inputs, mut envelope: Envelope) -> Option<Envelope> {
-    let Some(dispute) = Dispute::of(inputs, &envelope) else { return Some(envelope) };
-    let open = &inputs.open_reviews;
-    let covers = |open: &&OpenReview| {
-        open.ontology == envelope.ontology && dispute.axes.keys().all(|axis| open.axes.contains(axis))
-    };
-    let known = match open.iter().find(|open| open.evidence_hash == dispute.evidence_hash) {
-        // values that change all the time, and never agree, are not put before a person each time
-        None if open.len() >= OPEN_MAX => Some(open.iter().rev().find(covers)?),
-        None if inputs.queue_is_full => return None,
-        known => known,
-    };
-    envelope.review_id =
-        Some(known.map_or_else(|| envelope.execution_id.clone(), |open| open.review_id.clone()));
-    Some(envelope.sealed())
-}
-
-/// What was answered, be it instead of an answer: by those oracles whose answers the envelope holds.
-fn candidates(inputs: &Inputs, envelope: &Envelope) -> BTreeMap<SourceId, Candidate> {
-    let heard = envelope.candidates.iter().filter(|outcome| outcome.record.is_some());
-    let found = heard.filter_map(|outcome| {
-        let call = inputs.calls.get(&outcome.oracle_id)?;
-        let candidate = match (&call.reply, outcome.stale) {
-            (Reply::Answered { candidate }, false) => candidate,
-            _ => call.kept.as_ref()?,
-        };
-        Some((outcome.oracle_id.clone(), (**candidate).clone()))
-    });
-    found.collect()
-}
-
-/// The SHA-256 of what there is to decide, and of all that was said of it; when and how it was said does not count.
-fn evidence_hash(
-    inputs: &Inputs,
-    axes: &BTreeMap<String, BTreeSet<Reason>>,
-    candidates: &BTreeMap<SourceId, Candidate>,
-) -> Sha256Hex {
-    let question = &inputs.question;
-    let said = candidates.iter().map(|(oracle_id, candidate)| {
-        (oracle_id, (&candidate.values, candidate.record.source_version.as_deref()))
-    });
-    let said: BTreeMap<_, _> = said.collect();
-    let Workflow { workflow_id, ontology, .. } = &inputs.workflow;
-    digest_of_json(&(
-        workflow_id,
-        ontology,
-        &question.thing,
-        question.point_in_time,
-        axes,
-        said,
-        &question.claimed,
-    ))
 }

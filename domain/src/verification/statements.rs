@@ -88,9 +88,12 @@ fn standing(
     if freshness.stale_behavior != StaleBehavior::ServeStaleSilent {
         let age_s = freshness.age_seconds.unwrap_or(age_s);
         let (age, limit) = age_and_limit(age_s, freshness.max_age_seconds);
-        warnings.push(format!(
-            "{id}: `{path}` as of {observed_at} is stale: {age} old, and its source allows {limit}"
-        ));
+        let why = if age_s > freshness.max_age_seconds {
+            format!("{age} old, and its source allows {limit}")
+        } else {
+            "what its source has said was declared stale since then".to_owned()
+        };
+        warnings.push(format!("{id}: `{path}` as of {observed_at} is stale: {why}"));
     }
     match freshness.stale_behavior {
         StaleBehavior::ServeStaleSilent | StaleBehavior::ServeStaleWithWarning => Ok(voice.tier),

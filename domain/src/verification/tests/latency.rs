@@ -328,6 +328,9 @@ fn ages_are_told_in_words() {
         (true, Some(2713 * 86_400), 732 * 86_400);
     let warnings = decide(&inputs).warnings;
     assert!(warnings[0].ends_with("is stale: 2713 days old, and its source allows 732 days"), "{warnings:?}");
+    answer_of(&mut inputs, "lab-a").freshness[0].age_seconds = Some(10);
+    let warnings = decide(&inputs).warnings;
+    assert!(warnings[0].ends_with("what its source has said was declared stale since then"), "{warnings:?}");
     axis_of(&mut inputs, "dose").max_ttl_seconds = Some(5);
     let warnings = decide(&inputs).warnings;
     assert!(warnings[0].ends_with("10 seconds old; no value may be older than 5 seconds"), "{warnings:?}");

@@ -1,0 +1,98 @@
+//! What an envelope leaves to a person, and under the name of which review.
+
+use super::OPEN_MAX;
+use crate::digest::Sha256Hex;
+use crate::ground::digest_of_json;
+use crate::ground::id::SourceId;
+use crate::verification::call::Reply;
+use crate::verification::candidate::Candidate;
+use crate::verification::envelope::{Envelope, EnvelopeKind};
+use crate::verification::inputs::Inputs;
+use crate::verification::kept::OpenReview;
+use crate::verification::reason::Reason;
+use crate::verification::workflow::Workflow;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What there is to decide, and over which evidence.
+pub(super) struct Dispute {
+    pub(super) axes: BTreeMap<String, BTreeSet<Reason>>,
+    pub(super) candidates: BTreeMap<SourceId, Candidate>,
+    pub(super) evidence_hash: Sha256Hex,
+}
+
+impl Dispute {
+    pub(super) fn of(inputs: &Inputs, envelope: &Envelope) -> Option<Self> {
+        if envelope.kind != EnvelopeKind::HumanReview {
+            return None;
+        }
+        let mut axes: BTreeMap<_, _> = envelope
+            .axes
+            .iter()
+            .filter(|(_, outcome)| outcome.reasons.iter().any(|reason| reason.is_for_a_person()))
+            .map(|(path, outcome)| (path.clone(), outcome.reasons.clone()))
+            .collect();
+        if axes.is_empty() {
+            // the time ran out: all that was asked is left to a person
+            axes = envelope.axes.keys().map(|path| (path.clone(), envelope.reasons.clone())).collect();
+        }
+        let candidates = candidates(inputs, envelope);
+        let evidence_hash = evidence_hash(inputs, &axes, &candidates);
+        Some(Self { axes, candidates, evidence_hash })
+    }
+}
+
+/// `envelope` with the name of its review, where a person decides: of one that is open and about the same, or else of a new
+/// one. Nothing where there is no room for that.
+pub(in crate::verification) fn named(inputs: &Inputs, mut envelope: Envelope) -> Option<Envelope> {
+    let Some(dispute) = Dispute::of(inputs, &envelope) else { return Some(envelope) };
+    let open = &inputs.open_reviews;
+    let covers = |open: &&OpenReview| {
+        open.ontology == envelope.ontology && dispute.axes.keys().all(|axis| open.axes.contains(axis))
+    };
+    let known = match open.iter().find(|open| open.evidence_hash == dispute.evidence_hash) {
+        // values that change all the time, and never agree, are not put before a person each time
+        None if open.len() >= OPEN_MAX => Some(open.iter().rev().find(covers)?),
+        None if inputs.queue_is_full => return None,
+        known => known,
+    };
+    envelope.review_id =
+        Some(known.map_or_else(|| envelope.execution_id.clone(), |open| open.review_id.clone()));
+    Some(envelope.sealed())
+}
+
+/// What was answered, be it instead of an answer: by those oracles whose answers the envelope holds.
+fn candidates(inputs: &Inputs, envelope: &Envelope) -> BTreeMap<SourceId, Candidate> {
+    let heard = envelope.candidates.iter().filter(|outcome| outcome.record.is_some());
+    let found = heard.filter_map(|outcome| {
+        let call = inputs.calls.get(&outcome.oracle_id)?;
+        let candidate = match (&call.reply, outcome.stale) {
+            (Reply::Answered { candidate }, false) => candidate,
+            _ => call.kept.as_ref()?,
+        };
+        Some((outcome.oracle_id.clone(), (**candidate).clone()))
+    });
+    found.collect()
+}
+
+/// The SHA-256 of what there is to decide, and of all that was said of it; when and how it was said does not count.
+fn evidence_hash(
+    inputs: &Inputs,
+    axes: &BTreeMap<String, BTreeSet<Reason>>,
+    candidates: &BTreeMap<SourceId, Candidate>,
+) -> Sha256Hex {
+    let question = &inputs.question;
+    let said = candidates.iter().map(|(oracle_id, candidate)| {
+        (oracle_id, (&candidate.values, candidate.record.source_version.as_deref()))
+    });
+    let said: BTreeMap<_, _> = said.collect();
+    let Workflow { workflow_id, ontology, .. } = &inputs.workflow;
+    digest_of_json(&(
+        workflow_id,
+        ontology,
+        &question.thing,
+        question.point_in_time,
+        axes,
+        said,
+        &question.claimed,
+    ))
+}
