@@ -115,7 +115,7 @@ enum Verb {
     Divergence(divergence::Divergence),
     /// Removes the cached verdict of a session
     Purge(purge::Purge),
-    /// Turns new verdicts away before a stop
+    /// Turns all new work away before a stop
     Drain(drain::Drain),
     /// Opens oracle_log.jsonl anew and puts the configured log level in force
     Reload,

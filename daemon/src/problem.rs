@@ -178,7 +178,7 @@ pub enum Problem {
     #[error("{0}; try again in a moment")]
     Overloaded(String),
     /// The daemon takes nothing new, since it is about to stop.
-    #[error("the daemon is draining and takes no new verdicts")]
+    #[error("the daemon is draining: it reads what was delivered, and takes nothing else")]
     Draining,
     /// The log cannot be written, so nothing is delivered.
     #[error("nothing can be delivered for now: {0}")]

@@ -162,13 +162,13 @@ async fn several_reviews_are_dismissed_at_once_and_of_each_it_is_told_whether_it
 
     let told = ctl(&world, &["review", "dismiss", "v-none", &first, &first, &second, "--reason=healed"], 1);
     let is_dismissed = [&first, &second].map(|id| format!("review {id} is dismissed\ndismissed  by uid "));
-    has(&told, &[&is_dismissed[0], &is_dismissed[1], "since      healed\n"]);
+    has(&told, &[&is_dismissed[0], &is_dismissed[1], "reason     healed\n"]);
     has(&told, &["no review has the id v-none (review_unknown)", "(review_dismissed)"]);
     assert_eq!(told.matches("oraclectl: ").count(), 2, "each is told once: {told}");
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
     has(&ctl(&world, &["review", "list", "--all"], 0), &[&first, &second, "dismissed at "]);
     let shown = ctl(&world, &["review", "show", &first], 0);
-    has(&shown, &["dismissed  by uid ", "since      healed"]);
+    has(&shown, &["dismissed  by uid ", "reason     healed"]);
     assert!(!shown.contains("next: "), "{shown}");
     has(&ctl(&world, &["log", "--event=review_dismissed"], 0), &[&first, &second, ": healed"]);
 

@@ -32,11 +32,16 @@ impl Kept {
     }
 
     /// What keeps it, unless what is kept is newer: decisions about one thing may overtake one another, and a source may say
-    /// once more what it said long ago. What is not to be served leaves nothing to be served that was said before it.
-    pub(super) fn write(&self, store: &Store) -> Result<Option<(Expect, Write)>, StoreError> {
+    /// once more what it said long ago. What is not to be served leaves nothing to be served that was said before it; but what
+    /// `is_doubted`, since it jumps away from that, does not take its place.
+    pub(super) fn write(
+        &self,
+        store: &Store,
+        is_doubted: bool,
+    ) -> Result<Option<(Expect, Write)>, StoreError> {
         let known = store.kept(&self.key)?;
         let revision = known.as_ref().map(|(_, revision)| *revision);
-        let mut answer = self.answer.clone();
+        let (mut answer, mut may_be_served) = (self.answer.clone(), self.may_be_served && !is_doubted);
         let as_of = |answer: &KeptAnswer| {
             (answer.issued_at, answer.candidate.as_ref().map(|candidate| candidate.observed_at))
         };
@@ -47,10 +52,14 @@ impl Kept {
                 return Ok(None);
             }
             answer.issued_at = answer.issued_at.max(known.issued_at);
-        } else if !self.may_be_served && answer.issued_at.is_none() {
+            if is_comparable && is_doubted {
+                may_be_served = known.candidate.is_some();
+                answer = KeptAnswer { issued_at: answer.issued_at, ..known };
+            }
+        } else if !may_be_served && answer.issued_at.is_none() {
             return Ok(None);
         }
-        if !self.may_be_served {
+        if !may_be_served {
             answer = answer.unserved();
         }
         let expect = Expect { row: RowKey::Kept(self.key.clone()), revision };

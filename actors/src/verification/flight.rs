@@ -242,7 +242,9 @@ impl Verifier {
             record.writes.push(Write::PutReview(Arc::new(state)));
         }
         for kept in beside.came.kept.iter().filter(|kept| keeps && kept.counts_in(envelope)) {
-            if let Some((expect, write)) = kept.write(&self.store)? {
+            let call = inputs.calls.get(&kept.key.oracle_id);
+            let is_doubted = call.is_some_and(|call| call.reply.deviates());
+            if let Some((expect, write)) = kept.write(&self.store, is_doubted)? {
                 record.expect.push(expect);
                 record.writes.push(write);
             }

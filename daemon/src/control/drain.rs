@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
-    /// True to turn new verdicts away, false to take them again.
+    /// True to turn new work away, false to take it again.
     pub draining: bool,
 }
 

@@ -6,7 +6,7 @@ use crate::control::drain::Drained;
 use hyper::Method;
 use std::io::Write;
 
-/// Turns new verdicts away before a stop; cached ones are still read.
+/// Turns all new work away before a stop; what was delivered is still read.
 #[derive(Debug, clap::Args)]
 pub struct Drain {
     /// Take new verdicts again

@@ -45,7 +45,9 @@ impl Workflow {
                     return json(out, &registered);
                 }
                 let (document, how) = (&registered.document.workflow, how(registered.unchanged));
-                Ok(writeln!(out, "workflow {} {how}", document.workflow_id)?)
+                writeln!(out, "workflow {} {how}", document.workflow_id)?;
+                let shown: workflow::Workflow = options.on_control(Method::GET, &path, None).await?.json()?;
+                shown.fault.map_or(Ok(()), |fault| Ok(writeln!(out, "{fault}")?))
             }
             Action::List => {
                 let listed = options.on_control(Method::GET, "/v1/workflows", None).await?.json()?;

@@ -123,6 +123,12 @@ impl CallOutcome {
 }
 
 impl Reply {
+    /// Whether it is an answer that jumps away from what its source has said before.
+    #[must_use]
+    pub fn deviates(&self) -> bool {
+        matches!(self, Self::Answered { candidate } if !candidate.deviations.is_empty())
+    }
+
     /// Which it is.
     #[must_use]
     pub const fn outcome(&self) -> CallOutcome {

@@ -216,7 +216,7 @@ pub enum BadResolution {
     },
     /// Nobody says the value, and that it is meant so is not said either.
     #[error(
-        "`values.{axis}`: nobody says {value}; what was said: {said}. With `own_value` it is taken all the same"
+        "`values.{axis}`: nobody says {value}; what was said: {said}. With `own_value` (`--own-value`) it is taken all the same"
     )]
     NobodySays {
         /// Of which axis.

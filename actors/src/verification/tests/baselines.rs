@@ -77,7 +77,11 @@ fn no_other_workflow_and_no_other_time_moves_what_a_source_is_held_against() {
             let careless = asked(system, json!({"workflow": "careless"})).await.expect("an envelope");
             assert_eq!(careless.kind, EnvelopeKind::Authoritative);
             let cached = is_suspicious(system, json!({})).await;
-            assert_eq!(scene.upstream.calls("live"), 1, "it comes from the cache: {cached:?}");
+            assert_eq!(
+                scene.upstream.calls("live"),
+                2,
+                "what careless has taken comes from the cache: {cached:?}"
+            );
             let now = system.clock.now();
             is_suspicious(system, json!({"point_in_time": now})).await;
             after_s(3600).await;
@@ -182,6 +186,30 @@ fn a_jump_that_is_dismissed_is_a_jump_all_the_same() {
             scene.upstream.plays("live", &[HONEST]);
             after_s(3600).await;
             assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
+        },
+    );
+}
+
+#[test]
+fn what_a_person_is_to_look_at_takes_the_place_of_no_answer_that_is_kept() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            live(system, "live", json!({})).await;
+            adapter(system, "live", json!({})).await;
+            scene.time.begin();
+            let mut settings = limits();
+            settings["oracle_latency"] = json!({"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600});
+            workflow(system, &["live"], settings).await;
+            scene.upstream.plays("live", &[HONEST, POISONED, Act::DEAD]);
+            assert_eq!(verified(system).await.kind, EnvelopeKind::Authoritative);
+            after_s(1).await;
+            is_suspicious(system, json!({})).await;
+            after_s(1).await;
+            let kept = verified(system).await;
+            assert_eq!(kept.axes["population"].value, Some(Value::Text("54208".into())), "{kept:#?}");
+            assert!(kept.candidates[0].stale);
         },
     );
 }

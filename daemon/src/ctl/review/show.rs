@@ -181,7 +181,7 @@ fn closed(
     Dismissed { reason, verifier_id, dismissed_at }: &Dismissed,
 ) -> Result<(), CtlError> {
     let shown =
-        [("dismissed", format!("by {} at {dismissed_at}", by_whom(verifier_id))), ("since", reason.clone())];
+        [("dismissed", format!("by {} at {dismissed_at}", by_whom(verifier_id))), ("reason", reason.clone())];
     Ok(out.write_all(pairs(&shown).as_bytes())?)
 }
 
@@ -190,7 +190,7 @@ fn taken_back(
     Revoked { reason, verifier_id, revoked_at }: &Revoked,
 ) -> Result<(), CtlError> {
     let shown =
-        [("revoked", format!("by {} at {revoked_at}", by_whom(verifier_id))), ("since", reason.clone())];
+        [("revoked", format!("by {} at {revoked_at}", by_whom(verifier_id))), ("reason", reason.clone())];
     Ok(out.write_all(pairs(&shown).as_bytes())?)
 }
 

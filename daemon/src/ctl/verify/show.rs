@@ -52,7 +52,10 @@ fn axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), Ct
     let Some(value) = &outcome.value else {
         if outcome.standing == Standing::Settled {
             let path = on_one_line(path);
-            return Ok(writeln!(out, "{path}: agreed, and withheld until the rest is decided")?);
+            return Ok(writeln!(
+                out,
+                "{path}: withheld until the rest is decided, or all that were to answer have"
+            )?);
         }
         let apart = outcome.delta.as_ref().map(|delta| format!(", {delta} apart at the most"));
         writeln!(out, "{}: no value{}", on_one_line(path), apart.unwrap_or_default())?;

@@ -154,8 +154,7 @@ fn a_value_that_nobody_says_is_taken_only_where_that_is_said() {
         let resolution = Resolution { own_value, ..resolution(json!({"dose": value})) };
         review.resolve(ontology(), &resolution, "1000", now()).map_err(|refused| refused.to_string())
     };
-    let told =
-        "`values.dose`: nobody says 11; what was said: 10, 12, 9. With `own_value` it is taken all the same";
+    let told = "`values.dose`: nobody says 11; what was said: 10, 12, 9. With `own_value` (`--own-value`) it is taken all the same";
     assert_eq!(decided(&review, json!(11), false).expect_err("nobody says so"), told);
     for said in [json!(9), json!("10.0"), json!(12)] {
         assert!(decided(&review, said.clone(), false).is_ok(), "{said}");
