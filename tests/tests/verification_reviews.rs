@@ -1,7 +1,8 @@
 //! What persons decide, and what was decided over what: the administrators' side of verification.
 
 use bytes::Bytes;
-use domain::Event;
+use domain::verification::{Envelope, Inputs, decide};
+use domain::{Event, Sha256Hex};
 use harness::ground::stopped;
 use harness::verification::{offices, register, workflow};
 use harness::{World, at, document, get, log, post, problem, whole_log};
@@ -252,6 +253,20 @@ async fn reviews_are_listed_page_by_page_the_newest_first_and_by_workflow() {
     );
 }
 
+/// The envelope that a version with other words would have told over `inputs`, with its digest.
+fn in_other_words(inputs: &Inputs) -> (Box<Envelope>, Sha256Hex) {
+    let mut envelope = serde_json::to_value(decide(inputs)).expect("it is one");
+    let mut set = |name: &str, value| {
+        let members = envelope.as_object_mut().expect("it has members");
+        members.remove("sha256");
+        members.insert(name.to_owned(), value);
+        Sha256Hex::of(envelope.to_string().as_bytes())
+    };
+    let digest = set("warnings", json!(["well!"]));
+    set("sha256", json!(digest));
+    (serde_json::from_value(envelope).expect("it is one"), digest)
+}
+
 #[tokio::test]
 async fn a_decision_is_told_with_all_that_it_was_taken_over_and_one_that_differs_is_an_error() {
     let world = World::default();
@@ -267,16 +282,17 @@ async fn a_decision_is_told_with_all_that_it_was_taken_over_and_one_that_differs
     let said =
         &decision["inputs"]["calls"]["office-a"]["reply"]["candidate"]["values"]["population"]["value"];
     assert_eq!(said, "54208");
-    let digest = domain::Sha256Hex::of(decision["inputs"].to_string().as_bytes());
+    let digest = Sha256Hex::of(decision["inputs"].to_string().as_bytes());
     assert_eq!(envelope["inputs_sha256"], digest.to_string());
 
     assert!(daemon.stop().success());
     let (mut journal, store) = stopped(&world.state());
     let entry = store.decisions(&id).expect("the log is read").remove(0);
     let (mut forged, mut other) = (entry.clone(), entry);
-    (forged.execution_id, forged.envelope_sha256) = ("v-forged".into(), domain::Sha256Hex::of(b"another"));
-    // as if it had been taken by a version that decides otherwise
-    (other.execution_id, other.inputs.elapsed_ms) = ("v-other".into(), other.inputs.elapsed_ms + 1);
+    (forged.execution_id, forged.envelope_sha256) = ("v-forged".into(), Sha256Hex::of(b"another"));
+    other.execution_id = "v-other".into();
+    other.inputs.execution_id.clone_from(&other.execution_id);
+    (other.envelope, other.envelope_sha256) = in_other_words(&other.inputs);
     for entry in [forged, other] {
         let committed =
             journal.commit(&[Record::from(Event::VerificationDecided(entry))]).expect("it is taken");
@@ -289,8 +305,12 @@ async fn a_decision_is_told_with_all_that_it_was_taken_over_and_one_that_differs
     problem(&get(&mut daemon.routes().await, "/v1/verify/v-forged").await, 500, "decision_altered");
     let told = document(&get(&mut daemon.control().await, "/v1/executions/v-other").await);
     let decision = &told["decisions"][0];
-    assert_eq!((&decision["envelope"], &decision["reproduced"]), (&envelope, &json!(false)));
-    assert_eq!(document(&get(&mut daemon.routes().await, "/v1/verify/v-other").await), envelope);
+    assert_eq!(
+        (&decision["envelope"]["warnings"], &decision["reproduced"]),
+        (&json!(["well!"]), &json!(false))
+    );
+    let told = document(&get(&mut daemon.routes().await, "/v1/verify/v-other").await);
+    assert_eq!(told, decision["envelope"]);
     let explained = world.ctl(&["explain", "v-other"]);
     let told = String::from_utf8(explained.stdout).expect("it is text");
     assert_eq!(explained.status.code(), Some(1), "{told}");

@@ -183,7 +183,7 @@ impl Verifier {
         Ok(Decided { inputs, envelope, subject, people })
     }
 
-    /// Makes a decision durable. Where it opens a review that others have opened meanwhile, it is taken anew.
+    /// Makes a decision durable. Where others have changed meanwhile what it rests on or moves, it is taken anew.
     async fn settle(
         &self,
         mut decided: Decided,
@@ -218,12 +218,12 @@ impl Verifier {
         record.events.push(Event::VerificationDecided(VerificationEntry::of(inputs.clone(), envelope)));
         let review = Review::of(inputs, envelope);
         let mut known = subject.clone();
+        if inputs.question.point_in_time.is_none() {
+            note(inputs, &beside.came.before, &mut known.baselines);
+        }
         let advanced = advanced(inputs, envelope, &known.baselines).filter(|_| keeps);
-        if review.is_some() || advanced.is_some() {
-            known.baselines = advanced.unwrap_or(known.baselines);
-            if inputs.question.point_in_time.is_none() {
-                note(inputs, &beside.came.before, &mut known.baselines);
-            }
+        known.baselines = advanced.unwrap_or(known.baselines);
+        if review.is_some() || known.baselines != subject.baselines {
             known.open.extend(review.as_ref().map(Review::as_open));
             record.writes.push(Write::PutSubject(key(inputs), Arc::new(known)));
         }

@@ -59,9 +59,11 @@ impl Promise {
     pub(super) fn begin(self, inputs: Inputs) {
         actix_rt::spawn(async move {
             let Self { verifier, execution_id } = &self;
-            let _place = verifier.promises.places.acquire().await;
-            while let Err(error) = verifier.decide(inputs.clone(), stopwatch()).await {
+            loop {
+                let place = verifier.promises.places.acquire().await;
+                let Err(error) = verifier.decide(inputs.clone(), stopwatch()).await else { break };
                 tracing::warn!(%execution_id, %error, "a decision that was promised is not taken yet");
+                drop(place);
                 sleep(AGAIN).await;
             }
         });

@@ -119,14 +119,28 @@ impl Verifier {
         let (replaced, others): (Vec<_>, _) =
             std::mem::take(&mut subject.locks).into_iter().partition(is_replaced);
         subject.locks = others;
+        let mut confirmed = Vec::new();
         for lock in replaced {
             let by = self.store.review(&lock.review_id)?.and_then(|(state, _)| state.resolved);
-            if let Some(by) = by {
-                put_back(&mut subject.baselines, &by.held_against, |path| path == lock.axis);
+            let before = by.map(|by| by.held_against).unwrap_or_default();
+            let says_so = |new: &HumanLock| {
+                (&new.axis, &new.value, &new.definition) == (&lock.axis, &lock.value, &lock.definition)
+            };
+            if locks.iter().any(says_so) {
+                confirmed.push((lock.axis, before));
+            } else {
+                put_back(&mut subject.baselines, &before, |path| path == lock.axis);
             }
         }
         subject.locks.extend(locks.iter().cloned());
-        let before = confirm(subject, &state.review, locks, ontology);
+        let mut before = confirm(subject, &state.review, locks, ontology);
+        // a jump that is confirmed once more was confirmed before
+        for (axis, earlier) in confirmed {
+            for (oracle_id, mut earlier) in earlier {
+                let earlier = earlier.remove_entry(&axis);
+                before.entry(oracle_id).or_default().extend(earlier);
+            }
+        }
         *state = word.on(&state.review);
         state.resolved.iter_mut().for_each(|resolved| resolved.held_against.clone_from(&before));
         let entry = word.entry(&state.review, locks.to_vec());

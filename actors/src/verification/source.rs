@@ -142,22 +142,24 @@ impl Verifier {
             let cause = format!("it speaks of {} by now, and the workflow does not", registration.ontology);
             return Err(unasked(tier, Reply::Failed { failure: Failure::Internal, cause }));
         }
+        let paths = inputs.paths_for(&registration.axes_provided);
+        if paths.is_empty() {
+            return Err(not_asked("it has none of the axes".into()));
+        }
+        let cannot_be_asked = |cause: String| {
+            let reply = Reply::Failed { failure: Failure::Internal, cause };
+            Box::new(Call { axes: paths.clone(), ..*unasked(tier, reply) })
+        };
         let warnings = match view.state.entry.standing(self.clock.now()) {
             Standing::Answers => Vec::new(),
             Standing::AnswersWithWarning(warning) => vec![warning],
             Standing::Silent(why) if view.state.entry.review_status == ReviewStatus::Pending => {
                 // whoever named it in the workflow wants it heard: it is not passed over for as long as it is not approved
-                return Err(unasked(tier, Reply::Failed { failure: Failure::Internal, cause: why }));
+                return Err(cannot_be_asked(why));
             }
             Standing::Silent(why) => return Err(not_asked(why)),
         };
-        let paths = inputs.paths_for(&registration.axes_provided);
-        if paths.is_empty() {
-            return Err(not_asked("it has none of the axes".into()));
-        }
-        let adapter = self
-            .adapter(&view)
-            .map_err(|cause| unasked(tier, Reply::Failed { failure: Failure::Internal, cause }))?;
+        let adapter = self.adapter(&view).map_err(cannot_be_asked)?;
         let (oracle_id, inputs) = (oracle_id.clone(), Arc::clone(inputs));
         Ok(Errand { oracle_id, view, adapter, paths, inputs, warnings })
     }

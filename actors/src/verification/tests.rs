@@ -76,6 +76,8 @@ fn a_source_that_is_still_to_be_approved_or_ingested_is_not_passed_over() {
         registered(&system, "office-d", json!({})).await;
         workflow(&system, &["office-a", "office-b", "office-d"], json!({})).await;
         blocked(&*verified(&system).await, "source office-d is not approved yet");
+        let of_the_name = asked(&system, json!({"axes": ["area_name"]})).await;
+        assert!(of_the_name.is_err(), "the workflow is about populations alone");
     });
 }
 

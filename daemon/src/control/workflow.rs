@@ -83,7 +83,7 @@ fn looked_at(service: &Service, registered: RegisteredWorkflow) -> Result<Workfl
     Ok(Workflow { registered, fault })
 }
 
-/// What is still to be done about sources of a workflow before it decides anything over them; nothing where nothing is.
+/// What is still to be done about sources of a workflow before it decides anything on their axes; nothing where nothing is.
 fn still_to_do(store: &Store, workflow: &workflow::Workflow) -> Result<Option<String>, Problem> {
     let mut missing = Vec::new();
     for oracle_id in &workflow.oracles {
@@ -100,5 +100,6 @@ fn still_to_do(store: &Store, workflow: &workflow::Workflow) -> Result<Option<St
         };
         missing.push(format!("{oracle_id} {cause}"));
     }
-    Ok((!missing.is_empty()).then(|| format!("it decides nothing yet: {}", missing.join("; "))))
+    Ok((!missing.is_empty())
+        .then(|| format!("not all of its sources can be asked yet: {}", missing.join("; "))))
 }

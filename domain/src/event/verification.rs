@@ -192,8 +192,12 @@ impl VerificationEntry {
     /// # Errors
     /// Where it is not the one that was logged.
     pub fn told(&self) -> Result<&Envelope, Altered> {
-        let is_it = self.envelope.sha256 == self.envelope_sha256 && self.envelope.is_intact();
-        is_it.then_some(&*self.envelope).ok_or_else(|| Altered { execution_id: self.execution_id.clone() })
+        let envelope = &*self.envelope;
+        let is_it = envelope.sha256 == self.envelope_sha256
+            && envelope.is_intact()
+            && envelope.execution_id == self.execution_id
+            && envelope.inputs_sha256 == self.inputs.digest();
+        is_it.then_some(envelope).ok_or_else(|| Altered { execution_id: self.execution_id.clone() })
     }
 
     /// Whether the decision, taken again over what the entry holds, comes to the same envelope, to the byte.

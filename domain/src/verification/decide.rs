@@ -106,7 +106,9 @@ impl<'a> Ruling<'a> {
             // whoever was asked for nothing in particular may have had everything to say
             absent.call.axes.is_empty() || absent.call.axes.iter().any(open)
         };
-        ruling.missing = hearing.absent.iter().filter(is_needed).collect();
+        // what people have decided needs nobody
+        let missing = hearing.absent.iter().filter(|_| !ruling.is_by_people(inputs));
+        ruling.missing = missing.filter(is_needed).collect();
         ruling.lay_to_the_missing();
         ruling.rule(inputs);
         ruling

@@ -33,7 +33,8 @@ pub enum Reason {
     BudgetExceeded,
     /// Oracles disagree, and nobody is to decide that.
     Disputed,
-    /// A person would have to decide, and so many questions wait for people that none more is put before them.
+    /// A person would have to decide, and so many questions wait for people, or over this thing, that none more is put before
+    /// them.
     QueueFull,
     /// An oracle did not answer in time, could not be reached, or is not called while its circuit is open.
     OracleUnreachable,

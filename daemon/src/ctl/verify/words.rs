@@ -61,7 +61,7 @@ pub(in crate::ctl) const fn reason(reason: Reason) -> &'static str {
         Reason::BudgetExceeded => "the decision took longer than it may",
         Reason::Disputed => "the sources disagree, and nobody is to decide that",
         Reason::QueueFull => {
-            "too many questions wait for people already: reviewers have to resolve or dismiss some first"
+            "too many questions wait for people, or over this thing, already: reviewers have to resolve or dismiss some first"
         }
         Reason::OracleUnreachable => {
             "a source did not answer in time, could not be reached, or is not called while its circuit is open"

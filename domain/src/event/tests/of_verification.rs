@@ -118,7 +118,7 @@ fn an_envelope_is_told_and_made_anew_from_its_entry_alone_and_a_changed_entry_is
         changed
     };
     let other_inputs = read(&format!("{of_envelope}\"inputs\":{}", changed(of_inputs)));
-    assert!(other_inputs.told().is_ok() && !other_inputs.is_reproduced());
+    assert!(other_inputs.told().is_err() && !other_inputs.is_reproduced());
     let other_envelope = read(&format!("{}\"inputs\":{of_inputs}", changed(of_envelope)));
     assert!(other_envelope.told().is_err() && !other_envelope.is_reproduced());
     let other_digest = VerificationEntry { envelope_sha256: Sha256Hex::of(b"another"), ..entry };

@@ -6,7 +6,7 @@ use crate::ground::value::Value;
 use crate::verification::deviation::{deviations, put_back};
 use crate::verification::review::{BadResolution, OPEN_MAX, Resolution};
 use crate::verification::{
-    Baseline, Baselines, EnvelopeKind, HumanLock, Inputs, OpenReview, Reason, Reply, Review, decide,
+    Baseline, Baselines, EnvelopeKind, Failure, HumanLock, Inputs, OpenReview, Reason, Reply, Review, decide,
 };
 use jiff::SignedDuration;
 use serde_json::{Value as Json, json};
@@ -303,9 +303,16 @@ fn what_people_have_decided_needs_no_source_to_be_clear_or_quick() {
     assert_eq!((open.kind, &open.unspecified), (EnvelopeKind::RequiresSpecification, &Vec::new()));
     assert!(open.warnings.iter().any(|warning| warning.starts_with("lab-b: ")), "{:?}", open.warnings);
     inputs.locks = locks;
-    let decided = decide(&inputs);
-    assert_eq!(decided.kind, EnvelopeKind::Authoritative, "{:?}", decided.reasons);
-    assert_eq!(decided.axes["dose"].value, Some(Value::Text("11".into())));
+    let gone = Reply::Failed { failure: Failure::Internal, cause: "it is not registered".into() };
+    for reply in [None, Some(gone)] {
+        if let Some(reply) = reply {
+            let call = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
+            (call.reply, call.axes) = (reply, Vec::new());
+        }
+        let decided = decide(&inputs);
+        assert_eq!(decided.kind, EnvelopeKind::Authoritative, "{:?}", decided.reasons);
+        assert_eq!(decided.axes["dose"].value, Some(Value::Text("11".into())));
+    }
 }
 
 #[test]

@@ -66,6 +66,9 @@ impl Template<'_> {
         axes: &BTreeMap<String, Value>,
         definitions: &BTreeMap<String, String>,
     ) -> bool {
+        if self.told_of(path).next().is_none() {
+            return false;
+        }
         let is_told = |path: &str| self.told_of(path).any(|told| told == Told::Definition);
         let told = definitions.iter().filter(|(path, _)| is_told(path));
         let told = told.map(|(path, definition)| (path.clone(), definition.clone())).collect();
