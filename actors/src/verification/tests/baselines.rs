@@ -215,6 +215,31 @@ fn what_a_person_is_to_look_at_takes_the_place_of_no_answer_that_is_kept() {
 }
 
 #[test]
+fn a_jump_under_a_persons_word_is_a_jump_once_that_ends_however_many_releases_follow_it() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            source(system, "archive", json!({})).await;
+            says(system, "archive", "2026-11-01", &["Aruba,ABW,1960,54208"]).await;
+            let mut settings = limits();
+            settings["conflict_resolution"] = json!({"always_human_axes": ["population"]});
+            workflow(system, &["archive"], settings).await;
+            let review_id = verified(system).await.review_id.clone().expect("it has one");
+            resolved(system, &review_id, "54208").await;
+            for (version, count) in [("2026-11-02", "99999999"), ("2026-11-03", "99999998")] {
+                says(system, "archive", version, &[&format!("Aruba,ABW,1960,{count}")]).await;
+                let decided = verified(system).await;
+                assert_eq!(decided.axes["population"].value, Some(Value::Text("54208".into())));
+            }
+            revoked(system, &review_id).await;
+            workflow(system, &["archive"], limits()).await;
+            is_suspicious(system, json!({})).await;
+        },
+    );
+}
+
+#[test]
 fn a_jump_that_is_ingested_twice_is_a_jump() {
     with_scene(
         |_| {},
