@@ -5,7 +5,6 @@ use domain::ground::freshness::Freshness;
 use domain::ground::id::SourceId;
 use domain::ground::provenance::{ProvenanceRecord, VerificationStatus};
 use domain::ground::query::{Operator, Query, QueryFilter, QueryRequest};
-use domain::ground::source::Standing;
 use domain::ground::value::Value;
 use domain::verification::candidate::Stated;
 use domain::verification::{Candidate, Failure, OracleVerificationRecord, Reply};
@@ -58,8 +57,8 @@ struct Look {
 }
 
 impl Queries {
-    /// What a source says of one thing, however old that is: whoever decides over it looks at its freshness. A refresh is
-    /// begun where the source's policy says so, and waited for where that blocks until there is one.
+    /// What a source that may answer says of one thing, however old that is: whoever decides over it looks at its freshness. A
+    /// refresh is begun where the source's policy says so, and waited for where that blocks until there is one.
     ///
     /// # Errors
     /// Why it cannot be asked.
@@ -80,14 +79,6 @@ impl Queries {
         let now = self.clock.now();
         let unknown = || QueryError::SourceUnknown(asked.oracle_id.clone());
         let view = self.store.view(&asked.oracle_id)?.ok_or_else(unknown)?;
-        let warnings = match view.state.entry.standing(now) {
-            Standing::Answers => Vec::new(),
-            Standing::AnswersWithWarning(warning) => vec![warning],
-            Standing::Silent(cause) => {
-                let reply = Reply::NotAsked { cause };
-                return Ok((Heard { reply, before: None, warnings: Vec::new() }, None));
-            }
-        };
         let provided = &view.state.entry.registration.axes_provided;
         let query = Query::new(&request(&asked), &view.ontology, provided)?;
         let time = asked.point_in_time.unwrap_or(now);
@@ -95,14 +86,14 @@ impl Queries {
             // nobody knows what it would say: the others do not decide as if it had said nothing
             let cause = "no version of it was ingested yet".to_owned();
             let reply = Reply::Failed { failure: Failure::Internal, cause };
-            return Ok((Heard { reply, before: None, warnings }, None));
+            return Ok((Heard { reply, before: None, warnings: Vec::new() }, None));
         }
         let look = Look { view, query, asked, time, now };
-        match look.heard(LOOKUP_RECORDS, warnings.clone())? {
+        match look.heard(LOOKUP_RECORDS)? {
             Some(heard) => Ok(heard),
             None => {
                 // on that thread, since so much is said of the one thing
-                let looked = spawn_blocking(move || look.heard(RECORDS_SCANNED_MAX, warnings)).await;
+                let looked = spawn_blocking(move || look.heard(RECORDS_SCANNED_MAX)).await;
                 let heard = looked.map_err(|error| QueryError::Reading(error.to_string()))??;
                 heard.ok_or_else(|| QueryError::Reading("too many records speak of one thing".into()))
             }
@@ -129,12 +120,9 @@ fn request(asked: &Asked) -> QueryRequest {
 
 impl Look {
     /// What there is; nothing where more than `scanned_max` records would have to be looked at.
-    fn heard(
-        &self,
-        scanned_max: u64,
-        mut warnings: Vec<String>,
-    ) -> Result<Option<(Heard, Option<Freshness>)>, QueryError> {
+    fn heard(&self, scanned_max: u64) -> Result<Option<(Heard, Option<Freshness>)>, QueryError> {
         let Self { view, query, time, .. } = self;
+        let mut warnings = Vec::new();
         let answered = view.query(query, *time, None, None, scanned_max)?;
         if answered.pruned > 0 {
             warnings.push(format!("{} versions that held then have been pruned", answered.pruned));

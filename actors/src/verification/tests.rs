@@ -11,6 +11,7 @@ pub(crate) mod support;
 pub(crate) mod upstream;
 
 use super::*;
+use crate::registry::{Review, ReviewSource};
 use crate::testing::ground::PEER;
 use crate::testing::{Outside, World, with_world};
 use domain::Event;
@@ -78,6 +79,21 @@ fn a_source_that_is_still_to_be_approved_or_ingested_is_not_passed_over() {
         blocked(&*verified(&system).await, "source office-d is not approved yet");
         let of_the_name = asked(&system, json!({"axes": ["area_name"]})).await;
         assert!(of_the_name.is_err(), "the workflow is about populations alone");
+    });
+}
+
+#[test]
+fn that_a_source_is_deprecated_is_told_once() {
+    with_world(async |World { system, .. }: World| {
+        two_that_say(&system, "54208", "54208", json!({})).await;
+        let date = system.clock.now() + jiff::SignedDuration::from_hours(24 * 100);
+        let review =
+            ReviewSource { oracle_id: source_id("office-a"), review: Review::Deprecate(date), peer: PEER };
+        system.registry.ask(review).await.expect("it answers").expect("it is deprecated");
+        let envelope = verified(&system).await;
+        assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
+        let told = envelope.warnings.iter().filter(|warning| warning.contains("is deprecated")).count();
+        assert_eq!(told, 1, "{:?}", envelope.warnings);
     });
 }
 
