@@ -37,7 +37,7 @@ pub enum RevokeError {
     Open(String),
     /// It was closed without deciding anything.
     #[error(transparent)]
-    Dismissed(#[from] Closed),
+    Closed(#[from] Closed),
     /// It was taken back before.
     #[error("review {review_id} was revoked by uid {verifier_id} at {revoked_at}")]
     Revoked {

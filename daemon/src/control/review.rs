@@ -16,6 +16,7 @@ use domain::verification::candidate::Stated;
 use domain::verification::request::Claim;
 use domain::verification::review::{Dismissal, Resolution, ReviewState, Revocation};
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -199,10 +200,11 @@ pub async fn resolve(
     review_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<ReviewState>, Problem> {
-    let review_id = named(review_id)?;
-    let resolution: Resolution = body.parse_strictly()?;
     let verification = service.system.verification.clone();
-    act(async move { Ok(Json(verification.ask(Resolve { review_id, resolution, peer }).await??)) }).await
+    spoken_of(review_id, &body, |review_id, resolution: Resolution| async move {
+        Ok(verification.ask(Resolve { review_id, resolution, peer }).await??)
+    })
+    .await
 }
 
 /// Takes back what was decided of a review: its locks end now, and the next question is decided anew.
@@ -215,10 +217,11 @@ pub async fn revoke(
     review_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<ReviewState>, Problem> {
-    let review_id = named(review_id)?;
-    let revocation: Revocation = body.parse_strictly()?;
     let verification = service.system.verification.clone();
-    act(async move { Ok(Json(verification.ask(Revoke { review_id, revocation, peer }).await??)) }).await
+    spoken_of(review_id, &body, |review_id, revocation: Revocation| async move {
+        Ok(verification.ask(Revoke { review_id, revocation, peer }).await??)
+    })
+    .await
 }
 
 /// Closes a review without deciding anything: the next question is decided anew, and may open another.
@@ -232,8 +235,23 @@ pub async fn dismiss(
     review_id: Result<Path<String>, PathRejection>,
     body: JsonBody,
 ) -> Result<Json<ReviewState>, Problem> {
-    let review_id = named(review_id)?;
-    let dismissal: Dismissal = body.parse_strictly()?;
     let verification = service.system.verification.clone();
-    act(async move { Ok(Json(verification.ask(Dismiss { review_id, dismissal, peer }).await??)) }).await
+    spoken_of(review_id, &body, |review_id, dismissal: Dismissal| async move {
+        Ok(verification.ask(Dismiss { review_id, dismissal, peer }).await??)
+    })
+    .await
+}
+
+/// The review after what the body says of it is done, though nobody waits for it any more.
+async fn spoken_of<W, F>(
+    review_id: Result<Path<String>, PathRejection>,
+    body: &JsonBody,
+    done: impl FnOnce(String, W) -> F,
+) -> Result<Json<ReviewState>, Problem>
+where
+    W: DeserializeOwned,
+    F: Future<Output = Result<ReviewState, Problem>> + Send + 'static,
+{
+    let review_id = named(review_id)?;
+    act(done(review_id, body.parse_strictly()?)).await.map(Json)
 }

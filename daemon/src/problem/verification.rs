@@ -56,7 +56,7 @@ impl From<RevokeError> for Problem {
             RevokeError::Open(_) | RevokeError::Revoked { .. } | RevokeError::Gone(_) => {
                 GroundProblem::ReviewNotInForce(told).into()
             }
-            RevokeError::Dismissed(closed) => closed.into(),
+            RevokeError::Closed(closed) => closed.into(),
             RevokeError::Bad(_) => GroundProblem::InvalidResolution(told).into(),
             RevokeError::Store(error) => error.into(),
             RevokeError::Commit(error) => error.into(),

@@ -72,7 +72,7 @@ fn what_is_dismissed_is_closed_for_good_and_the_next_question_opens_a_review_of_
         let resolved = resolve(system, &first).await;
         assert!(matches!(resolved, Err(ResolveError::Closed(Closed::Dismissed { .. }))), "{resolved:?}");
         let revoked = revoke(system, &first).await;
-        assert!(matches!(revoked, Err(RevokeError::Dismissed(Closed::Dismissed { .. }))), "{revoked:?}");
+        assert!(matches!(revoked, Err(RevokeError::Closed(Closed::Dismissed { .. }))), "{revoked:?}");
         assert_eq!(events(system, &first), told, "nothing has changed");
 
         let second = disputed(system).await;
