@@ -9,6 +9,7 @@ pub mod decimal;
 pub mod format;
 pub mod frequency;
 pub mod freshness;
+pub mod gates;
 pub mod id;
 pub mod moment;
 pub mod normalize;

@@ -97,6 +97,34 @@ impl Normalizer {
         self.finish(raw, values, warnings)
     }
 
+    /// What a rejected record covers, and the id by which its source knows it, as far as they can be read without the rest
+    /// of the record.
+    #[must_use]
+    pub fn identify(&self, raw: &Raw) -> Option<(Identity, String)> {
+        let mut identity = Vec::new();
+        for (place, _) in self.ontology.axes.iter().enumerate().filter(|(_, axis)| axis.identity) {
+            identity.push(self.identity_value(raw, place)?);
+        }
+        let source_record_id = self.record_id(raw, &identity).ok()?;
+        size::check_id(&source_record_id).ok()?;
+        Some((Identity::new(identity), source_record_id))
+    }
+
+    /// The value of the identity axis at this place of the ontology.
+    fn identity_value(&self, raw: &Raw, place: usize) -> Option<Typed> {
+        let axis = self.ontology.axes.get(place)?;
+        let mappings = || self.mappings.iter().filter(move |mapping| mapping.axis == place);
+        let found = mappings().find_map(|mapping| mapping.one(raw, axis).transpose());
+        let Some(found) = found else { return mappings().find_map(|mapping| mapping.default.clone()) };
+        let Mapped { mapping, path, found, unit } = found.ok()?;
+        match found {
+            Found::Draft(draft) => {
+                self.stepped(mapping, &path, draft, unit.as_deref(), &mut Vec::new()).ok().flatten()
+            }
+            Found::Default(value) => Some(value.clone()),
+        }
+    }
+
     /// Puts the record together out of values that hold.
     fn finish(
         &self,

@@ -8,6 +8,7 @@ pub mod tables;
 
 use super::digest_of_json;
 use super::format::Format;
+use super::gates::Gates;
 use super::id::{OntologyId, PipelineId, SourceId};
 use crate::digest::Sha256Hex;
 use jiff::Timestamp;
@@ -81,12 +82,19 @@ pub struct IngestionPipeline {
     pub retrieval: Retrieval,
     /// What must hold of a raw record.
     pub validation: Validation,
+    /// What must hold of a release; the defaults where absent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gates: Gates,
     /// How it is normalized.
     pub transformation: Transformation,
     /// Where it goes.
     pub storage: Storage,
     /// What is kept for audits.
     pub audit: Audit,
+}
+
+fn is_default(gates: &Gates) -> bool {
+    *gates == Gates::default()
 }
 
 /// Where data comes from.

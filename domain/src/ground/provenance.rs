@@ -38,6 +38,9 @@ pub struct ProvenanceRecord {
     pub valid_until: Option<Timestamp>,
     /// Which record has taken its place.
     pub superseded_by: Option<String>,
+    /// The source version that holds the record, rejected. The statement stays in force without being confirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unconfirmed_by: Option<String>,
     /// Whether somebody has vouched for it.
     pub verification_status: VerificationStatus,
     /// Who.

@@ -1,6 +1,7 @@
 //! Runs: one reading of one payload as one version of a source. All of it becomes visible, or nothing.
 
 use super::digest_of_json;
+use super::gates::{Effect, GateBreach};
 use super::id::{PipelineId, SourceId};
 use super::ontology::OntologyRef;
 use super::rejection::Rule;
@@ -53,6 +54,12 @@ pub struct Run {
     pub input: RunInput,
     /// Whether the version holds all that the source holds.
     pub snapshot: bool,
+    /// Whether it may take the place of what was read as this version before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
+    /// The run that this one takes back, with all that it brought. Such a run reads no payload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<UndoneRun>,
     /// How long the payload is, in bytes.
     pub raw_bytes: u64,
     /// Where it was pulled from, if it was.
@@ -76,9 +83,35 @@ pub struct Run {
     /// The file that holds its rejects, its changes, and where its records are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<FileRef>,
-    /// Why it has come to nothing, if it has.
+    /// Why it has come to nothing, if it has, or is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// The gates that it has broken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub breaches: Vec<GateBreach>,
+    /// An operator's decision: to let a held run pass, to discard it, or to undo another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<RunDecision>,
+}
+
+/// A run that another one takes back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UndoneRun {
+    /// Its id.
+    pub run_id: Sha256Hex,
+    /// Its number within the source.
+    pub number: u32,
+}
+
+/// What an operator has decided of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunDecision {
+    /// The peer's user.
+    pub decided_by: String,
+    /// When.
+    pub decided_at: Timestamp,
+    /// Why, in the operator's words.
+    pub reason: String,
 }
 
 /// A sorted file, by its digest.
@@ -106,6 +139,10 @@ pub enum RunState {
     Failed,
     /// An administrator has ended it.
     Cancelled,
+    /// It has broken a gate. Nothing of it is visible until an operator approves it.
+    Held,
+    /// An operator has discarded it after it was held.
+    Discarded,
 }
 
 impl RunState {
@@ -117,6 +154,8 @@ impl RunState {
             Self::Completed => "completed",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
+            Self::Held => "held",
+            Self::Discarded => "discarded",
         }
     }
 }
@@ -137,8 +176,13 @@ pub struct RunCounts {
     pub rejected_by_rule: BTreeMap<Rule, u64>,
     /// What was noted of records that were taken, by rule.
     pub warnings_by_rule: BTreeMap<Rule, u64>,
+    /// Rejected records among them whose identity could not be read. A snapshot with any withdraws nothing.
+    pub unidentified: u64,
     /// What changed by it: versions that became valid, were superseded, withdrawn, and so on.
     pub changes: BTreeMap<String, u64>,
+    /// What it does to the records in force at its date; absent where it can only add to them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
 }
 
 impl Run {
@@ -152,6 +196,8 @@ impl Run {
             released_at: self.input.released_at,
             ingested_at,
             snapshot: self.snapshot,
+            has_unidentified: self.counts.unidentified > 0,
+            undoes: self.undoes.as_ref().map(|undone| undone.number),
         })
     }
 
@@ -160,6 +206,12 @@ impl Run {
     pub fn record_id(&self, position: u64) -> String {
         record_id(&self.run_id, position)
     }
+}
+
+/// The id of the run with this number that takes another one back.
+#[must_use]
+pub fn undo_run_id(undone: &UndoneRun, number: u32) -> Sha256Hex {
+    digest_of_json(&("undo", undone, number))
 }
 
 /// The id of the record that a run has read at `position`.

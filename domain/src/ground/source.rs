@@ -410,17 +410,13 @@ impl SourceRegistryEntry {
         }
     }
 
-    /// The same source with one more version, or with a version anew.
+    /// The same source with these versions.
     #[must_use]
-    pub fn with_version(&self, version: VersionRecord) -> Self {
-        let mut entry = self.clone();
-        entry.version_history.retain(|known| known.version != version.version);
-        entry.version_history.push(version);
-        let history = &mut entry.version_history;
-        history
+    pub fn with_versions(&self, mut versions: Vec<VersionRecord>) -> Self {
+        versions
             .sort_by(|one, other| (one.released_at, &one.version).cmp(&(other.released_at, &other.version)));
-        entry.current_version = history.last().map(|newest| newest.version.clone()).unwrap_or_default();
-        entry
+        let current_version = versions.last().map(|newest| newest.version.clone()).unwrap_or_default();
+        Self { version_history: versions, current_version, ..self.clone() }
     }
 }
 

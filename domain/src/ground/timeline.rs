@@ -15,13 +15,18 @@
 //!   its content the same. Other releases end nothing by what they leave out.
 //! - What was withdrawn speaks against nothing that was said afterwards: a statement after the withdrawal that holds from
 //!   the same time or an earlier one takes its place.
+//! - A release that holds the record, but whose record was rejected, withdraws nothing and says nothing: the former
+//!   statement stays in force, unconfirmed by that release. A snapshot with rejects whose record cannot be identified
+//!   withdraws nothing at all, since each record that it seems to lack may be one of them.
+//! - An undo takes a run back from the moment it is committed. An undo can itself be undone.
+//! - A question about a time sees only the releases up to that time, see [`Scope`].
 //! - An interval that would end before it begins is none. Where that is so because the record itself names a `valid_until`
 //!   up to its `valid_from`, the record had expired by then, and so had what it said before.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 mod became;
 mod changes;
@@ -29,7 +34,7 @@ mod changes;
 pub use became::Became;
 pub use changes::{Change, ChangeKind, changes};
 
-/// One run, as the release that it brought.
+/// One run, as the release that it brought, or as the undo of an earlier run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
     /// The number of the run within its source, in the order of ingestion.
@@ -42,6 +47,33 @@ pub struct Release {
     pub ingested_at: Timestamp,
     /// Whether the version holds all records, so that one that it lacks has been withdrawn.
     pub snapshot: bool,
+    /// Whether it holds rejected records whose identity could not be read. Such a snapshot withdraws nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_unidentified: bool,
+    /// The number of the run that this one takes back. Such a run is no release of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoes: Option<u32>,
+}
+
+/// Which releases a question sees.
+///
+/// A question about a time sees no later release (`released_by`), whether it was ingested already or not, and, where it
+/// asks for what was known at a time (`known_at`), no later ingestion. The default sees all of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Only what was ingested at or before this time.
+    pub known_at: Option<Timestamp>,
+    /// Only what its source had released at or before this time.
+    pub released_by: Option<Timestamp>,
+}
+
+impl Scope {
+    /// Whether the release is visible.
+    #[must_use]
+    pub fn sees(&self, release: &Release) -> bool {
+        self.known_at.is_none_or(|at| release.ingested_at <= at)
+            && (release.undoes.is_some() || self.released_by.is_none_or(|at| release.released_at <= at))
+    }
 }
 
 impl Release {
@@ -61,8 +93,8 @@ pub struct Statement {
     pub valid_from: Option<Timestamp>,
     /// From when on it no longer holds, where the record names that.
     pub valid_until: Option<Timestamp>,
-    /// The SHA-256 of what it says.
-    pub content: [u8; 32],
+    /// The SHA-256 of what it says; none where the release holds the record and it was rejected.
+    pub content: Option<[u8; 32]>,
 }
 
 /// What ends a version.
@@ -91,8 +123,10 @@ pub struct Version {
     pub valid_until: Option<Timestamp>,
     /// What ends it.
     pub ended_by: End,
-    /// The run of the latest release that says so: what it is as fresh as.
+    /// The run of the latest visible release that says so: what it is as fresh as.
     pub last_seen: u32,
+    /// The run of the latest visible release that should have confirmed it and could not: its record was rejected.
+    pub unconfirmed_by: Option<u32>,
 }
 
 impl Version {
@@ -110,7 +144,7 @@ pub fn at(versions: &[Version], time: Timestamp) -> Option<&Version> {
     versions.get(begun.checked_sub(1)?).filter(|version| version.holds_at(time))
 }
 
-/// The releases of one source that count, as far as they were known at some time.
+/// The releases of one source that count within a [`Scope`].
 ///
 /// Made once for many records: whatever is asked of it costs the logarithm of the number of releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,8 +153,12 @@ pub struct Knowledge {
     releases: Vec<Known>,
     /// The runs that count, in ascending order, with the ranks of their releases.
     ranks: Vec<(u32, usize)>,
-    /// The ranks of the snapshots, in ascending order.
+    /// The ranks of the snapshots that withdraw what they lack, in ascending order.
     snapshots: Vec<usize>,
+    /// The ranks of the snapshots that do not, since they have rejects without an identity, in ascending order.
+    unidentified: Vec<usize>,
+    /// The runs that were undone.
+    undone: BTreeSet<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,12 +185,21 @@ struct Entry {
 }
 
 impl Knowledge {
-    /// What is known from `releases`: all of them, or those that were ingested at or before `known_at`.
+    /// What `scope` sees of `releases`, which are in the order of their runs.
     #[must_use]
-    pub fn new(releases: &[Release], known_at: Option<Timestamp>) -> Self {
-        let known = releases.iter().filter(|release| known_at.is_none_or(|at| release.ingested_at <= at));
+    pub fn new(releases: &[Release], scope: Scope) -> Self {
+        let mut undone = BTreeSet::new();
+        // an undo is later than what it undoes, and counts only where nothing later undoes it
+        for release in releases.iter().rev().filter(|release| scope.sees(release)) {
+            if !undone.contains(&release.run) {
+                undone.extend(release.undoes);
+            }
+        }
+        let counts = |release: &&Release| {
+            release.undoes.is_none() && !undone.contains(&release.run) && scope.sees(release)
+        };
         let mut latest = HashMap::<&str, &Release>::new();
-        for release in known {
+        for release in releases.iter().filter(counts) {
             let counts = latest.entry(release.version.as_str()).or_insert(release);
             if counts.run < release.run {
                 *counts = release;
@@ -163,9 +210,16 @@ impl Knowledge {
         let mut ranks: Vec<_> =
             ordered.iter().enumerate().map(|(rank, release)| (release.run, rank)).collect();
         ranks.sort_unstable();
-        let snapshots = ordered.iter().enumerate().filter(|(_, release)| release.snapshot);
+        let snapshots = |unidentified: bool| {
+            let of_kind =
+                move |release: &Release| release.snapshot && release.has_unidentified == unidentified;
+            let ranked = ordered.iter().enumerate().filter(move |(_, release)| of_kind(release));
+            ranked.map(|(rank, _)| rank).collect()
+        };
         Self {
-            snapshots: snapshots.map(|(rank, _)| rank).collect(),
+            snapshots: snapshots(false),
+            unidentified: snapshots(true),
+            undone,
             ranks,
             releases: ordered
                 .iter()
@@ -178,6 +232,18 @@ impl Knowledge {
     #[must_use]
     pub fn counts(&self, run: u32) -> bool {
         self.rank(run).is_some()
+    }
+
+    /// Whether the run with this number was undone.
+    #[must_use]
+    pub fn is_undone(&self, run: u32) -> bool {
+        self.undone.contains(&run)
+    }
+
+    /// The run of the latest release that counts.
+    #[must_use]
+    pub fn latest(&self) -> Option<u32> {
+        self.releases.last().map(|known| known.run)
     }
 
     /// All versions of the record of which these are the statements, in the order of `valid_from`.
@@ -210,31 +276,53 @@ impl Knowledge {
         self.releases.get(rank).copied()
     }
 
-    /// The statements that count, each as an entry of its own, in the order of `valid_from`, the latest release first.
-    fn placed<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> Vec<Entry> {
-        let statements = statements.into_iter().enumerate();
-        let mut placed: Vec<_> = statements.filter_map(|(index, said)| self.place(index, said)).collect();
+    /// The statements that count, each as an entry of its own, in the order of `valid_from`, the latest release first; and
+    /// the rank of the latest release that could not confirm the record.
+    fn placed<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> (Vec<Entry>, Option<usize>) {
+        let mut placed = Vec::new();
+        let mut rejected = Vec::new();
+        for (index, said) in statements.into_iter().enumerate() {
+            match self.place(index, said) {
+                Some(entry) => placed.push(entry),
+                None => rejected.extend(self.rank(said.run)),
+            }
+        }
         placed.sort_unstable_by_key(|entry| entry.last_seen);
-        // the next release that speaks of the record, and the first snapshot without it from there on
+        rejected.sort_unstable();
+        let newest = placed.last().map(|entry| entry.last_seen);
+        let unconfirmed = rejected.last().max(self.unidentified.last()).copied();
+        let unconfirmed = unconfirmed.filter(|rank| Some(*rank) > newest);
+        // the next release that holds the record, and the first snapshot without it from there on
         let mut next: Option<(usize, Option<usize>)> = None;
         for entry in placed.iter_mut().rev() {
-            let after = self.snapshots.partition_point(|rank| *rank <= entry.last_seen);
-            let snapshot = self.snapshots.get(after).copied();
-            entry.withdrawn = match (snapshot, next) {
-                (Some(snapshot), Some((speaks, withdrawn))) if speaks <= snapshot => withdrawn,
-                _ => snapshot,
-            };
+            // a release with the record rejected still holds it
+            while let Some(rank) = rejected.pop_if(|rank| *rank > entry.last_seen) {
+                next = Some((rank, self.withdrawn_after(rank, next)));
+            }
+            entry.withdrawn = self.withdrawn_after(entry.last_seen, next);
             next = Some((entry.last_seen, entry.withdrawn));
         }
         placed.sort_unstable_by_key(|entry| (entry.valid_from, Reverse(entry.last_seen)));
-        placed
+        (placed, unconfirmed)
     }
 
+    /// The first snapshot after the release of this rank that lacks a record, where the `next` release to hold the record
+    /// has this rank and this first snapshot without it.
+    fn withdrawn_after(&self, rank: usize, next: Option<(usize, Option<usize>)>) -> Option<usize> {
+        let after = self.snapshots.partition_point(|snapshot| *snapshot <= rank);
+        let snapshot = self.snapshots.get(after).copied();
+        match (snapshot, next) {
+            (Some(snapshot), Some((holds, withdrawn))) if holds <= snapshot => withdrawn,
+            _ => snapshot,
+        }
+    }
+
+    /// The entry of a statement; none where its run does not count, or its record was rejected.
     fn place(&self, index: usize, said: &Statement) -> Option<Entry> {
         let last_seen = self.rank(said.run)?;
         Some(Entry {
             statement: index,
-            content: said.content,
+            content: said.content?,
             valid_from: said.valid_from.or(self.release(last_seen).map(|known| known.released_at))?,
             valid_until: said.valid_until,
             last_seen,
@@ -244,8 +332,11 @@ impl Knowledge {
     }
 
     /// The entries in the order of `valid_from`, one each.
-    fn entries<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> Vec<Entry> {
-        let mut entries = self.placed(statements);
+    fn entries<'s>(
+        &self,
+        statements: impl IntoIterator<Item = &'s Statement>,
+    ) -> (Vec<Entry>, Option<usize>) {
+        let (mut entries, unconfirmed) = self.placed(statements);
         entries.dedup_by(|earlier_release, kept| {
             let same_time = earlier_release.valid_from == kept.valid_from;
             if same_time && earlier_release.content == kept.content {
@@ -258,7 +349,7 @@ impl Knowledge {
             entry.overruled = entry.withdrawn.is_some_and(|withdrawn| seen > Some(withdrawn));
             seen = seen.max(Some(entry.last_seen));
         }
-        entries
+        (entries, unconfirmed)
     }
 
     /// The snapshot that ends what this entry says.
@@ -276,7 +367,8 @@ impl Knowledge {
 
     /// The versions, the latest first.
     fn backwards<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> Backwards<'_> {
-        Backwards { knowledge: self, entries: self.entries(statements), following: None, pending: None }
+        let (entries, unconfirmed) = self.entries(statements);
+        Backwards { knowledge: self, entries, unconfirmed, following: None, pending: None }
     }
 }
 
@@ -285,6 +377,8 @@ struct Backwards<'a> {
     knowledge: &'a Knowledge,
     /// Those that are left, in the order of `valid_from`.
     entries: Vec<Entry>,
+    /// The rank of the latest release that could not confirm the record.
+    unconfirmed: Option<usize>,
     /// What ends the next one, and when.
     following: Option<(Timestamp, End)>,
     /// The version that may still begin earlier, and the rank of the release that saw it last.
@@ -317,6 +411,16 @@ impl Iterator for Backwards<'_> {
 }
 
 impl Backwards<'_> {
+    /// The run that could not confirm a version that ends so, if one could not.
+    fn unconfirmed_by(&self, end: Option<(Timestamp, End)>) -> Option<u32> {
+        let known = self.knowledge.release(self.unconfirmed?)?;
+        let ended_before = match end {
+            Some((time, End::Superseded(_) | End::Withdrawn(_))) => time <= known.released_at,
+            Some((_, End::Expired | End::Open)) | None => false,
+        };
+        (!ended_before).then_some(known.run)
+    }
+
     /// Puts `entry` before what is pending: gives that back as finished, or extends it where it says the same.
     fn take_in(&mut self, entry: Entry, end: Option<(Timestamp, End)>) -> Option<Version> {
         self.following = Some((entry.valid_from, End::Superseded(entry.statement)));
@@ -339,6 +443,7 @@ impl Backwards<'_> {
             valid_until: end.map(|(time, _)| time),
             ended_by: end.map_or(End::Open, |(_, why)| why),
             last_seen: self.knowledge.release(entry.last_seen)?.run,
+            unconfirmed_by: self.unconfirmed_by(end),
         };
         self.pending.replace((version, entry.last_seen)).map(|(finished, _)| finished)
     }

@@ -33,6 +33,8 @@ fn run(timestamp: Timestamp) -> Run {
         pipeline_id: "world-bank-population".parse().expect("an id"),
         input,
         snapshot: true,
+        replace: false,
+        undoes: None,
         raw_bytes: 7,
         source_url: None,
         retrieved_at: None,
@@ -49,6 +51,8 @@ fn run(timestamp: Timestamp) -> Run {
         },
         rows: Some(FileRef { sha256, size_bytes: 1, rows: 3, statements: 0 }),
         cause: None,
+        breaches: Vec::new(),
+        decision: None,
     }
 }
 

@@ -6,6 +6,7 @@ use super::template::{BadTemplate, NONCE, POINT_IN_TIME, Template};
 use super::{Adapter, ISSUE_AGE_MAX_S, KEEP_MAX_S};
 use crate::digest::Sha256Hex;
 use crate::ground::format::Format;
+use crate::ground::gates::Gates;
 use crate::ground::id::{PipelineId, SourceId};
 use crate::ground::normalize::{BadDefinition, Normalizer};
 use crate::ground::ontology::Ontology;
@@ -193,6 +194,7 @@ impl Adapter {
                     schedule: None,
                     format,
                 },
+                gates: Gates::default(),
                 validation: Validation {
                     schema_id: self.schema_id.clone(),
                     required_fields: self.required_fields.clone(),

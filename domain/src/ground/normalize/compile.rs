@@ -65,6 +65,10 @@ impl Normalizer {
         let parts = Parts { definition, ontology: &ontology, axes_provided };
         parts.check_header()?;
         let pipeline = &definition.pipeline;
+        if let Some((name, ratio)) = pipeline.gates.invalid_ratio() {
+            let fault = format!("{ratio} is not a share of the records (0 to 1 allowed)");
+            return Err(BadDefinition::new(format!("pipeline.gates.{name}"), fault));
+        }
         let mut mappings = Vec::new();
         for (place, mapping) in pipeline.transformation.field_mappings.iter().enumerate() {
             mappings.push(parts.field(mapping, &format!("pipeline.transformation.field_mappings[{place}]"))?);

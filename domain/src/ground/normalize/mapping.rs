@@ -199,7 +199,11 @@ impl Definition {
 }
 
 impl Mapping {
-    fn one<'n, 'r>(&'n self, raw: &'r Raw, axis: &'n Axis) -> Result<Option<Mapped<'n, 'r>>, Rejection> {
+    pub(super) fn one<'n, 'r>(
+        &'n self,
+        raw: &'r Raw,
+        axis: &'n Axis,
+    ) -> Result<Option<Mapped<'n, 'r>>, Rejection> {
         let Some(found) = self.source.find(raw) else { return Ok(None) };
         let Some(draft) = Draft::of(found, &axis.axis)? else { return Ok(None) };
         let unit = self.unit.as_ref().and_then(|unit| unit.find(raw)).and_then(text_of);

@@ -16,18 +16,24 @@ pub enum Became {
     Ended(End),
     /// It does not count: its version was read anew, or is not known yet.
     Replaced,
+    /// It does not count: its run was undone.
+    Undone,
 }
 
 impl Knowledge {
     /// What has become of the statement at `index` of all `statements` of a record; nothing where there is none.
     #[must_use]
     pub fn became(&self, statements: &[Statement], index: usize) -> Option<Became> {
-        let Some(own) = self.place(index, statements.get(index)?) else { return Some(Became::Replaced) };
+        let said = statements.get(index)?;
+        if self.is_undone(said.run) {
+            return Some(Became::Undone);
+        }
+        let Some(own) = self.place(index, said) else { return Some(Became::Replaced) };
         let versions = self.versions(statements);
         if let Some(version) = versions.iter().find(|version| version.statement == index) {
             return Some(Became::Version(*version));
         }
-        let entries = self.entries(statements);
+        let (entries, _) = self.entries(statements);
         let counts = entries.iter().find(|entry| entry.valid_from == own.valid_from)?;
         let version = at(&versions, own.valid_from).filter(|version| version.content == counts.content);
         if counts.content != own.content {

@@ -19,6 +19,8 @@ pub enum ChangeKind {
     Moved,
     /// Its source version was read again, and that counts in its stead.
     Replaced,
+    /// The run that said it was undone.
+    Undone,
 }
 
 impl ChangeKind {
@@ -32,6 +34,7 @@ impl ChangeKind {
             Self::Expired => "expired",
             Self::Moved => "moved",
             Self::Replaced => "replaced",
+            Self::Undone => "undone",
         }
     }
 }
@@ -97,13 +100,17 @@ fn ended(was: &Version, is: &Version) -> Option<ChangeKind> {
 
 /// What happened to a version whose statement stands for none any more.
 fn gone(was: &Version, statements: &[Statement], after: &Knowledge, said_on: bool) -> ChangeKind {
-    if !statements.get(was.statement).is_some_and(|statement| after.counts(statement.run)) {
+    let run = statements.get(was.statement).map(|statement| statement.run);
+    if run.is_some_and(|run| after.is_undone(run)) {
+        return ChangeKind::Undone;
+    }
+    if !run.is_some_and(|run| after.counts(run)) {
         return ChangeKind::Replaced;
     }
     if said_on {
         return ChangeKind::Moved;
     }
-    let entries = after.entries(statements);
+    let (entries, _) = after.entries(statements);
     let stated = entries.iter().find(|entry| entry.valid_from == was.valid_from);
     match stated.and_then(|entry| after.emptied_by(entry)) {
         Some(End::Withdrawn(_)) => ChangeKind::Withdrawn,

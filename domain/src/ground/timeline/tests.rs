@@ -18,6 +18,8 @@ fn releases(read: &[(&str, i64, bool)]) -> Vec<Release> {
         released_at: at_day(*day),
         ingested_at: ingested(run),
         snapshot: *snapshot,
+        has_unidentified: false,
+        undoes: None,
     };
     (1..).zip(read).map(release).collect()
 }
@@ -27,7 +29,12 @@ fn ingested(run: u32) -> Timestamp {
 }
 
 fn said(run: u32, content: u8) -> Statement {
-    Statement { run, valid_from: None, valid_until: None, content: [content; 32] }
+    Statement { run, valid_from: None, valid_until: None, content: Some([content; 32]) }
+}
+
+/// The run holds the record, and it was rejected.
+fn rejected(run: u32) -> Statement {
+    Statement { content: None, ..said(run, 0) }
 }
 
 fn from(run: u32, day: i64, content: u8) -> Statement {
@@ -38,8 +45,16 @@ fn until(statement: Statement, day: i64) -> Statement {
     Statement { valid_until: Some(at_day(day)), ..statement }
 }
 
+fn known_at(at: Timestamp) -> Scope {
+    Scope { known_at: Some(at), ..Scope::default() }
+}
+
+fn released_by(day: i64) -> Scope {
+    Scope { released_by: Some(at_day(day)), ..Scope::default() }
+}
+
 fn known(releases: &[Release]) -> Knowledge {
-    Knowledge::new(releases, None)
+    Knowledge::new(releases, Scope::default())
 }
 
 /// A version as its statement, its days, and its end.
@@ -244,6 +259,71 @@ fn what_a_run_changed_is_told_in_the_rfcs_words() {
 }
 
 #[test]
+fn rejected_record_of_a_snapshot_stays_in_force_unconfirmed() {
+    let snapshots = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true), ("4", 4, true)]);
+    let versions = known(&snapshots[..2]).versions(&[said(1, 7), rejected(2)]);
+    assert_eq!(versions.iter().map(short).collect::<Vec<_>>(), [(0, 1, None, End::Open)]);
+    assert_eq!((versions[0].last_seen, versions[0].unconfirmed_by), (1, Some(2)));
+
+    let confirmed = known(&snapshots[..3]).versions(&[said(1, 7), rejected(2), said(3, 7)]);
+    assert_eq!((confirmed[0].last_seen, confirmed[0].unconfirmed_by), (3, None));
+    let lacking = known(&snapshots[..3]).versions(&[said(1, 7), rejected(2)]);
+    assert_eq!(short(&lacking[0]), (0, 1, Some(3), End::Withdrawn(3)));
+    assert_eq!(lacking[0].unconfirmed_by, Some(2));
+    assert_eq!(shorts(&snapshots, &[rejected(2)]), [], "it was never in force");
+}
+
+#[test]
+fn snapshot_with_unidentified_rejects_withdraws_nothing() {
+    let mut snapshots = releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true)]);
+    snapshots[1].has_unidentified = true;
+    let versions = known(&snapshots[..2]).versions(&[said(1, 7)]);
+    assert_eq!(versions.iter().map(short).collect::<Vec<_>>(), [(0, 1, None, End::Open)]);
+    assert_eq!(versions[0].unconfirmed_by, Some(2));
+    assert_eq!(shorts(&snapshots, &[said(1, 7)]), [(0, 1, Some(3), End::Withdrawn(3))]);
+    let held = known(&snapshots[..2]).versions(&[said(1, 7), said(2, 7)]);
+    assert_eq!((held[0].last_seen, held[0].unconfirmed_by), (2, None));
+}
+
+#[test]
+fn undo_takes_a_run_back_from_its_commit_on() {
+    let mut runs = releases(&[("1", 1, true), ("2", 2, true), ("2", 2, true), ("2", 2, true)]);
+    let statements = [said(1, 7), said(2, 8)];
+    (runs[2].undoes, runs[3].undoes) = (Some(2), Some(3));
+    assert_eq!(
+        shorts(&runs[..2], &statements),
+        [(0, 1, Some(2), End::Superseded(1)), (1, 2, None, End::Open)]
+    );
+    assert_eq!(shorts(&runs[..3], &statements), [(0, 1, None, End::Open)]);
+    assert_eq!(
+        last_changes(&runs[..3], &statements),
+        [(ChangeKind::Moved, Some(0), Some(0)), (ChangeKind::Undone, Some(1), Some(0)),]
+    );
+    assert_eq!(known(&runs[..3]).became(&statements, 1), Some(Became::Undone));
+    let before = Knowledge::new(&runs[..3], known_at(ingested(2)));
+    assert_eq!(before, known(&runs[..2]), "a question with an earlier `known_at` still sees it");
+    assert_eq!(shorts(&runs, &statements), shorts(&runs[..2], &statements), "an undo can be undone");
+}
+
+#[test]
+fn undo_of_a_repeated_version_restores_the_earlier_run() {
+    let mut runs = releases(&[("1", 1, true), ("1", 1, true), ("1", 1, true)]);
+    runs[2].undoes = Some(2);
+    assert_eq!(shorts(&runs, &[said(1, 7), said(2, 8)]), [(0, 1, None, End::Open)]);
+}
+
+#[test]
+fn scope_hides_a_release_from_questions_about_earlier_times() {
+    let runs = releases(&[("1", 1, true), ("2", 5, true)]);
+    let then = Knowledge::new(&runs, released_by(4));
+    let versions = then.versions(&[said(1, 7), said(2, 7)]);
+    assert_eq!((short(&versions[0]), versions[0].last_seen), ((0, 1, None, End::Open), 1));
+    assert_eq!(then.latest(), Some(1));
+    let withdrawn = then.versions(&[said(1, 7)]);
+    assert_eq!(withdrawn[0].valid_until, None, "the later snapshot is not seen");
+}
+
+#[test]
 fn nothing_said_and_nothing_known_is_nothing() {
     let releases = releases(&[("1", 1, true)]);
     assert_eq!(shorts(&releases, &[]), []);
@@ -264,23 +344,26 @@ struct History {
 /// Histories of up to 8 runs; versions come twice where `twice`.
 fn history(twice: bool) -> impl Strategy<Value = History> {
     let day = || prop::option::weighted(0.4, 0..DAYS);
-    let spoken = prop::option::weighted(0.7, (day(), prop::option::weighted(0.2, 0..DAYS), 0..3_u8));
-    let snapshot = prop::bool::weighted(0.7);
+    let content = prop::option::weighted(0.85, 0..3_u8);
+    let spoken = prop::option::weighted(0.7, (day(), prop::option::weighted(0.2, 0..DAYS), content));
+    let snapshot = (prop::bool::weighted(0.7), prop::bool::weighted(0.15));
     prop::collection::vec((0..DAYS, snapshot, 0..4_u8, spoken), 1..8).prop_map(move |runs| {
         let mut history = History { releases: Vec::new(), statements: Vec::new() };
-        for (run, (released, snapshot, version, spoken)) in (1..).zip(runs) {
+        for (run, (released, (snapshot, has_unidentified), version, spoken)) in (1..).zip(runs) {
             history.releases.push(Release {
                 run,
                 version: if twice { version.to_string() } else { run.to_string() },
                 released_at: at_day(released),
                 ingested_at: ingested(run),
                 snapshot,
+                has_unidentified,
+                undoes: None,
             });
             history.statements.extend(spoken.map(|(from, until, content)| Statement {
                 run,
                 valid_from: from.map(at_day),
                 valid_until: until.map(at_day),
-                content: [content; 32],
+                content: content.map(|content| [content; 32]),
             }));
         }
         history
@@ -311,13 +394,16 @@ fn model(history: &History, day: i64) -> Option<u8> {
     };
     let mut ordered: Vec<_> = history.releases.iter().filter(counts).collect();
     ordered.sort_by_key(|release| (release.released_at, &release.version));
-    let spoken = |release: &Release| history.statements.iter().find(|said| said.run == release.run);
+    let holds = |release: &Release| history.statements.iter().find(|said| said.run == release.run);
+    let spoken = |release: &Release| holds(release).filter(|said| said.content.is_some());
     let begins = |place: usize| {
         let release = ordered[place];
         spoken(release).map(|said| day_of(said.valid_from.unwrap_or(release.released_at)))
     };
     let withdrawn = |place: usize| {
-        (place + 1..ordered.len()).find(|later| ordered[*later].snapshot && spoken(ordered[*later]).is_none())
+        let withdraws =
+            |release: &Release| release.snapshot && !release.has_unidentified && holds(release).is_none();
+        (place + 1..ordered.len()).find(|later| withdraws(ordered[*later]))
     };
     let places = 0..ordered.len();
     let stands = |place: &usize| {
@@ -334,7 +420,7 @@ fn model(history: &History, day: i64) -> Option<u8> {
     let said = spoken(ordered[latest])?;
     let expired = said.valid_until.is_some_and(|until| day_of(until) <= day);
     let closed = withdrawn(latest).is_some_and(|closed| day_of(ordered[closed].released_at) <= day);
-    (!expired && !closed).then_some(said.content[0])
+    (!expired && !closed).then_some(said.content?[0])
 }
 
 /// A version without what depends on the order of arrival.
@@ -380,7 +466,7 @@ proptest! {
             prop_assert!(version.valid_until.is_none_or(|until| version.valid_from < until));
             prop_assert_eq!(version.valid_until.is_none(), version.ended_by == End::Open);
             let said = history.statements[version.statement];
-            prop_assert_eq!(said.content, version.content);
+            prop_assert_eq!(said.content, Some(version.content));
             if let End::Withdrawn(run) = version.ended_by {
                 let by = history.releases.iter().find(|release| release.run == run).expect("it is known");
                 prop_assert!(by.snapshot && history.statements.iter().all(|said| said.run != run));
@@ -427,18 +513,19 @@ proptest! {
                 Some(release.released_at)
             });
             let holds = at(&versions, begins.expect("its run is there"));
-            prop_assert_eq!(matches!(became, Became::Replaced), !known.counts(said.run));
+            let counts = known.counts(said.run) && said.content.is_some();
+            prop_assert_eq!(matches!(became, Became::Replaced), !counts);
             match became {
                 Became::Version(version) => prop_assert_eq!(stands, Some(&version)),
                 Became::Same(version) => {
-                    prop_assert_eq!((holds, version.content), (Some(&version), said.content));
+                    prop_assert_eq!((holds, Some(version.content)), (Some(&version), said.content));
                     prop_assert_ne!(version.statement, index);
                 }
                 Became::Ended(why) => {
-                    prop_assert!(holds.is_none_or(|version| version.content != said.content));
+                    prop_assert!(holds.is_none_or(|version| Some(version.content) != said.content));
                     prop_assert!(matches!(why, End::Withdrawn(_) | End::Expired), "{:?}", why);
                 }
-                Became::Corrected(_) | Became::Replaced => {}
+                Became::Corrected(_) | Became::Replaced | Became::Undone => {}
             }
             prop_assert_eq!(stands.is_some(), matches!(became, Became::Version(_)));
         }
@@ -464,13 +551,36 @@ proptest! {
     #[test]
     fn what_was_known_at_a_time_is_what_a_store_with_the_runs_up_to_then_gives(history in history(true)) {
         for run in 0..=history.releases.len() {
-            let then = Knowledge::new(&history.releases, Some(ingested(u32::try_from(run).expect("it is small"))));
-            let first = Knowledge::new(&history.releases[..run], None);
+            let then = Knowledge::new(&history.releases, known_at(ingested(u32::try_from(run).expect("it is small"))));
+            let first = known(&history.releases[..run]);
             prop_assert_eq!(&then, &first);
             let told = history.statements.iter().filter(|said| said.run as usize <= run);
             let told: Vec<_> = told.copied().collect();
             prop_assert_eq!(then.versions(&history.statements), first.versions(&told));
         }
+    }
+
+    #[test]
+    fn later_release_changes_no_answer_about_an_earlier_time(history in history(true), day in 0..DAYS) {
+        let seen = history.releases.iter().filter(|release| release.released_at <= at_day(day));
+        let seen: Vec<_> = seen.cloned().collect();
+        let then = Knowledge::new(&history.releases, released_by(day));
+        prop_assert_eq!(&then, &known(&seen));
+        let told = history.statements.iter().filter(|said| seen.iter().any(|release| release.run == said.run));
+        let told: Vec<_> = told.copied().collect();
+        let plain = |version: &Version| plain(&history, version);
+        let (later, earlier) = (then.versions(&history.statements), then.versions(&told));
+        prop_assert_eq!(
+            later.iter().map(plain).collect::<Vec<_>>(),
+            earlier.iter().map(|version| {
+                let index = |place: usize| history.statements.iter().position(|said| *said == told[place]);
+                let ended_by = match version.ended_by {
+                    End::Superseded(by) => End::Superseded(index(by).expect("it is there")),
+                    end => end,
+                };
+                plain(&Version { statement: index(version.statement).expect("it is there"), ended_by, ..*version })
+            }).collect::<Vec<_>>()
+        );
     }
 
     #[test]

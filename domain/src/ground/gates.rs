@@ -1,0 +1,211 @@
+//! Gates: what keeps a bad release from replacing what a source said before.
+//!
+//! A run whose release breaks a gate of its pipeline is held. Nothing of it becomes visible before an operator approves it.
+
+use super::decimal::Decimal;
+use super::run::RunCounts;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The limits of a pipeline for one release.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Gates {
+    /// The largest share of the records read that may be rejected, from 0 to 1.
+    pub max_rejected_ratio: Decimal,
+    /// The largest share of the records in force that a release may withdraw, from 0 to 1. Only snapshots, and versions
+    /// that are read again, withdraw records.
+    pub max_withdrawn_ratio: Decimal,
+    /// The largest share of the records in force whose content a release may change, from 0 to 1; no limit where absent.
+    /// Checked where `max_withdrawn_ratio` is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_changed_ratio: Option<Decimal>,
+    /// The smallest number of accepted records.
+    pub min_records: u64,
+}
+
+impl Default for Gates {
+    fn default() -> Self {
+        let percent = |text: &str| text.parse().expect("a decimal number");
+        Self {
+            max_rejected_ratio: percent("0.01"),
+            max_withdrawn_ratio: percent("0.05"),
+            max_changed_ratio: None,
+            min_records: 0,
+        }
+    }
+}
+
+/// What a release does to the records that were in force at its date.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effect {
+    /// Records in force before it.
+    pub in_force: u64,
+    /// Records among them that are no longer in force with it.
+    pub withdrawn: u64,
+    /// Records among them that have other content with it.
+    pub changed: u64,
+}
+
+/// A gate that a run has broken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "gate", rename_all = "snake_case", deny_unknown_fields)]
+pub enum GateBreach {
+    /// Too many records were rejected.
+    MaxRejectedRatio {
+        /// Records rejected.
+        rejected: u64,
+        /// Records read.
+        read: u64,
+        /// The share allowed.
+        allowed: Decimal,
+    },
+    /// Too many records would be withdrawn.
+    MaxWithdrawnRatio {
+        /// Records that would be withdrawn.
+        withdrawn: u64,
+        /// Records in force.
+        in_force: u64,
+        /// The share allowed.
+        allowed: Decimal,
+    },
+    /// Too many records would change.
+    MaxChangedRatio {
+        /// Records that would change.
+        changed: u64,
+        /// Records in force.
+        in_force: u64,
+        /// The share allowed.
+        allowed: Decimal,
+    },
+    /// Too few records were accepted.
+    MinRecords {
+        /// Records accepted.
+        records: u64,
+        /// Records required.
+        required: u64,
+    },
+    /// The payload is, byte for byte, the one of another version of the source.
+    SamePayload {
+        /// The other version.
+        version: String,
+    },
+}
+
+impl fmt::Display for GateBreach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MaxRejectedRatio { rejected, read, allowed } => {
+                write!(f, "{rejected} of {read} records were rejected (`max_rejected_ratio` is {allowed})")
+            }
+            Self::MaxWithdrawnRatio { withdrawn, in_force, allowed } => write!(
+                f,
+                "{withdrawn} of {in_force} records in force would be withdrawn (`max_withdrawn_ratio` is {allowed})"
+            ),
+            Self::MaxChangedRatio { changed, in_force, allowed } => write!(
+                f,
+                "{changed} of {in_force} records in force would change (`max_changed_ratio` is {allowed})"
+            ),
+            Self::MinRecords { records, required } => {
+                write!(f, "{records} records were accepted (`min_records` is {required})")
+            }
+            Self::SamePayload { version } => {
+                write!(f, "the payload is byte for byte the one of version {version}")
+            }
+        }
+    }
+}
+
+impl Gates {
+    /// The gates that a run with these counts breaks. `same_payload_as` names another version with the same payload.
+    #[must_use]
+    pub fn breaches(&self, counts: &RunCounts, same_payload_as: Option<String>) -> Vec<GateBreach> {
+        let RunCounts { read, records, rejected, effect, .. } = *counts;
+        let mut breaches = Vec::new();
+        if exceeds(rejected, read, &self.max_rejected_ratio) {
+            let allowed = self.max_rejected_ratio.clone();
+            breaches.push(GateBreach::MaxRejectedRatio { rejected, read, allowed });
+        }
+        if let Some(Effect { in_force, withdrawn, changed }) = effect {
+            if exceeds(withdrawn, in_force, &self.max_withdrawn_ratio) {
+                let allowed = self.max_withdrawn_ratio.clone();
+                breaches.push(GateBreach::MaxWithdrawnRatio { withdrawn, in_force, allowed });
+            }
+            if let Some(allowed) = self.max_changed_ratio.clone()
+                && exceeds(changed, in_force, &allowed)
+            {
+                breaches.push(GateBreach::MaxChangedRatio { changed, in_force, allowed });
+            }
+        }
+        if records < self.min_records {
+            breaches.push(GateBreach::MinRecords { records, required: self.min_records });
+        }
+        breaches.extend(same_payload_as.map(|version| GateBreach::SamePayload { version }));
+        breaches
+    }
+
+    /// The first ratio that is not from 0 to 1, with its name.
+    pub(super) fn invalid_ratio(&self) -> Option<(&'static str, &Decimal)> {
+        let ratios = [
+            ("max_rejected_ratio", Some(&self.max_rejected_ratio)),
+            ("max_withdrawn_ratio", Some(&self.max_withdrawn_ratio)),
+            ("max_changed_ratio", self.max_changed_ratio.as_ref()),
+        ];
+        let given = ratios.into_iter().filter_map(|(name, ratio)| Some((name, ratio?)));
+        let (zero, one) = (Decimal::from(0), Decimal::from(1));
+        given.into_iter().find(|(_, ratio)| **ratio < zero || **ratio > one)
+    }
+}
+
+/// Whether `part` of `whole` is more than the share that is allowed.
+fn exceeds(part: u64, whole: u64, allowed: &Decimal) -> bool {
+    let number = |count: u64| Decimal::from(i64::try_from(count).unwrap_or(i64::MAX));
+    // a share with more digits than a number has room for is taken as broken: an operator looks at it
+    allowed.checked_mul(&number(whole)).map_or(true, |most| number(part) > most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(read: u64, rejected: u64, effect: Option<(u64, u64, u64)>) -> RunCounts {
+        let effect = effect.map(|(in_force, withdrawn, changed)| Effect { in_force, withdrawn, changed });
+        RunCounts { read, records: read - rejected, rejected, effect, ..RunCounts::default() }
+    }
+
+    fn ratio(text: &str) -> Decimal {
+        text.parse().expect("a decimal number")
+    }
+
+    #[test]
+    fn gates_allow_exactly_their_share_and_no_more() {
+        let gates = Gates::default();
+        assert_eq!(gates.breaches(&counts(100, 1, Some((100, 5, 100))), None), []);
+        assert_eq!(
+            gates.breaches(&counts(100, 2, Some((100, 6, 100))), None),
+            [
+                GateBreach::MaxRejectedRatio { rejected: 2, read: 100, allowed: ratio("0.01") },
+                GateBreach::MaxWithdrawnRatio { withdrawn: 6, in_force: 100, allowed: ratio("0.05") },
+            ]
+        );
+        assert_eq!(
+            gates.breaches(&counts(0, 0, Some((0, 0, 0))), None),
+            [],
+            "a first release withdraws nothing"
+        );
+    }
+
+    #[test]
+    fn gates_that_are_set_are_checked() {
+        let gates = Gates { max_changed_ratio: Some(ratio("0.5")), min_records: 11, ..Gates::default() };
+        assert_eq!(
+            gates.breaches(&counts(10, 0, Some((10, 0, 6))), Some("2023".into())),
+            [
+                GateBreach::MaxChangedRatio { changed: 6, in_force: 10, allowed: ratio("0.5") },
+                GateBreach::MinRecords { records: 10, required: 11 },
+                GateBreach::SamePayload { version: "2023".into() },
+            ]
+        );
+        assert_eq!(gates.breaches(&counts(11, 0, Some((10, 0, 5))), None), []);
+    }
+}
