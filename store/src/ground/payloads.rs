@@ -72,7 +72,7 @@ impl Store {
         Ok(lost)
     }
 
-    /// Whether a run needs a payload: one that goes on, or one whose pipeline keeps what it has read; those of the source
+    /// Whether a run needs a payload: one that is running or held, or one whose pipeline keeps what it has read; those of the source
     /// `pruned` need it no more.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl Store {
         for run in self.runs()?.iter().filter(may_need) {
             let definition = self.definition(&run.input.pipeline_sha256)?;
             let is_kept = definition.is_none_or(|definition| definition.pipeline.audit.log_raw_input);
-            if run.state == RunState::Running || is_kept {
+            if matches!(run.state, RunState::Running | RunState::Held) || is_kept {
                 return Ok(true);
             }
         }
@@ -119,7 +119,7 @@ impl Store {
         let visible: HashSet<_> = state.completed.iter().map(|completed| &completed.raw_sha256).collect();
         let came_to_nothing = |run: &Run| {
             run.oracle_id == *state.entry.oracle_id()
-                && matches!(run.state, RunState::Failed | RunState::Cancelled)
+                && matches!(run.state, RunState::Failed | RunState::Cancelled | RunState::Discarded)
                 && run.ended_at.is_some_and(|ended_at| ended_at < before)
                 && !visible.contains(&run.input.raw_sha256)
         };

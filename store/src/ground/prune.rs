@@ -91,7 +91,8 @@ impl SourceView {
     fn kept(&self, record: &Record, before: Timestamp) -> Vec<bool> {
         let versions = self.known.versions(record.times());
         let is_kept = |said: &StoredStatement| {
-            let mut same = versions.iter().filter(|version| version.content == said.time.content).peekable();
+            let mut same =
+                versions.iter().filter(|version| Some(version.content) == said.time.content).peekable();
             if same.peek().is_some() {
                 return same.any(|version| version.valid_until.is_none_or(|until| until > before));
             }

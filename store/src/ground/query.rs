@@ -1,12 +1,13 @@
 //! Queries over a source: which records to look at, and which of them answer (RFC-0002, "Query Contract").
 
+use super::statement::StoredStatement;
 use super::view::{Found, IndexKey, Record, SourceView};
 use crate::error::StoreError;
 use bytes::Bytes;
 use domain::ground::ontology::Axis;
 use domain::ground::query::Query;
 use domain::ground::record::Content;
-use domain::ground::timeline::Knowledge;
+use domain::ground::timeline::{Knowledge, Scope};
 use jiff::Timestamp;
 use std::fmt;
 use std::ops::Bound;
@@ -76,8 +77,8 @@ struct Plan {
 }
 
 impl SourceView {
-    /// The records that answer `query` at `point_in_time`, as far as it was known at `known_at`, or is known now; those
-    /// behind the record key `after`. A page ends with `max_results` of the query, with its `page_bytes`, or when `scanned_max`
+    /// The records that answer `query` at `point_in_time`, by the releases up to then that were known at `known_at`, or are
+    /// known now; those after the record key `after`. A page ends with `max_results` of the query, with its `page_bytes`, or when `scanned_max`
     /// records were looked at (at least one is).
     ///
     /// The same query finds the same records in the same order, whatever files they lie in.
@@ -92,7 +93,7 @@ impl SourceView {
         after: Option<&[u8]>,
         scanned_max: u64,
     ) -> Result<Answered, StoreError> {
-        let known = self.knowledge(known_at);
+        let known = self.knowledge(Scope { known_at, released_by: Some(point_in_time) });
         let Plan { access, prefix, index } = self.plan(query);
         let mut page = Page::new(self, query, &known, point_in_time, scanned_max, access);
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -200,7 +201,8 @@ impl<'q> Page<'q> {
     fn look_at(&mut self, record: &Record) -> Result<(), StoreError> {
         // before it is asked which of them holds: of most records none of them does
         let may_hold = |json: &Bytes| self.query.filters.iter().all(|filter| filter.may_hold(json));
-        if !record.statements.iter().any(|said| said.content.as_ref().is_none_or(may_hold)) {
+        let may_answer = |said: &StoredStatement| said.content.as_ref().map_or(said.is_pruned(), may_hold);
+        if !record.statements.iter().any(may_answer) {
             return Ok(());
         }
         let Some(mut found) = SourceView::valid_at(record, self.known, self.time) else { return Ok(()) };

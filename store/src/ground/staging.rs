@@ -11,9 +11,11 @@ use super::statement::StoredStatement;
 use super::view::{INDEX, Record, SourceView, identity_in, key_of};
 use crate::error::StoreError;
 use domain::Sha256Hex;
+use domain::ground::gates::Effect;
 use domain::ground::rejection::{Reject, Rejection};
 use domain::ground::run::{FileRef, RunCounts};
-use domain::ground::timeline::{Knowledge, Release, Statement, changes};
+use domain::ground::timeline::{Knowledge, Release, Scope, Statement, changes};
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::ops::Bound;
@@ -114,13 +116,31 @@ impl Staging {
         Ok(())
     }
 
-    /// Keeps a record that is not taken.
+    /// Stores a record that was rejected, under its `key` where that could be read: what the source said of it before
+    /// stays in force.
     ///
     /// # Errors
     /// As [`Staging::accept`].
-    pub fn reject(&mut self, reject: &Reject) -> Result<(), StoreError> {
+    pub fn reject(&mut self, reject: &Reject, key: Option<&[u8]>) -> Result<(), StoreError> {
         self.counts.read += 1;
+        match key {
+            Some(key) => self.statements.push(key, &self.rejected(reject.position).to_bytes())?,
+            None => self.counts.unidentified += 1,
+        }
         self.keep_reject(reject)
+    }
+
+    /// The statement that this run holds a record, which was rejected at this position.
+    const fn rejected(&self, position: u64) -> StoredStatement {
+        StoredStatement {
+            time: Statement { run: self.run, valid_from: None, valid_until: None, content: None },
+            position,
+            offset: 0,
+            len: 0,
+            raw_hash: [0; 32],
+            verified: false,
+            content: None,
+        }
     }
 
     /// Notes what was noted of a record that is taken.
@@ -153,11 +173,11 @@ impl Staging {
         release: &Release,
         mut proceed: impl FnMut(u64) -> bool,
     ) -> Result<Option<Staged>, StoreError> {
-        let after = {
-            let mut releases = view.state.releases();
-            releases.push(release.clone());
-            Knowledge::new(&releases, None)
-        };
+        let release = Release { has_unidentified: self.counts.unidentified > 0, ..release.clone() };
+        let release = &release;
+        let releases: Vec<_> = view.state.releases().into_iter().chain([release.clone()]).collect();
+        let after = Knowledge::new(&releases, Scope::default());
+        let mut gauge = EffectGauge::new(view, &releases, release);
         let kept = tiers::kept(&view.state.files, self.counts.read);
         let others_change = changes_others(view, release);
         // what the run cannot change is left alone, where its own records are few enough to be looked up one by one
@@ -179,7 +199,7 @@ impl Staging {
             let record = old.next_if(|record| record.as_ref().is_ok_and(|record| record.key == key));
             let mut record = record.transpose()?.unwrap_or_else(|| Record::none(key));
             let said = match fresh.group(&record.key, view)? {
-                Some(group) => self.one_of(group, view)?,
+                Some(group) => Some(self.one_of(group, view)?),
                 None => None,
             };
             let is_said = said.is_some();
@@ -187,8 +207,10 @@ impl Staging {
                 if walked > 0 {
                     record = view.before(walked, record)?;
                 }
-                self.counts.records += 1;
-                self.rows.push(&row_key(PLACE, statement.position), &record.key)?;
+                if statement.time.content.is_some() {
+                    self.counts.records += 1;
+                    self.rows.push(&row_key(PLACE, statement.position), &record.key)?;
+                }
                 record.statements.push(statement);
                 record.places.push(usize::MAX);
             }
@@ -201,11 +223,26 @@ impl Staging {
                     written += 1;
                 }
             }
+            if others_change {
+                gauge.count(&record);
+            }
             if is_said || others_change {
                 self.tell_changes(view, &record, &after, &mut ordinal)?;
             }
         }
         drop(old);
+        self.counts.effect = others_change.then_some(gauge.effect);
+        if release.undoes.is_some() {
+            // it says nothing itself: the statements stay where they are
+            let mut made = Made::new(&self.files);
+            let rows = self.write_rows(&mut made)?;
+            return Ok(Some(Staged {
+                counts: self.counts,
+                rows,
+                statements: view.state.files.clone(),
+                made,
+            }));
+        }
         self.write_index(&mut facts, view.open.get(kept..).unwrap_or_default())?;
         facts.push(FILTER, filter.bytes())?;
         let mut made = Made::new(&self.files);
@@ -229,14 +266,15 @@ impl Staging {
         Ok(writer)
     }
 
-    /// The one statement that all of one key come to: themselves, where they say the same; else none, and all are rejected.
-    fn one_of(&mut self, group: Group, view: &SourceView) -> Result<Option<StoredStatement>, StoreError> {
+    /// The one statement that all of one key come to: themselves where they are equal; otherwise all are rejected.
+    fn one_of(&mut self, group: Group, view: &SourceView) -> Result<StoredStatement, StoreError> {
         if group.same {
-            self.counts.collapsed += group.members - 1;
-            return Ok(Some(group.first));
+            self.counts.collapsed += group.members.saturating_sub(1);
+            return Ok(group.first);
         }
+        let rejected = self.rejected(group.first.position);
         group.reject(view, |reject| self.keep_reject(&reject))?;
-        Ok(None)
+        Ok(rejected)
     }
 
     /// Keeps what the run changes of a record.
@@ -308,6 +346,13 @@ impl Staged {
         (counts, self.rows.clone())
     }
 
+    /// The rejects and the changes that it would make, for a run that is held: its other files are removed.
+    #[must_use]
+    pub fn held(mut self) -> (RunCounts, FileRef) {
+        self.made.kept(&self.rows);
+        (std::mem::take(&mut self.counts), self.rows.clone())
+    }
+
     /// Leaves its files to the commit that names them: from now on they stay.
     pub fn named(mut self) {
         self.made.named();
@@ -326,9 +371,41 @@ fn next_key(old: &mut Peekable<Records<'_>>, fresh: &mut Fresh<'_>) -> Result<Op
     })
 }
 
-/// Whether a release can change records that it does not hold: a snapshot withdraws them, and a version that is read again
-/// takes back what it said of them before.
+/// Counts what a release does to the records in force at its date.
+struct EffectGauge {
+    before: Knowledge,
+    after: Knowledge,
+    at: Timestamp,
+    effect: Effect,
+}
+
+impl EffectGauge {
+    fn new(view: &SourceView, releases: &[Release], release: &Release) -> Self {
+        let scope = Scope { released_by: Some(release.released_at), ..Scope::default() };
+        Self {
+            before: Knowledge::new(&view.state.releases(), scope),
+            after: Knowledge::new(releases, scope),
+            at: release.released_at,
+            effect: Effect::default(),
+        }
+    }
+
+    fn count(&mut self, record: &Record) {
+        let Some(before) = self.before.valid_at(record.times(), self.at) else { return };
+        self.effect.in_force += 1;
+        match self.after.valid_at(record.times(), self.at) {
+            None => self.effect.withdrawn += 1,
+            Some(after) if after.content != before.content => self.effect.changed += 1,
+            Some(_) => {}
+        }
+    }
+}
+
+/// Whether a release can change records that it does not hold: a snapshot withdraws them, and an undo, or a version that is
+/// read again, takes back what was said of them before.
 fn changes_others(view: &SourceView, release: &Release) -> bool {
     let known = view.state.completed.iter();
-    release.snapshot || known.map(|known| &known.release).any(|known| known.version == release.version)
+    release.snapshot
+        || release.undoes.is_some()
+        || known.map(|known| &known.release).any(|known| known.version == release.version)
 }

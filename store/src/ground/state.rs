@@ -7,7 +7,7 @@ use domain::ground::freshness::FreshnessPolicy;
 use domain::ground::id::PipelineId;
 use domain::ground::run::{FileRef, Run};
 use domain::ground::source::{SourceRegistryEntry, VersionRecord};
-use domain::ground::timeline::Release;
+use domain::ground::timeline::{Knowledge, Release, Scope};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ pub struct SourceState {
     pub entry: SourceRegistryEntry,
     /// How old its answers may be, where that was set.
     pub policy: Option<FreshnessPolicy>,
-    /// When what it has said was last declared stale, and no run was begun since that is visible.
-    pub invalidated_at: Option<Timestamp>,
+    /// When what it has said was declared stale, and what ended that, the oldest first.
+    pub invalidations: Vec<Invalidation>,
     /// The runs that are visible, in the order of their numbers, from 1.
     pub completed: Vec<Completed>,
     /// What records go through by each definition that one of them has used, by its digest: as provenance tells of it.
@@ -32,6 +32,27 @@ pub struct SourceState {
     pub files: Vec<FileRef>,
     /// The runs that are not visible, the oldest first.
     pub attempts: Vec<Sha256Hex>,
+}
+
+/// A time from which on what a source has said counts as stale.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Invalidation {
+    /// When it was first declared.
+    pub since: Timestamp,
+    /// When it was last declared.
+    pub last_at: Timestamp,
+    /// What ended it; none while it lasts.
+    pub ended_by: Option<InvalidationEnd>,
+}
+
+/// What ends that a source counts as stale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InvalidationEnd {
+    /// The run with this number, which brought a newer release.
+    Run(u32),
+    /// A confirmation at this time.
+    Confirmed(Timestamp),
 }
 
 /// A run that is visible, as far as every reader needs it.
@@ -49,6 +70,8 @@ pub struct Completed {
     pub source_url: Option<String>,
     /// The release that it has read.
     pub release: Release,
+    /// How many records it accepted.
+    pub records: u64,
     /// The file that holds its rejects, its changes, and where each of its records is.
     pub rows: FileRef,
 }
@@ -60,7 +83,7 @@ impl SourceState {
         Self {
             entry,
             policy: None,
-            invalidated_at: None,
+            invalidations: Vec::new(),
             completed: Vec::new(),
             transformations: BTreeMap::new(),
             files: Vec::new(),
@@ -96,10 +119,70 @@ impl SourceState {
         self.completed.iter().map(|completed| completed.release.clone()).collect()
     }
 
-    /// The run that counts for a version: the latest that has read it.
+    /// The run that counts for a version: the latest that has read it and was not undone.
     #[must_use]
     pub fn read_as(&self, version: &str) -> Option<&Completed> {
-        self.completed.iter().rev().find(|completed| completed.release.version == version)
+        self.counting().into_iter().rev().find(|completed| completed.release.version == version)
+    }
+
+    /// The runs that brought a release and were not undone, in the order of their numbers.
+    #[must_use]
+    pub fn counting(&self) -> Vec<&Completed> {
+        let known = Knowledge::new(&self.releases(), Scope::default());
+        let brings = |completed: &&Completed| {
+            completed.release.undoes.is_none() && !known.is_undone(completed.release.run)
+        };
+        self.completed.iter().filter(brings).collect()
+    }
+
+    /// The run that has undone the one with this number, if one has.
+    #[must_use]
+    pub fn undone_by(&self, number: u32) -> Option<&Completed> {
+        let known = Knowledge::new(&self.releases(), Scope::default());
+        let undoes = |completed: &&Completed| completed.release.undoes == Some(number);
+        self.completed.iter().rev().find(undoes).filter(|_| known.is_undone(number))
+    }
+
+    /// Since when all that the source has said counts as stale at `at`, for a question that sees `scope`. A release that
+    /// the question does not see ends no invalidation for it.
+    #[must_use]
+    pub fn invalidated_at(&self, at: Timestamp, scope: Scope) -> Option<Timestamp> {
+        let until = scope.known_at.map_or(at, |known_at| at.min(known_at));
+        let lasts = |ended_by: InvalidationEnd| match ended_by {
+            InvalidationEnd::Run(number) => {
+                let is_seen = self.run(number).is_some_and(|completed| scope.sees(&completed.release));
+                !is_seen || Knowledge::new(&self.releases(), scope).is_undone(number)
+            }
+            InvalidationEnd::Confirmed(confirmed_at) => until < confirmed_at,
+        };
+        let mut declared = self.invalidations.iter().rev().filter(|invalidation| invalidation.since <= until);
+        let lasting = declared.find(|invalidation| invalidation.ended_by.is_none_or(lasts))?;
+        Some(if lasting.last_at <= until { lasting.last_at } else { lasting.since })
+    }
+
+    /// When it was last declared stale, where it still is.
+    #[must_use]
+    pub fn stale_since(&self) -> Option<Timestamp> {
+        self.invalidations.last().filter(|last| last.ended_by.is_none()).map(|last| last.last_at)
+    }
+
+    /// The same source, declared stale.
+    #[must_use]
+    pub fn invalidated(mut self, at: Timestamp) -> Self {
+        match self.invalidations.last_mut().filter(|last| last.ended_by.is_none()) {
+            Some(last) => last.last_at = at,
+            None => self.invalidations.push(Invalidation { since: at, last_at: at, ended_by: None }),
+        }
+        self
+    }
+
+    /// The same source, no longer stale.
+    #[must_use]
+    pub fn no_longer_invalidated(mut self, by: InvalidationEnd) -> Self {
+        if let Some(last) = self.invalidations.last_mut().filter(|last| last.ended_by.is_none()) {
+            last.ended_by = Some(by);
+        }
+        self
     }
 
     /// The same source with a run among those that are not visible.
@@ -115,7 +198,7 @@ impl SourceState {
     /// The same source with a run that has become visible, whose records went through `transformations`, and whose
     /// statements are in `files`.
     ///
-    /// What was declared stale is so no longer, where the run began after that and its release is the newest.
+    /// An invalidation ends where the run began after it and its release is the newest.
     #[must_use]
     pub fn with_completed(
         mut self,
@@ -124,23 +207,38 @@ impl SourceState {
         transformations: Vec<String>,
         files: Vec<FileRef>,
     ) -> Self {
-        let is_newest =
-            self.completed.iter().all(|other| other.release.released_at <= completed.release.released_at);
-        // what was declared stale after the payload was asked for, or handed in, is so still
+        let released_at = completed.release.released_at;
+        let is_newest = completed.release.undoes.is_none()
+            && self.counting().iter().all(|other| other.release.released_at <= released_at);
+        // the payload was asked for, or submitted, before: it may be what was declared stale
         let begun_at = run.retrieved_at.unwrap_or(run.started_at);
-        self.invalidated_at = self.invalidated_at.filter(|at| !is_newest || begun_at < *at);
-        self.transformations.insert(completed.pipeline_sha256.clone(), transformations);
+        if is_newest && self.stale_since().is_some_and(|at| at <= begun_at) {
+            self = self.no_longer_invalidated(InvalidationEnd::Run(completed.release.run));
+        }
+        if completed.release.undoes.is_none() {
+            self.transformations.insert(completed.pipeline_sha256.clone(), transformations);
+        }
         self.attempts.retain(|known| *known != completed.run_id);
-        self.entry = self.entry.with_version(VersionRecord {
-            version: run.input.version.clone(),
-            released_at: run.input.released_at,
-            ingested_at: completed.release.ingested_at,
-            record_count: Some(run.counts.records),
-            checksum: completed.raw_sha256.clone(),
-            changelog_url: None,
-        });
         self.completed.push(completed);
         self.files = files;
+        self.entry = self.entry.with_versions(self.version_history());
         self
+    }
+
+    /// The versions whose records count.
+    fn version_history(&self) -> Vec<VersionRecord> {
+        let mut versions = BTreeMap::new();
+        for Completed { release, records, raw_sha256, .. } in self.counting() {
+            let record = VersionRecord {
+                version: release.version.clone(),
+                released_at: release.released_at,
+                ingested_at: release.ingested_at,
+                record_count: Some(*records),
+                checksum: raw_sha256.clone(),
+                changelog_url: None,
+            };
+            versions.insert(release.version.clone(), record);
+        }
+        versions.into_values().collect()
     }
 }

@@ -19,7 +19,7 @@ pub struct StoredStatement {
     pub raw_hash: [u8; 32],
     /// Whether its pipeline vouches for it: nothing was noted of it on its way.
     pub verified: bool,
-    /// Its canonical JSON; nothing where it was pruned.
+    /// Its canonical JSON; none where it was pruned, or the record was rejected.
     pub content: Option<Bytes>,
 }
 
@@ -27,8 +27,15 @@ const VERIFIED: u8 = 1;
 const PRUNED: u8 = 2;
 const FROM: u8 = 4;
 const UNTIL: u8 = 8;
+const REJECTED: u8 = 16;
 
 impl StoredStatement {
+    /// Whether what it said was pruned.
+    #[must_use]
+    pub const fn is_pruned(&self) -> bool {
+        self.content.is_none() && self.time.content.is_some()
+    }
+
     /// Its bytes; the run is in the key.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -37,7 +44,8 @@ impl StoredStatement {
         let Statement { valid_from, valid_until, content: digest, .. } = &self.time;
         let flags = [
             (self.verified, VERIFIED),
-            (self.content.is_none(), PRUNED),
+            (self.is_pruned(), PRUNED),
+            (digest.is_none(), REJECTED),
             (valid_from.is_some(), FROM),
             (valid_until.is_some(), UNTIL),
         ];
@@ -46,7 +54,7 @@ impl StoredStatement {
         bytes.extend_from_slice(&self.offset.to_be_bytes());
         bytes.extend_from_slice(&self.len.to_be_bytes());
         bytes.extend_from_slice(&self.raw_hash);
-        bytes.extend_from_slice(digest);
+        bytes.extend_from_slice(digest.as_ref().map_or(&[], <[u8; 32]>::as_slice));
         for time in [valid_from, valid_until].into_iter().flatten() {
             bytes.extend_from_slice(&time.as_nanosecond().to_be_bytes());
         }
@@ -62,12 +70,16 @@ impl StoredStatement {
         let (offset, rest) = rest.split_first_chunk()?;
         let (len, rest) = rest.split_first_chunk()?;
         let (raw_hash, rest) = rest.split_first_chunk()?;
-        let (digest, rest) = rest.split_first_chunk()?;
+        let (digest, rest) = if flags & REJECTED == 0 {
+            rest.split_first_chunk().map(|(digest, rest)| (Some(*digest), rest))?
+        } else {
+            (None, rest)
+        };
         let (valid_from, rest) = read_time(flags & FROM != 0, rest)?;
         let (valid_until, content) = read_time(flags & UNTIL != 0, rest)?;
-        let (content_at, is_pruned) = (bytes.len() - content.len(), flags & PRUNED != 0);
+        let (content_at, has_content) = (bytes.len() - content.len(), flags & (PRUNED | REJECTED) == 0);
         let mut read = Self {
-            time: Statement { run, valid_from, valid_until, content: *digest },
+            time: Statement { run, valid_from, valid_until, content: digest },
             position: u64::from_be_bytes(*position),
             offset: u64::from_be_bytes(*offset),
             len: u32::from_be_bytes(*len),
@@ -76,7 +88,7 @@ impl StoredStatement {
             content: None,
         };
         bytes.advance(content_at);
-        read.content = (!is_pruned).then_some(bytes);
+        read.content = has_content.then_some(bytes);
         Some(read)
     }
 }
@@ -96,12 +108,13 @@ mod tests {
 
     #[test]
     fn a_statement_reads_back_as_itself() {
-        for (valid_from, valid_until, content) in [
-            (None, None, Some(Bytes::from_static(b"{}"))),
-            (Some(Timestamp::MIN), Some(Timestamp::MAX), Some(Bytes::new())),
-            (None, Some(Timestamp::UNIX_EPOCH), None),
+        for (valid_from, valid_until, digest, content) in [
+            (None, None, Some([3; 32]), Some(Bytes::from_static(b"{}"))),
+            (Some(Timestamp::MIN), Some(Timestamp::MAX), Some([3; 32]), Some(Bytes::new())),
+            (None, Some(Timestamp::UNIX_EPOCH), Some([3; 32]), None),
+            (None, None, None, None),
         ] {
-            let time = Statement { run: 7, valid_from, valid_until, content: [3; 32] };
+            let time = Statement { run: 7, valid_from, valid_until, content: digest };
             let (position, offset, len, raw_hash) = (u64::MAX, 1 << 40, u32::MAX, [9; 32]);
             let stored = StoredStatement {
                 time,

@@ -99,7 +99,7 @@ impl Said {
 
     pub(super) fn statement(&self, run: u32) -> Statement {
         let content = digest(&self.content().to_json());
-        Statement { run, valid_from: self.from.map(at), valid_until: None, content }
+        Statement { run, valid_from: self.from.map(at), valid_until: None, content: Some(content) }
     }
 }
 
@@ -183,6 +183,8 @@ impl World {
             released_at: at(reading.released_s),
             ingested_at: at(1_000_000 + i64::from(run)),
             snapshot: reading.snapshot,
+            has_unidentified: false,
+            undoes: None,
         }
     }
 
@@ -294,6 +296,7 @@ impl World {
             raw_sha256: run.input.raw_sha256.clone(),
             source_url: None,
             release,
+            records: counts.records,
             rows,
         };
         let state =
@@ -315,6 +318,8 @@ impl World {
             pipeline_id: "people".parse().expect("an id"),
             input: reading.input(),
             snapshot: reading.snapshot,
+            replace: false,
+            undoes: None,
             raw_bytes: 0,
             source_url: None,
             retrieved_at: None,
@@ -325,6 +330,8 @@ impl World {
             counts: counts.clone(),
             rows: Some(rows.clone()),
             cause: None,
+            breaches: Vec::new(),
+            decision: None,
         }
     }
 

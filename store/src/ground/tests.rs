@@ -3,7 +3,7 @@
 use super::testing::*;
 use crate::StoreError;
 use domain::ground::run::RunState;
-use domain::ground::timeline::{Knowledge, Release, Statement};
+use domain::ground::timeline::{Knowledge, Release, Scope, Statement};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -373,8 +373,8 @@ proptest! {
                 model.entry(said.key()).or_default().push((said.statement(number), said.clone()));
             }
             let (before, after) = releases.split_at(releases.len() - 1);
-            let (before, after) = (Knowledge::new(before, None), [before, after].concat());
-            let after = Knowledge::new(&after, None);
+            let (before, after) = (Knowledge::new(before, Scope::default()), [before, after].concat());
+            let after = Knowledge::new(&after, Scope::default());
             let mut changed = 0;
             for told in model.values() {
                 let times: Vec<_> = told.iter().map(|(statement, _)| *statement).collect();
@@ -386,8 +386,9 @@ proptest! {
         world.reopen();
         for known_run in [None, Some(1), Some(releases.len() as i64 / 2)] {
             let known_s = known_run.map(|run| 1_000_000 + run);
-            let known = Knowledge::new(&releases, known_s.map(at));
             for second in (0..500).step_by(50) {
+                let scope = Scope { known_at: known_s.map(at), released_by: Some(at(second)) };
+                let known = Knowledge::new(&releases, scope);
                 let holds = model.values().filter_map(|told| {
                     let times: Vec<_> = told.iter().map(|(statement, _)| *statement).collect();
                     let version = known.valid_at(&times, at(second))?;

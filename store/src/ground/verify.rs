@@ -3,6 +3,7 @@
 use super::archive::ArchiveReader;
 use super::sorter::Sorter;
 use super::staging::REJECT;
+use super::statement::StoredStatement;
 use super::view::SourceView;
 use crate::error::{FileKind, StoreError};
 use domain::ground::rejection::Reject;
@@ -140,7 +141,9 @@ impl SourceView {
             places.push(&key, &[&len.to_be_bytes()[..], raw_hash.as_str().as_bytes()].concat())
         };
         for record in self.records(&[], Bound::Unbounded)? {
-            for said in record?.statements.iter().filter(|said| said.time.run == run) {
+            // the place of a rejected record is among the rejects
+            let is_of_run = |said: &&StoredStatement| said.time.run == run && said.time.content.is_some();
+            for said in record?.statements.iter().filter(is_of_run) {
                 push(said.offset, said.position, said.len, &Sha256Hex::from_bytes(&said.raw_hash))?;
             }
         }

@@ -13,7 +13,7 @@ use domain::ground::ontology::Ontology;
 use domain::ground::provenance::{ProvenanceRecord, RawPlace, VerificationStatus};
 use domain::ground::record::Content;
 use domain::ground::run::record_id;
-use domain::ground::timeline::{End, Knowledge, Statement, Version};
+use domain::ground::timeline::{End, Knowledge, Scope, Statement, Version};
 use jiff::Timestamp;
 use std::borrow::Cow;
 use std::ops::{Bound, Range};
@@ -97,7 +97,7 @@ impl SourceView {
         ontology: Ontology,
         files: &Files,
     ) -> Result<Self, StoreError> {
-        let known = Knowledge::new(&state.releases(), None);
+        let known = Knowledge::new(&state.releases(), Scope::default());
         let owner = state.owner(FileKind::Facts);
         let open = state.files.iter().map(|file| files.open_sorted(file, &owner));
         let open = open.collect::<Result<Vec<_>, _>>()?;
@@ -108,14 +108,13 @@ impl SourceView {
         Ok(Self { state, revision, ontology, known, open, filters, files: files.clone() })
     }
 
-    /// What is known, or was at `known_at`. Where nothing has come since, that is at hand.
+    /// What `scope` sees. Where it sees everything, that is at hand.
     #[must_use]
-    pub fn knowledge(&self, known_at: Option<Timestamp>) -> Cow<'_, Knowledge> {
-        let last = self.state.completed.last().map(|completed| completed.release.ingested_at);
-        if known_at.is_none_or(|known_at| last.is_none_or(|last| last <= known_at)) {
+    pub fn knowledge(&self, scope: Scope) -> Cow<'_, Knowledge> {
+        if self.state.completed.iter().all(|completed| scope.sees(&completed.release)) {
             return Cow::Borrowed(&self.known);
         }
-        Cow::Owned(Knowledge::new(&self.state.releases(), known_at))
+        Cow::Owned(Knowledge::new(&self.state.releases(), scope))
     }
 
     /// How many files a lookup looks into.
@@ -265,6 +264,13 @@ impl SourceView {
         statement.content.as_ref().map(read).transpose()
     }
 
+    /// The source version that holds the record of `version`, rejected, and so does not confirm it.
+    #[must_use]
+    pub fn unconfirmed_by(&self, version: &Version) -> Option<String> {
+        let completed = self.state.run(version.unconfirmed_by?)?;
+        Some(completed.release.version.clone())
+    }
+
     /// Where a version comes from.
     ///
     /// # Errors
@@ -287,11 +293,12 @@ impl SourceView {
             ingestion_pipeline_id: pipeline_id.clone(),
             ingestion_run_id: run_id.clone(),
             raw_hash: Sha256Hex::from_bytes(&statement.raw_hash),
-            normalized_hash: Some(Sha256Hex::from_bytes(&statement.time.content)),
+            normalized_hash: statement.time.content.as_ref().map(|digest| Sha256Hex::from_bytes(digest)),
             transformations_applied: transformations.cloned().unwrap_or_default(),
             valid_from: version.valid_from,
             valid_until: version.valid_until,
             superseded_by: superseded_by.and_then(|(run, position)| self.record_id(run, position)),
+            unconfirmed_by: self.unconfirmed_by(version),
             verification_status: if statement.verified {
                 VerificationStatus::AutoVerified
             } else {
@@ -305,7 +312,7 @@ impl SourceView {
                 offset: statement.offset,
                 len: statement.len,
             },
-            pruned: statement.content.is_none(),
+            pruned: statement.is_pruned(),
         })
     }
 

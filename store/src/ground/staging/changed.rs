@@ -7,13 +7,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// The kinds of changes, by their codes.
-const KINDS: [ChangeKind; 6] = [
+const KINDS: [ChangeKind; 7] = [
     ChangeKind::BecameValid,
     ChangeKind::Superseded,
     ChangeKind::Withdrawn,
     ChangeKind::Expired,
     ChangeKind::Moved,
     ChangeKind::Replaced,
+    ChangeKind::Undone,
 ];
 const UNTIL: u8 = 1;
 const SUPERSEDED: u8 = 2;

@@ -76,8 +76,15 @@ impl Group {
         Self { first, members: 1, same: true, held: Vec::new(), rest: None }
     }
 
-    /// Takes another record of the key.
+    /// Takes another record of the key. One that was rejected already says nothing beside others.
     fn add(&mut self, statement: &StoredStatement, work_dir: &Path) -> Result<(), StoreError> {
+        if statement.time.content.is_none() {
+            return Ok(());
+        }
+        if self.first.time.content.is_none() {
+            *self = Self::new(statement.clone());
+            return Ok(());
+        }
         self.members += 1;
         self.same &= self.first.time == statement.time;
         let member = Member::of(statement);
