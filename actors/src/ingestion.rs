@@ -4,6 +4,7 @@
 //! so that a run that was cut short goes on from there at the next start; what it has written by then counts for nothing.
 
 mod archiving;
+mod deciding;
 mod ending;
 mod flight;
 mod flights;
@@ -31,7 +32,7 @@ use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supe
 use domain::Peer;
 use domain::Sha256Hex;
 use domain::ground::id::{PipelineId, SourceId};
-use domain::ground::run::Run;
+use domain::ground::run::{Run, RunState};
 use flights::Flights;
 use jiff::Timestamp;
 use pull::{PullError, Puller};
@@ -87,7 +88,7 @@ pub struct Begin {
 pub enum Begun {
     /// It goes on.
     Started(Box<Run>),
-    /// The same run has brought the same records before: nothing changes.
+    /// The same run has brought the same records before, or is held: nothing changes.
     Unchanged(Box<Run>),
 }
 
@@ -98,6 +99,42 @@ pub struct Cancel {
     /// Which.
     pub run_id: Sha256Hex,
     /// By order of whom.
+    pub peer: Peer,
+}
+
+/// Lets a held run pass its gates: it is read again and becomes visible.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Run, IngestionError>")]
+pub struct Approve {
+    /// Which run.
+    pub run_id: Sha256Hex,
+    /// Why, in the operator's words.
+    pub reason: String,
+    /// The operator.
+    pub peer: Peer,
+}
+
+/// Discards a held run: nothing of it becomes visible.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Run, IngestionError>")]
+pub struct Discard {
+    /// Which run.
+    pub run_id: Sha256Hex,
+    /// Why, in the operator's words.
+    pub reason: String,
+    /// The operator.
+    pub peer: Peer,
+}
+
+/// Takes a completed run back. Answers with the run that says so.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<Run, IngestionError>")]
+pub struct Undo {
+    /// Which run.
+    pub run_id: Sha256Hex,
+    /// Why, in the operator's words.
+    pub reason: String,
+    /// The operator.
     pub peer: Peer,
 }
 
@@ -266,6 +303,25 @@ pub enum IngestionError {
         /// The run that counts.
         by: Sha256Hex,
     },
+    /// The run is not held.
+    #[error("run {run_id} is {}: only a held run can be approved or discarded", .state.as_str())]
+    NotHeld {
+        /// Which run.
+        run_id: Sha256Hex,
+        /// Its state.
+        state: RunState,
+    },
+    /// The run is not visible.
+    #[error("run {0} is not in force: only a completed run that still counts can be undone")]
+    NotCompleted(Sha256Hex),
+    /// The run was undone.
+    #[error("run {run_id} was undone by run {by}; to restore it, undo run {by}")]
+    Undone {
+        /// Which run.
+        run_id: Sha256Hex,
+        /// The run that says so.
+        by: Sha256Hex,
+    },
     /// The source was described otherwise while the run was about to begin.
     #[error("source {0} was just changed; try again")]
     Amended(SourceId),
@@ -403,6 +459,30 @@ impl Handler<Cancel> for Ingestion {
 
     fn handle(&mut self, Cancel { run_id, peer }: Cancel, _: &mut Context<Self>) -> Self::Result {
         Box::pin(flight::cancel(Arc::clone(&self.shop), run_id, peer))
+    }
+}
+
+impl Handler<Approve> for Ingestion {
+    type Result = ResponseFuture<Result<Run, IngestionError>>;
+
+    fn handle(&mut self, Approve { run_id, reason, peer }: Approve, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(deciding::approve(Arc::clone(&self.shop), deciding::Wanted { run_id, reason, peer }))
+    }
+}
+
+impl Handler<Discard> for Ingestion {
+    type Result = ResponseFuture<Result<Run, IngestionError>>;
+
+    fn handle(&mut self, Discard { run_id, reason, peer }: Discard, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(deciding::discard(Arc::clone(&self.shop), deciding::Wanted { run_id, reason, peer }))
+    }
+}
+
+impl Handler<Undo> for Ingestion {
+    type Result = ResponseFuture<Result<Run, IngestionError>>;
+
+    fn handle(&mut self, Undo { run_id, reason, peer }: Undo, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(deciding::undo(Arc::clone(&self.shop), deciding::Wanted { run_id, reason, peer }))
     }
 }
 

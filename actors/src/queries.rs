@@ -194,7 +194,7 @@ impl Answering {
                 axes.push(path);
             }
         }
-        freshness::of(&self.view, &axes, oldest, at)
+        freshness::of(&self.view, &axes, oldest, at, self.scope())
     }
 }
 

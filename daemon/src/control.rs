@@ -90,6 +90,9 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/runs", get(run::list))
         .route("/v1/runs/{run_id}", get(run::get))
         .route("/v1/runs/{run_id}/cancel", post(run::cancel))
+        .route("/v1/runs/{run_id}/approve", post(run::approve))
+        .route("/v1/runs/{run_id}/discard", post(run::discard))
+        .route("/v1/runs/{run_id}/undo", post(run::undo))
         .route("/v1/runs/{run_id}/rejects", get(rejects::get));
     #[cfg(debug_assertions)]
     let router = router.route("/v1/inject-panic/{actor}", post(inject_panic::post));

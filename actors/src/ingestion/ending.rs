@@ -27,7 +27,7 @@ impl Shop {
         let mut run = progress.run.clone();
         run.ended_at = Some(self.clock.now());
         let ended = match outcome {
-            Outcome::Staged { staged, ready } => match self.complete(run.clone(), *staged, &ready).await {
+            Outcome::Staged { staged, ready } => match self.passed(run.clone(), *staged, &ready).await {
                 // of what the log does not take nobody knows whether it is there
                 Err(error) if !matches!(error, IngestionError::Commit(CommitError::Unavailable(_))) => {
                     (run.state, run.cause) = (RunState::Failed, Some(error.to_string()));
@@ -53,6 +53,23 @@ impl Shop {
                 tracing::error!(run_id = %progress.run.run_id, %error, "a run's end cannot be committed");
             }
         }
+    }
+
+    /// Makes a run visible, or holds it where it breaks a gate of its pipeline that no operator has let it pass.
+    async fn passed(&self, mut run: Run, staged: Staged, ready: &Ready) -> Result<Run, IngestionError> {
+        if run.decision.is_none() {
+            let (source, _) = self.desk().source(&run.oracle_id)?;
+            run.breaches =
+                ready.definition.pipeline.gates.breaches(&staged.counts, same_payload(&run, &source));
+        }
+        if run.breaches.is_empty() {
+            return self.complete(run, staged, ready).await;
+        }
+        let causes: Vec<_> = run.breaches.iter().map(ToString::to_string).collect();
+        let (counts, rows) = staged.held();
+        (run.state, run.cause) = (RunState::Held, Some(causes.join("; ")));
+        (run.counts, run.rows) = (counts, Some(rows));
+        self.close(run).await
     }
 
     /// Makes a run visible, unless somebody has ended it.
@@ -138,14 +155,18 @@ impl Shop {
         changed(desk, &run.oracle_id, |source| {
             let entry = RunEntry { run: Box::new(run.clone()), peer, timestamp };
             let mut events = vec![Event::IngestionEnded(entry)];
-            let mut source = source.with_attempt(&run.run_id);
-            if run.state == RunState::Failed && run.source_url.is_some() && self.heeds_versions(&source) {
-                // the source says something else by now, and nobody knows what
-                source.invalidated_at = Some(timestamp);
+            let mut source = match run.state {
+                RunState::Held => source.with_held(&run.run_id),
+                _ => source.with_attempt(&run.run_id),
+            };
+            let is_lost = matches!(run.state, RunState::Failed | RunState::Held);
+            if is_lost && run.source_url.is_some() && self.heeds_versions(&source) {
+                // the source has a newer version by now, which is not visible
+                source = source.invalidated(timestamp);
                 events.push(Event::SourceInvalidated(InvalidationEntry {
                     oracle_id: run.oracle_id.clone(),
                     trigger: InvalidationCause::VersionChange,
-                    detail: format!("run {} of a newer version has failed", run.run_id),
+                    detail: format!("run {} of a newer version is {}", run.run_id, run.state.as_str()),
                     peer: None,
                     timestamp,
                 }));
@@ -194,8 +215,21 @@ impl Shop {
     }
 }
 
+/// Another version of the source with the payload of `run`, where that is a sign of a mistake: an operator has submitted
+/// the wrong file, or the version was undone. What a pull brings back is its source's own statement.
+fn same_payload(run: &Run, source: &SourceState) -> Option<String> {
+    let is_submitted = run.source_url.is_none();
+    let is_mistaken = |completed: &&Completed| {
+        completed.raw_sha256 == run.input.raw_sha256
+            && completed.release.undoes.is_none()
+            && (source.undone_by(completed.release.run).is_some()
+                || is_submitted && completed.release.version != run.input.version)
+    };
+    source.completed.iter().rev().find(is_mistaken).map(|completed| completed.release.version.clone())
+}
+
 /// A run as its source remembers it.
-fn completed(run: &Run, release: Release, rows: FileRef) -> Completed {
+pub(super) fn completed(run: &Run, release: Release, rows: FileRef) -> Completed {
     Completed {
         run_id: run.run_id.clone(),
         pipeline_id: run.pipeline_id.clone(),
@@ -203,6 +237,7 @@ fn completed(run: &Run, release: Release, rows: FileRef) -> Completed {
         raw_sha256: run.input.raw_sha256.clone(),
         source_url: run.source_url.clone(),
         release,
+        records: run.counts.records,
         rows,
     }
 }

@@ -45,7 +45,11 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
     }
     let (peer, replace) = (message.peer, message.replace);
     let run = shop.planned(message, &ready, &source);
-    if let Some(known) = shop.brought_before(&run, &source, replace)? {
+    let known = |source| match shop.brought_before(&run, source, replace)? {
+        Some(known) => Ok::<_, IngestionError>(Some(known)),
+        None => Ok(shop.held_before(&run, peer)?),
+    };
+    if let Some(known) = known(&source)? {
         return Ok(Begun::Unchanged(Box::new(known)));
     }
     let record_id = run.record_id(0);
@@ -56,7 +60,7 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
     let (claim, progress) = shop.claim(&run).await?;
     // another may have become visible meanwhile; from now on none does
     let (source, _) = shop.desk().source(&run.oracle_id)?;
-    if let Some(known) = shop.brought_before(&run, &source, replace)? {
+    if let Some(known) = known(&source)? {
         return Ok(Begun::Unchanged(Box::new(known)));
     }
     let desk = shop.desk();
@@ -163,7 +167,7 @@ pub(super) fn changed(
 }
 
 /// Reads a run's payload and ends it, one way or another.
-async fn fly(shop: Arc<Shop>, ready: Ready, claim: Claim, progress: Arc<Progress>) {
+pub(super) async fn fly(shop: Arc<Shop>, ready: Ready, claim: Claim, progress: Arc<Progress>) {
     let outcome = tokio::select! {
         _ = progress.until_ended() => Outcome::EndedEarly,
         // the semaphore is never closed
@@ -192,19 +196,25 @@ fn failed(cause: String) -> Outcome {
 }
 
 impl Shop {
-    /// The run that has brought what `run` would, where its records count.
+    /// The run that has brought what `run` would, where its records count or it is held.
     ///
     /// # Errors
-    /// `Replaced` where they count no longer, and, unless it may `replace`, `VersionKnown` where others count for its version.
-    fn brought_before(
+    /// `Undone` and `Replaced` where they count no longer, and, unless it may `replace`, `VersionKnown` where others count for
+    /// its version.
+    pub(super) fn brought_before(
         &self,
         run: &Run,
         source: &SourceState,
         replace: bool,
     ) -> Result<Option<Run>, IngestionError> {
+        let visible = source.completed.iter().rev().find(|completed| completed.run_id == run.run_id);
+        if let Some(by) = visible.and_then(|visible| source.undone_by(visible.release.run)) {
+            let (run_id, by) = (run.run_id.clone(), by.run_id.clone());
+            return Err(IngestionError::Undone { run_id, by });
+        }
         let counts = source.read_as(&run.input.version);
         if let Some(by) = counts
-            && source.completed.iter().any(|completed| completed.run_id == run.run_id)
+            && visible.is_some()
         {
             if by.run_id == run.run_id {
                 return Ok(self.store.run(&run.run_id)?.map(|(known, _)| known));
@@ -218,9 +228,20 @@ impl Shop {
         Ok(None)
     }
 
+    /// The run as an operator has to decide, or has decided, on it. Only an operator who submits a discarded payload once
+    /// more has it read again; a schedule does not.
+    fn held_before(&self, run: &Run, peer: Option<Peer>) -> Result<Option<Run>, StoreError> {
+        let known = self.store.run(&run.run_id)?.map(|(known, _)| known);
+        Ok(known.filter(|known| match known.state {
+            RunState::Held => true,
+            RunState::Discarded => peer.is_none(),
+            RunState::Running | RunState::Completed | RunState::Failed | RunState::Cancelled => false,
+        }))
+    }
+
     /// The run that a message asks for.
     fn planned(&self, message: Begin, ready: &Ready, source: &SourceState) -> Run {
-        let Begin { pipeline_id, version, released_at, payload, requested_by, .. } = message;
+        let Begin { pipeline_id, version, released_at, payload, requested_by, replace, .. } = message;
         let Begin { source_url, retrieved_at, .. } = message;
         let ontology = source.entry.registration.ontology.clone();
         let (pipeline_sha256, raw_sha256) = (ready.sha256.clone(), payload.sha256);
@@ -232,6 +253,8 @@ impl Shop {
             pipeline_id,
             input,
             snapshot: source.entry.registration.snapshot,
+            replace,
+            undoes: None,
             raw_bytes: payload.size_bytes,
             source_url,
             retrieved_at,
@@ -242,6 +265,8 @@ impl Shop {
             counts: RunCounts::default(),
             rows: None,
             cause: None,
+            breaches: Vec::new(),
+            decision: None,
         }
     }
 
@@ -254,7 +279,7 @@ impl Shop {
 
     /// The place of a run's source. A run that has ended, and is about to give it back, is waited for, if not for long:
     /// whoever has a payload for this keeps others from handing theirs in.
-    async fn claim(&self, run: &Run) -> Result<(Claim, Arc<Progress>), IngestionError> {
+    pub(super) async fn claim(&self, run: &Run) -> Result<(Claim, Arc<Progress>), IngestionError> {
         match self.flights.claim(run) {
             Err(IngestionError::Busy { run_id, .. }) if self.has_ended(&run_id)? => {
                 drop(timeout(LEAVES, self.flights.until_left(&run_id)).await);
@@ -297,6 +322,8 @@ impl Shop {
             released_at: run.input.released_at,
             ingested_at: behind(&view.state, self.clock.now()),
             snapshot: run.snapshot,
+            has_unidentified: false,
+            undoes: None,
         };
         let (files, progress) = (self.store.files().clone(), Arc::clone(progress));
         Ok(Reading { files, view, ready, release, progress, limits: self.limits })

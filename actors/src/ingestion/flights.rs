@@ -121,7 +121,7 @@ impl Flights {
         self.until(HashMap::is_empty).await;
     }
 
-    fn is_stopping(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
     }
 

@@ -108,15 +108,22 @@ impl Reading {
         let len = slice.len_bytes();
         let Slice { position, offset, bytes, record } = slice;
         let raw_hash = sha256(&bytes);
-        let record = record.map_err(|bad| Rejection::new(Rule::Readable, None, bad.to_string()));
-        match record.and_then(|raw| self.ready.normalizer.normalize(&raw)) {
+        let normalized = match &record {
+            Ok(raw) => self.ready.normalizer.normalize(raw),
+            Err(bad) => Err(Rejection::new(Rule::Readable, None, bad.to_string())),
+        };
+        match normalized {
             Ok(normalized) => {
                 let Normalized { content, identity, source_record_id, valid_from, valid_until, warnings } =
                     normalized;
                 warnings.iter().for_each(|warning| staging.warn(warning));
                 let json = Bytes::from(content.to_json());
-                let time =
-                    Statement { run: self.release.run, valid_from, valid_until, content: sha256(&json) };
+                let time = Statement {
+                    run: self.release.run,
+                    valid_from,
+                    valid_until,
+                    content: Some(sha256(&json)),
+                };
                 let verified = warnings.is_empty();
                 let index = indexed(&content.axes, self.ready.normalizer.ontology());
                 let statement =
@@ -126,7 +133,9 @@ impl Reading {
             }
             Err(rejection) => {
                 let raw_hash = Sha256Hex::from_bytes(&raw_hash);
-                staging.reject(&Reject { position, offset, len, raw_hash, rejection })
+                let identified = record.ok().and_then(|raw| self.ready.normalizer.identify(&raw));
+                let key = identified.map(|(identity, id)| identity.record_key(&id));
+                staging.reject(&Reject { position, offset, len, raw_hash, rejection }, key.as_deref())
             }
         }
     }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use store::ground::payloads::Unreadable;
 use store::ground::rebuild::{RebuildError, Rebuilding, Step};
+use store::ground::staging::Staging;
 use store::ground::state::Completed;
 use tokio::task::spawn_blocking;
 
@@ -82,6 +83,13 @@ impl Shop {
         let mut progress: Option<Arc<Progress>> = None;
         for step in self.store.steps(rebuilding.committed())? {
             match step {
+                Step::Run(completed) if completed.release.undoes.is_some() => {
+                    let staging = Staging::new(rebuilding.apart(), &completed.run_id, completed.release.run);
+                    let staged =
+                        staging.finish(&*rebuilding.view()?, &completed.release, |_| claim.is_to_go_on())?;
+                    rebuilding.add(&completed, staged.ok_or_else(cancelled)?).map_err(differs)?;
+                    outcome.runs += 1;
+                }
                 Step::Run(completed) => {
                     let reading = self.reading_again(&rebuilding, &completed)?;
                     let before = progress.replace(Arc::clone(&reading.progress));

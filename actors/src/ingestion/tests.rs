@@ -183,7 +183,7 @@ fn only_a_newer_release_that_was_begun_since_ends_an_invalidation() {
         let invalidate = Invalidate { oracle_id: oracle_id.clone(), trigger, detail, peer: PEER };
         system.registry.ask(invalidate).await.expect("it answers").expect("it is noted");
         let invalidated_at =
-            || system.store.source(&oracle_id).expect("it is read").expect("it is there").0.invalidated_at;
+            || system.store.source(&oracle_id).expect("it is read").expect("it is there").0.stale_since();
         time.turn(1);
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
         assert!(invalidated_at().is_some());

@@ -7,7 +7,7 @@ use domain::ground::provenance::ProvenanceRecord;
 use domain::ground::query::{
     Explain, NormalizedRecord, OracleQuery, Query, QueryAnswer, QueryFreshness, QueryMetadata, QueryResponse,
 };
-use domain::ground::timeline::Release;
+use domain::ground::timeline::{Release, Scope};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -121,9 +121,14 @@ impl Answering {
         (releases.iter().max().copied(), releases.iter().min().copied().or_else(in_force))
     }
 
+    /// Which releases the question sees.
+    pub(super) const fn scope(&self) -> Scope {
+        Scope { known_at: self.known_at, released_by: Some(self.point_in_time) }
+    }
+
     /// The versions of the releases that counted, in the order in which they were ingested.
     fn releases(&self) -> Vec<String> {
-        let known = self.view.knowledge(self.known_at);
+        let known = self.view.knowledge(self.scope());
         let releases = self.view.state.completed.iter().map(|completed| &completed.release);
         let counted = releases.filter(|release| known.counts(release.run));
         counted.map(|release| release.version.clone()).collect()
@@ -131,11 +136,8 @@ impl Answering {
 
     /// The latest release up to the time that is asked for, as far as releases were known then.
     fn in_force(&self) -> Option<&Release> {
-        let known = self.view.knowledge(self.known_at);
-        let releases = self.view.state.completed.iter().map(|completed| &completed.release);
-        let counts =
-            releases.filter(|release| known.counts(release.run) && release.released_at <= self.point_in_time);
-        counts.max_by_key(|release| (release.released_at, &release.version))
+        let latest = self.view.knowledge(self.scope()).latest()?;
+        self.view.state.run(latest).map(|completed| &completed.release)
     }
 
     /// The versions of the source that the records are of, in the order of their releases; where there are none, the one in
@@ -161,6 +163,13 @@ impl Answering {
         let mut warnings: Vec<_> = self.warning.iter().chain(&age.policy.warnings).cloned().collect();
         if pruned > 0 {
             warnings.push(format!("{pruned} versions that held then have been pruned"));
+        }
+        let unconfirmed: Vec<_> =
+            found.iter().filter_map(|hit| view.unconfirmed_by(&hit.found.version)).collect();
+        if let Some(version) = unconfirmed.iter().max() {
+            let count = unconfirmed.len();
+            warnings
+                .push(format!("records not confirmed by version {version}, which rejected them: {count}"));
         }
         let include_provenance = self.asked.request.include_provenance;
         let provenance = include_provenance.then(|| provenance(view, &found)).transpose()?;
@@ -210,6 +219,7 @@ fn record(view: &SourceView, query: &Query, hit: Hit) -> Result<NormalizedRecord
         axes: chosen.into_iter().map(|(path, value)| (path.to_owned(), value.clone())).collect(),
         valid_from: found.version.valid_from,
         valid_until: found.version.valid_until,
+        unconfirmed_by: view.unconfirmed_by(&found.version),
     })
 }
 

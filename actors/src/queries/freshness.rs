@@ -6,6 +6,7 @@ use crate::registry::policy_of;
 use domain::ground::freshness::{Answer, Freshness};
 use domain::ground::id::SourceId;
 use domain::ground::source::OracleTier;
+use domain::ground::timeline::Scope;
 use jiff::Timestamp;
 use store::ground::view::SourceView;
 use tokio::time::timeout;
@@ -20,9 +21,16 @@ pub struct Stale {
     pub freshness: Box<Freshness>,
 }
 
-/// How fresh what a source says of `axes` is at `at`, where it is of a release at `as_of`.
-pub(super) fn of(view: &SourceView, axes: &[&str], as_of: Option<Timestamp>, at: Timestamp) -> Freshness {
-    let invalidated_at = view.state.invalidated_at.filter(|invalidated_at| *invalidated_at <= at);
+/// How fresh what a source says of `axes` is at `at`, for a question that sees `scope`, where it is of a release at
+/// `as_of`.
+pub(super) fn of(
+    view: &SourceView,
+    axes: &[&str],
+    as_of: Option<Timestamp>,
+    at: Timestamp,
+    scope: Scope,
+) -> Freshness {
+    let invalidated_at = view.state.invalidated_at(at, scope);
     policy_of(&view.state, &view.ontology).evaluate(axes, as_of, invalidated_at, at)
 }
 

@@ -5,6 +5,7 @@ use domain::ground::freshness::Freshness;
 use domain::ground::id::SourceId;
 use domain::ground::provenance::{ProvenanceRecord, VerificationStatus};
 use domain::ground::query::{Operator, Query, QueryFilter, QueryRequest};
+use domain::ground::timeline::Scope;
 use domain::ground::value::Value;
 use domain::verification::candidate::Stated;
 use domain::verification::{Candidate, Failure, OracleVerificationRecord, Reply};
@@ -33,6 +34,8 @@ pub(crate) struct Asked {
     pub(crate) paths: Vec<String>,
     /// As it was then; now where there is none.
     pub(crate) point_in_time: Option<Timestamp>,
+    /// As far as it was known then; as it is known now where there is none.
+    pub(crate) known_at: Option<Timestamp>,
     /// Whether to tell what it said before.
     pub(crate) looks_back: bool,
 }
@@ -123,7 +126,7 @@ impl Look {
     fn heard(&self, scanned_max: u64) -> Result<Option<(Heard, Option<Freshness>)>, QueryError> {
         let Self { view, query, time, .. } = self;
         let mut warnings = Vec::new();
-        let answered = view.query(query, *time, None, None, scanned_max)?;
+        let answered = view.query(query, *time, self.asked.known_at, None, scanned_max)?;
         if answered.pruned > 0 {
             warnings.push(format!("{} versions that held then have been pruned", answered.pruned));
         }
@@ -174,7 +177,9 @@ impl Look {
         let last_seen = last_seen.ok_or_else(|| QueryError::Reading("a record's run is missing".into()))?;
         let provenance = view.provenance(found)?;
         let paths: Vec<_> = asked.paths.iter().map(String::as_str).collect();
-        let freshness = freshness::of(view, &paths, Some(last_seen.as_of()), *time.min(now));
+        let at = asked.known_at.map_or(*now, |known_at| known_at.min(*now)).min(*time);
+        let scope = Scope { known_at: asked.known_at, released_by: Some(*time) };
+        let freshness = freshness::of(view, &paths, Some(last_seen.as_of()), at, scope);
         let stated = |path: &String| {
             let (value, definition) =
                 (content.axes.get(path)?.clone(), content.definitions.get(path).cloned());

@@ -9,8 +9,8 @@ use domain::ground::query::{NormalizedRecord, QueryFreshness};
 use domain::ground::record::Content;
 use domain::ground::run::split_record_id;
 use domain::ground::source::{OracleTier, Standing};
-use domain::ground::timeline::{Became, End, Version};
-use jiff::Timestamp;
+use domain::ground::timeline::{Became, End, Scope, Version};
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,6 +64,8 @@ pub enum RecordStanding {
     Expired,
     /// Its version of the source was read anew, and it does not count any more.
     Replaced,
+    /// Its run was undone.
+    Undone,
 }
 
 /// Why there is no record.
@@ -89,6 +91,8 @@ struct Stands {
     found: Found,
     standing: RecordStanding,
     same_as: Option<(u32, u64)>,
+    /// The run of the latest release that said so while the version held: one that says it later makes it no fresher then.
+    fresh_as: u32,
 }
 
 impl Queries {
@@ -110,7 +114,7 @@ impl Queries {
     }
 
     fn answer_of(&self, record_id: &str) -> Result<RecordAnswer, RecordError> {
-        let Stands { view, found, standing, same_as } = self.stands(record_id)?;
+        let Stands { view, found, standing, same_as, fresh_as } = self.stands(record_id)?;
         let now = self.clock.now();
         let entry = &view.state.entry;
         let mut warnings = match entry.standing(now) {
@@ -121,7 +125,7 @@ impl Queries {
         let content = view.content(&found.statement)?;
         let pruned = content.is_none();
         let content = content.unwrap_or_default();
-        let freshness = freshness_of(&view, &found.version, &content, now);
+        let freshness = freshness_of(&view, (&found.version, fresh_as), &content, now);
         warnings.extend(freshness.policy.warnings.iter().cloned());
         let unit = |path: &String| Some((path.clone(), view.ontology.axis(path)?.unit.clone()?));
         let run = view.state.run(found.statement.time.run);
@@ -136,6 +140,7 @@ impl Queries {
                 definitions: content.definitions,
                 valid_from: found.version.valid_from,
                 valid_until: found.version.valid_until,
+                unconfirmed_by: view.unconfirmed_by(&found.version),
             },
             standing,
             pruned,
@@ -178,7 +183,13 @@ impl Queries {
 
 /// How fresh a version is, which says `content`: each of its axes that is no identity, or those where it has no others. What
 /// no longer holds is as fresh as it was when it ceased to.
-fn freshness_of(view: &SourceView, version: &Version, content: &Content, now: Timestamp) -> QueryFreshness {
+/// `fresh_as` is the run of the release that it is as fresh as.
+fn freshness_of(
+    view: &SourceView,
+    (version, fresh_as): (&Version, u32),
+    content: &Content,
+    now: Timestamp,
+) -> QueryFreshness {
     let identity: BTreeSet<_> = view.ontology.identity().map(|axis| axis.axis.as_str()).collect();
     let said: BTreeSet<_> = content
         .axes
@@ -187,9 +198,10 @@ fn freshness_of(view: &SourceView, version: &Version, content: &Content, now: Ti
         .collect();
     let others: Vec<_> = said.difference(&identity).copied().collect();
     let axes = if others.is_empty() { said.into_iter().collect() } else { others };
-    let as_of = view.state.run(version.last_seen).map(|run| run.release.as_of());
     let at = version.valid_until.map_or(now, |until| until.min(now));
-    let policy = freshness::of(view, &axes, as_of, at);
+    let as_of = view.state.run(fresh_as).map(|run| run.release.as_of());
+    let scope = Scope { known_at: None, released_by: Some(at) };
+    let policy = freshness::of(view, &axes, as_of, at, scope);
     QueryFreshness { data_as_of: as_of, staleness_seconds: as_of.map(|as_of| age_s(as_of, now)), policy }
 }
 
@@ -201,16 +213,18 @@ fn stand(view: Arc<SourceView>, record: Record, place: usize, now: Timestamp) ->
     let told = |statement: &StoredStatement| (statement.time.run, statement.position);
     let statement = record.statements.get(place)?.clone();
     let time = statement.time;
+    let content = time.content?;
     let released_at = || view.state.run(time.run).map_or(Timestamp::MIN, |run| run.release.released_at);
     let valid_from = time.valid_from.unwrap_or_else(released_at);
     // without an interval: it ends as it begins
     let empty = |ended_by: End| Version {
         statement: place,
-        content: time.content,
+        content,
         valid_from,
         valid_until: Some(valid_from),
         ended_by,
         last_seen: time.run,
+        unconfirmed_by: None,
     };
     let holds_then = || versions.iter().find(|found| found.version.holds_at(valid_from));
     let of = |version: Version| versions.iter().find(|found| found.version == version);
@@ -228,13 +242,24 @@ fn stand(view: Arc<SourceView>, record: Record, place: usize, now: Timestamp) ->
             let by = holds_then().map(|found| told(&found.statement));
             (empty(why), ended(why), by, None)
         }
+        Became::Undone => {
+            let by = holds_then().map(|found| told(&found.statement));
+            (empty(End::Open), RecordStanding::Undone, by, None)
+        }
         Became::Replaced => {
             let by = holds_then().map(|found| told(&found.statement));
             (empty(End::Open), RecordStanding::Replaced, by, None)
         }
     };
+    let last_held = version.valid_until.map_or(now, |until| {
+        until.saturating_sub(SignedDuration::from_nanos(1)).unwrap_or(Timestamp::MIN).min(now)
+    });
+    let scope = Scope { known_at: None, released_by: Some(last_held) };
+    let then = view.knowledge(scope).valid_at(record.times(), last_held);
+    let fresh_as =
+        then.filter(|then| then.content == version.content).map_or(time.run, |then| then.last_seen);
     let found = Found { key: record.key, statement, version, superseded_by };
-    Some(Stands { view, found, standing, same_as })
+    Some(Stands { view, found, standing, same_as, fresh_as })
 }
 
 fn standing(version: &Version, now: Timestamp) -> RecordStanding {

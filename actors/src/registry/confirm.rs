@@ -7,7 +7,7 @@ use domain::ground::id::SourceId;
 use domain::{Event, Peer};
 use jiff::Timestamp;
 use std::sync::Arc;
-use store::ground::state::SourceState;
+use store::ground::state::InvalidationEnd;
 use store::{Record, RowKey, Write};
 
 /// Takes back that all that a source has said counts as stale. Its age counts as before.
@@ -45,7 +45,7 @@ impl Desk {
         let confirmed = self.change(|desk| {
             let (state, revision) = desk.source(oracle_id)?;
             let ends = |at: &Timestamp| before.is_none_or(|before| *at < before);
-            let Some(invalidated_at) = state.invalidated_at.filter(ends) else {
+            let Some(invalidated_at) = state.stale_since().filter(ends) else {
                 return Ok(Decided::Already(()));
             };
             let entry = ConfirmationEntry {
@@ -56,7 +56,7 @@ impl Desk {
                 peer,
                 timestamp: desk.clock.now(),
             };
-            let state = SourceState { invalidated_at: None, ..state };
+            let state = state.no_longer_invalidated(InvalidationEnd::Confirmed(entry.timestamp));
             let record = Record {
                 expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
                 events: vec![Event::SourceConfirmed(entry)],

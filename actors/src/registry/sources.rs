@@ -216,7 +216,7 @@ impl Desk {
             let timestamp = desk.clock.now();
             let (id, detail) = (oracle_id.clone(), detail.clone());
             let entry = InvalidationEntry { oracle_id: id, trigger, detail, peer: Some(peer), timestamp };
-            let state = SourceState { invalidated_at: Some(timestamp), ..state };
+            let state = state.invalidated(timestamp);
             let record = Record {
                 expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
                 events: vec![Event::SourceInvalidated(entry)],

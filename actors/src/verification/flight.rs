@@ -162,7 +162,7 @@ impl Verifier {
         };
         let subject = read(key(&inputs))?;
         (inputs.locks, inputs.open_reviews) = (subject.locks.clone(), subject.open.clone());
-        let present = if inputs.question.point_in_time.is_some() {
+        let present = if !inputs.question.is_about_the_present() {
             let present = read(present(&inputs))?;
             // what was decided of the present holds for the time since then, too
             inputs.locks.extend(present.locks.iter().cloned());
@@ -218,7 +218,7 @@ impl Verifier {
         record.events.push(Event::VerificationDecided(VerificationEntry::of(inputs.clone(), envelope)));
         let review = Review::of(inputs, envelope);
         let mut known = subject.clone();
-        if inputs.question.point_in_time.is_none() {
+        if inputs.question.is_about_the_present() {
             note(inputs, &beside.came.before, &mut known.baselines);
         }
         let advanced = advanced(inputs, envelope, &known.baselines).filter(|_| keeps);
@@ -258,12 +258,18 @@ impl Verifier {
 
 /// Holds what each source says, or what is kept of it, against what it has said before.
 fn hold_against(inputs: &mut Inputs, baselines: &Baselines, came: &Came) {
+    let as_of = (!inputs.question.is_about_the_present()).then(|| inputs.as_of());
     let Inputs { workflow, axes, calls, .. } = inputs;
     for (oracle_id, call) in calls {
         let (known, before) = (baselines.get(oracle_id), came.before.get(oracle_id));
         let baseline = |path: &str| {
             let known = known.and_then(|known| known.get(path)).cloned();
-            known.or_else(|| Baseline::of(before?, path))
+            let before = || Baseline::of(before?, path);
+            match as_of {
+                None => known.or_else(before),
+                // decisions over the present may rest on later releases, which a question about the past does not see
+                Some(as_of) => before().or_else(|| known.filter(|known| known.observed_at <= as_of)),
+            }
         };
         let answered = match &mut call.reply {
             Reply::Answered { candidate } => Some(candidate),
@@ -277,11 +283,12 @@ fn hold_against(inputs: &mut Inputs, baselines: &Baselines, came: &Came) {
 
 /// Under which name it is known what people say of the thing as it is now, and what sources have said that nobody doubted.
 fn present(inputs: &Inputs) -> SubjectKey {
-    SubjectKey::of(&inputs.workflow.workflow_id, &inputs.question.thing, None)
+    SubjectKey::of(&inputs.workflow.workflow_id, &inputs.question.thing, None, None)
 }
 
 /// Under which name it is known what people say of the thing.
 fn key(inputs: &Inputs) -> SubjectKey {
     let question = &inputs.question;
-    SubjectKey::of(&inputs.workflow.workflow_id, &question.thing, question.point_in_time)
+    let (point_in_time, known_at) = (question.point_in_time, question.known_at);
+    SubjectKey::of(&inputs.workflow.workflow_id, &question.thing, point_in_time, known_at)
 }

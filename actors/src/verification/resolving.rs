@@ -156,7 +156,7 @@ impl Verifier {
 /// held against that. What they were held against before comes back.
 fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology: &Ontology) -> HeldAgainst {
     let mut before = HeldAgainst::new();
-    if review.point_in_time.is_some() {
+    if review.point_in_time.is_some() || review.known_at.is_some() {
         return before;
     }
     for (oracle_id, candidate) in &review.candidates {

@@ -12,6 +12,7 @@ use domain::ground::adapter::Ready;
 use domain::ground::freshness::AxisFreshness;
 use domain::ground::id::SourceId;
 use domain::ground::source::{OracleTier, ReviewStatus, Standing};
+use domain::ground::timeline::Scope;
 use domain::health::Outcome;
 use domain::verification::{Call, Candidate, Cut, Failure, Inputs, KeptAnswer, KeptKey, Refusal, Reply};
 use jiff::Timestamp;
@@ -104,8 +105,8 @@ impl Errand {
     /// How fresh the answer of a live source is, each axis by its policy.
     fn freshness(&self, candidate: &Candidate, now: Timestamp) -> Vec<AxisFreshness> {
         let state = &self.view.state;
-        let at = self.inputs.question.point_in_time.map_or(now, |time| time.min(now));
-        let invalidated_at = state.invalidated_at.filter(|invalidated_at| *invalidated_at <= at);
+        let at = self.inputs.question.as_of(now);
+        let invalidated_at = state.invalidated_at(at, Scope::default());
         let paths: Vec<_> = self.paths.iter().map(String::as_str).collect();
         let policy = policy_of(state, &self.view.ontology);
         policy.evaluate(&paths, Some(candidate.observed_at), invalidated_at, at).axes
@@ -160,6 +161,10 @@ impl Verifier {
             Standing::Silent(why) => return Err(not_asked(why)),
         };
         let adapter = self.adapter(&view).map_err(cannot_be_asked)?;
+        if adapter.is_some() && inputs.question.known_at.is_some() {
+            let cause = "a live source cannot be asked for what was known at an earlier time (`known_at`)";
+            return Err(cannot_be_asked(cause.into()));
+        }
         let (oracle_id, inputs) = (oracle_id.clone(), Arc::clone(inputs));
         Ok(Errand { oracle_id, view, adapter, paths, inputs, warnings })
     }
@@ -246,6 +251,7 @@ impl Verifier {
             thing: question.thing.clone(),
             paths: errand.paths.clone(),
             point_in_time: question.point_in_time,
+            known_at: question.known_at,
             looks_back: !workflow.deviation_limits.is_empty(),
         };
         match self.doors.queries.heard(asked).await {

@@ -201,6 +201,11 @@ fn source_gauges(body: &mut String, sources: &[(SourceState, usize)]) -> fmt::Re
             writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {}", entry.oracle_id(), latest.as_second())?;
         }
     }
+    let (name, help) = ("source_runs_held", "runs of a source that are held for an operator's decision");
+    write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
+    for (SourceState { entry, held, .. }, _) in sources {
+        writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {}", entry.oracle_id(), held.len())?;
+    }
     let (name, help) = ("source_files_missing", "files of a source that are missing, or have another length");
     write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
     for (SourceState { entry, .. }, faults) in sources {

@@ -47,7 +47,7 @@ pub async fn get(
     let unknown = || RegistryError::OntologyUnknown(reference.clone());
     let policy = policy_of(&state, &ontology.ok_or_else(unknown)?.0);
     let axes: Vec<_> = registration.axes_provided.iter().map(String::as_str).collect();
-    let (invalidated_at, now) = (state.invalidated_at, service.system.clock.now());
+    let (invalidated_at, now) = (state.stale_since(), service.system.clock.now());
     // in the order of their releases, some of which may lie ahead
     let in_force = state.entry.version_history.iter().rfind(|version| version.released_at <= now);
     let released_at = in_force.map(|version| version.released_at);

@@ -72,6 +72,9 @@ pub struct Listed {
     /// Of its state at which time; of the present one where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
+    /// As it was known at which time; as it is known now where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_at: Option<Timestamp>,
     /// The axes to decide, each with the reasons.
     pub axes: BTreeMap<String, BTreeSet<Reason>>,
     /// What each source says on those axes.
@@ -113,6 +116,7 @@ impl From<ReviewState> for Listed {
             workflow_id: review.workflow_id,
             thing: review.thing,
             point_in_time: review.point_in_time,
+            known_at: review.known_at,
             axes,
             said,
             claimed,

@@ -1,11 +1,12 @@
 //! `/v1/runs`: what was ingested, what is, and what came of it.
 
-use super::act;
+use super::document::Document;
+use super::{act, source};
 use crate::api::request::Unasked;
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
-use actors::ingestion::{Cancel, RunProgress, Running};
+use actors::ingestion::{Approve, Cancel, Discard, RunProgress, Running, Undo};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
@@ -60,7 +61,7 @@ pub async fn list(
         return Err(Problem::InvalidRequest(format!("`limit` is {limit}; allowed: 1 to {LIMIT_MAX}")));
     }
     if let Some(oracle_id) = &oracle_id {
-        super::source::known(&service, oracle_id)?;
+        source::known(&service, oracle_id)?;
     }
     // asked first: a run that ends meanwhile is then shown with its end, and none as going on that does not
     let running = service.system.ingestion.ask(Running).await?;
@@ -99,6 +100,64 @@ pub async fn cancel(
         let running = service.system.ingestion.ask(Running).await?;
         service.system.ingestion.ask(Cancel { run_id: run.run_id.clone(), peer }).await??;
         Ok((StatusCode::ACCEPTED, Json(seen(run, &running))))
+    })
+    .await
+}
+
+/// Lets a held run pass its gates: 202, and it is read again and becomes visible.
+///
+/// # Errors
+/// `RunUnknown`, `RunNotHeld`, `RunBusy`; `VersionKnown` where another run has brought its version since; `InvalidRequest`
+/// where the path names none or several, or there is no reason.
+pub async fn approve(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    run_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<(StatusCode, Json<Seen>), Problem> {
+    let reason = source::reason(&document)?;
+    act(async move {
+        let run_id = known(&service.system.store, run_id)?.run_id;
+        let run = service.system.ingestion.ask(Approve { run_id, reason, peer }).await??;
+        Ok((StatusCode::ACCEPTED, Json(Seen { run, progress: None })))
+    })
+    .await
+}
+
+/// Discards a held run.
+///
+/// # Errors
+/// `RunUnknown`, `RunNotHeld`; `InvalidRequest` where the path names none or several, or there is no reason.
+pub async fn discard(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    run_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<Seen>, Problem> {
+    let reason = source::reason(&document)?;
+    act(async move {
+        let run_id = known(&service.system.store, run_id)?.run_id;
+        let run = service.system.ingestion.ask(Discard { run_id, reason, peer }).await??;
+        Ok(Json(Seen { run, progress: None }))
+    })
+    .await
+}
+
+/// Takes a completed run back; answers with the run that says so, which can be undone in its turn.
+///
+/// # Errors
+/// `RunUnknown`, `RunNotInForce`, `RunBusy`; `InvalidRequest` where the path names none or several, or there is no reason.
+pub async fn undo(
+    State(service): State<Arc<Service>>,
+    Extension(peer): Extension<Peer>,
+    run_id: Result<Path<String>, PathRejection>,
+    document: Document,
+) -> Result<Json<Seen>, Problem> {
+    let reason = source::reason(&document)?;
+    act(async move {
+        let run_id = known(&service.system.store, run_id)?.run_id;
+        let run = service.system.ingestion.ask(Undo { run_id, reason, peer }).await??;
+        Ok(Json(Seen { run, progress: None }))
     })
     .await
 }

@@ -142,7 +142,7 @@ pub async fn confirm(
 }
 
 /// What a document gives as the reason.
-fn reason(document: &Document) -> Result<String, Problem> {
+pub(super) fn reason(document: &Document) -> Result<String, Problem> {
     let Reason { reason } = document.read()?;
     if reason.trim().is_empty() || reason.len() > REASON_MAX_BYTES {
         let told = format!("`reason` has {} bytes; allowed: 1 to {REASON_MAX_BYTES}", reason.len());

@@ -67,7 +67,7 @@ pub struct VerifyOrder {
 pub fn takes_its_time<B>(request: &Request<B>) -> bool {
     let (path, method) = (request.uri().path(), request.method());
     let ends = |endings: &[&str]| endings.iter().any(|ending| path.ends_with(ending));
-    (method == Method::POST && ends(&["/pull", "/prune", "/verify", "/rebuild"]))
+    (method == Method::POST && ends(&["/pull", "/prune", "/verify", "/rebuild", "/undo"]))
         || (method == Method::GET && ends(&["/export"]))
 }
 

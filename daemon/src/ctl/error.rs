@@ -39,6 +39,12 @@ pub enum CtlError {
     /// A run came to nothing. Why was printed.
     #[error("the run came to nothing")]
     CameToNothing,
+    /// A run is held. Which gate it has broken was printed.
+    #[error(
+        "run {0} is held and nothing of it is visible; `oraclectl ingest approve {0} --reason …` lets it pass, `oraclectl \
+         ingest discard {0} --reason …` discards it"
+    )]
+    Held(Sha256Hex),
     /// Of several things that were to be done some were not. Why was printed of each; the first decides the exit code.
     #[error(transparent)]
     Printed(Box<CtlError>),
@@ -89,6 +95,7 @@ impl CtlError {
             | Self::NotOne(_) => 1,
             Self::Printed(first) => first.exit_code(),
             Self::NotVerified => 6,
+            Self::Held(_) => 7,
             Self::Detached(_) => 130,
             Self::Problem { status, .. } if *status < 500 => 1,
             Self::Client(_) => 3,

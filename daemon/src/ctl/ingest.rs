@@ -7,9 +7,10 @@ mod upload;
 use super::output::{csv, json, table};
 use super::{CtlError, Options, segment};
 use crate::control::run::Seen;
+use crate::control::source::Reason;
 use crate::control::upkeep::Pulled;
 use domain::ground::id::{PipelineId, SourceId};
-use domain::ground::run::RunState;
+use domain::ground::run::{Run, RunState};
 use hyper::Method;
 use std::io::Write;
 
@@ -52,6 +53,33 @@ enum Action {
         /// Which one, by its id or 8 or more of its first digits
         run_id: String,
     },
+    /// Let a held run pass the gates that it has broken, and show it until it has ended
+    Approve {
+        /// The run's id, or 8 or more of its first digits
+        run_id: String,
+        /// The reason, for the log
+        #[arg(long)]
+        reason: String,
+        /// Do not wait for the run's end
+        #[arg(long)]
+        detach: bool,
+    },
+    /// Discard a held run
+    Discard {
+        /// The run's id, or 8 or more of its first digits
+        run_id: String,
+        /// The reason, for the log
+        #[arg(long)]
+        reason: String,
+    },
+    /// Take a completed run back; questions with an earlier `known_at` still see it
+    Undo {
+        /// The run's id, or 8 or more of its first digits
+        run_id: String,
+        /// The reason, for the log
+        #[arg(long)]
+        reason: String,
+    },
 }
 
 impl Ingest {
@@ -66,6 +94,21 @@ impl Ingest {
                 let seen = seen(options, run_id).await?;
                 if options.json { json(out, &seen) } else { show::show(out, &seen) }
             }
+            Action::Approve { run_id, reason, detach } => {
+                let seen: Seen = decide(options, run_id, "approve", reason).await?;
+                if *detach {
+                    return if options.json { json(out, &seen) } else { show::show(out, &seen) };
+                }
+                ended(options, out, &follow::to_its_end(options, &seen.run.run_id).await?)
+            }
+            Action::Discard { run_id, reason } => {
+                let seen = decide(options, run_id, "discard", reason).await?;
+                if options.json { json(out, &seen) } else { show::show(out, &seen) }
+            }
+            Action::Undo { run_id, reason } => {
+                let seen = decide(options, run_id, "undo", reason).await?;
+                if options.json { json(out, &seen) } else { show::show(out, &seen) }
+            }
             Action::Cancel { run_id } => {
                 let path = path(run_id) + "/cancel";
                 let seen: Seen = options.on_control(Method::POST, &path, None).await?.json()?;
@@ -78,8 +121,31 @@ impl Ingest {
     }
 }
 
+/// Shows a run that has ended.
+///
 /// # Errors
-/// `CameToNothing` where the run did; why was printed.
+/// `Held` and `CameToNothing` where nothing of it is visible.
+fn ended(options: &Options, out: &mut dyn Write, seen: &Seen) -> Result<(), CtlError> {
+    if options.json {
+        json(out, seen)?;
+    } else {
+        show::show(out, seen)?;
+    }
+    came_to(&seen.run)
+}
+
+/// # Errors
+/// `Held` and `CameToNothing` where nothing of the run is visible.
+fn came_to(run: &Run) -> Result<(), CtlError> {
+    match run.state {
+        RunState::Completed | RunState::Running => Ok(()),
+        RunState::Held => Err(CtlError::Held(run.run_id.clone())),
+        RunState::Failed | RunState::Cancelled | RunState::Discarded => Err(CtlError::CameToNothing),
+    }
+}
+
+/// # Errors
+/// As [`ended`].
 async fn pull(
     options: &Options,
     out: &mut dyn Write,
@@ -90,10 +156,12 @@ async fn pull(
     let pulled: Pulled = options.done_on_control(&path, &serde_json::json!({})).await?.json()?;
     let Some(run) = pulled.run.clone().filter(|_| !detach && !pulled.unchanged) else {
         if options.json {
-            return json(out, &pulled);
+            json(out, &pulled)?;
+            return pulled.run.as_ref().map_or(Ok(()), came_to);
         }
         let told = match &pulled.run {
             Some(run) if pulled.unchanged => {
+                came_to(run)?;
                 format!("run {} has brought the same before: nothing changes", run.run_id)
             }
             Some(run) => format!("run {} goes on", run.run_id),
@@ -101,13 +169,13 @@ async fn pull(
         };
         return Ok(writeln!(out, "{told}")?);
     };
-    let seen = follow::to_its_end(options, &run.run_id).await?;
-    if options.json {
-        json(out, &seen)?;
-    } else {
-        show::show(out, &seen)?;
-    }
-    if seen.run.state == RunState::Completed { Ok(()) } else { Err(CtlError::CameToNothing) }
+    ended(options, out, &follow::to_its_end(options, &run.run_id).await?)
+}
+
+/// Hands an operator's decision over a run to the daemon.
+async fn decide(options: &Options, run_id: &str, verb: &str, reason: &str) -> Result<Seen, CtlError> {
+    let reason = Reason { reason: reason.to_owned() };
+    Ok(options.done_on_control(&format!("{}/{verb}", path(run_id)), &reason).await?.json()?)
 }
 
 /// The path of a run.

@@ -41,6 +41,9 @@ pub struct Verify {
     /// As it was then: a day or a time
     #[arg(long, value_name = "WHEN")]
     at: Option<Moment>,
+    /// Only by what the daemon had ingested then: a day or a time
+    #[arg(long, value_name = "WHEN")]
+    known_at: Option<Moment>,
     /// Wait for a decision that is taken later
     #[arg(long)]
     wait: bool,
@@ -76,6 +79,7 @@ impl Verify {
             axes: self.axes.clone(),
             claimed: claimed.collect(),
             point_in_time: self.at.map(|Moment(at)| at),
+            known_at: self.known_at.map(|Moment(at)| at),
         })
     }
 }

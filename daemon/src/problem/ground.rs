@@ -80,6 +80,12 @@ pub enum GroundProblem {
     /// The run does not go on.
     #[error("{0}")]
     RunNotRunning(String),
+    /// The run cannot be approved or discarded, since it is not held.
+    #[error("{0}")]
+    RunNotHeld(String),
+    /// The run cannot be undone, since it does not count.
+    #[error("{0}")]
+    RunNotInForce(String),
     /// Another pull of the pipeline goes on.
     #[error("{0}")]
     PullBusy(String),
@@ -144,6 +150,8 @@ impl GroundProblem {
             Self::RunBusy(_) => (StatusCode::CONFLICT, "run_busy"),
             Self::VersionKnown(_) => (StatusCode::CONFLICT, "version_known"),
             Self::RunNotRunning(_) => (StatusCode::CONFLICT, "run_not_running"),
+            Self::RunNotHeld(_) => (StatusCode::CONFLICT, "run_not_held"),
+            Self::RunNotInForce(_) => (StatusCode::CONFLICT, "run_not_in_force"),
             Self::PullBusy(_) => (StatusCode::CONFLICT, "pull_busy"),
             Self::PullFailed(_) => (StatusCode::BAD_GATEWAY, "pull_failed"),
             Self::RecordUnknown(_) => (StatusCode::NOT_FOUND, "record_unknown"),
@@ -215,6 +223,10 @@ impl From<IngestionError> for Problem {
             IngestionError::Amended(_) => GroundProblem::RunBusy(told).into(),
             IngestionError::Ahead { .. } => Self::InvalidRequest(told),
             IngestionError::NotRunning(_) => GroundProblem::RunNotRunning(told).into(),
+            IngestionError::NotHeld { .. } => GroundProblem::RunNotHeld(told).into(),
+            IngestionError::NotCompleted(_) | IngestionError::Undone { .. } => {
+                GroundProblem::RunNotInForce(told).into()
+            }
             IngestionError::Version | IngestionError::NotPulled(_) | IngestionError::NoPull(_) => {
                 Self::InvalidRequest(told)
             }

@@ -126,6 +126,9 @@ pub struct NormalizedRecord {
     pub valid_from: Timestamp,
     /// Until when; nothing while it is.
     pub valid_until: Option<Timestamp>,
+    /// The source version that holds the record, rejected: the values are those of an earlier version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unconfirmed_by: Option<String>,
 }
 
 /// How an answer was come by.

@@ -41,7 +41,7 @@ pub fn deviations(
 /// nothing for what sources say beside it.
 #[must_use]
 pub fn advanced(inputs: &Inputs, envelope: &Envelope, baselines: &Baselines) -> Option<Baselines> {
-    if envelope.kind != EnvelopeKind::Authoritative || inputs.question.point_in_time.is_some() {
+    if envelope.kind != EnvelopeKind::Authoritative || !inputs.question.is_about_the_present() {
         return None;
     }
     let mut advanced = baselines.clone();

@@ -43,6 +43,10 @@ pub struct Envelope {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub point_in_time: Option<Timestamp>,
+    /// Only by what was ingested by then; by all that is known where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub known_at: Option<Timestamp>,
     /// When it was decided.
     pub decided_at: Timestamp,
     /// Why it has no values, in words that programs know; empty where it has.

@@ -115,7 +115,8 @@ impl Inputs {
     }
 
     /// The moment whose state is asked for: answers are as old as they were then.
-    pub(super) fn as_of(&self) -> Timestamp {
-        self.question.point_in_time.unwrap_or(self.decided_at)
+    #[must_use]
+    pub fn as_of(&self) -> Timestamp {
+        self.question.as_of(self.decided_at)
     }
 }

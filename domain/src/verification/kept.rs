@@ -137,13 +137,14 @@ pub struct SubjectKey {
 }
 
 impl SubjectKey {
-    /// The key of `thing` as of `point_in_time` in a workflow.
+    /// The key of `thing` as of `point_in_time`, and as it was known at `known_at`, in a workflow.
     #[must_use]
     pub fn of(
         workflow_id: &WorkflowId,
         thing: &BTreeMap<String, Value>,
         point_in_time: Option<Timestamp>,
+        known_at: Option<Timestamp>,
     ) -> Self {
-        Self { workflow_id: workflow_id.clone(), about: digest_of_json(&(thing, point_in_time)) }
+        Self { workflow_id: workflow_id.clone(), about: digest_of_json(&(thing, point_in_time, known_at)) }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::inputs::Inputs;
 use super::record::OracleVerificationRecord;
+use super::request::Question;
 use super::tier::Tier;
 use crate::digest::Sha256Hex;
 use crate::ground::id::{SourceId, WorkflowId};
@@ -33,6 +34,9 @@ pub struct HumanLock {
     /// Of its state at which time; of the present one where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
+    /// As it was known at which time; as it is known now where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_at: Option<Timestamp>,
     /// On which axis.
     pub axis: String,
     /// What was decided.
@@ -58,14 +62,18 @@ impl HumanLock {
         self.workflow_id == inputs.workflow.workflow_id
             && self.ontology == inputs.workflow.ontology
             && self.thing == inputs.question.thing
-            && self.covers(inputs.question.point_in_time)
+            && self.covers(&inputs.question)
             && self.axis == path
     }
 
-    /// Whether it holds for the thing's state at a time: one of the present holds for all times since then, too.
-    fn covers(&self, point_in_time: Option<Timestamp>) -> bool {
-        let since_then = || point_in_time.is_some_and(|time| time >= self.verified_at);
-        self.point_in_time == point_in_time || (self.point_in_time.is_none() && since_then())
+    /// Whether it covers the time of the question. A lock on the present covers all times from its decision on.
+    fn covers(&self, question: &Question) -> bool {
+        if (self.point_in_time, self.known_at) == (question.point_in_time, question.known_at) {
+            return true;
+        }
+        let is_on_the_present = self.point_in_time.is_none() && self.known_at.is_none();
+        let is_later = |time: Option<Timestamp>| time.is_none_or(|time| time >= self.verified_at);
+        is_on_the_present && is_later(question.point_in_time) && is_later(question.known_at)
     }
 
     /// Whether it is valid at `now`. What the axis allows no value to be older than, no lock is.

@@ -41,6 +41,10 @@ pub struct VerifyRequest {
     #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Moment>)]
     pub point_in_time: Option<Timestamp>,
+    /// Only by what the daemon had ingested at this time; by all that it knows where absent.
+    #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Moment>)]
+    pub known_at: Option<Timestamp>,
 }
 
 /// A claim as it is made.
@@ -73,6 +77,24 @@ pub struct Question {
     /// As it was then; now where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
+    /// Only by what the daemon had ingested at this time; by all that it knows where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_at: Option<Timestamp>,
+}
+
+impl Question {
+    /// Whether it is about what is the case, and known, now.
+    #[must_use]
+    pub const fn is_about_the_present(&self) -> bool {
+        self.point_in_time.is_none() && self.known_at.is_none()
+    }
+
+    /// The moment as of which answers are judged, for a question that is put at `now`.
+    #[must_use]
+    pub fn as_of(&self, now: Timestamp) -> Timestamp {
+        let then = self.point_in_time.map_or(now, |time| time.min(now));
+        self.known_at.map_or(then, |known_at| known_at.min(then))
+    }
 }
 
 /// A claim that can be meant.
@@ -129,11 +151,13 @@ pub enum BadRequest {
     },
     /// It is about a time that is not yet.
     #[error(
-        "`point_in_time` is {asked_for}, and it is {now}: what will be cannot be verified; allowed: the past, and {} s ahead for \
+        "`{field}` is {asked_for}, and it is {now}: what will be cannot be verified; allowed: the past, and {} s ahead for \
          clocks that differ",
         CLOCK_SKEW_MAX.as_secs()
     )]
     Ahead {
+        /// The field that says so.
+        field: &'static str,
         /// Which one.
         asked_for: Timestamp,
         /// When it was read.
@@ -167,8 +191,10 @@ impl VerifyRequest {
             return Err(BadRequest::Axes(self.axes.len()));
         }
         let is_ahead = |asked_for: &Timestamp| asked_for.duration_since(now) > CLOCK_SKEW_MAX;
-        if let Some(asked_for) = self.point_in_time.filter(is_ahead) {
-            return Err(BadRequest::Ahead { asked_for, now });
+        for (field, asked_for) in [("point_in_time", self.point_in_time), ("known_at", self.known_at)] {
+            if let Some(asked_for) = asked_for.filter(is_ahead) {
+                return Err(BadRequest::Ahead { field, asked_for, now });
+            }
         }
         let mut seen = BTreeSet::new();
         for path in &self.axes {
@@ -186,6 +212,7 @@ impl VerifyRequest {
             axes: self.axes.clone(),
             claimed: self.read_claims(ontology)?,
             point_in_time: self.point_in_time,
+            known_at: self.known_at,
         };
         let bytes = serde_json::to_vec(&question).map_or(usize::MAX, |json| json.len());
         if bytes > QUESTION_MAX_BYTES { Err(BadRequest::Long(bytes)) } else { Ok(question) }

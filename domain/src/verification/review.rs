@@ -52,6 +52,9 @@ pub struct Review {
     /// Of its state at which time; of the present one where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
+    /// As it was known at which time; as it is known now where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_at: Option<Timestamp>,
     /// The axes to decide, by their paths, each with the reasons.
     pub axes: BTreeMap<String, BTreeSet<Reason>>,
     /// What each oracle answered, with its provenance.
@@ -252,6 +255,7 @@ impl Review {
             ontology: envelope.ontology.clone(),
             thing: envelope.thing.clone(),
             point_in_time: envelope.point_in_time,
+            known_at: envelope.known_at,
             axes,
             candidates,
             claimed: inputs.question.claimed.clone(),
@@ -325,6 +329,7 @@ impl Review {
                 ontology: self.ontology.clone(),
                 thing: self.thing.clone(),
                 point_in_time: self.point_in_time,
+                known_at: self.known_at,
                 axis: path.clone(),
                 value: value.into_value(),
                 definition,

@@ -32,6 +32,8 @@ pub struct SourceState {
     pub files: Vec<FileRef>,
     /// The runs that are not visible, the oldest first.
     pub attempts: Vec<Sha256Hex>,
+    /// The runs that are held for an operator's decision, the oldest first.
+    pub held: Vec<Sha256Hex>,
 }
 
 /// A time from which on what a source has said counts as stale.
@@ -88,6 +90,7 @@ impl SourceState {
             transformations: BTreeMap::new(),
             files: Vec::new(),
             attempts: Vec::new(),
+            held: Vec::new(),
         }
     }
 
@@ -188,11 +191,20 @@ impl SourceState {
     /// The same source with a run among those that are not visible.
     #[must_use]
     pub fn with_attempt(mut self, run_id: &Sha256Hex) -> Self {
+        self.held.retain(|held| held != run_id);
         self.attempts.retain(|known| known != run_id);
         self.attempts.push(run_id.clone());
         let over = self.attempts.len().saturating_sub(ATTEMPTS_MAX);
         self.attempts.drain(..over);
         self
+    }
+
+    /// The same source with a run that is held.
+    #[must_use]
+    pub fn with_held(self, run_id: &Sha256Hex) -> Self {
+        let mut state = self.with_attempt(run_id);
+        state.held.push(run_id.clone());
+        state
     }
 
     /// The same source with a run that has become visible, whose records went through `transformations`, and whose

@@ -60,7 +60,7 @@ impl Record {
     }
 
     /// What the order of time depends on, of each of its statements.
-    pub(super) fn times(&self) -> impl Iterator<Item = &Statement> {
+    pub fn times(&self) -> impl Iterator<Item = &Statement> {
         self.statements.iter().map(|stored| &stored.time)
     }
 }

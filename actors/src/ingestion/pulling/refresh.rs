@@ -33,7 +33,7 @@ pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> R
             Some(Refreshing::Going(ended)) if ended.has_changed().is_ok() => (None, ended.clone()),
             // what was declared stale since it began may have something new
             Some(Refreshing::Vain { began_at, ended_at })
-                if rests(*ended_at, now) && source.invalidated_at <= Some(*began_at) =>
+                if rests(*ended_at, now) && source.stale_since() <= Some(*began_at) =>
             {
                 return Err(IngestionError::Resting { oracle_id, at: *ended_at });
             }

@@ -9,7 +9,7 @@ use crate::registry::Ready;
 use domain::Sha256Hex;
 use domain::ground::id::PipelineId;
 use domain::ground::run::Run;
-use domain::ground::timeline::Knowledge;
+use domain::ground::timeline::{Knowledge, Scope};
 use jiff::{SignedDuration, Timestamp};
 use store::ground::state::{Completed, SourceState};
 
@@ -33,7 +33,7 @@ impl Shop {
     pub(super) fn said(&self, ready: &Ready, now: Timestamp) -> Result<Said, IngestionError> {
         let pipeline = &ready.definition.pipeline;
         let (source, _) = self.desk().source(&pipeline.oracle_id)?;
-        let known = Knowledge::new(&source.releases(), None);
+        let known = Knowledge::new(&source.releases(), Scope::default());
         let is_meant = |completed: &&Completed| {
             let release = &completed.release;
             completed.pipeline_id == pipeline.pipeline_id
@@ -79,7 +79,9 @@ impl Said {
         modified: Option<Timestamp>,
         retrieved_at: Timestamp,
     ) -> Dated {
-        let releases = || self.source.completed.iter().map(|completed| &completed.release);
+        let completed = self.source.completed.iter().map(|completed| &completed.release);
+        let brought: Vec<_> = completed.filter(|release| release.undoes.is_none()).collect();
+        let releases = || brought.iter().copied();
         let by_then = releases().map(|release| release.released_at).filter(|at| *at <= retrieved_at);
         let newest = by_then.max();
         let is_newest = |at: Timestamp| at <= retrieved_at && newest.is_none_or(|newest| newest < at);

@@ -428,7 +428,7 @@ fn a_newer_version_that_cannot_be_read_makes_what_is_known_stale() {
         let run = ended(&system, begun).await;
         assert_eq!(run.state, RunState::Failed);
         let (source, _) = system.store.source(&run.oracle_id).expect("it is read").expect("it is there");
-        assert_eq!(source.invalidated_at, run.ended_at);
+        assert_eq!(source.stale_since(), run.ended_at);
     });
 }
 
@@ -622,13 +622,13 @@ fn what_a_later_pull_finds_again_is_stale_no_more_and_as_old_as_it_was() {
             invalidated(&system, &oracle_id).await;
             // whether the source was asked before or afterwards is not known
             pulled(&system, &pipeline_id).await.expect("it is pulled");
-            assert!(source().invalidated_at.is_some());
+            assert!(source().stale_since().is_some());
             time.turn(1);
             assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), "2026-11-20T09:00:00Z");
             let events = logged(&system.store);
             assert_eq!(events.iter().filter(|event| *event == "source_confirmed").count(), confirmed);
         }
-        assert_eq!((source().invalidated_at, source().releases()), (None, released));
+        assert_eq!((source().stale_since(), source().releases()), (None, released));
         time.turn(86_400);
         assert!(matches!(queried(&system, &oracle_id).await, Err(QueryError::Stale { .. })));
     });
@@ -655,7 +655,7 @@ fn what_was_asked_before_a_source_was_declared_stale_does_not_confirm_it() {
             no_runs(&system).await;
             assert_eq!(pulled.expect("it comes").run().is_some(), asked == 1);
             let (source, _) = system.store.source(&oracle_id).expect("it is read").expect("it is there");
-            assert!(source.invalidated_at.is_some() && source.completed.len() == 2);
+            assert!(source.stale_since().is_some() && source.completed.len() == 2);
         }
     });
 }
@@ -671,9 +671,9 @@ fn a_run_that_was_begun_before_a_source_was_declared_stale_leaves_it_so() {
         let invalidated_at = Some(system.clock.now());
         assert_eq!(ended(&system, begun).await.state, RunState::Completed);
         let source = || system.store.source(&oracle_id).expect("it is read").expect("it is there").0;
-        assert_eq!(source().invalidated_at, invalidated_at);
+        assert_eq!(source().stale_since(), invalidated_at);
         no_runs(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-15").await;
-        assert_eq!(source().invalidated_at, None);
+        assert_eq!(source().stale_since(), None);
     });
 }

@@ -343,7 +343,7 @@ fn an_answer_is_taken_from_the_cache_as_long_as_it_says_itself_and_nobody_has_de
 async fn declared_stale(system: &System, oracle_id: &str) {
     let (mut state, _) =
         system.store.source(&source_id(oracle_id)).expect("it is read").expect("it is there");
-    state.invalidated_at = Some(system.clock.now());
+    state = state.invalidated(system.clock.now());
     written(system, store::Write::PutSource(Arc::new(state))).await;
 }
 

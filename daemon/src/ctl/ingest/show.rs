@@ -4,9 +4,9 @@ use crate::control::run::Seen;
 use crate::ctl::CtlError;
 use crate::ctl::output::{by_whom, pairs, short};
 use actors::ingestion::{Phase, RunProgress};
+use domain::ground::gates::Effect;
 use domain::ground::rejection::Rule;
-use domain::ground::run::Run;
-use domain::ground::timeline::ChangeKind;
+use domain::ground::run::{Run, RunDecision};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -104,14 +104,24 @@ pub(super) fn show(out: &mut dyn Write, Seen { run, progress }: &Seen) -> Result
         let changes: u64 = counts.changes.values().sum();
         let parts = counts.changes.iter().map(|(change, count)| format!("{change} {count}")).collect();
         shown.push(("changes", with_parts(changes, parts)));
-        let withdrawn = counts.changes.get(ChangeKind::Withdrawn.as_str()).is_some_and(|count| *count > 0);
-        if withdrawn && counts.rejected > 0 {
-            let note =
-                "a record that is rejected counts as lacking in its release: it may be among those withdrawn";
-            shown.push(("note", note.into()));
+        if let Some(Effect { in_force, withdrawn, changed }) = counts.effect {
+            let effect = format!("{in_force} before it; {withdrawn} withdrawn, {changed} changed");
+            shown.push(("in force", effect));
+        }
+        if run.snapshot && counts.unidentified > 0 {
+            let note = format!(
+                "{} rejected records could not be identified: this release withdraws nothing",
+                counts.unidentified
+            );
+            shown.push(("note", note));
         }
     }
-    shown.extend(run.cause.clone().map(|cause| ("cause", cause)));
+    shown.extend(run.undoes.as_ref().map(|undone| ("undoes", format!("run {}", undone.run_id))));
+    shown.extend(run.breaches.iter().map(|breach| ("gate", breach.to_string())));
+    if let Some(RunDecision { decided_by, decided_at, reason }) = &run.decision {
+        shown.push(("decision", format!("by {} at {decided_at}: {reason}", by_whom(decided_by))));
+    }
+    shown.extend(run.cause.clone().filter(|_| run.breaches.is_empty()).map(|cause| ("cause", cause)));
     Ok(out.write_all(pairs(&shown).as_bytes())?)
 }
 

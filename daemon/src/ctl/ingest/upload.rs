@@ -1,15 +1,13 @@
 //! `oraclectl ingest run`: a payload on its way to the daemon.
 
-use super::{follow, show};
+use super::follow;
 use crate::client::{Answer, Client, ClientError, PATIENCE};
 use crate::control::ingest::Ingested;
-use crate::control::run::Seen;
 use crate::ctl::output::json;
 use crate::ctl::{CtlError, Options, lines, problem, segment};
 use crate::pieces::{Pieces, Sender};
 use domain::ground::id::PipelineId;
 use domain::ground::moment::Moment;
-use domain::ground::run::RunState;
 use std::io::{self, Read, Write};
 use std::mem;
 use std::path::PathBuf;
@@ -50,19 +48,15 @@ impl Run {
         let ingested = self.upload(options).await?;
         if ingested.unchanged || self.detach {
             if options.json {
-                return json(out, &ingested);
+                json(out, &ingested)?;
+                return super::came_to(&ingested.run);
             }
             let Ingested { unchanged, run } = ingested;
+            super::came_to(&run)?;
             let how = if unchanged { "has brought these records before; nothing changes" } else { "goes on" };
             return Ok(writeln!(out, "run {} {how}", run.run_id)?);
         }
-        let seen: Seen = follow::to_its_end(options, &ingested.run.run_id).await?;
-        if options.json {
-            json(out, &seen)?;
-        } else {
-            show::show(out, &seen)?;
-        }
-        if seen.run.state == RunState::Completed { Ok(()) } else { Err(CtlError::CameToNothing) }
+        super::ended(options, out, &follow::to_its_end(options, &ingested.run.run_id).await?)
     }
 
     /// Sends the payload, and waits for what the daemon makes of it.

@@ -55,7 +55,12 @@ pub(super) fn line(review: &Listed) -> String {
 }
 
 fn about(review: &Listed) -> String {
-    let at = review.point_in_time.map(|at| format!(", as of {at}")).unwrap_or_default();
+    let is_past = review.point_in_time.is_some() || review.known_at.is_some();
+    let at = if is_past {
+        format!(", as of {}", words::as_of(review.point_in_time, review.known_at))
+    } else {
+        String::new()
+    };
     format!("{}{at}", words::thing(&review.thing))
 }
 
@@ -88,7 +93,7 @@ pub(super) fn review(out: &mut dyn Write, state: &ReviewState) -> Result<(), Ctl
         ("review", review.review_id.clone()),
         ("workflow", review.workflow_id.to_string()),
         ("thing", words::thing(&review.thing)),
-        ("as of", words::as_of(review.point_in_time)),
+        ("as of", words::as_of(review.point_in_time, review.known_at)),
         ("opened at", review.opened_at.to_string()),
         ("evidence", format!("SHA-256 {}", review.evidence_hash)),
     ];

@@ -16,7 +16,7 @@ pub(in crate::ctl) fn envelope(out: &mut dyn Write, envelope: &Envelope, look: L
     let head = [
         ("workflow", envelope.workflow.to_string()),
         ("thing", words::thing(&envelope.thing)),
-        ("as of", words::as_of(envelope.point_in_time)),
+        ("as of", words::as_of(envelope.point_in_time, envelope.known_at)),
         ("decided at", envelope.decided_at.to_string()),
         ("execution", envelope.execution_id.clone()),
     ];

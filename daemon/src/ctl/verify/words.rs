@@ -183,8 +183,9 @@ pub(in crate::ctl) fn thing(thing: &BTreeMap<String, Value>) -> String {
 }
 
 /// As of when a thing is asked about.
-pub(in crate::ctl) fn as_of(point_in_time: Option<Timestamp>) -> String {
-    point_in_time.map_or_else(|| "now".into(), |at| at.to_string())
+pub(in crate::ctl) fn as_of(point_in_time: Option<Timestamp>, known_at: Option<Timestamp>) -> String {
+    let at = point_in_time.map_or_else(|| "now".into(), |at| at.to_string());
+    known_at.map_or_else(|| at.clone(), |known_at| format!("{at}, as known at {known_at}"))
 }
 
 #[cfg(test)]

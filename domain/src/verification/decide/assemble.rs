@@ -55,6 +55,7 @@ pub(super) fn envelope(
         ontology: inputs.workflow.ontology.clone(),
         thing: inputs.question.thing.clone(),
         point_in_time: inputs.question.point_in_time,
+        known_at: inputs.question.known_at,
         decided_at: inputs.decided_at,
         reasons: ruling.reasons.clone(),
         axes: inputs.question.axes.iter().map(outcome).collect(),

@@ -91,6 +91,7 @@ fn evidence_hash(
         ontology,
         &question.thing,
         question.point_in_time,
+        question.known_at,
         axes,
         said,
         &question.claimed,

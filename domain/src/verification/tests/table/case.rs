@@ -348,6 +348,7 @@ impl Case {
             workflow_id: inputs.workflow.workflow_id.clone(),
             ontology: inputs.workflow.ontology.clone(),
             thing: thing(),
+            known_at: None,
             point_in_time: None,
             axis: self.axis().into(),
             value: crate::ground::value::Value::Text("7".into()),
