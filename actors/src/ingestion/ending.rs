@@ -59,8 +59,9 @@ impl Shop {
     async fn passed(&self, mut run: Run, staged: Staged, ready: &Ready) -> Result<Run, IngestionError> {
         if run.decision.is_none() {
             let (source, _) = self.desk().source(&run.oracle_id)?;
-            run.breaches =
-                ready.definition.pipeline.gates.breaches(&staged.counts, same_payload(&run, &source));
+            let gates = &ready.definition.pipeline.gates;
+            let same_payload = same_payload(&run, &source, gates.accept_same_payload);
+            run.breaches = gates.breaches(&staged.counts, same_payload);
         }
         if run.breaches.is_empty() {
             return self.complete(run, staged, ready).await;
@@ -217,13 +218,13 @@ impl Shop {
 
 /// Another version of the source with the payload of `run`, where that is a sign of a mistake: an operator has submitted
 /// the wrong file, or the version was undone. What a pull brings back is its source's own statement.
-fn same_payload(run: &Run, source: &SourceState) -> Option<String> {
-    let is_submitted = run.source_url.is_none();
+fn same_payload(run: &Run, source: &SourceState, is_accepted: bool) -> Option<String> {
+    let is_suspicious = run.source_url.is_none() && !is_accepted;
     let is_mistaken = |completed: &&Completed| {
         completed.raw_sha256 == run.input.raw_sha256
             && completed.release.undoes.is_none()
             && (source.undone_by(completed.release.run).is_some()
-                || is_submitted && completed.release.version != run.input.version)
+                || is_suspicious && completed.release.version != run.input.version)
     };
     source.completed.iter().rev().find(is_mistaken).map(|completed| completed.release.version.clone())
 }

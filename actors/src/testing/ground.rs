@@ -4,7 +4,10 @@ use crate::ingestion::{Begin, Begun, Running};
 use crate::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
 use crate::system::System;
 use domain::Peer;
+use domain::ground::decimal::Decimal;
+use domain::ground::gates::Gates;
 use domain::ground::id::PipelineId;
+use domain::ground::pipeline::Definition;
 use domain::ground::run::{Run, RunState};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
@@ -23,8 +26,33 @@ pub(crate) async fn population(system: &System) -> PipelineId {
         document(include_str!("../../../examples/ground-truth/sources/world-bank-population.json"));
     let registered = system.registry.ask(RegisterSource { registration, peer: PEER }).await;
     registered.expect("it answers").expect("it is registered");
-    let definition =
-        document(include_str!("../../../examples/ground-truth/pipelines/world-bank-population.json"));
+    register_pipeline(system, open_pipeline()).await
+}
+
+/// The gallery's pipeline with gates that let everything pass: payloads of three records change much of what there is.
+pub(crate) fn open_pipeline() -> Box<Definition> {
+    let mut definition = gallery_pipeline();
+    definition.pipeline.gates = open_gates();
+    definition
+}
+
+/// The gallery's pipeline, with its gates.
+pub(crate) fn gallery_pipeline() -> Box<Definition> {
+    document(include_str!("../../../examples/ground-truth/pipelines/world-bank-population.json"))
+}
+
+/// Gates that let everything pass.
+pub(crate) fn open_gates() -> Gates {
+    let all = || Decimal::from(1);
+    Gates {
+        max_rejected_ratio: all(),
+        max_withdrawn_ratio: all(),
+        accept_same_payload: true,
+        ..Gates::default()
+    }
+}
+
+pub(crate) async fn register_pipeline(system: &System, definition: Box<Definition>) -> PipelineId {
     let registered = system.registry.ask(RegisterPipeline { definition, peer: PEER }).await;
     registered.expect("it answers").expect("it is registered").document.pipeline_id
 }

@@ -22,6 +22,10 @@ pub struct Gates {
     pub max_changed_ratio: Option<Decimal>,
     /// The smallest number of accepted records.
     pub min_records: u64,
+    /// Whether a submitted payload may be, byte for byte, the one of another version. Where not, it is taken for a file
+    /// under the wrong version.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub accept_same_payload: bool,
 }
 
 impl Default for Gates {
@@ -32,6 +36,7 @@ impl Default for Gates {
             max_withdrawn_ratio: percent("0.05"),
             max_changed_ratio: None,
             min_records: 0,
+            accept_same_payload: false,
         }
     }
 }

@@ -150,17 +150,16 @@ impl SourceState {
     /// the question does not see ends no invalidation for it.
     #[must_use]
     pub fn invalidated_at(&self, at: Timestamp, scope: Scope) -> Option<Timestamp> {
-        let until = scope.known_at.map_or(at, |known_at| at.min(known_at));
         let lasts = |ended_by: InvalidationEnd| match ended_by {
             InvalidationEnd::Run(number) => {
                 let is_seen = self.run(number).is_some_and(|completed| scope.sees(&completed.release));
                 !is_seen || Knowledge::new(&self.releases(), scope).is_undone(number)
             }
-            InvalidationEnd::Confirmed(confirmed_at) => until < confirmed_at,
+            InvalidationEnd::Confirmed(confirmed_at) => at < confirmed_at,
         };
-        let mut declared = self.invalidations.iter().rev().filter(|invalidation| invalidation.since <= until);
+        let mut declared = self.invalidations.iter().rev().filter(|invalidation| invalidation.since <= at);
         let lasting = declared.find(|invalidation| invalidation.ended_by.is_none_or(lasts))?;
-        Some(if lasting.last_at <= until { lasting.last_at } else { lasting.since })
+        Some(if lasting.last_at <= at { lasting.last_at } else { lasting.since })
     }
 
     /// When it was last declared stale, where it still is.

@@ -3,7 +3,7 @@ use crate::queries::QueryError;
 use crate::registry::{
     Invalidate, RegisterPipeline, RegistryError, Review, ReviewSource, SetFreshness, policy_of,
 };
-use crate::testing::ground::{PEER, document};
+use crate::testing::ground::{PEER, open_pipeline};
 use domain::event::ground::InvalidationCause;
 use domain::ground::freshness::StaleBehavior;
 use domain::ground::pipeline::{Authentication, Definition, Method};
@@ -84,12 +84,11 @@ impl Said {
 }
 
 fn pulled_by(method: Method, endpoint: Option<String>, schedule: Option<&str>) -> Box<Definition> {
-    let text = include_str!("../../../../examples/ground-truth/pipelines/world-bank-population.json");
-    let mut definition: Definition = document(text);
+    let mut definition = open_pipeline();
     definition.pipeline.retrieval.method = method;
     definition.pipeline.retrieval.endpoint = endpoint;
     definition.pipeline.retrieval.schedule = schedule.map(str::to_owned);
-    Box::new(definition)
+    definition
 }
 
 async fn registered(system: &System, definition: Box<Definition>) -> Result<PipelineId, RegistryError> {

@@ -1,8 +1,8 @@
 use super::*;
 use crate::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
+use crate::testing::ground::open_pipeline;
 use crate::testing::ground::{PEER, document};
 use domain::ground::ontology::{Axis, Ontology};
-use domain::ground::pipeline::Definition;
 use domain::ground::source::Registration;
 use std::fs;
 use std::path::PathBuf;
@@ -143,8 +143,7 @@ fn a_payload_that_was_not_to_be_kept_keeps_a_source_from_being_rebuilt() {
     with_world(|world| async move {
         let system = &world.system;
         population(system).await;
-        let mut definition: Box<Definition> =
-            document(include_str!("../../../../examples/ground-truth/pipelines/world-bank-population.json"));
+        let mut definition = open_pipeline();
         definition.pipeline.audit.log_raw_input = false;
         let registered = system.registry.ask(RegisterPipeline { definition, peer: PEER }).await;
         let pipeline_id = registered.expect("it answers").expect("it is registered").document.pipeline_id;

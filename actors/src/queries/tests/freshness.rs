@@ -5,7 +5,7 @@ use domain::ground::freshness::AxisFreshnessRequirement;
 use domain::ground::source::OracleTier;
 
 /// Has the source's policy be its default one, changed so.
-async fn set(system: &System, change: impl FnOnce(&mut FreshnessPolicy)) {
+pub(super) async fn set(system: &System, change: impl FnOnce(&mut FreshnessPolicy)) {
     let view = system.store.view(&source()).expect("it opens").expect("it is there");
     let mut policy = policy_of(&view.state, &view.ontology);
     change(&mut policy);

@@ -1,20 +1,16 @@
 //! Where answers are made, and in which room.
 
 use super::*;
-use crate::registry::RegisterPipeline;
-use crate::testing::ground::document;
-use serde_json::Value as Json;
+use crate::testing::ground::{open_pipeline, register_pipeline};
 use tokio::time::timeout;
 
 /// A source with so many records of one thing, which says more of it than its identity tells apart, and one of another.
 async fn of_one_thing(system: &System, records: usize) {
     let pipeline_id = population(system).await;
-    let pipeline = include_str!("../../../../examples/ground-truth/pipelines/world-bank-population.json");
-    let mut definition: Json = document(pipeline);
-    definition["pipeline"]["validation"]["deduplication_key"] = json!(["Country Code", "Year", "Value"]);
-    let definition = document(&definition.to_string());
-    let registered = system.registry.ask(RegisterPipeline { definition, peer: PEER }).await;
-    registered.expect("it answers").expect("it is registered");
+    let mut definition = open_pipeline();
+    let key = ["Country Code", "Year", "Value"].map(str::to_owned);
+    definition.pipeline.validation.deduplication_key = key.into();
+    register_pipeline(system, definition).await;
     let rows: String = (1..=records).map(|value| format!("Aruba,ABW,1960,{value}\n")).collect();
     let payload = format!("Country Name,Country Code,Year,Value\n{rows}Zambia,ZMB,1960,3119430\n");
     ingested(system, &pipeline_id, &payload, "2023-05-04").await;

@@ -72,6 +72,7 @@ pub(crate) async fn says(system: &System, oracle_id: &str, version: &str, rows: 
     let mut document = parsed(PIPELINE);
     document["pipeline"]["pipeline_id"] = json!(oracle_id);
     document["pipeline"]["oracle_id"] = json!(oracle_id);
+    document["pipeline"]["gates"] = json!({"max_rejected_ratio": "1", "max_withdrawn_ratio": "1"});
     let registered = system.registry.ask(RegisterPipeline { definition: read(document), peer: PEER }).await;
     let pipeline_id = registered.expect("it answers").expect("it is registered").document.pipeline_id;
     let payload = format!("Country Name,Country Code,Year,Value\n{}\n", rows.join("\n"));

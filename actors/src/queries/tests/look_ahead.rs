@@ -1,0 +1,78 @@
+//! A question about a time sees nothing from after it: adding a release changes no answer about an earlier time.
+
+use super::freshness::set;
+use super::*;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+/// What a release says of each of four records: nothing, a value, or a value that is rejected.
+type Values = [Option<Option<u8>>; 4];
+
+/// The years in which releases appear.
+const YEARS: std::ops::Range<i64> = 2000..2006;
+
+fn payload(values: Values) -> String {
+    let row = |(place, value): (usize, Option<Option<u8>>)| {
+        let value = value?.map_or_else(|| "\"1,0\"".to_owned(), |value| (value + 1).to_string());
+        Some(format!("Aruba,ABW,{},{value}\n", 1960 + place))
+    };
+    let rows: String = values.into_iter().enumerate().filter_map(row).collect();
+    // a record that is always there, so that no run comes to nothing
+    format!("Country Name,Country Code,Year,Value\n{rows}Zambia,ZMB,1960,1\n")
+}
+
+/// All that is answered about a time, without what only tells of the asking.
+async fn about(system: &System, time: &str) -> serde_json::Value {
+    let request = QueryRequest {
+        point_in_time: Some(time.parse().expect("a time")),
+        include_provenance: true,
+        explain: true,
+        ..request(&[])
+    };
+    let answer = match asked(system, request).await {
+        Ok(answer) => serde_json::to_value(answer).expect("it is plain data"),
+        Err(QueryError::Stale(stale)) => {
+            return json!({ "stale": serde_json::to_value(&stale.freshness).expect("it is plain data") });
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let mut response = answer["response"].clone();
+    for of_the_asking in ["latency_ms", "executed_at", "known_at", "records_scanned"] {
+        response["query_metadata"].as_object_mut().expect("an object").remove(of_the_asking);
+    }
+    response["explain"].as_object_mut().expect("an object").remove("files");
+    response
+}
+
+#[test]
+fn later_release_changes_no_answer_about_an_earlier_time() {
+    let value = || prop::option::weighted(0.8, prop::option::weighted(0.9, 0..3_u8));
+    let values = move || prop::array::uniform4(value());
+    let releases = prop::collection::vec((YEARS, values()), 1..4);
+    let cases = if cfg!(debug_assertions) { 12 } else { 200 };
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+    let strategy = (releases, YEARS, values(), 0..3_usize);
+    let result = runner.run(&strategy, |(releases, year, later, behavior)| {
+        with_world(|World { system, .. }| async move {
+            let pipeline_id = population(&system).await;
+            let review = ReviewSource { oracle_id: source(), review: Review::Approve, peer: PEER };
+            system.registry.ask(review).await.expect("it answers").expect("it is approved");
+            let behaviors =
+                [StaleBehavior::FailClosed, StaleBehavior::ServeStaleWithWarning, StaleBehavior::DegradeTier];
+            set(&system, |policy| {
+                policy.default_max_age_seconds = 400 * 86_400;
+                policy.default_stale_behavior = behaviors[behavior];
+            })
+            .await;
+            for (place, (year, values)) in releases.into_iter().enumerate() {
+                ingested(&system, &pipeline_id, &payload(values), &format!("{year}-01-0{}", place + 1)).await;
+            }
+            let time = format!("{year}-06-01T00:00:00Z");
+            let before = about(&system, &time).await;
+            ingested(&system, &pipeline_id, &payload(later), &format!("{}-02-01", year + 1)).await;
+            assert_eq!(about(&system, &time).await, before);
+        });
+        Ok(())
+    });
+    result.expect("no later release is seen");
+}
