@@ -30,6 +30,20 @@ pub fn example(name: &str) -> Value {
     serde_json::from_slice(&fs::read(path).expect("it is there")).expect("it is JSON")
 }
 
+/// The pipeline of this name that comes with the project, with gates that let everything pass: payloads of a few records
+/// change much of what there is.
+///
+/// # Panics
+/// Where it is not there.
+#[must_use]
+#[allow(clippy::indexing_slicing, reason = "what is not there is put there")]
+pub fn open_pipeline(source: &str) -> Value {
+    let mut definition = example(&format!("pipelines/{source}.json"));
+    definition["pipeline"]["gates"] =
+        json!({"max_rejected_ratio": "1", "max_withdrawn_ratio": "1", "accept_same_payload": true});
+    definition
+}
+
 /// An ontology, a source and a pipeline of that name: things by number, read from lines of JSON.
 ///
 /// # Panics
@@ -47,7 +61,7 @@ pub fn things(pipeline: &str) -> (Value, Value, Value) {
     source["ontology"] = json!({"ontology_id": "things", "version": "1"});
     source["axes_provided"] = json!(["number", "size", "name"]);
     let mapping = |axis: &str, required: bool| json!({"source_field": axis, "target_axis": axis, "cardinality": "one_to_one", "required": required});
-    let mut definition = example("pipelines/world-bank-population.json");
+    let mut definition = open_pipeline("world-bank-population");
     definition["pipeline"]["pipeline_id"] = json!(pipeline);
     definition["pipeline"]["oracle_id"] = json!(pipeline);
     definition["pipeline"]["retrieval"]["format"] = json!("ndjson");
@@ -71,7 +85,7 @@ pub fn things(pipeline: &str) -> (Value, Value, Value) {
 pub fn office(source: &str) -> (Value, Value, Value) {
     let mut registration = example("sources/world-bank-population.json");
     registration["oracle_id"] = json!(source);
-    let mut definition = example("pipelines/world-bank-population.json");
+    let mut definition = open_pipeline("world-bank-population");
     definition["pipeline"]["pipeline_id"] = json!(source);
     definition["pipeline"]["oracle_id"] = json!(source);
     (example("ontologies/population.json"), registration, definition)
@@ -121,16 +135,28 @@ pub async fn register_all(control: &mut Client, ontology: &Value, source: &Value
     }
 }
 
-/// Registers the source of this name that comes with the project.
+/// Registers the source of this name that comes with the project, with gates that let everything pass.
 ///
 /// # Panics
 /// Where it is not taken.
 pub async fn register(control: &mut Client, source: &str) {
+    register_with(control, source, &open_pipeline(source)).await;
+}
+
+/// Registers the source of this name that comes with the project, as it is.
+///
+/// # Panics
+/// Where it is not taken.
+pub async fn register_gated(control: &mut Client, source: &str) {
+    register_with(control, source, &example(&format!("pipelines/{source}.json"))).await;
+}
+
+async fn register_with(control: &mut Client, source: &str, pipeline: &Value) {
     let registration = example(&format!("sources/{source}.json"));
     let ontology =
         registration.pointer("/ontology/ontology_id").and_then(Value::as_str).expect("it names one");
     let ontology = example(&format!("ontologies/{ontology}.json"));
-    register_all(control, &ontology, &registration, &example(&format!("pipelines/{source}.json"))).await;
+    register_all(control, &ontology, &registration, pipeline).await;
 }
 
 /// Lets a source answer.

@@ -1,7 +1,7 @@
 //! Verification from outside: sources with a few values each, and a workflow over them.
 
 use crate::Daemon;
-use crate::ground::{approve, begun, ended, example, ingest, put, register_all};
+use crate::ground::{approve, begun, ended, example, ingest, open_pipeline, put, register_all};
 use oracled::client::Client;
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ pub async fn offices(daemon: &Daemon<'_>, sources: &[(&str, &str, &str)]) {
     for (oracle_id, tier, population) in sources {
         let mut source = example("sources/world-bank-population.json");
         (source["oracle_id"], source["oracle_tier"]) = (json!(oracle_id), json!(tier));
-        let mut pipeline = example("pipelines/world-bank-population.json");
+        let mut pipeline = open_pipeline("world-bank-population");
         pipeline["pipeline"]["pipeline_id"] = json!(oracle_id);
         pipeline["pipeline"]["oracle_id"] = json!(oracle_id);
         register_all(control, &ontology, &source, &pipeline).await;

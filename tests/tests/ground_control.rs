@@ -1,7 +1,7 @@
 //! How administrators register sources, hand their payloads in, and see what became of them.
 
 use bytes::Bytes;
-use harness::ground::{self, begun, ended, example, put};
+use harness::ground::{self, begun, ended, example, open_pipeline, put};
 use harness::wire::{Wire, head};
 use harness::{World, at, document, eventually, get, log, post, problem};
 use hyper::Method;
@@ -135,7 +135,7 @@ async fn what_is_not_there_and_what_cannot_change_is_said() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     let source = example("sources/world-bank-population.json");
-    let pipeline = example("pipelines/world-bank-population.json");
+    let pipeline = open_pipeline("world-bank-population");
     problem(&put(control, SOURCE, &source).await, 404, "ontology_unknown");
     problem(&put(control, PIPELINE, &pipeline).await, 404, "source_unknown");
     problem(&ingest(control, "2023", HEADER).await, 404, "pipeline_unknown");
@@ -199,9 +199,9 @@ async fn documents_are_read_strictly_and_what_is_wrong_is_told_with_its_place() 
     register(control).await;
     let mut source = example("sources/world-bank-population.json");
     source["tier"] = json!("primary");
-    let mut pipeline = example("pipelines/world-bank-population.json");
+    let mut pipeline = open_pipeline("world-bank-population");
     pipeline["normalization"]["axis_mappings"][2]["requierd"] = json!(true);
-    let mut axis = example("pipelines/world-bank-population.json");
+    let mut axis = open_pipeline("world-bank-population");
     axis["normalization"]["axis_mappings"][3]["target_axis"] = json!("people");
     let mut named = example("sources/world-bank-population.json");
     named["oracle_id"] = json!("other");
@@ -385,7 +385,7 @@ async fn a_payload_that_its_pipeline_does_not_keep_is_gone_after_its_run_wheneve
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     register(control).await;
-    let mut pipeline = example("pipelines/world-bank-population.json");
+    let mut pipeline = open_pipeline("world-bank-population");
     pipeline["pipeline"]["audit"]["log_raw_input"] = json!(false);
     assert_eq!(put(control, PIPELINE, &pipeline).await.status, 200);
     let run_id = begun(&ingest(control, "2023", payload(3)).await);
@@ -398,7 +398,7 @@ async fn a_payload_that_its_pipeline_does_not_keep_is_gone_after_its_run_wheneve
     eventually("the payload is gone", async || archived(&world) == 0).await;
 
     // another run of the same bytes needs them
-    assert_eq!(put(control, PIPELINE, &example("pipelines/world-bank-population.json")).await.status, 200);
+    assert_eq!(put(control, PIPELINE, &open_pipeline("world-bank-population")).await.status, 200);
     let run_id = begun(&ingest(control, "2023", payload(3)).await);
     assert_eq!(ended(control, &run_id).await["state"], "completed");
     assert_eq!(put(control, PIPELINE, &pipeline).await.status, 200);

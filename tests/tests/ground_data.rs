@@ -7,9 +7,10 @@ use bytes::Bytes;
 use domain::Sha256Hex;
 use domain::ground::decimal::Decimal;
 use harness::ground::{
-    answers, approve, begun, ended, export, files, ingest, named, register, stopped, view,
+    answers, approve, begun, ended, example, export, files, ingest, named, register, register_gated, stopped,
+    view,
 };
-use harness::{World, at, whole_log};
+use harness::{World, at, document, post, whole_log};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -28,6 +29,24 @@ struct Release {
     version: &'static str,
     released_at: &'static str,
     payload: Bytes,
+}
+
+/// Which gates a pipeline has.
+#[derive(Debug, Clone, Copy)]
+enum Gates {
+    /// Those of the gallery, which real releases pass.
+    OfGallery,
+    /// None: of a few records much changes.
+    Open,
+}
+
+impl Gates {
+    async fn register(self, control: &mut oracled::client::Client, source: &str) {
+        match self {
+            Self::OfGallery => register_gated(control, source).await,
+            Self::Open => register(control, source).await,
+        }
+    }
 }
 
 const fn release(
@@ -127,6 +146,11 @@ fn excerpts() -> Vec<Release> {
     ]
 }
 
+/// Those releases all records of which are accepted.
+fn excerpts_without_rejects() -> Vec<Release> {
+    excerpts().into_iter().filter(|release| release.version != "2023").collect()
+}
+
 /// Area and year, name and population of each row that is one.
 type Rows = BTreeSet<[String; 4]>;
 
@@ -164,18 +188,31 @@ async fn run(control: &mut oracled::client::Client, release: &Release) -> (Value
     let began = Instant::now();
     let Release { source, version, released_at, payload } = release;
     let run_id = begun(&ingest(control, source, version, released_at, payload.clone()).await);
-    let run = ended(control, &run_id).await;
+    let mut run = ended(control, &run_id).await;
+    // an operator confirms what is unusual: ISO 3166 is the same in several releases, and the newer Standard Reference
+    // leaves out a fifth of the foods
+    let is_unusual = match *source {
+        "iso-3166" => run["breaches"][0]["gate"] == "same_payload",
+        "usda-sr" => run["breaches"][0]["gate"] == "max_withdrawn_ratio",
+        _ => false,
+    };
+    if is_unusual {
+        let reason = json!({"reason": "compared with the publisher's notes"});
+        let answer = post(control, &format!("/v1/runs/{run_id}/approve"), &reason).await;
+        assert_eq!(answer.status, 202, "{}", document(&answer));
+        run = ended(control, &run_id).await;
+    }
     assert_eq!(run["state"], "completed", "{run}");
     (run, began.elapsed().as_secs_f64())
 }
 
 /// Every release of the World Bank is given back as of its date and as far as it was known, whatever the order in which
 /// they were ingested.
-async fn gives_back(releases: &[Release], order: [usize; 4]) {
+async fn gives_back(releases: &[Release], order: [usize; 4], gates: Gates) {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    register(control, WORLD_BANK).await;
+    gates.register(control, WORLD_BANK).await;
     approve(control, WORLD_BANK).await;
     let mut known = Vec::new();
     for (number, place) in order.into_iter().enumerate() {
@@ -240,24 +277,140 @@ fn print_line(release: &Release, run: &Value, seconds: f64, bytes: u64) {
     let counts = &run["counts"];
     let (read, records) = (counts["read"].as_f64().unwrap_or_default(), &counts["records"]);
     println!(
-        "{:22} {:7} {read:7} {records:7} {:6.2} s {:8.0}/s {:9} bytes in, {bytes:9} on disk; rejects {}",
+        "{:22} {:7} {read:7} {records:7} {:6.2} s {:8.0}/s {:9} bytes in, {bytes:9} on disk; rejects {}; effect {}",
         release.source,
         release.version,
         seconds,
         read / seconds,
         release.payload.len(),
         counts["rejected_by_rule"],
+        counts["effect"],
     );
 }
 
+/// How a source's payload is laid out, and the column or member that holds its main value.
+const LAYOUTS: [(&str, Layout, &str); 6] = [
+    ("iso-3166", Layout::Json("3166-1"), "numeric"),
+    ("iso-4217", Layout::Json("4217"), "numeric"),
+    ("un-wpp-population", Layout::Delimited('\t'), "population_thousands"),
+    (WORLD_BANK, Layout::Delimited(','), "Value"),
+    ("usda-sr", Layout::Lines, "amount"),
+    ("cnf", Layout::Lines, "value"),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Layout {
+    /// One document, with its records under this member.
+    Json(&'static str),
+    /// A header and rows, the main value last.
+    Delimited(char),
+    /// A JSON document a line.
+    Lines,
+}
+
+/// The same document with each value under `field` written with a decimal comma, as a text.
+fn with_commas(mut value: Value, field: &str) -> Value {
+    match &mut value {
+        Value::Array(list) => list.iter_mut().for_each(|value| *value = with_commas(value.take(), field)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                *value = match value {
+                    Value::String(_) | Value::Number(_) if name == field => {
+                        json!(value.to_string().trim_matches('"').replace('.', ",") + ",0")
+                    }
+                    _ => with_commas(value.take(), field),
+                };
+            }
+        }
+        _ => {}
+    }
+    value
+}
+
+/// The damages that a release of each source may come with.
+fn damages(layout: Layout, field: &str, payload: &[u8]) -> Vec<(&'static str, Bytes)> {
+    let text = str::from_utf8(payload).expect("it is text");
+    let parsed = |line: &str| serde_json::from_str::<Value>(line).expect("it is JSON");
+    // of one record alone nothing is left
+    let half = |place: usize| place % 2 == 1;
+    let (commas, halved): (String, String) = match layout {
+        Layout::Json(records) => {
+            let document = parsed(text);
+            let mut halved = document.clone();
+            let mut place = 0..;
+            halved[records]
+                .as_array_mut()
+                .expect("there is a list")
+                .retain(|_| place.next().is_some_and(half));
+            (with_commas(document, field).to_string(), halved.to_string())
+        }
+        Layout::Delimited(separator) => {
+            let (header, rows) = text.split_once('\n').expect("there is a header");
+            let comma = |row: &str| {
+                let (before, value) = row.rsplit_once(separator).expect("there are columns");
+                format!("{before}{separator}\"{},0\"\n", value.replace('.', ","))
+            };
+            let commas: String = rows.lines().map(comma).collect();
+            let rows = rows.lines().enumerate().filter(|(place, _)| half(*place));
+            let rows: String = rows.map(|(_, row)| format!("{row}\n")).collect();
+            (format!("{header}\n{commas}"), format!("{header}\n{rows}"))
+        }
+        Layout::Lines => {
+            let commas = text.lines().map(|line| format!("{}\n", with_commas(parsed(line), field)));
+            let lines = text.lines().enumerate().filter(|(place, _)| half(*place));
+            (commas.collect(), lines.map(|(_, line)| format!("{line}\n")).collect())
+        }
+    };
+    vec![
+        ("a renamed column", text.replacen(field, "renamed", usize::MAX).into()),
+        ("a decimal comma", commas.into()),
+        ("half of the rows missing", halved.into()),
+        ("an empty file", Bytes::new()),
+        ("the file of the version before", Bytes::copy_from_slice(payload)),
+    ]
+}
+
+/// Damaged releases after a good one of each source: each is held or fails, and changes no answer.
+async fn damaged_releases_change_nothing(releases: Vec<Release>) {
+    let world = World::default();
+    let daemon = world.serve().await;
+    for (source, layout, field) in LAYOUTS {
+        let control = &mut daemon.control().await;
+        register_gated(control, source).await;
+        approve(control, source).await;
+        let good = releases.iter().filter(|release| release.source == source);
+        let good = good.max_by_key(|release| release.released_at).expect("there is one");
+        run(control, good).await;
+        let axes: Vec<_> = example(&format!("sources/{source}.json"))["axes_provided"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let request = json!({"axes_requested": axes, "include_provenance": true});
+        let before = answers(&mut daemon.routes().await, source, &request).await;
+        assert!(!before.is_empty(), "{source}");
+        for (number, (damage, payload)) in damages(layout, field, &good.payload).into_iter().enumerate() {
+            let control = &mut daemon.control().await;
+            let released_at = format!("2026-10-0{}", number + 1);
+            let answer = ingest(control, source, &format!("damaged-{number}"), &released_at, payload).await;
+            let run = ended(control, &begun(&answer)).await;
+            let state = run["state"].as_str().expect("it has one");
+            println!("{source}: {damage}: {state}: {} {}", run["cause"], run["counts"]["effect"]);
+            assert!(["held", "failed"].contains(&state), "{source}: {damage}: {run}");
+            let after = answers(&mut daemon.routes().await, source, &request).await;
+            assert!(after == before, "{source}: {damage}: an answer has changed");
+        }
+    }
+    assert!(daemon.stop().success());
+}
+
 /// Ingests all of them in a daemon of its own; hands back the export of each source.
-async fn exports(releases: &[Release], print: bool) -> BTreeMap<&'static str, Vec<u8>> {
+async fn exports(releases: &[Release], gates: Gates, print: bool) -> BTreeMap<&'static str, Vec<u8>> {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     let sources: BTreeSet<_> = releases.iter().map(|release| release.source).collect();
     for source in &sources {
-        register(control, source).await;
+        gates.register(control, source).await;
     }
     let mut bytes = 0;
     for release in releases {
@@ -296,16 +449,16 @@ fn verified(store: &Store, source: &str) -> Vec<u8> {
     exported
 }
 
-async fn each_release_is_given_back(releases: Vec<Release>) {
+async fn each_release_is_given_back(releases: Vec<Release>, gates: Gates) {
     let releases: Vec<_> = releases.into_iter().filter(|release| release.source == WORLD_BANK).collect();
     for order in ORDERS {
-        gives_back(&releases, order).await;
+        gives_back(&releases, order, gates).await;
     }
 }
 
-async fn two_daemons_say_the_same(releases: &[Release]) {
-    let first = exports(releases, true).await;
-    let second = exports(releases, false).await;
+async fn two_daemons_say_the_same(releases: &[Release], gates: Gates) {
+    let first = exports(releases, gates, true).await;
+    let second = exports(releases, gates, false).await;
     for (source, exported) in &first {
         assert!(!exported.is_empty(), "{source}");
         assert!(second.get(source) == Some(exported), "{source}");
@@ -315,22 +468,33 @@ async fn two_daemons_say_the_same(releases: &[Release]) {
 
 #[tokio::test]
 async fn each_release_is_given_back_as_of_its_date_in_any_order_of_ingestion() {
-    each_release_is_given_back(excerpts()).await;
+    each_release_is_given_back(excerpts(), Gates::Open).await;
 }
 
 #[tokio::test]
 #[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
 async fn each_release_in_real_data_is_given_back_as_of_its_date_in_any_order_of_ingestion() {
-    each_release_is_given_back(releases_in(&folder())).await;
+    each_release_is_given_back(releases_in(&folder()), Gates::OfGallery).await;
 }
 
 #[tokio::test]
 async fn two_daemons_that_read_the_same_say_the_same_and_every_value_leads_to_its_raw_record() {
-    two_daemons_say_the_same(&excerpts()).await;
+    two_daemons_say_the_same(&excerpts(), Gates::Open).await;
 }
 
 #[tokio::test]
 #[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
 async fn two_daemons_that_read_all_real_data_say_the_same_and_every_value_leads_to_its_raw_record() {
-    two_daemons_say_the_same(&releases_in(&folder())).await;
+    two_daemons_say_the_same(&releases_in(&folder()), Gates::OfGallery).await;
+}
+
+#[tokio::test]
+async fn damaged_releases_are_held_or_fail_and_change_no_answer() {
+    damaged_releases_change_nothing(excerpts_without_rejects()).await;
+}
+
+#[tokio::test]
+#[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
+async fn damaged_releases_of_real_sources_are_held_or_fail_and_change_no_answer() {
+    damaged_releases_change_nothing(releases_in(&folder())).await;
 }

@@ -224,7 +224,7 @@ async fn an_export_is_every_version_and_pruning_leaves_provenance() {
     // the pipeline keeps what has ended for ten years
     let prune = format!("/v1/sources/{SOURCE}/prune");
     problem(&post(control, &prune, &json!({"before": "2025-01-01"})).await, 400, "invalid_request");
-    let mut shorter = example(&format!("pipelines/{SOURCE}.json"));
+    let mut shorter = harness::ground::open_pipeline(SOURCE);
     shorter["pipeline"]["storage"]["retention_days"] = json!(30);
     let body = Bytes::from(shorter.to_string());
     let put =

@@ -1,6 +1,6 @@
 //! How administrators register what verification works by.
 
-use harness::ground::{approve, example, put, register};
+use harness::ground::{approve, example, open_pipeline, put, register};
 use harness::{World, at, document, get, log, post, problem};
 use oracled::client::Client;
 use serde_json::{Value, json};
@@ -322,7 +322,7 @@ async fn a_live_source_stays_live_takes_no_pipeline_and_is_not_queried() {
         let refused = problem(&put(control, path, &source).await, 409, "document_fixed");
         assert!(refused["detail"].as_str().unwrap().contains("`adapter_id` cannot change"), "{refused}");
     }
-    let mut pipeline = example("pipelines/un-wpp-population.json");
+    let mut pipeline = open_pipeline("un-wpp-population");
     pipeline = with(pipeline, "/pipeline/oracle_id", json!("un-live"));
     pipeline = with(pipeline, "/pipeline/pipeline_id", json!("un-live"));
     let refused = problem(&put(control, "/v1/pipelines/un-live", &pipeline).await, 409, "source_live");

@@ -5,7 +5,9 @@
 
 use bytes::Bytes;
 use domain::ground::decimal::Decimal;
-use harness::ground::{answers, approve, begun, ended, example, ingest, put, register_all, workflow};
+use harness::ground::{
+    answers, approve, begun, ended, example, ingest, open_pipeline, put, register_all, workflow,
+};
 use harness::{World, document, get, post, problem};
 use oracled::client::Client;
 use serde_json::{Value, json};
@@ -135,7 +137,7 @@ async fn prepare(control: &mut Client, un_tier: &str, payloads: &Payloads) {
         if source == UN {
             registration["oracle_tier"] = json!(un_tier);
         }
-        let pipeline = example(&format!("pipelines/{source}.json"));
+        let pipeline = open_pipeline(source);
         register_all(control, &ontology, &registration, &pipeline).await;
         approve(control, source).await;
         let run = begun(&ingest(control, source, version, released_at, payload.clone()).await);
