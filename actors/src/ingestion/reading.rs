@@ -1,10 +1,11 @@
 //! A payload read, record by record, on a thread of its own.
 
+use super::coverage::Coverage;
 use super::progress::{Phase, Progress};
 use super::slices::{Limits, Slice, SliceError, slices};
 use crate::registry::Ready;
 use bytes::Bytes;
-use domain::ground::normalize::Normalized;
+use domain::ground::normalize::{MissingColumn, Normalized};
 use domain::ground::ontology::Ontology;
 use domain::ground::rejection::{Reject, Rejection, Rule};
 use domain::ground::run::{FileRef, RunCounts};
@@ -48,6 +49,8 @@ enum Unread {
     Store(#[from] StoreError),
     #[error(transparent)]
     Slice(#[from] SliceError),
+    #[error(transparent)]
+    Column(#[from] MissingColumn),
 }
 
 impl Reading {
@@ -92,28 +95,41 @@ impl Reading {
         let run = &self.progress.run;
         let archive = self.files.archive(&run.oracle_id, &run.input.raw_sha256)?;
         let payload = Counted { inner: archive.reader(), progress: &self.progress };
-        for slice in slices(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)? {
+        let slices = slices(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)?;
+        let mut coverage = Coverage::new(&self.ready.normalizer, slices.columns())?;
+        for slice in slices {
             let slice = slice?;
             if slice.position % 256 == 0 && self.progress.ending().is_some() {
                 return Ok(false);
             }
-            self.take(slice, staging)?;
+            self.take(slice, staging, &mut coverage)?;
             self.progress.read.store(staging.counts().read, Ordering::Relaxed);
             self.progress.rejected.store(staging.counts().rejected, Ordering::Relaxed);
         }
+        let (axes, warnings) = coverage.into_parts();
+        staging.describe(axes, warnings);
         Ok(true)
     }
 
-    fn take(&self, slice: Slice, staging: &mut Staging) -> Result<(), StoreError> {
+    fn take(
+        &self,
+        slice: Slice,
+        staging: &mut Staging,
+        coverage: &mut Coverage<'_>,
+    ) -> Result<(), StoreError> {
         let len = slice.len_bytes();
         let Slice { position, offset, bytes, record } = slice;
         let raw_hash = sha256(&bytes);
+        if let Ok(raw) = &record {
+            coverage.read(raw);
+        }
         let normalized = match &record {
             Ok(raw) => self.ready.normalizer.normalize(raw),
             Err(bad) => Err(Rejection::new(Rule::Readable, None, bad.to_string())),
         };
         match normalized {
             Ok(normalized) => {
+                coverage.took(&normalized.content);
                 let Normalized { content, identity, source_record_id, valid_from, valid_until, warnings } =
                     normalized;
                 warnings.iter().for_each(|warning| staging.warn(warning));

@@ -136,7 +136,7 @@ impl Queries {
                 record_id: record_id.to_owned(),
                 source_record_id: found.source_record_id(),
                 units: content.axes.keys().filter_map(unit).collect(),
-                axes: content.axes,
+                axes: content.axes.into_iter().map(|(path, value)| (path, Some(value))).collect(),
                 definitions: content.definitions,
                 valid_from: found.version.valid_from,
                 valid_until: found.version.valid_until,

@@ -53,7 +53,7 @@ async fn two_releases(system: &System) {
 /// The records, as `id=population`.
 fn told(answer: &QueryAnswer) -> Vec<String> {
     let record = |record: &domain::ground::query::NormalizedRecord| {
-        let value = record.axes.get("population").map(ToString::to_string).unwrap_or_default();
+        let value = record.axes["population"].as_ref().map(ToString::to_string).unwrap_or_default();
         format!("{}={value}", record.source_record_id)
     };
     answer.response.records.iter().map(record).collect()
