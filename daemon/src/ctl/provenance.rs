@@ -18,7 +18,7 @@ impl Provenance {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         let path = format!("/v1/records/{}", segment(&self.record_id));
         let chain: ProvenanceRecord =
-            options.on_routes(Method::GET, &format!("{path}/provenance"), None).await?.json()?;
+            options.on_control(Method::GET, &format!("{path}/provenance"), None).await?.json()?;
         if options.json {
             return json(out, &chain);
         }
