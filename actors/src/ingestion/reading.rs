@@ -39,7 +39,7 @@ pub(super) enum Outcome {
     /// It was to end before it was done.
     EndedEarly,
     /// Nothing, for this reason; its rejects are kept.
-    Failed { cause: String, counts: RunCounts, rows: Option<FileRef> },
+    Failed { cause: String, counts: Box<RunCounts>, rows: Option<FileRef> },
 }
 
 /// Why reading ends early.
@@ -80,13 +80,11 @@ impl Reading {
             Ok(Some(staged)) if staged.counts.records == 0 => {
                 let cause = none_was_taken(staged.counts.read);
                 let (counts, rows) = staged.rejects_only();
-                Outcome::Failed { cause, counts, rows: Some(rows) }
+                Outcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) }
             }
             Ok(Some(staged)) => Outcome::Staged { staged: Box::new(staged), ready: self.ready },
             Ok(None) => Outcome::EndedEarly,
-            Err(error) => {
-                Outcome::Failed { cause: error.to_string(), counts: RunCounts::default(), rows: None }
-            }
+            Err(error) => Outcome::Failed { cause: error.to_string(), counts: Box::default(), rows: None },
         }
     }
 
@@ -177,10 +175,10 @@ fn none_was_taken(read: u64) -> String {
 
 fn failed(cause: String, staging: Staging) -> Outcome {
     match staging.rejects_only() {
-        Ok((counts, rows)) => Outcome::Failed { cause, counts, rows: Some(rows) },
+        Ok((counts, rows)) => Outcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) },
         Err(error) => {
             let cause = format!("{cause}; and its rejects cannot be kept: {error}");
-            Outcome::Failed { cause, counts: RunCounts::default(), rows: None }
+            Outcome::Failed { cause, counts: Box::default(), rows: None }
         }
     }
 }
