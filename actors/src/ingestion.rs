@@ -4,6 +4,7 @@
 //! so that a run that was cut short goes on from there at the next start; what it has written by then counts for nothing.
 
 mod archiving;
+mod coverage;
 mod deciding;
 mod ending;
 mod flight;

@@ -29,8 +29,8 @@ pub mod status;
 pub mod upkeep;
 pub mod workflow;
 
-use crate::api::oracles;
 use crate::api::request::Unasked;
+use crate::api::{oracles, records};
 use crate::problem::Problem;
 use crate::service::Service;
 use ::actors::logger::CommitError;
@@ -87,6 +87,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/sources/{oracle_id}/verify", post(upkeep::verify))
         .route("/v1/sources/{oracle_id}/rebuild", post(upkeep::rebuild))
         .route("/v1/sources/{oracle_id}/export", get(upkeep::export))
+        .route("/v1/records/{record_id}/provenance", get(records::recorded_provenance))
         .route("/v1/runs", get(run::list))
         .route("/v1/runs/{run_id}", get(run::get))
         .route("/v1/runs/{run_id}/cancel", post(run::cancel))

@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 42] = [
+const PATHS: [(&str, &[&str]); 43] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
@@ -53,6 +53,7 @@ const PATHS: [(&str, &[&str]); 42] = [
     ("/v1/sources/or-1/verify", &["POST"]),
     ("/v1/sources/or-1/rebuild", &["POST"]),
     ("/v1/sources/or-1/export", &["GET"]),
+    ("/v1/records/0123456789abcdef-0/provenance", &["GET"]),
     ("/v1/runs", &["GET"]),
     ("/v1/runs/0123456789abcdef", &["GET"]),
     ("/v1/runs/0123456789abcdef/cancel", &["POST"]),
@@ -396,6 +397,7 @@ async fn each_path_is_for_its_methods_and_there_is_no_other_path() {
                 .replace("wo-1", "{workflow_id}")
                 .replace("reviews/v-1", "reviews/{review_id}")
                 .replace("executions/v-1", "executions/{execution_id}")
+                .replace("records/0123456789abcdef-0", "records/{record_id}")
                 .replace("0123456789abcdef", "{run_id}")
         })
         .collect();

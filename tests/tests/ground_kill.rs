@@ -3,6 +3,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
 
+use domain::Sha256Hex;
 use harness::ground::{
     answers, approve, begun, ended, export, files, ingest, named, register, runs_path, stopped, view,
 };
@@ -15,6 +16,8 @@ use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use store::Store;
 
@@ -206,6 +209,93 @@ async fn runs_go_on_after_kills_and_end_as_if_there_had_been_none() {
 #[ignore = "60 kills take minutes; `just torture`"]
 async fn runs_go_on_after_sixty_kills_and_end_as_if_there_had_been_none() {
     kill_during_runs(60).await;
+}
+
+/// The SHA-256 of what `record` says, computed from the answer alone.
+fn normalized_hash(record: &Value) -> String {
+    let members = |field: &str| {
+        let members = record[field].as_object().into_iter().flatten();
+        members.filter(|(_, value)| !value.is_null()).collect::<BTreeMap<_, _>>()
+    };
+    let (axes, definitions) = (members("axes"), members("definitions"));
+    let mut content = BTreeMap::from([("axes", axes)]);
+    if !definitions.is_empty() {
+        content.insert("definitions", definitions);
+    }
+    Sha256Hex::of(&serde_json::to_vec(&content).expect("it is plain data")).to_string()
+}
+
+/// Queries the source by scan, index, identity and id until told to stop; checks the hash of every record, and counts them.
+async fn check_hashes(socket: PathBuf, turn: usize, stop: Arc<AtomicBool>) -> usize {
+    let mut routes = Client::connect(&socket).await.expect("the routes' socket is served");
+    let (mut checked, mut code) = (0, "AAA".to_owned());
+    for round in turn.. {
+        let filter = |axis: &str, value: &str| json!([{"axis": axis, "operator": "eq", "value": value}]);
+        let filters = match round % 3 {
+            0 => json!([]),
+            1 => filter("area_name", &format!("Land {code}")),
+            _ => filter("area", &code),
+        };
+        let request = json!({
+            "axes_requested": ["area", "area_name", "year", "population"], "filters": filters, "include_provenance": true,
+            "max_results": 500,
+        });
+        let asked = json!({"oracle_id": SOURCE, "request": request});
+        let answer = post(&mut routes, "/v1/query", &asked).await;
+        assert_eq!(answer.status, 200, "{}", document(&answer));
+        let response = at(&answer, "/response");
+        let (records, chains) = (response["records"].as_array(), response["provenance"].as_array());
+        let pairs: Vec<_> = records.into_iter().flatten().zip(chains.into_iter().flatten()).collect();
+        for (record, chain) in &pairs {
+            assert_eq!(record["record_id"], chain["record_id"]);
+            assert_eq!(chain["normalized_hash"], normalized_hash(record), "{record} {chain}");
+        }
+        checked += pairs.len();
+        if let Some((record, chain)) = pairs.get(round * 7 % pairs.len().max(1)) {
+            record["axes"]["area"].as_str().expect("it has one").clone_into(&mut code);
+            let path = format!("/v1/records/{}", record["record_id"].as_str().expect("it has an id"));
+            let by_id = document(&get(&mut routes, &path).await);
+            assert_eq!(by_id["axes"], record["axes"]);
+            assert_eq!(chain["normalized_hash"], normalized_hash(&by_id));
+            let chain_by_id = document(&get(&mut routes, &format!("{path}/provenance")).await);
+            assert_eq!(chain_by_id["normalized_hash"], chain["normalized_hash"]);
+        }
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    checked
+}
+
+#[tokio::test]
+async fn hashes_match_the_answers_of_a_daemon_that_resumes_a_run() {
+    let world = World::default();
+    let mut daemon = world.serve().await;
+    let control = &mut prepared(&world).await;
+    for release in 0..3 {
+        assert_eq!(ingested(control, release).await["state"], "completed");
+    }
+    let mut resumed = 0;
+    for release in 3..7 {
+        let control = &mut daemon.control().await;
+        let (version, released_at) = (version(release), released_at(release));
+        let run_id = begun(&ingest(control, SOURCE, &version, &released_at, payload(release)).await);
+        daemon.kill();
+        daemon = world.serve().await;
+        let stop = Arc::new(AtomicBool::new(false));
+        let readers: Vec<_> =
+            (0..4).map(|turn| tokio::spawn(check_hashes(world.socket(), turn, Arc::clone(&stop)))).collect();
+        let control = &mut daemon.control().await;
+        let state = at(&get(control, &format!("/v1/runs/{run_id}")).await, "/run/state");
+        resumed += usize::from(state == "running");
+        let run = ended(control, &run_id).await;
+        assert_eq!(run["state"], "completed", "{run}");
+        stop.store(true, Ordering::Relaxed);
+        for reader in readers {
+            assert!(reader.await.expect("every hash matches") > 0);
+        }
+    }
+    assert!(resumed > 0, "no run was resumed");
 }
 
 /// A world in which two sources have said something, with the daemon stopped; the folder of its ground truth.

@@ -19,6 +19,13 @@ fn example(name: &str) -> Value {
 
 /// A source with two releases that answers.
 async fn two_releases(control: &mut Client) {
+    pending_releases(control).await;
+    let approved = post(control, &format!("/v1/sources/{SOURCE}/review"), &json!({"approve": {}})).await;
+    assert_eq!(approved.status, 200, "{}", document(&approved));
+}
+
+/// A source with two releases that is not approved; gives the ids of their runs.
+async fn pending_releases(control: &mut Client) -> Vec<String> {
     for (path, name) in [
         ("/v1/ontologies/population/1".to_owned(), "ontologies/population.json".to_owned()),
         (format!("/v1/sources/{SOURCE}"), format!("sources/{SOURCE}.json")),
@@ -28,6 +35,7 @@ async fn two_releases(control: &mut Client) {
         let answer = control.call(Method::PUT, &path, Some(body)).await.expect("it answers");
         assert_eq!(answer.status, 200, "{}", document(&answer));
     }
+    let mut run_ids = Vec::new();
     for (version, rows) in [
         ("2020-04-14", "Aruba,ABW,1960,54208\nSerbia,SRB,1990,7586000\n"),
         ("2023-05-04", "Aruba,ABW,1960,54608\nAruba,ABW,1961,55434\n"),
@@ -40,9 +48,29 @@ async fn two_releases(control: &mut Client) {
             at(&get(control, &format!("/v1/runs/{run_id}")).await, "/run/state") == "completed"
         })
         .await;
+        run_ids.push(run_id);
     }
-    let approved = post(control, &format!("/v1/sources/{SOURCE}/review"), &json!({"approve": {}})).await;
-    assert_eq!(approved.status, 200, "{}", document(&approved));
+    run_ids
+}
+
+#[tokio::test]
+async fn pending_source_is_refused_on_every_read_path() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let run_ids = pending_releases(control).await;
+    let record = format!("/v1/records/{}-0", &run_ids[0][..16]);
+    let routes = &mut daemon.routes().await;
+    for path in [record.clone(), format!("{record}/provenance"), format!("/v1/changes?oracle_id={SOURCE}")] {
+        problem(&get(routes, &path).await, 409, "source_silent");
+    }
+    let query = json!({"oracle_id": SOURCE, "request": {"axes_requested": ["population"]}});
+    problem(&post(routes, "/v1/query", &query).await, 409, "source_silent");
+    let check = json!({"candidate_output": "Aruba has 54,208 people.", "facts_from": [{"query": query}]});
+    problem(&post(routes, "/v1/rules/evaluate", &check).await, 409, "source_silent");
+    let page = document(&get(routes, "/v1/changes").await);
+    assert_eq!((&page["changes"], &page["withheld"]), (&json!([]), &json!([SOURCE])));
+    assert_eq!(get(control, &format!("{record}/provenance")).await.status, 200);
 }
 
 async fn query(routes: &mut Client, request: Value) -> Value {

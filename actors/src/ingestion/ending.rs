@@ -37,7 +37,7 @@ impl Shop {
             },
             Outcome::EndedEarly => self.ended(run),
             Outcome::Failed { cause, counts, rows } => {
-                (run.state, run.cause, run.counts, run.rows) = (RunState::Failed, Some(cause), counts, rows);
+                (run.state, run.cause, run.counts, run.rows) = (RunState::Failed, Some(cause), *counts, rows);
                 self.close(run).await
             }
         };

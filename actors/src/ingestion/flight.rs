@@ -192,7 +192,7 @@ pub(super) fn behind(source: &SourceState, now: Timestamp) -> Timestamp {
 }
 
 fn failed(cause: String) -> Outcome {
-    Outcome::Failed { cause, counts: RunCounts::default(), rows: None }
+    Outcome::Failed { cause, counts: Box::default(), rows: None }
 }
 
 impl Shop {

@@ -1,10 +1,11 @@
 //! A payload read, record by record, on a thread of its own.
 
+use super::coverage::Coverage;
 use super::progress::{Phase, Progress};
 use super::slices::{Limits, Slice, SliceError, slices};
 use crate::registry::Ready;
 use bytes::Bytes;
-use domain::ground::normalize::Normalized;
+use domain::ground::normalize::{MissingColumn, Normalized};
 use domain::ground::ontology::Ontology;
 use domain::ground::rejection::{Reject, Rejection, Rule};
 use domain::ground::run::{FileRef, RunCounts};
@@ -38,7 +39,7 @@ pub(super) enum Outcome {
     /// It was to end before it was done.
     EndedEarly,
     /// Nothing, for this reason; its rejects are kept.
-    Failed { cause: String, counts: RunCounts, rows: Option<FileRef> },
+    Failed { cause: String, counts: Box<RunCounts>, rows: Option<FileRef> },
 }
 
 /// Why reading ends early.
@@ -48,6 +49,8 @@ enum Unread {
     Store(#[from] StoreError),
     #[error(transparent)]
     Slice(#[from] SliceError),
+    #[error(transparent)]
+    Column(#[from] MissingColumn),
 }
 
 impl Reading {
@@ -77,13 +80,11 @@ impl Reading {
             Ok(Some(staged)) if staged.counts.records == 0 => {
                 let cause = none_was_taken(staged.counts.read);
                 let (counts, rows) = staged.rejects_only();
-                Outcome::Failed { cause, counts, rows: Some(rows) }
+                Outcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) }
             }
             Ok(Some(staged)) => Outcome::Staged { staged: Box::new(staged), ready: self.ready },
             Ok(None) => Outcome::EndedEarly,
-            Err(error) => {
-                Outcome::Failed { cause: error.to_string(), counts: RunCounts::default(), rows: None }
-            }
+            Err(error) => Outcome::Failed { cause: error.to_string(), counts: Box::default(), rows: None },
         }
     }
 
@@ -92,28 +93,41 @@ impl Reading {
         let run = &self.progress.run;
         let archive = self.files.archive(&run.oracle_id, &run.input.raw_sha256)?;
         let payload = Counted { inner: archive.reader(), progress: &self.progress };
-        for slice in slices(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)? {
+        let slices = slices(&self.ready.definition.pipeline.retrieval.format, payload, self.limits)?;
+        let mut coverage = Coverage::new(&self.ready.normalizer, slices.columns())?;
+        for slice in slices {
             let slice = slice?;
             if slice.position % 256 == 0 && self.progress.ending().is_some() {
                 return Ok(false);
             }
-            self.take(slice, staging)?;
+            self.take(slice, staging, &mut coverage)?;
             self.progress.read.store(staging.counts().read, Ordering::Relaxed);
             self.progress.rejected.store(staging.counts().rejected, Ordering::Relaxed);
         }
+        let (axes, warnings) = coverage.into_parts();
+        staging.describe(axes, warnings);
         Ok(true)
     }
 
-    fn take(&self, slice: Slice, staging: &mut Staging) -> Result<(), StoreError> {
+    fn take(
+        &self,
+        slice: Slice,
+        staging: &mut Staging,
+        coverage: &mut Coverage<'_>,
+    ) -> Result<(), StoreError> {
         let len = slice.len_bytes();
         let Slice { position, offset, bytes, record } = slice;
         let raw_hash = sha256(&bytes);
+        if let Ok(raw) = &record {
+            coverage.read(raw);
+        }
         let normalized = match &record {
             Ok(raw) => self.ready.normalizer.normalize(raw),
             Err(bad) => Err(Rejection::new(Rule::Readable, None, bad.to_string())),
         };
         match normalized {
             Ok(normalized) => {
+                coverage.took(&normalized.content);
                 let Normalized { content, identity, source_record_id, valid_from, valid_until, warnings } =
                     normalized;
                 warnings.iter().for_each(|warning| staging.warn(warning));
@@ -161,10 +175,10 @@ fn none_was_taken(read: u64) -> String {
 
 fn failed(cause: String, staging: Staging) -> Outcome {
     match staging.rejects_only() {
-        Ok((counts, rows)) => Outcome::Failed { cause, counts, rows: Some(rows) },
+        Ok((counts, rows)) => Outcome::Failed { cause, counts: Box::new(counts), rows: Some(rows) },
         Err(error) => {
             let cause = format!("{cause}; and its rejects cannot be kept: {error}");
-            Outcome::Failed { cause, counts: RunCounts::default(), rows: None }
+            Outcome::Failed { cause, counts: Box::default(), rows: None }
         }
     }
 }

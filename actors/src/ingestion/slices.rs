@@ -7,6 +7,7 @@
 //! it uncertain where the next record begins is a [`SliceError`], and the run fails.
 
 use delimited::Delimited;
+pub(super) use delimited::is_blank;
 use domain::ground::format::{Delimiter, Format};
 use domain::ground::raw::{BadRecord, Raw};
 use input::Input;
@@ -67,12 +68,6 @@ pub enum BadHeader {
     Columns {
         /// How many there are.
         columns: usize,
-    },
-    /// A column without a name.
-    #[error("column {column} has no name")]
-    Blank {
-        /// Which, from 1.
-        column: usize,
     },
     /// Two columns of one name.
     #[error("the columns {first} and {second} have the same name")]
@@ -187,6 +182,17 @@ pub fn slices<R: Read>(format: &Format, reader: R, limits: Limits) -> Result<Sli
         Format::Tsv {} => Cut::Delimited(Delimited::open(input, Delimiter::TAB, false)?),
     };
     Ok(Slices { cut: Some(cut), position: 0 })
+}
+
+impl<R> Slices<R> {
+    /// The names of the header's columns, in their order, of a payload that has a header. One without a name is blank; no
+    /// record has it.
+    pub fn columns(&self) -> Option<&[String]> {
+        match &self.cut {
+            Some(Cut::Delimited(delimited)) => Some(delimited.columns()),
+            _ => None,
+        }
+    }
 }
 
 impl<R: Read> Iterator for Slices<R> {

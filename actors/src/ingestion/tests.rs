@@ -10,6 +10,7 @@ use jiff::SignedDuration;
 use std::ops::Bound;
 use store::ground::view::{Found, SourceView};
 
+mod columns;
 mod gates;
 mod pulls;
 mod rebuild;

@@ -214,9 +214,13 @@ fn record(view: &SourceView, query: &Query, hit: Hit) -> Result<NormalizedRecord
     Ok(NormalizedRecord {
         record_id: run_id.ok_or_else(missing)?,
         source_record_id: found.source_record_id(),
-        units: chosen.iter().filter_map(|(path, _)| Some(((*path).to_owned(), unit(path)?))).collect(),
+        units: chosen
+            .iter()
+            .filter(|(_, value)| value.is_some())
+            .filter_map(|(path, _)| Some(((*path).to_owned(), unit(path)?)))
+            .collect(),
         definitions: definitions(&chosen, &content.definitions),
-        axes: chosen.into_iter().map(|(path, value)| (path.to_owned(), value.clone())).collect(),
+        axes: chosen.into_iter().map(|(path, value)| (path.to_owned(), value.cloned())).collect(),
         valid_from: found.version.valid_from,
         valid_until: found.version.valid_until,
         unconfirmed_by: view.unconfirmed_by(&found.version),

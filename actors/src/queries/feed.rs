@@ -3,9 +3,11 @@
 use super::{Queries, QueryError};
 use domain::Sha256Hex;
 use domain::ground::id::SourceId;
+use domain::ground::source::Standing;
 use domain::ground::timeline::ChangeKind;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use store::Store;
@@ -60,43 +62,54 @@ pub struct ChangesPage {
     pub next: Option<Place>,
     /// Whether there are more by now.
     pub more: bool,
+    /// Sources that do not answer, whose changes are left out. Once such a source answers, `oracle_id` asks for them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub withheld: BTreeSet<SourceId>,
 }
 
 impl Queries {
-    /// The first `limit` changes behind `since`, of all sources or of one.
+    /// The first `limit` changes behind `since`, of all sources that answer or of one.
     ///
     /// # Errors
-    /// `SourceUnknown`; where the store cannot be read.
+    /// `SourceUnknown`, `Silent`; where the store cannot be read.
     pub async fn changes(
         &self,
         since: Option<Place>,
         oracle_id: Option<SourceId>,
         limit: usize,
     ) -> Result<ChangesPage, QueryError> {
-        let store = self.store.clone();
-        let read = spawn_blocking(move || page(&store, since, oracle_id.as_ref(), limit));
+        let (store, now) = (self.store.clone(), self.clock.now());
+        let read = spawn_blocking(move || page(&store, now, since, oracle_id.as_ref(), limit));
         read.await.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
     }
 }
 
 fn page(
     store: &Store,
+    now: Timestamp,
     since: Option<Place>,
     oracle_id: Option<&SourceId>,
     limit: usize,
 ) -> Result<ChangesPage, QueryError> {
-    if let Some(oracle_id) = oracle_id
-        && store.source(oracle_id)?.is_none()
-    {
-        return Err(QueryError::SourceUnknown(oracle_id.clone()));
+    if let Some(oracle_id) = oracle_id {
+        let source = store.source(oracle_id)?;
+        let (source, _) = source.ok_or_else(|| QueryError::SourceUnknown(oracle_id.clone()))?;
+        if let Standing::Silent(why) = source.entry.standing(now) {
+            return Err(QueryError::Silent(why));
+        }
     }
-    let mut page = ChangesPage { changes: Vec::new(), next: since, more: false };
+    let mut page = ChangesPage { changes: Vec::new(), next: since, more: false, withheld: BTreeSet::new() };
     for (seq, run) in store.completed_since(since.map_or(0, |since| since.seq))? {
         if oracle_id.is_some_and(|wanted| *wanted != run.oracle_id) {
             continue;
         }
         let after = since.filter(|since| since.seq == seq);
         if after.is_some_and(|after| after.ordinal.is_none()) {
+            continue;
+        }
+        let Some((source, _)) = store.source(&run.oracle_id)? else { continue };
+        if let Standing::Silent(_) = source.entry.standing(now) {
+            page.withheld.insert(run.oracle_id);
             continue;
         }
         let Some(view) = store.view(&run.oracle_id)? else { continue };

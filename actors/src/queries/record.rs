@@ -8,7 +8,7 @@ use domain::ground::provenance::ProvenanceRecord;
 use domain::ground::query::{NormalizedRecord, QueryFreshness};
 use domain::ground::record::Content;
 use domain::ground::run::split_record_id;
-use domain::ground::source::{OracleTier, Standing};
+use domain::ground::source::{OracleTier, SourceRegistryEntry, Standing};
 use domain::ground::timeline::{Became, End, Scope, Version};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -117,11 +117,7 @@ impl Queries {
         let Stands { view, found, standing, same_as, fresh_as } = self.stands(record_id)?;
         let now = self.clock.now();
         let entry = &view.state.entry;
-        let mut warnings = match entry.standing(now) {
-            Standing::Answers => Vec::new(),
-            Standing::AnswersWithWarning(warning) => vec![warning],
-            Standing::Silent(why) => return Err(RecordError::Silent(why)),
-        };
+        let mut warnings = warnings_of(entry, now)?;
         let content = view.content(&found.statement)?;
         let pruned = content.is_none();
         let content = content.unwrap_or_default();
@@ -136,7 +132,7 @@ impl Queries {
                 record_id: record_id.to_owned(),
                 source_record_id: found.source_record_id(),
                 units: content.axes.keys().filter_map(unit).collect(),
-                axes: content.axes,
+                axes: content.axes.into_iter().map(|(path, value)| (path, Some(value))).collect(),
                 definitions: content.definitions,
                 valid_from: found.version.valid_from,
                 valid_until: found.version.valid_until,
@@ -152,11 +148,22 @@ impl Queries {
         })
     }
 
-    /// Where a record comes from.
+    /// Where a record comes from, as long as its source answers.
+    ///
+    /// # Errors
+    /// `Unknown`, `Silent`; where the store cannot be read.
+    pub fn provenance(&self, record_id: &str) -> Result<ProvenanceRecord, RecordError> {
+        let Stands { view, found, .. } = self.stands(record_id)?;
+        warnings_of(&view.state.entry, self.clock.now())?;
+        Ok(view.provenance(&found)?)
+    }
+
+    /// Where a record comes from, whether its source answers or not: for administrators, since provenance is kept for as long
+    /// as the source is.
     ///
     /// # Errors
     /// `Unknown`; where the store cannot be read.
-    pub fn provenance(&self, record_id: &str) -> Result<ProvenanceRecord, RecordError> {
+    pub fn recorded_provenance(&self, record_id: &str) -> Result<ProvenanceRecord, RecordError> {
         let Stands { view, found, .. } = self.stands(record_id)?;
         Ok(view.provenance(&found)?)
     }
@@ -178,6 +185,15 @@ impl Queries {
             .position(|statement| statement.time.run == number)
             .ok_or_else(unknown)?;
         stand(view, record, place, self.clock.now()).ok_or_else(unknown)
+    }
+}
+
+/// What is to be said of a source that answers.
+fn warnings_of(entry: &SourceRegistryEntry, now: Timestamp) -> Result<Vec<String>, RecordError> {
+    match entry.standing(now) {
+        Standing::Answers => Ok(Vec::new()),
+        Standing::AnswersWithWarning(warning) => Ok(vec![warning]),
+        Standing::Silent(why) => Err(RecordError::Silent(why)),
     }
 }
 

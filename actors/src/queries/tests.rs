@@ -12,6 +12,7 @@ use domain::event::ground::InvalidationCause;
 use domain::ground::freshness::{FreshnessPolicy, StaleBehavior};
 use domain::ground::provenance::ProvenanceRecord;
 use domain::ground::query::{Operator, QueryFilter, QueryRequest};
+use jiff::SignedDuration;
 use serde_json::json;
 
 fn source() -> SourceId {
@@ -53,7 +54,7 @@ async fn two_releases(system: &System) {
 /// The records, as `id=population`.
 fn told(answer: &QueryAnswer) -> Vec<String> {
     let record = |record: &domain::ground::query::NormalizedRecord| {
-        let value = record.axes.get("population").map(ToString::to_string).unwrap_or_default();
+        let value = record.axes["population"].as_ref().map(ToString::to_string).unwrap_or_default();
         format!("{}={value}", record.source_record_id)
     };
     answer.response.records.iter().map(record).collect()
@@ -257,6 +258,44 @@ fn a_record_is_found_by_its_id_whatever_has_become_of_it() {
                 "{unknown}"
             );
         }
+    });
+}
+
+#[test]
+fn silent_source_is_readable_on_no_path() {
+    with_world(|World { system, time, .. }| async move {
+        let review = async |review: Review| {
+            let review = ReviewSource { oracle_id: source(), review, peer: PEER };
+            system.registry.ask(review).await.expect("it answers").expect("it is reviewed");
+        };
+        let pipeline_id = population(&system).await;
+        let run = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let record_id = run.record_id(0);
+        let is_silent = async || {
+            let queries = &system.queries;
+            let told = [
+                matches!(asked(&system, request(&[])).await, Err(QueryError::Silent(_))),
+                matches!(queries.record(&record_id).await, Err(RecordError::Silent(_))),
+                matches!(queries.provenance(&record_id), Err(RecordError::Silent(_))),
+                matches!(queries.changes(None, Some(source()), 9).await, Err(QueryError::Silent(_))),
+                queries.changes(None, None, 9).await.is_ok_and(|page| page.changes.is_empty()),
+            ];
+            assert_eq!(told, [told[0]; 5]);
+            let page = queries.changes(None, None, 9).await.expect("it is read");
+            assert_eq!(page.withheld, told[0].then(source).into_iter().collect());
+            assert!(queries.recorded_provenance(&record_id).is_ok());
+            told[0]
+        };
+        assert!(is_silent().await, "it is pending");
+        let before = system.queries.changes(None, None, 9).await.expect("it is read").next;
+        review(Review::Approve).await;
+        assert!(!is_silent().await);
+        let page = system.queries.changes(before, None, 9).await.expect("it is read");
+        assert_eq!(page.changes.len(), 3, "they are in the feed once it is approved");
+        review(Review::Deprecate(time.clock().now() + SignedDuration::from_hours(91 * 24))).await;
+        assert!(!is_silent().await);
+        time.turn(92 * 24 * 3600);
+        assert!(is_silent().await, "its deprecation date is over");
     });
 }
 

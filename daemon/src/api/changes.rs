@@ -32,14 +32,14 @@ pub struct Asked {
 /// The changes behind a place. `next` is where to go on, at the end too, since more will come.
 ///
 /// # Errors
-/// `invalid_request` where the place is none; `source_unknown`.
+/// `invalid_request` where the place is none; `source_unknown`, `source_silent`.
 #[utoipa::path(
     get,
     path = "/v1/changes",
     params(Asked),
     responses(
-        (status = 200, description = "`{changes: [{kind, oracle_id, run_id, source_version, known_at, record_id, source_record_id, valid_from, valid_until, superseded_by}], next, more}`", body = Object),
-        (status = "4XX", description = "The question is not understood, or there is no such source", body = ProblemDocument),
+        (status = 200, description = "`{changes: [{kind, oracle_id, run_id, source_version, known_at, record_id, source_record_id, valid_from, valid_until, superseded_by}], next, more, withheld?}`: `withheld` names sources that do not answer, whose changes are left out", body = Object),
+        (status = "4XX", description = "The question is not understood, or there is no such source, or it does not answer", body = ProblemDocument),
         (status = "5XX", description = "It cannot be told for now", body = ProblemDocument),
     ),
 )]

@@ -22,7 +22,7 @@ use tokio::task::spawn_blocking;
     path = "/v1/query",
     request_body = OracleQuery,
     responses(
-        (status = 200, description = "`{query_id, oracle_id, response: {records, provenance?, query_metadata, cursor, warnings?, explain?}}`", body = Object),
+        (status = 200, description = "`{query_id, oracle_id, response: {records, provenance?, query_metadata, cursor, warnings?, explain?}}`. In a record's `axes` every requested axis is present, as null where the record has no value", body = Object),
         (status = "4XX", description = "The query is refused", body = ProblemDocument),
         (status = "5XX", description = "It cannot be answered for now", body = ProblemDocument),
     ),

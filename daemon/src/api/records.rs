@@ -31,17 +31,17 @@ pub async fn get(
     Ok(Json(service.work(async move { Ok(queries.record(&record_id).await?) }).await?))
 }
 
-/// Where a record comes from.
+/// Where a record comes from, as long as its source answers.
 ///
 /// # Errors
-/// `record_unknown`.
+/// `record_unknown`, `source_silent`.
 #[utoipa::path(
     get,
     path = "/v1/records/{record_id}/provenance",
     params(("record_id" = String, Path, description = "As a query gives it")),
     responses(
         (status = 200, description = "The RFC's provenance record, and where the raw record lies", body = Object),
-        (status = "4XX", description = "There is no such record", body = ProblemDocument),
+        (status = "4XX", description = "There is no such record, or its source does not answer", body = ProblemDocument),
         (status = "5XX", description = "It cannot be told for now", body = ProblemDocument),
     ),
 )]
@@ -50,6 +50,17 @@ pub async fn provenance(
     record_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ProvenanceRecord>, Problem> {
     Ok(Json(service.system.queries.provenance(&named(record_id)?)?))
+}
+
+/// `GET /v1/records/{record_id}/provenance` of the administrators' socket: the same, whether its source answers or not.
+///
+/// # Errors
+/// `record_unknown`.
+pub async fn recorded_provenance(
+    State(service): State<Arc<Service>>,
+    record_id: Result<Path<String>, PathRejection>,
+) -> Result<Json<ProvenanceRecord>, Problem> {
+    Ok(Json(service.system.queries.recorded_provenance(&named(record_id)?)?))
 }
 
 /// The id that a path names.

@@ -18,7 +18,7 @@ impl Provenance {
     pub(super) async fn run(&self, options: &Options, out: &mut dyn Write) -> Result<(), CtlError> {
         let path = format!("/v1/records/{}", segment(&self.record_id));
         let chain: ProvenanceRecord =
-            options.on_routes(Method::GET, &format!("{path}/provenance"), None).await?.json()?;
+            options.on_control(Method::GET, &format!("{path}/provenance"), None).await?.json()?;
         if options.json {
             return json(out, &chain);
         }
@@ -36,8 +36,8 @@ fn shown(chain: &ProvenanceRecord, record: Option<&RecordAnswer>) -> Vec<(&'stat
         ("source", format!("{}, version {}", chain.oracle_id, chain.source_version)),
     ];
     if let Some(record) = record {
-        let values = record.record.axes.iter().map(|(path, value)| {
-            let unit = record.record.units.get(path).map(|unit| format!(" {unit}")).unwrap_or_default();
+        let values = record.record.values().into_iter().map(|(path, value)| {
+            let unit = record.record.units.get(&path).map(|unit| format!(" {unit}")).unwrap_or_default();
             format!("{path} {value}{unit}")
         });
         let standing =

@@ -173,10 +173,12 @@ async fn provided(options: &Options, oracle_id: &SourceId) -> Result<Provided, C
     ))
 }
 
-/// Every path that a record has a value at, in the order of `axes`: a group's in its place, by their keys.
+/// Every path that a record has, with a value or without one, in the order of `axes`: a group's in its place, by their keys.
 fn paths(records: &[NormalizedRecord], axes: &[String]) -> Vec<String> {
     let all: BTreeSet<_> = records.iter().flat_map(|record| record.axes.keys()).collect();
-    let mut paths: Vec<_> = all.into_iter().cloned().collect();
+    // a group stands as a whole where a record has nothing of it
+    let is_told = |path: &String| all.iter().any(|other| *other != path && covers(path, other));
+    let mut paths: Vec<_> = all.iter().filter(|path| !is_told(path)).map(|path| (*path).clone()).collect();
     paths.sort_by_key(|path| axes.iter().position(|axis| covers(axis, path)).unwrap_or(axes.len()));
     paths
 }
@@ -189,7 +191,7 @@ fn covers(axis: &str, path: &str) -> bool {
 }
 
 fn value(record: &NormalizedRecord, path: &str) -> String {
-    record.axes.get(path).map(ToString::to_string).unwrap_or_default()
+    record.axes.get(path).and_then(Option::as_ref).map(ToString::to_string).unwrap_or_default()
 }
 
 /// Records for people, with where they come from and how old they are.
@@ -245,12 +247,15 @@ fn across(records: &[NormalizedRecord], paths: &[String], look: Look) -> Option<
     let titles: Vec<_> = paths.iter().map(title).chain(FIXED.map(str::to_owned)).collect();
     let titles: Vec<_> = titles.iter().map(String::as_str).collect();
     let row = |record: &NormalizedRecord| {
-        let values = paths.iter().map(|path| match (record.axes.get(path), record.definitions.get(path)) {
-            (Some(value), Some(definition)) => {
-                format!("{}\n({})", on_one_line(&value.to_string()), on_one_line(definition))
+        let values = paths.iter().map(|path| {
+            let value = record.axes.get(path).and_then(Option::as_ref);
+            match (value, record.definitions.get(path)) {
+                (Some(value), Some(definition)) => {
+                    format!("{}\n({})", on_one_line(&value.to_string()), on_one_line(definition))
+                }
+                (Some(value), None) => on_one_line(&value.to_string()),
+                (None, _) => "-".to_owned(),
             }
-            (Some(value), None) => on_one_line(&value.to_string()),
-            (None, _) => "-".to_owned(),
         });
         let [from, until] = valid(record);
         values.chain([from, until, record.record_id.clone()]).collect()
@@ -263,7 +268,7 @@ fn down(record: &NormalizedRecord, paths: &[String]) -> String {
     let [from, until] = valid(record);
     let valid = [("valid from", from), ("until", until), ("record", record.record_id.clone())];
     let values = paths.iter().filter_map(|path| {
-        let value = record.axes.get(path)?;
+        let Some(value) = record.axes.get(path)? else { return Some((path.as_str(), "-".to_owned())) };
         let unit = record.units.get(path).map(|unit| format!(" {unit}")).unwrap_or_default();
         let definition = record.definitions.get(path).map(|definition| format!(" ({definition})"));
         Some((path.as_str(), format!("{value}{unit}{}", definition.unwrap_or_default())))
@@ -320,6 +325,21 @@ mod tests {
         let axes = ["year", "area", "mass", "gases.*.share"].map(str::to_owned);
         let paths = paths(&[record("2020-01-01T00:00:00Z", None)], &axes);
         assert_eq!(paths, ["year", "area", "mass", "gases.a.share", "gases.b.share"]);
+    }
+
+    #[test]
+    fn empty_axis_is_shown_as_a_dash_and_an_empty_group_once() {
+        let mut empty = record("2020-01-01T00:00:00Z", None);
+        empty.axes = [("mass".to_owned(), None), ("gases.*.share".to_owned(), None)].into();
+        let axes = ["mass", "gases.*.share"].map(str::to_owned);
+        assert_eq!(paths(std::slice::from_ref(&empty), &axes), axes);
+        assert!(
+            down(&empty, &axes).starts_with("mass           -\ngases.*.share  -\n"),
+            "{}",
+            down(&empty, &axes)
+        );
+        let both = paths(&[empty, record("2020-01-01T00:00:00Z", None)], &axes);
+        assert_eq!(both.get(..3), Some(&["mass", "gases.a.share", "gases.b.share"].map(str::to_owned)[..]));
     }
 
     #[test]

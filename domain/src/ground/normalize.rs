@@ -8,12 +8,14 @@ mod checks;
 mod compile;
 mod expression;
 mod mapping;
+mod paths;
 mod schema;
 mod size;
 mod steps;
 mod units;
 
 pub use compile::{BadDefinition, Normalizer};
+pub use paths::{MissingColumn, PathUse};
 
 use super::decimal::Decimal;
 use super::path::Path;

@@ -1,7 +1,8 @@
 //! Paths into a raw record: the part of JSONPath (RFC 9535) that names places, one at a time or one for each of a group.
 //!
 //! `$.nutrients.water`, `$['Country Code']`, `$.names[0]`, `$.foodNutrients[?@.nutrient.name=='Water'].amount`,
-//! `$.foodNutrients[*].amount`, `$.nutrients.*.value`. The `$.` may be left out before a name.
+//! `$.foodNutrients[*].amount`, `$.nutrients.*.value`. The `$.` may be left out before a name, and the `$` before a `[`. A name
+//! with dots, brackets or spaces is written in brackets: `['a.b']`.
 
 use super::raw::Raw;
 
@@ -60,8 +61,10 @@ impl Path {
         let (mut steps, mut within, mut group_bytes) = (Vec::new(), None::<Vec<Step>>, 0);
         let mut rest = match text.strip_prefix('$') {
             Some(rest) => rest,
+            None if text.starts_with('[') => text,
             None => {
-                let (name, rest) = name(text).ok_or_else(|| bad("it begins with a name, or with `$`"))?;
+                let (name, rest) =
+                    name(text).ok_or_else(|| bad("it begins with a name, with `$` or with `[`"))?;
                 steps.push(Step::Member(name.to_owned()));
                 rest
             }
@@ -128,6 +131,31 @@ impl Path {
         list.iter().map(|raw| Element { name: None, raw }).chain(named)
     }
 
+    /// Whether it leads to anything in `root`; for a group, in any of its elements.
+    #[must_use]
+    pub fn matches(&self, root: &Raw) -> bool {
+        if self.is_group() {
+            self.elements(root).any(|element| self.find_within(element.raw).is_some())
+        } else {
+            self.find(root).is_some()
+        }
+    }
+
+    /// The name of the column that it reads from a delimited payload, where it is one name.
+    #[must_use]
+    pub fn column(&self) -> Option<&str> {
+        match (self.steps.as_slice(), &self.within) {
+            ([Step::Member(name)], None) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether it is `$.*`, which reads every column of a delimited payload.
+    #[must_use]
+    pub fn is_every_column(&self) -> bool {
+        self.steps.is_empty() && self.within.as_ref().is_some_and(Vec::is_empty)
+    }
+
     /// What stands at the place within an element of the group.
     #[must_use]
     pub fn find_within<'r>(&self, element: &'r Raw) -> Option<&'r Raw> {
@@ -169,13 +197,9 @@ fn next(text: &str) -> Result<(Found, &str), &'static str> {
         return Ok((Found::Step(Step::Member(name.to_owned())), rest));
     }
     let rest = text.strip_prefix('[').ok_or("what is behind a step begins with `.` or `[`")?;
-    if let Some(rest) = rest.strip_prefix("?@.") {
-        let (members, rest) = rest.split_once("==").ok_or("a choice is written `[?@.name=='text']`")?;
+    if let Some(rest) = rest.strip_prefix("?@") {
+        let (members, rest) = members(rest)?;
         let (wanted, rest) = quoted(rest.trim_start())?;
-        let members: Vec<_> = members.trim().split('.').map(str::to_owned).collect();
-        if members.iter().any(String::is_empty) || members.len() > STEPS_MAX {
-            return Err("a choice is written `[?@.name=='text']`");
-        }
         return Ok((Found::Step(Step::Where(members, wanted)), closed(rest)?));
     }
     if rest.starts_with(['\'', '"']) {
@@ -186,6 +210,34 @@ fn next(text: &str) -> Result<(Found, &str), &'static str> {
     let place =
         number.parse().map_err(|_| "within `[]` stands a whole number, `*`, a quoted name, or a choice")?;
     Ok((Found::Step(Step::Element(place)), rest))
+}
+
+/// The names at the beginning of a choice, and what follows its `==`.
+fn members(text: &str) -> Result<(Vec<String>, &str), &'static str> {
+    const WRITTEN: &str = "a choice is written `[?@.name=='text']`";
+    let (mut members, mut rest) = (Vec::new(), text);
+    loop {
+        if let Some(wanted) = rest.trim_start().strip_prefix("==").filter(|_| !members.is_empty()) {
+            return Ok((members, wanted));
+        }
+        if members.len() == STEPS_MAX {
+            return Err(WRITTEN);
+        }
+        if let Some(bracketed) = rest.strip_prefix('[') {
+            let (name, after) = quoted(bracketed)?;
+            members.push(name);
+            rest = closed(after)?;
+            continue;
+        }
+        let dotted = rest.strip_prefix('.').ok_or(WRITTEN)?;
+        let end = [dotted.find(['.', '[']), dotted.find("==")].into_iter().flatten().min();
+        let (name, after) = dotted.split_at(end.ok_or(WRITTEN)?);
+        if name.trim().is_empty() {
+            return Err(WRITTEN);
+        }
+        members.push(name.trim().to_owned());
+        rest = after;
+    }
 }
 
 fn closed(text: &str) -> Result<&str, &'static str> {
@@ -229,11 +281,37 @@ mod tests {
             ("$.c['d'][?@.f.g=='two'].n", "3"),
             ("$.c.d[?@.f.g == \"one\"].n", "2"),
             ("$['q\\'\"']", "4"),
+            ("['a b']", "1"),
+            ("[\"a b\"]", "1"),
+            ("['c']['d'][0]", "10"),
         ] {
             assert_eq!(at(&raw, path), Some(&Raw::Number(number.into())), "{path}");
         }
         for path in ["x", "$.c.e", "$.c.d[9]", "$.c.d.e", "$.c.d[?@.f.g=='three'].n", "$['a b'].c"] {
             assert_eq!(at(&raw, path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn path_in_brackets_reads_name_with_dots_and_brackets() {
+        let raw = Raw::parse(
+            br#"{"a.b":1,"a":{"b":2},"c[0]":3,"x":{"d.e":4}," f ":5,"*":6,
+            "l":[{"g.h":"x","n":7},{"i":{"j.k":"y"},"n":8}]}"#,
+        )
+        .expect("it is JSON");
+        for (path, number) in [
+            ("['a.b']", "1"),
+            ("$[\"a.b\"]", "1"),
+            ("a.b", "2"),
+            ("[\"c[0]\"]", "3"),
+            ("x['d.e']", "4"),
+            ("$.x[\"d.e\"]", "4"),
+            ("[' f ']", "5"),
+            ("['*']", "6"),
+            ("l[?@['g.h']=='x'].n", "7"),
+            ("$.l[?@.i[\"j.k\"] == 'y'].n", "8"),
+        ] {
+            assert_eq!(at(&raw, path), Some(&Raw::Number(number.into())), "{path}");
         }
     }
 
@@ -270,6 +348,10 @@ mod tests {
             "a['b'",
             "a[*].b[*]",
             "a[?@.b]",
+            "a[?@=='x']",
+            "a[?@.=='x']",
+            "a[?@..b=='x']",
+            "a[?@['b'=='x']",
             "$a",
             "a[-1]",
             &long,

@@ -353,6 +353,8 @@ pub enum NormalizerType {
     DateParsing,
     /// Rounded.
     NumericPrecision,
+    /// One divided by the value, rounded to a declared precision.
+    Reciprocal,
     /// Case and white space.
     StringNormalization,
     /// Nothing.
@@ -368,6 +370,7 @@ impl NormalizerType {
             Self::EnumMapping => "enum_mapping",
             Self::DateParsing => "date_parsing",
             Self::NumericPrecision => "numeric_precision",
+            Self::Reciprocal => "reciprocal",
             Self::StringNormalization => "string_normalization",
             Self::Identity => "identity",
         }

@@ -114,8 +114,8 @@ pub struct NormalizedRecord {
     pub record_id: String,
     /// What the source knows it by.
     pub source_record_id: String,
-    /// The values that were asked for, by the paths of their axes.
-    pub axes: BTreeMap<String, Value>,
+    /// The values that were asked for, by the paths of their axes; null where the record has none.
+    pub axes: BTreeMap<String, Option<Value>>,
     /// The UCUM codes of their units, by the same paths.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub units: BTreeMap<String, String>,
@@ -129,6 +129,14 @@ pub struct NormalizedRecord {
     /// The source version that holds the record, rejected: the values are those of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unconfirmed_by: Option<String>,
+}
+
+impl NormalizedRecord {
+    /// The values that there are, by the paths of their axes.
+    #[must_use]
+    pub fn values(&self) -> BTreeMap<String, Value> {
+        self.axes.iter().filter_map(|(path, value)| Some((path.clone(), value.clone()?))).collect()
+    }
 }
 
 /// How an answer was come by.
@@ -282,13 +290,14 @@ impl Query {
         self.filters.iter().all(|filter| filter.holds(axes))
     }
 
-    /// The values that were asked for, with their units.
+    /// The values that were asked for, by the paths of their axes. An axis without a value is there with nothing: of a group
+    /// that was asked for as a whole, where the group has no value at all.
     #[must_use]
     pub fn chosen<'v>(
-        &self,
+        &'v self,
         ontology: &Ontology,
         axes: &'v BTreeMap<String, Value>,
-    ) -> Vec<(&'v str, &'v Value)> {
+    ) -> Vec<(&'v str, Option<&'v Value>)> {
         let wanted = |path: &str| {
             let Some(axis) = ontology.axis(path) else { return false };
             let asked = |(asked, at): &(String, Option<String>)| {
@@ -296,7 +305,15 @@ impl Query {
             };
             axis.identity || self.axes.iter().any(asked)
         };
-        axes.iter().filter(|(path, _)| wanted(path)).map(|(path, value)| (path.as_str(), value)).collect()
+        let there = axes.iter().filter(|(path, _)| wanted(path));
+        let mut chosen: BTreeMap<_, _> = there.map(|(path, value)| (path.as_str(), Some(value))).collect();
+        for (axis, at) in &self.axes {
+            let is_filled = |axis: &Axis| chosen.keys().any(|path| axis.key_in(path).is_some());
+            if at.is_some() || !ontology.axis(axis).is_some_and(is_filled) {
+                chosen.entry(at.as_ref().unwrap_or(axis)).or_default();
+            }
+        }
+        chosen.into_iter().collect()
     }
 }
 

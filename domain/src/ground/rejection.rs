@@ -54,6 +54,8 @@ pub enum Rule {
     Mapping,
     /// A conversion of units.
     UnitConversion,
+    /// The reciprocal of zero, or one that rounds to zero.
+    Reciprocal,
     /// A table of words.
     EnumMapping,
     /// The forms of dates.
@@ -78,6 +80,7 @@ impl Rule {
             Self::RequiredField => "required_field",
             Self::Mapping => "mapping",
             Self::UnitConversion => "unit_conversion",
+            Self::Reciprocal => "reciprocal",
             Self::EnumMapping => "enum_mapping",
             Self::DateParsing => "date_parsing",
             Self::AxisType => "axis_type",

@@ -1,5 +1,6 @@
 //! Runs: one reading of one payload as one version of a source. All of it becomes visible, or nothing.
 
+use super::decimal::{Decimal, Rounding};
 use super::digest_of_json;
 use super::gates::{Effect, GateBreach};
 use super::id::{PipelineId, SourceId};
@@ -10,9 +11,12 @@ use crate::digest::Sha256Hex;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// How many digits of a run's id begin the ids of its records.
 const RECORD_ID_DIGITS: usize = 16;
+/// The digits of a share after the point.
+const SHARE_DIGITS: i32 = 4;
 
 /// What a run's outcome depends on, and nothing else: its digest is the run's id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -178,11 +182,84 @@ pub struct RunCounts {
     pub warnings_by_rule: BTreeMap<Rule, u64>,
     /// Rejected records among them whose identity could not be read. A snapshot with any withdraws nothing.
     pub unidentified: u64,
+    /// The axes that the definition maps to, and how many of the records that passed normalization have a value on each.
+    pub axes: BTreeMap<String, AxisFill>,
+    /// What was noted of the run as a whole.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<RunWarning>,
     /// What changed by it: versions that became valid, were superseded, withdrawn, and so on.
     pub changes: BTreeMap<String, u64>,
     /// What it does to the records in force at its date; absent where it can only add to them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
+}
+
+/// How many records have a value on an axis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AxisFill {
+    /// Records that have one.
+    pub records: u64,
+    /// Their share of the records that passed normalization, from 0 to 1, cut off after four digits: 1 means all of them.
+    pub share: Decimal,
+}
+
+impl AxisFill {
+    /// That `records` of `all` have one.
+    #[must_use]
+    pub fn new(records: u64, all: u64) -> Self {
+        let whole = |count: u64| Decimal::from(i64::try_from(count).unwrap_or(i64::MAX));
+        let share = whole(records).div_rounded(&whole(all), SHARE_DIGITS, Rounding::Truncate);
+        Self { records, share: share.unwrap_or_else(|_| Decimal::from(0)) }
+    }
+}
+
+/// What was noted of a run as a whole, and did not fail it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RunWarning {
+    /// A path of the definition led to nothing in any record.
+    UnmatchedPath {
+        /// The path.
+        path: String,
+        /// The part of the definition that it stands in: `mapping`, `key`, `from_unit_field` and so on.
+        field: String,
+        /// The axis that it is for, where it is for one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        axis: Option<String>,
+    },
+    /// Columns of the header have no name and were ignored.
+    UnnamedColumns {
+        /// Their numbers, from 1.
+        columns: Vec<usize>,
+    },
+}
+
+impl RunWarning {
+    /// The word for its kind.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::UnmatchedPath { .. } => "unmatched_path",
+            Self::UnnamedColumns { .. } => "unnamed_columns",
+        }
+    }
+}
+
+impl fmt::Display for RunWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnmatchedPath { path, field, axis: Some(axis) } => {
+                write!(f, "the {field} `{path}` of axis `{axis}` matched no record")
+            }
+            Self::UnmatchedPath { path, field, axis: None } => {
+                write!(f, "`{path}` in `{field}` matched no record")
+            }
+            Self::UnnamedColumns { columns } => {
+                let columns: Vec<_> = columns.iter().map(ToString::to_string).collect();
+                write!(f, "the header has no name for column {}; ignored", columns.join(", "))
+            }
+        }
+    }
 }
 
 impl Run {

@@ -2,7 +2,8 @@
 //! Normalization": `unit_conversion`).
 //!
 //! A unit is known by what it comes to in UCUM's base units. Two that come to the same dimensions differ by a factor, which is
-//! a fraction of whole numbers; nothing is rounded unless that is asked for. Reading a unit and finding a factor take some
+//! a fraction of whole numbers; nothing is rounded unless that is asked for. UCUM lets annotations (`{USD}`) measure nothing;
+//! here each is a dimension of its own, since dollars are no euros and a person is no household. Reading a unit and finding a factor take some
 //! microseconds, applying one a tenth of one: whoever converts a million records keeps the factors.
 
 mod equivalence;
@@ -109,6 +110,16 @@ pub enum UnitError {
         /// In base units.
         to_dimension: String,
     },
+    /// A unit and its inverse.
+    #[error(
+        "`{from}` does not convert to `{to}`, because one is the inverse of the other; use the `reciprocal` normalizer"
+    )]
+    Inverse {
+        /// Of what.
+        from: String,
+        /// To what.
+        to: String,
+    },
     /// A factor for a substance that is zero or less.
     #[error("a factor between units is more than zero; {amount} is not")]
     Amount {
@@ -159,7 +170,8 @@ impl Unit {
     ///
     /// # Errors
     ///
-    /// If the two measure different things, or one is a reading on a scale (`Cel`, `[pH]`) and the other is not the same.
+    /// If the two measure different things, one is the inverse of the other, or one is a reading on a scale (`Cel`, `[pH]`) and
+    /// the other is not the same.
     pub fn conversion(from: &Self, to: &Self) -> Result<Factor, UnitError> {
         let quotient = Self::quotient(from, to)?;
         quotient.number().map(Factor::new).ok_or_else(|| Self::mismatch(from, to))
@@ -181,11 +193,23 @@ impl Unit {
 
     /// What `from` is in terms of `to`.
     fn quotient(from: &Self, to: &Self) -> Result<Measure, UnitError> {
-        match (from.measure.scale(), to.measure.scale()) {
-            (None, None) => Ok(from.measure.over(&to.measure)),
-            (from_scale, to_scale) if from_scale == to_scale => Ok(Measure::one()),
-            _ => Err(UnitError::Scale { from: from.code.clone(), to: to.code.clone() }),
+        let (of, by) = (&from.measure, &to.measure);
+        if of.is_same_scale(by) {
+            return Ok(Measure::one());
         }
+        if of.scale().or(by.scale()).is_some() {
+            return Err(UnitError::Scale { from: from.code.clone(), to: to.code.clone() });
+        }
+        let (quotient, product) = (of.over(by), of.times(by));
+        // `mg` and `/mg` differ in what they measure, `%` and `/%` only in their size
+        let is_inverse = match quotient.number() {
+            None => product.number().is_some(),
+            Some(_) => product == Measure::one() && quotient != Measure::one(),
+        };
+        if is_inverse {
+            return Err(UnitError::Inverse { from: from.code.clone(), to: to.code.clone() });
+        }
+        Ok(quotient)
     }
 
     fn mismatch(from: &Self, to: &Self) -> UnitError {

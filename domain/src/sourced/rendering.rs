@@ -182,7 +182,7 @@ impl FactSource {
                 stale,
             });
             let of = format!("record {}", record.record_id);
-            rendering.take(&record.axes, &record.definitions, origin, &of)?;
+            rendering.take(&record.values(), &record.definitions, origin, &of)?;
         }
         if !response.records.is_empty() {
             rendering.some("what the query finds".to_owned())?;

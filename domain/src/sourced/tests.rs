@@ -189,7 +189,7 @@ fn what_is_not_all_of_an_answer_gives_no_facts() {
     assert!(none(&many, &people()).starts_with("there are more facts than 10000"));
     let mut long = answer();
     let (mut first, chain) = (long.response.records[0].clone(), chain_of_first(&long));
-    first.axes.insert("area".into(), crate::ground::value::Value::Text("x".repeat(2_000)));
+    first.axes.insert("area".into(), Some(crate::ground::value::Value::Text("x".repeat(2_000))));
     long.response.records = vec![first; SOURCED_BYTES_MAX / 2_000 + 1];
     long.response.provenance = Some(vec![chain; SOURCED_BYTES_MAX / 2_000 + 1]);
     assert!(none(&long, &people()).contains("they have more than 1048576 bytes together"));

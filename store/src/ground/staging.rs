@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use domain::Sha256Hex;
 use domain::ground::gates::Effect;
 use domain::ground::rejection::{Reject, Rejection};
-use domain::ground::run::{FileRef, RunCounts};
+use domain::ground::run::{AxisFill, FileRef, RunCounts, RunWarning};
 use domain::ground::timeline::{Knowledge, Release, Scope, Statement, changes};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -146,6 +146,11 @@ impl Staging {
     /// Notes what was noted of a record that is taken.
     pub fn warn(&mut self, warning: &Rejection) {
         *self.counts.warnings_by_rule.entry(warning.rule).or_default() += 1;
+    }
+
+    /// Keeps how many records filled each axis, and what was noted of the run as a whole.
+    pub fn describe(&mut self, axes: BTreeMap<String, AxisFill>, warnings: Vec<RunWarning>) {
+        (self.counts.axes, self.counts.warnings) = (axes, warnings);
     }
 
     /// What has come of it so far.

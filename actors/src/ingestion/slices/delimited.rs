@@ -19,7 +19,14 @@ const QUOTE: u8 = b'"';
 pub(super) struct Delimited<R> {
     input: Input<R>,
     row: Row,
+    /// The names of the columns. Those without one are blank, as of a file whose lines each end in a delimiter.
     names: Vec<String>,
+}
+
+impl<R> Delimited<R> {
+    pub(super) fn columns(&self) -> &[String] {
+        &self.names
+    }
 }
 
 impl<R: Read> Delimited<R> {
@@ -176,9 +183,8 @@ impl Row {
             return Err(BadRecord::Fields { found, wanted });
         }
         let mut members = Vec::with_capacity(wanted);
-        members.extend(
-            names.iter().zip(fields).map(|(name, field)| (name.clone(), Raw::Text(field.to_owned()))),
-        );
+        let named = names.iter().zip(fields).filter(|(name, _)| !is_blank(name));
+        members.extend(named.map(|(name, field)| (name.clone(), Raw::Text(field.to_owned()))));
         Ok(Raw::Object(members))
     }
 
@@ -190,14 +196,16 @@ impl Row {
         }
         let names: Vec<String> = self.fields(bytes)?.map(str::to_owned).collect();
         let mut seen = HashMap::new();
-        for (column, name) in (1..).zip(&names) {
-            if name.trim().is_empty() {
-                return Err(BadHeader::Blank { column });
-            }
+        for (column, name) in (1..).zip(&names).filter(|(_, name)| !is_blank(name)) {
             if let Some(first) = seen.insert(name, column) {
                 return Err(BadHeader::Repeated { first, second: column });
             }
         }
         Ok(names)
     }
+}
+
+/// Whether a column of this name has none.
+pub(in crate::ingestion) fn is_blank(name: &str) -> bool {
+    name.trim().is_empty()
 }

@@ -191,8 +191,7 @@ fn a_header_must_name_every_column_once() {
     for (payload, named) in [
         ("", "there is none"),
         ("\n\r\n", "there is none"),
-        ("a,,b\n", "column 2 has no name"),
-        ("a, \n", "column 2 has no name"),
+        ("a,,,a\n", "columns 1 and 4"),
         ("a,b,\"a\"\n", "columns 1 and 3"),
         ("a,\"b\"c\n", "field 2"),
         ("a,b\rc,d\n", "field 2"),
@@ -202,6 +201,28 @@ fn a_header_must_name_every_column_once() {
     }
     assert!(failure(&csv(), b"a,\xff\n").1.contains("UTF-8"));
     assert_eq!(cut(&csv(), b"\na\n"), [], "empty lines before it are passed over, and no record is no error");
+}
+
+/// The shape of the ECB's `eurofxref-hist.csv`: each line ends in a delimiter.
+const RATES: &str = "Date,USD,JPY,CYP,\n2026-01-02,1.17,183.4,N/A,\n2025-12-31,1.175,184.09,N/A,\n";
+
+#[test]
+fn column_without_name_is_in_no_record() {
+    let rates = |date, usd, jpy| said(&[("Date", date), ("USD", usd), ("JPY", jpy), ("CYP", "N/A")]);
+    let open = slices(&csv(), RATES.as_bytes(), Limits::default()).unwrap();
+    assert_eq!(open.columns().unwrap(), ["Date", "USD", "JPY", "CYP", ""]);
+    let records: Vec<_> = open.map(|slice| slice.unwrap().record).collect();
+    assert_eq!(records, [rates("2026-01-02", "1.17", "183.4"), rates("2025-12-31", "1.175", "184.09")]);
+    let several = cut(&csv(), b",a,\" \",,b\n1,2,3,4,5\n");
+    assert_eq!(several[0].record, said(&[("a", "2"), ("b", "5")]));
+    let line = cut(&csv(), b"a,\n1\n1,2,3\n1,\n");
+    let records: Vec<_> = line.into_iter().map(|slice| slice.record).collect();
+    let wanted = [
+        Err(BadRecord::Fields { found: 1, wanted: 2 }),
+        Err(BadRecord::Fields { found: 3, wanted: 2 }),
+        said(&[("a", "1")]),
+    ];
+    assert_eq!(records, wanted);
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn rejected_record_keeps_its_former_value_unconfirmed() {
         assert_eq!(answer.records.len(), 100);
         let kept = &answer.records[0];
         assert_eq!(
-            (kept.axes["population"].to_string().as_str(), kept.unconfirmed_by.as_deref()),
+            (kept.values()["population"].to_string().as_str(), kept.unconfirmed_by.as_deref()),
             ("1", Some("2023-05-04"))
         );
         let provenance = &answer.provenance.expect("it was asked for")[0];
@@ -143,7 +143,7 @@ fn rejected_record_keeps_its_former_value_unconfirmed() {
             (provenance.source_version.as_str(), provenance.unconfirmed_by.as_deref()),
             ("2020-04-14", Some("2023-05-04"))
         );
-        assert_eq!(answer.records[1].axes["population"].to_string(), "2");
+        assert_eq!(answer.records[1].values()["population"].to_string(), "2");
         assert!(answer.records[1..].iter().all(|record| record.unconfirmed_by.is_none()));
         // it is as old as the release that confirmed it last
         let as_of = answer.query_metadata.freshness.data_as_of.map(|at| at.to_string());

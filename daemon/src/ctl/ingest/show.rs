@@ -2,11 +2,12 @@
 
 use crate::control::run::Seen;
 use crate::ctl::CtlError;
-use crate::ctl::output::{by_whom, pairs, short};
+use crate::ctl::output::{by_whom, on_one_line, pairs, short};
 use actors::ingestion::{Phase, RunProgress};
+use domain::ground::decimal::Decimal;
 use domain::ground::gates::Effect;
 use domain::ground::rejection::Rule;
-use domain::ground::run::{Run, RunDecision};
+use domain::ground::run::{AxisFill, Run, RunDecision};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -99,8 +100,12 @@ pub(super) fn show(out: &mut dyn Write, Seen { run, progress }: &Seen) -> Result
             ("collapsed", counts.collapsed.to_string()),
             ("rejected", with_parts(counts.rejected, by_rule(&counts.rejected_by_rule))),
         ]);
-        let warnings: u64 = counts.warnings_by_rule.values().sum();
-        shown.push(("warnings", with_parts(warnings, by_rule(&counts.warnings_by_rule))));
+        let warnings = counts.warnings_by_rule.values().sum::<u64>() + counts.warnings.len() as u64;
+        let of_run = counts.warnings.iter().map(|warning| warning.as_str().to_owned());
+        let parts = by_rule(&counts.warnings_by_rule).into_iter().chain(of_run).collect();
+        shown.push(("warnings", with_parts(warnings, parts)));
+        shown.extend(counts.warnings.iter().map(|warning| ("warning", on_one_line(&warning.to_string()))));
+        shown.extend(counts.axes.iter().map(|(axis, fill)| ("axis", filled(axis, fill))));
         let changes: u64 = counts.changes.values().sum();
         let parts = counts.changes.iter().map(|(change, count)| format!("{change} {count}")).collect();
         shown.push(("changes", with_parts(changes, parts)));
@@ -123,6 +128,12 @@ pub(super) fn show(out: &mut dyn Write, Seen { run, progress }: &Seen) -> Result
     }
     shown.extend(run.cause.clone().filter(|_| run.breaches.is_empty()).map(|cause| ("cause", cause)));
     Ok(out.write_all(pairs(&shown).as_bytes())?)
+}
+
+/// How many records filled an axis.
+fn filled(axis: &str, AxisFill { records, share }: &AxisFill) -> String {
+    let percent = share.checked_mul(&Decimal::from(100)).unwrap_or_else(|_| share.clone());
+    format!("{axis} {percent} %, {records} records")
 }
 
 fn by_rule(counts: &BTreeMap<Rule, u64>) -> Vec<String> {

@@ -118,7 +118,7 @@ impl Normalizer {
     }
 
     /// The mappings with their axes, in the definition's order.
-    fn with_axes(&self) -> impl Iterator<Item = (&Mapping, &Axis)> {
+    pub(super) fn with_axes(&self) -> impl Iterator<Item = (&Mapping, &Axis)> {
         self.mappings.iter().filter_map(|mapping| Some((mapping, self.ontology.axes.get(mapping.axis)?)))
     }
 

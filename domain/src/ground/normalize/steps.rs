@@ -1,4 +1,4 @@
-//! What is done to a value on its way: the RFC's six normalizers, in the order in which they are listed.
+//! What is done to a value on its way: the RFC's six normalizers and `reciprocal`, in the order in which they are listed.
 
 use super::Normalizer;
 use super::mapping::{Draft, Mapping};
@@ -28,6 +28,7 @@ pub(super) enum StepKind {
     Words(Words),
     Dates(Dates),
     Precision(Precision),
+    Reciprocal(Precision),
     Text(TextForm),
     Identity,
 }
@@ -96,6 +97,9 @@ impl Normalizer {
                     let rounded = number(draft, path)?.round(precision.digits, precision.mode);
                     Draft::Typed(Typed::Number(rounded.map_err(|error| no_value(error.to_string()))?))
                 }
+                StepKind::Reciprocal(precision) => {
+                    Draft::Typed(Typed::Number(reciprocal(draft, precision, path)?))
+                }
                 StepKind::Text(form) => form.put(draft),
                 StepKind::Identity => draft,
             };
@@ -129,6 +133,20 @@ pub(super) fn number(draft: Draft<'_>, path: &str) -> Result<Decimal, Rejection>
         let reason = NotOfAxis::new(&text, format!("a number: {error}")).to_string();
         Rejection::new(Rule::AxisType, Some(path), reason)
     })
+}
+
+/// One divided by the number in `draft`. No reciprocal is zero, so that one which rounds to zero is rejected.
+fn reciprocal(draft: Draft<'_>, precision: &Precision, path: &str) -> Result<Decimal, Rejection> {
+    let value = number(draft, path)?;
+    let refuse = |reason: String| Rejection::new(Rule::Reciprocal, Some(path), reason);
+    let divided = Decimal::from(1).div_rounded(&value, precision.digits, precision.mode);
+    match divided.map_err(|error| refuse(format!("1/{value} has no value here: {error}")))? {
+        zero if zero == Decimal::from(0) => Err(refuse(format!(
+            "1/{value} is zero when rounded to {} digits after the point",
+            precision.digits
+        ))),
+        reciprocal => Ok(reciprocal),
+    }
 }
 
 fn translated<'r>(

@@ -253,6 +253,30 @@ fn what_is_given_is_what_was_asked_for_with_what_it_speaks_of() {
 }
 
 #[test]
+fn requested_axis_without_a_value_is_null() {
+    let ontology = ontology();
+    let provided = provided(&ontology);
+    let chosen = |axes: Json| {
+        let request: QueryRequest = serde_json::from_value(json!({ "axes_requested": axes })).unwrap();
+        let query = Query::new(&request, &ontology, &provided).unwrap();
+        let mut record = record();
+        record.retain(|path, _| matches!(path.as_str(), "area" | "year" | "parts.x.amount"));
+        let without_group =
+            BTreeMap::from_iter(record.clone().into_iter().filter(|(path, _)| !path.contains('.')));
+        let empty = |axes: &BTreeMap<String, Value>| {
+            let chosen = query.chosen(&ontology, axes).into_iter();
+            chosen.filter(|(_, value)| value.is_none()).map(|(path, _)| path.to_owned()).collect::<Vec<_>>()
+        };
+        (empty(&record), empty(&without_group))
+    };
+    let both = |path: &str| (vec![path.to_owned()], vec![path.to_owned()]);
+    assert_eq!(chosen(json!(["name"])), both("name"));
+    assert_eq!(chosen(json!(["parts.y.amount"])), both("parts.y.amount"));
+    assert_eq!(chosen(json!(["parts.*.amount"])), (vec![], vec!["parts.*.amount".to_owned()]));
+    assert_eq!(chosen(json!(["area", "year"])), (vec![], vec![]));
+}
+
+#[test]
 fn a_query_is_read_strictly() {
     let read = |request: Json| serde_json::from_value::<OracleQuery>(request);
     let request =

@@ -4,6 +4,7 @@ use crate::ground::decimal::{Decimal, ten_to};
 use num_bigint::BigInt;
 use num_rational::Ratio;
 use num_traits::One;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The most bits above or below the fraction stroke of what a unit comes to: there is room for `Ym3` twice.
@@ -13,8 +14,8 @@ pub const FACTOR_BITS_MAX: u64 = 512;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Measure {
     ratio: Ratio<BigInt>,
-    /// The base units that are in it with their exponents, of which none is zero.
-    bases: BTreeMap<&'static str, i32>,
+    /// The base units and the annotations that are in it with their exponents, of which none is zero.
+    bases: BTreeMap<Cow<'static, str>, i32>,
     /// The code with its prefix of what is no multiple of anything.
     scale: Option<String>,
 }
@@ -38,7 +39,13 @@ impl Measure {
 
     /// One of a base unit.
     pub(super) fn of_base(code: &'static str) -> Self {
-        Self { bases: [(code, 1)].into(), ..Self::one() }
+        Self { bases: [(code.into(), 1)].into(), ..Self::one() }
+    }
+
+    /// This with an annotation, which has its braces. It counts as a base unit: a number of `{USD}` is no number of `{EUR}`.
+    pub(super) fn annotated(mut self, annotation: &str) -> Self {
+        *self.bases.entry(annotation.to_owned().into()).or_default() += 1;
+        self
     }
 
     /// A scale of this code.
@@ -54,7 +61,7 @@ impl Measure {
     pub(super) fn times(&self, other: &Self) -> Self {
         let mut bases = self.bases.clone();
         for (base, exponent) in &other.bases {
-            *bases.entry(base).or_default() += exponent;
+            *bases.entry(base.clone()).or_default() += exponent;
         }
         bases.retain(|_, exponent| *exponent != 0);
         Self { ratio: &self.ratio * &other.ratio, bases, scale: None }
@@ -67,7 +74,7 @@ impl Measure {
 
     /// This to the power of `exponent`, if it is no scale and not zero.
     pub(super) fn power(&self, exponent: i32) -> Self {
-        let bases = self.bases.iter().map(|(base, own)| (*base, own * exponent));
+        let bases = self.bases.iter().map(|(base, own)| (base.clone(), own * exponent));
         let bases = bases.filter(|(_, exponent)| *exponent != 0).collect();
         Self { ratio: self.ratio.pow(exponent), bases, scale: None }
     }
@@ -88,10 +95,15 @@ impl Measure {
         fits(self.ratio.numer()) && fits(self.ratio.denom())
     }
 
-    /// The base units that are in it, as a UCUM code.
+    /// Whether `other` is the same scale, of something with the same annotation.
+    pub(super) fn is_same_scale(&self, other: &Self) -> bool {
+        self.scale.is_some() && self.scale == other.scale && self.bases == other.bases
+    }
+
+    /// The base units that are in it, with their exponents.
     pub(super) fn dimension(&self) -> String {
-        let power = |(base, exponent): (&&str, &i32)| match exponent {
-            1 => (*base).to_owned(),
+        let power = |(base, exponent): (&Cow<'_, str>, &i32)| match exponent {
+            1 => base.clone().into_owned(),
             _ => format!("{base}{exponent}"),
         };
         match self.scale() {

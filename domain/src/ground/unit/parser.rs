@@ -80,12 +80,11 @@ impl<'a> Parser<'a> {
             return self.parenthesized();
         }
         if self.peek() == Some(b'{') {
-            self.annotation()?;
-            return Ok(Measure::one());
+            return Ok(Measure::one().annotated(self.annotation()?));
         }
-        let simple = self.simple_unit()?;
+        let mut simple = self.simple_unit()?;
         if self.peek() == Some(b'{') {
-            self.annotation()?;
+            simple = simple.annotated(self.annotation()?);
         }
         self.in_range(simple)
     }
@@ -101,14 +100,18 @@ impl<'a> Parser<'a> {
         if self.takes(b')') { Ok(term) } else { Err(self.missing("`.`, `/` or `)`")) }
     }
 
-    /// What stands in braces: it measures nothing.
-    fn annotation(&mut self) -> Result<(), UnitError> {
+    /// An annotation, with its braces.
+    fn annotation(&mut self) -> Result<&'a str, UnitError> {
+        let from = self.at;
         self.at += 1;
         let words = self.run(|byte| byte.is_ascii_graphic() && !b"{}".contains(&byte));
         if words.is_empty() {
             return Err(self.missing("an annotation's text"));
         }
-        if self.takes(b'}') { Ok(()) } else { Err(self.missing("`}`")) }
+        if !self.takes(b'}') {
+            return Err(self.missing("`}`"));
+        }
+        Ok(self.code.get(from..self.at).unwrap_or_default())
     }
 
     /// A unit with its exponent, or a whole number.

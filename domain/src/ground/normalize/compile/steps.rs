@@ -68,10 +68,13 @@ impl Parts<'_> {
                 }
                 StepKind::Units(self.units(read(config, place)?, axis, mappings, place)?)
             }
-            NormalizerType::NumericPrecision if numeric => {
+            kind @ (NormalizerType::NumericPrecision | NormalizerType::Reciprocal) if numeric => {
                 let precision: Precision = read(config, place)?;
                 check_digits(precision.digits, place)?;
-                StepKind::Precision(precision)
+                match kind {
+                    NormalizerType::Reciprocal => StepKind::Reciprocal(precision),
+                    _ => StepKind::Precision(precision),
+                }
             }
             NormalizerType::EnumMapping => {
                 let words = self.words(read(config, place)?, place)?;
@@ -205,8 +208,10 @@ fn units(
     // what a table says may hold for some of a group alone
     let is_for_some = axis.is_group() && !table.is_empty();
     let units = Units::new(from, to, table, digits);
-    match spelling.filter(|_| !is_for_some).map(|from| units.factor(&from, &axis.axis)) {
-        Some(Err(error)) => Err(BadDefinition::new(place, error)),
+    match spelling.map(|from| units.factor(&from, &axis.axis)) {
+        Some(Err(error)) if !is_for_some || matches!(error, UnitError::Inverse { .. }) => {
+            Err(BadDefinition::new(place, error))
+        }
         _ => Ok(units),
     }
 }

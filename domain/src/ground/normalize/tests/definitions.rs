@@ -124,6 +124,11 @@ fn a_normalizer_has_the_configuration_that_it_takes() {
         ("count", "unit_conversion", units(json!("kg")), "the unit of `count` is none"),
         ("amount", "unit_conversion", units(json!("stone")), "stone"),
         ("amount", "unit_conversion", units(json!("mL")), "does not convert"),
+        ("amount", "unit_conversion", units(json!("g{dry}")), "does not convert"),
+        ("amount", "unit_conversion", units(json!("/g")), "`reciprocal`"),
+        ("amount", "reciprocal", json!({}), "missing field `digits`"),
+        ("amount", "reciprocal", json!({ "digits": 31 }), "-30 to 30"),
+        ("name", "reciprocal", json!({ "digits": 4 }), "not for an axis"),
         (
             "amount",
             "unit_conversion",

@@ -363,6 +363,30 @@ fn units_are_converted_exactly_or_the_record_is_not_taken() {
 }
 
 #[test]
+fn reciprocal_is_exact_up_to_its_digits() {
+    let amount = |config: Json, amount: &str| {
+        let definition = stepped("amount", "reciprocal", config);
+        let normalized = normalized(definition, json!({ "id": "a", "amount": amount }));
+        normalized.map(|normalized| normalized.content.axes["amount"].to_string())
+    };
+    for (number, wanted) in [
+        ("1.1750", "0.8510638298"),
+        ("-8", "-0.125"),
+        ("0.00001", "100000"),
+        ("3", "0.3333333333"),
+        ("6.7e-20", "14925373134328358208.9552238806"),
+    ] {
+        assert_eq!(amount(json!({ "digits": 10 }), number).as_deref(), Ok(wanted), "1/{number}");
+    }
+    assert_eq!(amount(json!({ "digits": 2 }), "8").as_deref(), Ok("0.12"));
+    assert_eq!(amount(json!({ "digits": 2, "mode": "half_up" }), "8").as_deref(), Ok("0.13"));
+    for number in ["0", "0.00", "1e12"] {
+        let rejection = amount(json!({ "digits": 10 }), number).unwrap_err();
+        assert_eq!((rejection.rule, rejection.place.as_deref()), (Rule::Reciprocal, Some("amount")));
+    }
+}
+
+#[test]
 fn a_table_says_what_a_unit_comes_to_for_a_substance() {
     let factor = |factor: &str| json!({ "[IU]": { "factor": factor, "unit": "ug" } });
     let mut definition = stepped(

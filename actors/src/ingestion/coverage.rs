@@ -1,0 +1,71 @@
+//! How much of a payload a definition finds: the columns and paths that it reads, and the axes that records fill.
+
+use super::slices::is_blank;
+use domain::ground::normalize::{MissingColumn, Normalizer, PathUse};
+use domain::ground::ontology::Axis;
+use domain::ground::raw::Raw;
+use domain::ground::record::Content;
+use domain::ground::run::{AxisFill, RunWarning};
+use std::collections::BTreeMap;
+
+/// What a run has found of what its definition reads.
+pub(super) struct Coverage<'n> {
+    /// The paths that have led to nothing so far.
+    unmatched: Vec<PathUse<'n>>,
+    /// The axes that are mapped to, each with the number of records that have a value on it.
+    filled: Vec<(&'n Axis, u64)>,
+    /// Records that passed normalization.
+    taken: u64,
+    warnings: Vec<RunWarning>,
+}
+
+impl<'n> Coverage<'n> {
+    /// Begins a payload, whose header has these columns if it has one.
+    ///
+    /// # Errors
+    /// `MissingColumn` where the definition reads a column that the header does not have.
+    pub(super) fn new(normalizer: &'n Normalizer, columns: Option<&[String]>) -> Result<Self, MissingColumn> {
+        let filled = normalizer.mapped_axes().map(|axis| (axis, 0)).collect();
+        let (mut unmatched, mut warnings) = (Vec::new(), Vec::new());
+        match columns {
+            Some(columns) => {
+                let (unnamed, named): (Vec<_>, Vec<_>) =
+                    (1..).zip(columns).partition(|(_, name)| is_blank(name));
+                let named: Vec<_> = named.into_iter().map(|(_, name)| name.as_str()).collect();
+                normalizer.check_columns(&named)?;
+                if !unnamed.is_empty() {
+                    let columns = unnamed.into_iter().map(|(column, _)| column).collect();
+                    warnings.push(RunWarning::UnnamedColumns { columns });
+                }
+            }
+            None => unmatched = normalizer.paths(),
+        }
+        Ok(Self { unmatched, filled, taken: 0, warnings })
+    }
+
+    /// Notes which paths lead to something in `raw`.
+    pub(super) fn read(&mut self, raw: &Raw) {
+        self.unmatched.retain(|path| !path.matches(raw));
+    }
+
+    /// Notes which axes a record fills.
+    pub(super) fn took(&mut self, content: &Content) {
+        self.taken += 1;
+        for (axis, records) in &mut self.filled {
+            let has_value = if axis.is_group() {
+                content.axes.keys().any(|path| axis.key_in(path).is_some())
+            } else {
+                content.axes.contains_key(&axis.axis)
+            };
+            *records += u64::from(has_value);
+        }
+    }
+
+    /// How many records filled each axis, and what is to be noted of the run.
+    pub(super) fn into_parts(self) -> (BTreeMap<String, AxisFill>, Vec<RunWarning>) {
+        let Self { unmatched, filled, taken, mut warnings } = self;
+        warnings.extend(unmatched.iter().map(PathUse::unmatched));
+        let fill = |(axis, records): (&Axis, u64)| (axis.axis.clone(), AxisFill::new(records, taken));
+        (filled.into_iter().map(fill).collect(), warnings)
+    }
+}

@@ -1,0 +1,154 @@
+//! Which places of a raw record a definition reads, so that one that is not there is reported.
+
+use super::Normalizer;
+use crate::ground::ontology::Axis;
+use crate::ground::path::Path;
+use crate::ground::raw::Raw;
+use crate::ground::run::RunWarning;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// The most columns of a header that an error names.
+const COLUMNS_NAMED_MAX: usize = 50;
+/// The most characters of a column's name in an error.
+const COLUMN_NAME_MAX_CHARS: usize = 64;
+
+/// A path of a definition, and what reads it.
+#[derive(Debug, Clone, Copy)]
+pub struct PathUse<'n> {
+    path: &'n Path,
+    field: PathField,
+    /// The axis that it is for, where it is for one.
+    axis: Option<&'n str>,
+}
+
+/// The part of a definition that a path stands in.
+#[derive(Debug, Clone, Copy)]
+enum PathField {
+    Mapping,
+    Key,
+    Unit,
+    RequiredFields,
+    DeduplicationKey,
+    ValidFrom,
+    ValidUntil,
+}
+
+/// A definition reads a column that the header of a delimited payload does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reader} reads column `{column}`, which the header does not have{hint}; its columns are {columns}")]
+pub struct MissingColumn {
+    reader: String,
+    column: String,
+    hint: String,
+    columns: String,
+}
+
+impl Normalizer {
+    /// Every path that the definition reads from a raw record.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathUse<'_>> {
+        let mut uses = Vec::new();
+        for (mapping, axis) in self.with_axes() {
+            let of_axis = |path, field| PathUse { path, field, axis: Some(axis.axis.as_str()) };
+            uses.push(of_axis(&mapping.source, PathField::Mapping));
+            uses.extend(mapping.key.iter().map(|path| of_axis(path, PathField::Key)));
+            uses.extend(mapping.unit.iter().map(|path| of_axis(path, PathField::Unit)));
+        }
+        let of_all = |path, field| PathUse { path, field, axis: None };
+        uses.extend(self.required_fields.iter().map(|path| of_all(path, PathField::RequiredFields)));
+        uses.extend(self.record_key.iter().map(|path| of_all(path, PathField::DeduplicationKey)));
+        if let Some(valid_time) = &self.valid_time {
+            uses.push(of_all(&valid_time.from, PathField::ValidFrom));
+            uses.extend(valid_time.until.iter().map(|path| of_all(path, PathField::ValidUntil)));
+        }
+        uses
+    }
+
+    /// Checks that the header of a delimited payload has every column that the definition reads.
+    ///
+    /// # Errors
+    /// The first column that it does not have.
+    pub fn check_columns(&self, columns: &[&str]) -> Result<(), MissingColumn> {
+        let is_there = |path: &Path| {
+            path.is_every_column() || path.column().is_some_and(|column| columns.contains(&column))
+        };
+        match self.paths().into_iter().find(|path_use| !is_there(path_use.path)) {
+            Some(path_use) => Err(MissingColumn::new(&path_use, columns)),
+            None => Ok(()),
+        }
+    }
+
+    /// The axes that the definition maps to, in the ontology's order.
+    pub fn mapped_axes(&self) -> impl Iterator<Item = &Axis> {
+        let places: BTreeSet<_> = self.mappings.iter().map(|mapping| mapping.axis).collect();
+        places.into_iter().filter_map(|place| self.ontology.axes.get(place))
+    }
+}
+
+impl PathUse<'_> {
+    /// Whether the path leads to anything in `raw`.
+    #[must_use]
+    pub fn matches(&self, raw: &Raw) -> bool {
+        self.path.matches(raw)
+    }
+
+    /// The warning that the path has led to nothing in any record.
+    #[must_use]
+    pub fn unmatched(&self) -> RunWarning {
+        RunWarning::UnmatchedPath {
+            path: self.path.as_str().to_owned(),
+            field: self.field.as_str().to_owned(),
+            axis: self.axis.map(str::to_owned),
+        }
+    }
+}
+
+impl PathField {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mapping => "mapping",
+            Self::Key => "key",
+            Self::Unit => "from_unit_field",
+            Self::RequiredFields => "required_fields",
+            Self::DeduplicationKey => "deduplication_key",
+            Self::ValidFrom => "valid_time.from_field",
+            Self::ValidUntil => "valid_time.until_field",
+        }
+    }
+}
+
+impl fmt::Display for PathUse<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, field) = (self.path.as_str(), self.field.as_str());
+        match self.axis {
+            Some(axis) => write!(f, "the {field} `{path}` of axis `{axis}`"),
+            None => write!(f, "`{path}` in `{field}`"),
+        }
+    }
+}
+
+impl MissingColumn {
+    fn new(path_use: &PathUse<'_>, columns: &[&str]) -> Self {
+        let text = path_use.path.as_str();
+        let name = |name: &str| name.chars().take(COLUMN_NAME_MAX_CHARS).collect::<String>();
+        let hint = if path_use.path.column() != Some(text) && columns.contains(&text) {
+            let quoted = text.replace('\\', "\\\\").replace('\'', "\\'");
+            format!(" (a column called `{text}` is written `['{quoted}']`)")
+        } else {
+            String::new()
+        };
+        let named = columns.iter().take(COLUMNS_NAMED_MAX).map(|column| format!("`{}`", name(column)));
+        let mut named = named.collect::<Vec<_>>().join(", ");
+        let more = columns.len().saturating_sub(COLUMNS_NAMED_MAX);
+        if more > 0 {
+            named.push_str(&format!(" and {more} more"));
+        }
+        Self {
+            reader: path_use.to_string(),
+            column: name(path_use.path.column().unwrap_or(text)),
+            hint,
+            columns: if named.is_empty() { "none".to_owned() } else { named },
+        }
+    }
+}
