@@ -1,0 +1,154 @@
+//! Held runs as operators meet them: exit statuses, decisions, metrics, kills, pulls and the log.
+
+#![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
+
+use harness::ground::{answers, approve, begun, ended, ingest, register_gated};
+use harness::{World, document, get, log, post, problem};
+use oracled::client::Client;
+use serde_json::{Value, json};
+use std::fs;
+use std::process::Output;
+
+const SOURCE: &str = "world-bank-population";
+/// `oraclectl`'s exit status for a run that is held.
+const HELD: i32 = 7;
+
+/// A payload with a record for each of these years.
+fn payload(years: std::ops::Range<u32>, value: u32) -> String {
+    let rows: String = years.map(|year| format!("Aruba,ABW,{year},{value}\n")).collect();
+    format!("Country Name,Country Code,Year,Value\n{rows}")
+}
+
+/// Submits a payload by `oraclectl`.
+fn submit(world: &World, version: &str, payload: &str) -> Output {
+    let file = tempfile::NamedTempFile::new().expect("there is room");
+    fs::write(file.path(), payload).expect("there is room");
+    let path = file.path().to_str().expect("it is text");
+    world.ctl(&["--json", "ingest", "run", SOURCE, path, "--version", version, "--released-at", version])
+}
+
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+async fn values(world: &World) -> Vec<Value> {
+    let mut routes = Client::connect(&world.socket()).await.expect("it is served");
+    let all = answers(&mut routes, SOURCE, &json!({"axes_requested": ["population"]})).await;
+    all.into_iter().map(|(record, _)| record).collect()
+}
+
+async fn prepared(world: &World) -> Vec<Value> {
+    let control = &mut Client::connect(&world.control_socket()).await.expect("it is served");
+    register_gated(control, SOURCE).await;
+    approve(control, SOURCE).await;
+    assert_eq!(submit(world, "2020-01-01", &payload(1900..2000, 1)).status.code(), Some(0));
+    values(world).await
+}
+
+async fn held_gauge(world: &World) -> String {
+    let mut routes = Client::connect(&world.socket()).await.expect("it is served");
+    let metrics = get(&mut routes, "/metrics").await;
+    let text = String::from_utf8(metrics.body.to_vec()).expect("it is text");
+    let line = text.lines().find(|line| line.starts_with("oracled_source_runs_held{"));
+    line.expect("it is there").rsplit(' ').next().expect("it has a value").to_owned()
+}
+
+#[tokio::test]
+async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let before = prepared(&world).await;
+    assert_eq!(held_gauge(&world).await, "0");
+    let bad = payload(1900..1950, 2);
+    let output = submit(&world, "2021-01-01", &bad);
+    assert_eq!(output.status.code(), Some(HELD), "{output:?}");
+    let run = json_of(&output)["run"].clone();
+    assert_eq!((&run["state"], &run["breaches"][0]["gate"]), (&json!("held"), &json!("max_withdrawn_ratio")));
+    let run_id = run["run_id"].as_str().expect("it has one").to_owned();
+    assert_eq!(values(&world).await, before);
+    assert_eq!(held_gauge(&world).await, "1");
+    assert_eq!(submit(&world, "2021-01-01", &bad).status.code(), Some(HELD), "it is held once");
+
+    // nothing is decided by a kill
+    daemon.kill();
+    let daemon = world.serve().await;
+    assert_eq!((values(&world).await, held_gauge(&world).await.as_str()), (before.clone(), "1"));
+    let output = world.ctl(&["ingest", "approve", &run_id]);
+    assert_eq!(output.status.code(), Some(2), "a reason is required: {output:?}");
+    let output = world.ctl(&["--json", "ingest", "approve", &run_id, "--reason", "a smaller census"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(json_of(&output)["run"]["state"], "completed");
+    assert_eq!((values(&world).await.len(), held_gauge(&world).await.as_str()), (50, "0"));
+
+    let output = world.ctl(&["--json", "ingest", "undo", &run_id, "--reason", "it was wrong after all"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(json_of(&output)["run"]["undoes"]["run_id"], run_id.as_str());
+    let by_value =
+        |records: &[Value]| records.iter().map(|record| record["axes"].clone()).collect::<Vec<_>>();
+    assert_eq!(by_value(&values(&world).await), by_value(&before));
+    daemon.kill();
+    let daemon = world.serve().await;
+    assert_eq!(by_value(&values(&world).await), by_value(&before), "it is undone for good");
+    let control = &mut daemon.control().await;
+    let reason = json!({"reason": "again"});
+    problem(&post(control, &format!("/v1/runs/{run_id}/undo"), &reason).await, 409, "run_not_in_force");
+    problem(&post(control, &format!("/v1/runs/{run_id}/approve"), &reason).await, 409, "run_not_held");
+    problem(&post(control, &format!("/v1/runs/{run_id}/discard"), &reason).await, 409, "run_not_held");
+    let ended_as: Vec<_> = log(control, "event=ingestion_ended")
+        .await
+        .iter()
+        .map(|entry| (entry["state"].clone(), entry["decision"]["reason"].clone()))
+        .collect();
+    let (held, completed) = (json!("held"), json!("completed"));
+    let wanted = [
+        (completed.clone(), Value::Null),
+        (held, Value::Null),
+        (completed.clone(), json!("a smaller census")),
+        (completed, json!("it was wrong after all")),
+    ];
+    assert_eq!(ended_as, wanted);
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn approved_run_that_a_kill_cuts_short_still_becomes_visible() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    prepared(&world).await;
+    let mut large = payload(1900..1950, 2);
+    for number in 0..40_000_u32 {
+        large +=
+            &format!("Land,{},{},1\n", ["AAA", "BBB", "CCC", "DDD"][(number % 4) as usize], 2000 + number);
+    }
+    let control = &mut daemon.control().await;
+    let begun = begun(&ingest(control, SOURCE, "2021-01-01", "2021-01-01", large).await);
+    let run = ended(control, &begun).await;
+    assert_eq!(run["state"], "held", "{run}");
+    let approval = post(control, &format!("/v1/runs/{begun}/approve"), &json!({"reason": "new areas"})).await;
+    assert_eq!(approval.status, 202, "{}", document(&approval));
+    daemon.kill();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    let run = ended(control, &begun).await;
+    assert_eq!((&run["state"], &run["decision"]["reason"]), (&json!("completed"), &json!("new areas")));
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
+async fn discarded_run_changes_nothing_and_needs_a_reason() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let before = prepared(&world).await;
+    let run = json_of(&submit(&world, "2021-01-01", &payload(1900..1950, 2)))["run"].clone();
+    let run_id = run["run_id"].as_str().expect("it has one").to_owned();
+    let control = &mut daemon.control().await;
+    problem(
+        &post(control, &format!("/v1/runs/{run_id}/discard"), &json!({"reason": " "})).await,
+        400,
+        "invalid_request",
+    );
+    let output = world.ctl(&["--json", "ingest", "discard", &run_id, "--reason", "a broken export"]);
+    assert_eq!((output.status.code(), &json_of(&output)["run"]["state"]), (Some(0), &json!("discarded")));
+    assert_eq!((values(&world).await, held_gauge(&world).await.as_str()), (before, "0"));
+    assert!(daemon.stop().success());
+}
