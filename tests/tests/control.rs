@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 43] = [
+const PATHS: [(&str, &[&str]); 46] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
@@ -57,6 +57,9 @@ const PATHS: [(&str, &[&str]); 43] = [
     ("/v1/runs", &["GET"]),
     ("/v1/runs/0123456789abcdef", &["GET"]),
     ("/v1/runs/0123456789abcdef/cancel", &["POST"]),
+    ("/v1/runs/0123456789abcdef/approve", &["POST"]),
+    ("/v1/runs/0123456789abcdef/discard", &["POST"]),
+    ("/v1/runs/0123456789abcdef/undo", &["POST"]),
     ("/v1/runs/0123456789abcdef/rejects", &["GET"]),
 ];
 const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];

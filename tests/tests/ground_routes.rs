@@ -26,12 +26,12 @@ async fn two_releases(control: &mut Client) {
 
 /// A source with two releases that is not approved; gives the ids of their runs.
 async fn pending_releases(control: &mut Client) -> Vec<String> {
-    for (path, name) in [
-        ("/v1/ontologies/population/1".to_owned(), "ontologies/population.json".to_owned()),
-        (format!("/v1/sources/{SOURCE}"), format!("sources/{SOURCE}.json")),
-        (format!("/v1/pipelines/{SOURCE}"), format!("pipelines/{SOURCE}.json")),
+    for (path, body) in [
+        ("/v1/ontologies/population/1".to_owned(), example("ontologies/population.json")),
+        (format!("/v1/sources/{SOURCE}"), example(&format!("sources/{SOURCE}.json"))),
+        (format!("/v1/pipelines/{SOURCE}"), harness::ground::open_pipeline(SOURCE)),
     ] {
-        let body = Bytes::from(example(&name).to_string());
+        let body = Bytes::from(body.to_string());
         let answer = control.call(Method::PUT, &path, Some(body)).await.expect("it answers");
         assert_eq!(answer.status, 200, "{}", document(&answer));
     }
@@ -64,7 +64,7 @@ async fn pending_source_is_refused_on_every_read_path() {
     for path in [record.clone(), format!("{record}/provenance"), format!("/v1/changes?oracle_id={SOURCE}")] {
         problem(&get(routes, &path).await, 409, "source_silent");
     }
-    let query = json!({"oracle_id": SOURCE, "request": {"axes_requested": ["population"]}});
+    let query = json!({"oracle_id": SOURCE, "request": {"axes_requested": ["area_name", "population"]}});
     problem(&post(routes, "/v1/query", &query).await, 409, "source_silent");
     let check = json!({"candidate_output": "Aruba has 54,208 people.", "facts_from": [{"query": query}]});
     problem(&post(routes, "/v1/rules/evaluate", &check).await, 409, "source_silent");
