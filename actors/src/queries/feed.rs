@@ -2,6 +2,7 @@
 
 use super::{Queries, QueryError};
 use domain::Sha256Hex;
+use domain::event::ReadKind;
 use domain::ground::id::SourceId;
 use domain::ground::timeline::ChangeKind;
 use jiff::Timestamp;
@@ -62,6 +63,14 @@ pub struct ChangesPage {
     pub more: bool,
 }
 
+/// The request for changes, as its digest is taken.
+#[derive(Serialize)]
+struct Requested<'r> {
+    since: Option<Place>,
+    oracle_id: Option<&'r SourceId>,
+    limit: usize,
+}
+
 impl Queries {
     /// The first `limit` changes behind `since`, of all sources or of one.
     ///
@@ -73,9 +82,17 @@ impl Queries {
         oracle_id: Option<SourceId>,
         limit: usize,
     ) -> Result<ChangesPage, QueryError> {
+        let requested = Requested { since, oracle_id: oracle_id.as_ref(), limit };
+        let mut entry = self.open_entry(ReadKind::Changes, oracle_id.clone(), &requested);
         let store = self.store.clone();
         let read = spawn_blocking(move || page(&store, since, oracle_id.as_ref(), limit));
-        read.await.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
+        let read = read.await.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())));
+        if let Ok(page) = &read {
+            entry.changed(page);
+        }
+        entry.ended(read.as_ref().err());
+        self.close_entry(entry).await?;
+        read
     }
 }
 

@@ -1,7 +1,9 @@
 //! One record by its id, whatever has become of it since.
 
 use super::{Queries, Stale, freshness};
+use crate::logger::CommitError;
 use domain::Sha256Hex;
+use domain::event::ReadKind;
 use domain::ground::freshness::age_s;
 use domain::ground::id::SourceId;
 use domain::ground::provenance::ProvenanceRecord;
@@ -81,6 +83,15 @@ pub enum RecordError {
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The log does not take the entry of the read.
+    #[error(transparent)]
+    Unlogged(#[from] CommitError),
+}
+
+/// The request for a record, as its digest is taken.
+#[derive(Serialize)]
+struct Requested<'r> {
+    record_id: &'r str,
 }
 
 /// A record with where it stands.
@@ -97,6 +108,17 @@ impl Queries {
     /// # Errors
     /// `Unknown`, `Silent`, `Stale`; where the store cannot be read.
     pub async fn record(&self, record_id: &str) -> Result<RecordAnswer, RecordError> {
+        let mut entry = self.open_entry(ReadKind::Record, None, &Requested { record_id });
+        let answered = self.answered(record_id).await;
+        if let Ok(answer) = &answered {
+            entry.found(answer);
+        }
+        entry.ended(answered.as_ref().err());
+        self.close_entry(entry).await?;
+        answered
+    }
+
+    async fn answered(&self, record_id: &str) -> Result<RecordAnswer, RecordError> {
         let mut waited = false;
         loop {
             let answer = self.answer_of(record_id)?;
@@ -151,7 +173,18 @@ impl Queries {
     ///
     /// # Errors
     /// `Unknown`; where the store cannot be read.
-    pub fn provenance(&self, record_id: &str) -> Result<ProvenanceRecord, RecordError> {
+    pub async fn provenance(&self, record_id: &str) -> Result<ProvenanceRecord, RecordError> {
+        let mut entry = self.open_entry(ReadKind::Provenance, None, &Requested { record_id });
+        let traced = self.traced(record_id);
+        if let Ok(provenance) = &traced {
+            entry.traced(provenance);
+        }
+        entry.ended(traced.as_ref().err());
+        self.close_entry(entry).await?;
+        traced
+    }
+
+    fn traced(&self, record_id: &str) -> Result<ProvenanceRecord, RecordError> {
         let Stands { view, found, .. } = self.stands(record_id)?;
         Ok(view.provenance(&found)?)
     }

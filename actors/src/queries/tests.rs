@@ -233,7 +233,7 @@ fn a_record_is_found_by_its_id_whatever_has_become_of_it() {
         assert_eq!(standings, wanted.map(|(id, standing)| (id.to_owned(), standing)));
         let provenance = old.provenance.expect("it was asked for");
         for (record, chain) in old.records.iter().zip(&provenance) {
-            assert_eq!(&system.queries.provenance(&record.record_id).expect("it is there"), chain);
+            assert_eq!(&system.queries.provenance(&record.record_id).await.expect("it is there"), chain);
             let archive =
                 system.store.files().archive(&chain.oracle_id, &chain.raw.raw_sha256).expect("it is kept");
             let raw = archive.slice(chain.raw.offset, chain.raw.len.into()).expect("it is there");
