@@ -25,7 +25,10 @@ pub enum NoAnswer {
 }
 
 /// A message on its way to the actor, with the caller on whose behalf it was sent: what the actor is to do with both.
-pub struct Called<A: Actor>(pub(crate) Box<dyn FnOnce(&mut A, &mut A::Context) + Send>);
+pub struct Called<A: Actor>(pub(crate) Work<A, A::Context>);
+
+/// What is done with an actor and its context.
+pub(crate) type Work<A, C> = Box<dyn FnOnce(&mut A, &mut C) + Send>;
 
 impl<A: Actor> Message for Called<A> {
     type Result = ();

@@ -22,7 +22,7 @@ const GROUP_WAIT: Duration = Duration::from_millis(80);
 /// What is sent to the writer.
 #[derive(Debug)]
 enum Queued {
-    Entry(Event, Option<Arc<Caller>>),
+    Entry(Box<Event>, Option<Arc<Caller>>),
     /// Commits all entries before it at once, and reports when they are on the disk.
     Flush(oneshot::Sender<()>),
 }
@@ -53,10 +53,10 @@ impl Log {
         let failure = self.report.borrow().failure.as_ref().map(|(cause, _)| cause.clone());
         let refused = match failure {
             Some(cause) => Some((event, cause)),
-            None => match self.queue.0.send(Queued::Entry(event, caller.clone())).await {
+            None => match self.queue.0.send(Queued::Entry(Box::new(event), caller.clone())).await {
                 Ok(()) => None,
                 Err(mpsc::error::SendError(Queued::Entry(event, _))) => {
-                    Some((event, "the queue of the log is gone".to_owned()))
+                    Some((*event, "the queue of the log is gone".to_owned()))
                 }
                 Err(_) => None,
             },
@@ -97,7 +97,7 @@ impl Log {
         for queued in group {
             match queued {
                 Queued::Entry(event, caller) => {
-                    events.push(event);
+                    events.push(*event);
                     callers.push(caller);
                 }
                 Queued::Flush(reply) => flushed.push(reply),

@@ -189,7 +189,8 @@ pub async fn export(
         let Ok((exported, view, out)) = exporting.await else { return };
         match &exported {
             Ok(lines) => {
-                entry.exported(view.state.completed.iter().map(|run| run.release.version.as_str()), *lines)
+                let versions = view.state.completed.iter().map(|run| run.release.version.as_str());
+                entry.exported(versions, *lines);
             }
             Err(_) => entry.failed(ReadOutcome::Failed),
         }
