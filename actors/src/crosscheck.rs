@@ -240,7 +240,7 @@ impl Handler<Judge> for Crosscheck {
     }
 }
 
-crate::panics_when_told!(Crosscheck);
+crate::door::asked_through_a_door!(Crosscheck);
 
 #[cfg(test)]
 mod tests;

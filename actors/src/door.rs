@@ -1,10 +1,11 @@
 //! The way to an actor: bounded, counted, and with an answer in every case.
 
+use crate::caller::{self, Carry};
 use crate::vitals::{ActorReport, Vitals};
-use actix::dev::ToEnvelope;
+use actix::dev::{MessageResponse, ToEnvelope};
 use actix::{Actor, Addr, Handler, Message};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 /// Why an actor gave no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +23,40 @@ pub enum NoAnswer {
         actor: &'static str,
     },
 }
+
+/// A message on its way to the actor, with the caller on whose behalf it was sent: what the actor is to do with both.
+pub struct Called<A: Actor>(pub(crate) Work<A, A::Context>);
+
+/// What is done with an actor and its context.
+pub(crate) type Work<A, C> = Box<dyn FnOnce(&mut A, &mut C) + Send>;
+
+impl<A: Actor> Message for Called<A> {
+    type Result = ();
+}
+
+/// Lets an actor be asked through a [`Door`], and in debug builds be told [`InjectPanic`](crate::InjectPanic).
+macro_rules! asked_through_a_door {
+    ($actor:ty) => {
+        impl actix::Handler<$crate::door::Called<Self>> for $actor {
+            type Result = ();
+
+            fn handle(&mut self, called: $crate::door::Called<Self>, ctx: &mut actix::Context<Self>) {
+                (called.0)(self, ctx);
+            }
+        }
+
+        #[cfg(debug_assertions)]
+        impl actix::Handler<$crate::InjectPanic> for $actor {
+            type Result = ();
+
+            #[allow(clippy::panic)]
+            fn handle(&mut self, _: $crate::InjectPanic, _: &mut actix::Context<Self>) {
+                panic!("injected by a test");
+            }
+        }
+    };
+}
+pub(crate) use asked_through_a_door;
 
 /// An actor's address with the bound of what may wait for it. actix bounds mailboxes per clone of an address,
 /// which bounds nothing; here the places are shared by all clones.
@@ -53,15 +88,36 @@ impl<A: Actor> Door<A> {
     where
         M: Message + Send + 'static,
         M::Result: Send,
-        A: Handler<M>,
-        A::Context: ToEnvelope<A, M>,
+        A: Handler<M> + Handler<Called<A>>,
+        <A as Handler<M>>::Result: Carry,
+        A::Context: ToEnvelope<A, Called<A>>,
     {
         let actor = self.vitals.name();
         let _place = self.places.try_acquire().map_err(|_| NoAnswer::Full { actor })?;
         let waiting = self.vitals.sent();
-        let answer = self.addr.send(message).await.map_err(|_| NoAnswer::Failed { actor })?;
+        let (reply, answer) = oneshot::channel();
+        self.addr.do_send(Self::called(message, reply));
+        let answer = answer.await.map_err(|_| NoAnswer::Failed { actor })?;
         waiting.answered();
         Ok(answer)
+    }
+
+    /// `message` with the current caller. It is skipped where nobody waits for its answer any more.
+    fn called<M>(message: M, reply: oneshot::Sender<M::Result>) -> Called<A>
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+        A: Handler<M>,
+        <A as Handler<M>>::Result: Carry,
+    {
+        let caller = caller::current();
+        Called(Box::new(move |actor, ctx| {
+            if !reply.is_closed() {
+                let handle = || actor.handle(message, ctx);
+                let response = caller::handled(caller.clone(), handle).carry(caller);
+                MessageResponse::<A, M>::handle(response, ctx, Some(reply));
+            }
+        }))
     }
 
     #[cfg(test)]

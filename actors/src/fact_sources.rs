@@ -4,6 +4,7 @@
 //! No actor: whoever asks gathers, and everything that is asked is asked at once. What one of them does not give is an error over
 //! all of it: a text that is checked against fewer facts than were meant may fail for that, or pass what they would contradict.
 
+use crate::caller::carried;
 use crate::door::Door;
 use crate::queries::{Page, Queries, QueryError};
 use crate::verification::{Verification, Verify, VerifyError};
@@ -87,7 +88,7 @@ impl FactSources {
         let mut asked = JoinSet::new();
         for (place, from) in facts_from.into_iter().enumerate() {
             let gatherer = self.clone();
-            asked.spawn(async move { (place, gatherer.of(from).await) });
+            asked.spawn(carried(async move { (place, gatherer.of(from).await) }));
         }
         let mut given = Vec::with_capacity(entries);
         while let Some(ended) = asked.join_next().await {

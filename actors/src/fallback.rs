@@ -1,10 +1,11 @@
 //! Where an audit entry goes that the journal does not take: to the service log, whole, as one marked line
 //! (seed: `tmm-crosscheck`, failure mode "oracle_log.jsonl write fails").
 
-use domain::Event;
+use domain::{Caller, Event};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
+use store::Record;
 
 /// Writes one line to the service log.
 type WriteLine = dyn Fn(&str) + Send + Sync;
@@ -21,6 +22,8 @@ struct Line<'e> {
     fallback_cause: &'e str,
     #[serde(flatten)]
     entry: &'e Event,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<&'e Caller>,
 }
 
 impl Fallback {
@@ -38,11 +41,14 @@ impl Fallback {
         Self(Arc::new(write))
     }
 
-    /// Writes those of `events` that have happened although they were not committed, and hands back how many.
-    pub(crate) fn write(&self, events: &[Event], cause: &str) -> u64 {
+    /// Writes those events of `record` that have happened although they were not committed, and hands back how many.
+    pub(crate) fn write(&self, record: &Record, cause: &str) -> u64 {
         let mut entries = 0;
-        for entry in events.iter().filter(|event| event.holds_uncommitted()) {
-            let line = serde_json::to_string(&Line { log_fallback: true, fallback_cause: cause, entry });
+        for (index, entry) in record.events.iter().enumerate().filter(|(_, event)| event.holds_uncommitted())
+        {
+            let caller = record.callers.of(index);
+            let line =
+                serde_json::to_string(&Line { log_fallback: true, fallback_cause: cause, entry, caller });
             (self.0)(&line.expect("an event is plain data with string keys"));
             entries += 1;
         }

@@ -504,7 +504,7 @@ impl Handler<Running> for Ingestion {
     }
 }
 
-crate::panics_when_told!(Ingestion);
+crate::door::asked_through_a_door!(Ingestion);
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -4,6 +4,7 @@
 //! file of its own; [`system`] wires them, bottom-up, and nothing else does.
 
 pub mod cache;
+pub mod caller;
 pub mod clock;
 pub mod crosscheck;
 mod door;
@@ -43,19 +44,3 @@ pub struct InjectPanic;
 impl actix::Message for InjectPanic {
     type Result = ();
 }
-
-/// Lets an actor be told [`InjectPanic`].
-macro_rules! panics_when_told {
-    ($actor:ty) => {
-        #[cfg(debug_assertions)]
-        impl actix::Handler<$crate::InjectPanic> for $actor {
-            type Result = ();
-
-            #[allow(clippy::panic)]
-            fn handle(&mut self, _: $crate::InjectPanic, _: &mut actix::Context<Self>) {
-                panic!("injected by a test");
-            }
-        }
-    };
-}
-pub(crate) use panics_when_told;

@@ -4,7 +4,11 @@
 //! wait in the mailbox and make the next group: the more there are, the fewer syncs each of them costs.
 
 mod patience;
+mod queue;
 
+pub(crate) use queue::Waiting;
+
+use crate::caller;
 use crate::clock::{Clock, monotonic};
 use crate::door::Door;
 use crate::fallback::Fallback;
@@ -14,12 +18,13 @@ use actix::{
 };
 use domain::Event;
 use jiff::Timestamp;
+use queue::Queue;
 use serde::Serialize;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use store::{Counts, Journal, Receipt, Record, Refused, RowKey, StoreError};
+use store::{Callers, Counts, Journal, Receipt, Record, Refused, RowKey, StoreError};
 use tokio::sync::{oneshot, watch};
 
 /// The most records that are made durable at once.
@@ -290,12 +295,13 @@ impl Handler<Close> for Logger {
     }
 }
 
-crate::panics_when_told!(Logger);
+crate::door::asked_through_a_door!(Logger);
 
 /// What everyone else has of the logger: commits that fall back to the service log, and its report.
 #[derive(Debug, Clone)]
 pub struct Log {
     door: Door<Logger>,
+    queue: Queue,
     report: watch::Receiver<JournalReport>,
     fallback: Fallback,
     fallback_entries: Arc<AtomicU64>,
@@ -303,22 +309,24 @@ pub struct Log {
 }
 
 impl Log {
+    /// The log, and the entries that wait in its queue for [`Log::write`].
     pub(crate) fn new(
         door: Door<Logger>,
         report: watch::Receiver<JournalReport>,
         fallback: Fallback,
         fallback_entries: Arc<AtomicU64>,
         metrics: Metrics,
-    ) -> Self {
-        Self { door, report, fallback, fallback_entries, metrics }
+    ) -> (Self, Waiting) {
+        let (queue, waiting) = Queue::new();
+        (Self { door, queue, report, fallback, fallback_entries, metrics }, waiting)
     }
 
-    /// Makes `record` durable. Where that fails for any cause but a stale row, its events go to the service log.
+    /// Makes `record` durable, on behalf of the current caller. Where that fails for any cause but a stale row, its events go to the service log.
     ///
     /// # Errors
     /// `Stale`, after which to read and decide again; `Unavailable`, after which nothing may be delivered.
     pub async fn commit(&self, record: Record) -> Result<Receipt, CommitError> {
-        let record = Arc::new(record);
+        let record = Arc::new(of_caller(record));
         let outcome = self.ask(&record).await;
         if let Err(CommitError::Unavailable(cause)) = &outcome {
             self.fall_back(&record, cause);
@@ -332,7 +340,7 @@ impl Log {
     }
 
     fn fall_back(&self, record: &Record, cause: &str) {
-        let entries = self.fallback.write(&record.events, cause);
+        let entries = self.fallback.write(record, cause);
         self.fallback_entries.fetch_add(entries, Ordering::Relaxed);
         self.metrics.fallback_entries.inc_by(entries);
     }
@@ -353,8 +361,9 @@ impl Log {
         }
     }
 
-    /// Puts everything on the disk; nothing is taken any more.
+    /// Puts everything on the disk, queued entries included; nothing is taken any more.
     pub async fn close(&self) {
+        self.flush().await;
         if let Err(error) = self.door.ask(Close).await {
             tracing::error!(%error, "the logger could not be closed");
         }
@@ -370,6 +379,14 @@ impl Log {
     #[must_use]
     pub fn door(&self) -> &Door<Logger> {
         &self.door
+    }
+}
+
+/// `record` with the current caller, unless it names callers of its own.
+fn of_caller(record: Record) -> Record {
+    match (&record.callers, caller::current()) {
+        (Callers::Nobody, Some(caller)) => Record { callers: Callers::One(caller), ..record },
+        _ => record,
     }
 }
 

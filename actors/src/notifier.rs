@@ -273,7 +273,7 @@ impl Handler<Rest> for Notifier {
     }
 }
 
-crate::panics_when_told!(Notifier);
+crate::door::asked_through_a_door!(Notifier);
 
 #[cfg(test)]
 mod tests;

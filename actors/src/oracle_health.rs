@@ -389,7 +389,7 @@ impl Handler<Settle> for OracleHealth {
     }
 }
 
-crate::panics_when_told!(OracleHealth);
+crate::door::asked_through_a_door!(OracleHealth);
 
 #[cfg(test)]
 mod tests;

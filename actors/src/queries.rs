@@ -5,19 +5,22 @@
 
 mod answer;
 mod cursor;
+mod entry;
 mod feed;
 mod freshness;
 mod heard;
 mod record;
 
+pub use entry::OpenEntry;
 pub use feed::{BadPlace, Changed, ChangesPage, Place};
 pub use freshness::Stale;
 pub(crate) use heard::{Asked, Heard};
 pub use record::{RecordAnswer, RecordError, RecordStanding};
 
-use crate::clock::{Clock, monotonic};
+use crate::clock::Clock;
 use crate::door::Door;
 use crate::ingestion::Ingestion;
+use crate::logger::{CommitError, Log};
 use crate::metrics::Metrics;
 use answer::{Answering, Looked, LookedUp};
 use cursor::Cursor;
@@ -71,6 +74,9 @@ pub enum QueryError {
     /// Reading failed inside.
     #[error("the query could not be answered: {0}")]
     Reading(String),
+    /// The log does not take its entry.
+    #[error(transparent)]
+    Unlogged(#[from] CommitError),
 }
 
 /// An answer, with its part of the memory for pages, to be given back when it has been sent. A small one has none.
@@ -86,6 +92,7 @@ pub struct Page {
 #[derive(Debug, Clone)]
 pub struct Queries {
     store: Store,
+    log: Log,
     clock: Clock,
     metrics: Metrics,
     ingestion: Door<Ingestion>,
@@ -99,6 +106,7 @@ pub struct Queries {
 impl Queries {
     pub(crate) fn new(
         store: Store,
+        log: Log,
         clock: Clock,
         metrics: Metrics,
         ingestion: Door<Ingestion>,
@@ -106,7 +114,7 @@ impl Queries {
         pages_bytes: usize,
     ) -> Self {
         let pages = Arc::new(Semaphore::new(pages_bytes));
-        Self { store, clock, metrics, ingestion, refresh_wait, pages, pages_bytes }
+        Self { store, log, clock, metrics, ingestion, refresh_wait, pages, pages_bytes }
     }
 
     /// A page of the answer to `asked`.
@@ -114,9 +122,14 @@ impl Queries {
     /// # Errors
     /// Why there is none.
     pub async fn page(&self, asked: OracleQuery) -> Result<Page, QueryError> {
-        let began = monotonic();
-        let answered = self.answer(asked, began).await;
-        self.metrics.querying.asked(began.elapsed(), answered.as_ref().err());
+        let mut entry = self.open_query_entry(&asked);
+        let answered = self.answer(asked, entry.began()).await;
+        self.metrics.querying.asked(entry.elapsed(), answered.as_ref().err());
+        if let Ok(page) = &answered {
+            entry.answered(&page.answer);
+        }
+        entry.ended(answered.as_ref().err());
+        self.close_entry(entry).await?;
         answered
     }
 

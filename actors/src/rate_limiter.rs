@@ -203,6 +203,7 @@ async fn note(
             expect: vec![Expect { row: RowKey::Regen(session_id.clone()), revision: before }],
             events: vec![Event::RegenAttempted { session_id: id, tier, generation, timestamp: now }],
             writes: vec![Write::PutRegen(RegenAttempt { session_id: session_id.clone(), attempted_at: now })],
+            ..Record::default()
         };
         match log.commit(record).await {
             Ok(receipt) => return Ok(Taken { session_id, revision: receipt.last_seq }),
@@ -250,7 +251,7 @@ impl Handler<TakeRetry> for RateLimiter {
     }
 }
 
-crate::panics_when_told!(RateLimiter);
+crate::door::asked_through_a_door!(RateLimiter);
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ pub use flight::{Failed, Landed, Landing};
 pub use model::AskedModel;
 
 use crate::cache::{Cache, Find, Known};
+use crate::caller::carried;
 use crate::clock::Clock;
 use crate::crosscheck::Crosscheck;
 use crate::door::{Door, NoAnswer};
@@ -151,7 +152,7 @@ impl Regen {
         let (tower, id) = (ctx.address(), session_id.clone());
         let new = Flight { errand, landed };
         self.flights.insert(session_id, new.clone());
-        actix_rt::spawn(async move {
+        actix_rt::spawn(carried(async move {
             let landed = flight.await;
             if let Ok(Landing::Regenerated(_, check)) = &landed {
                 tower.do_send(Note(check.clone()));
@@ -160,7 +161,7 @@ impl Regen {
             drop(sender);
             // a message that is lost leaves what the next flight of the session replaces
             tower.do_send(Clear(id));
-        });
+        }));
         new
     }
 
@@ -330,7 +331,7 @@ impl Handler<Clear> for Regen {
     }
 }
 
-crate::panics_when_told!(Regen);
+crate::door::asked_through_a_door!(Regen);
 
 #[cfg(test)]
 mod tests;

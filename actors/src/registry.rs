@@ -286,7 +286,7 @@ impl Actor for Registry {
 
 impl Supervised for Registry {}
 
-crate::panics_when_told!(Registry);
+crate::door::asked_through_a_door!(Registry);
 
 #[cfg(test)]
 mod tests;

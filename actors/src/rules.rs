@@ -192,7 +192,7 @@ impl Handler<Examine> for Rules {
     }
 }
 
-crate::panics_when_told!(Rules);
+crate::door::asked_through_a_door!(Rules);
 
 #[cfg(test)]
 mod tests;

@@ -136,7 +136,8 @@ impl System {
         let fallback_entries = logger.fallback_entries();
         // unbounded: all that reaches it waits in a bounded door already, and an entry must not be turned away
         let door = hire.start("logger", &own_thread, Semaphore::MAX_PERMITS, move || logger);
-        let log = Log::new(door, reports, fallback, fallback_entries, metrics.clone());
+        let (log, waiting) = Log::new(door, reports, fallback, fallback_entries, metrics.clone());
+        actix_rt::spawn(log.clone().write(waiting));
 
         let oracle_health = {
             let (log, clock) = (log.clone(), clock.clone());
@@ -162,8 +163,9 @@ impl System {
         };
 
         let queries = {
-            let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
-            Queries::new(store, clock, metrics, ingestion.clone(), refresh_wait, pages_bytes)
+            let (store, log) = (store.clone(), log.clone());
+            let (clock, metrics) = (clock.clone(), metrics.clone());
+            Queries::new(store, log, clock, metrics, ingestion.clone(), refresh_wait, pages_bytes)
         };
         let verification = {
             let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());

@@ -19,6 +19,7 @@ pub use dismissing::{Dismiss, DismissError};
 pub use resolving::{Resolve, ResolveError};
 pub use revoking::{Revoke, RevokeError};
 
+use crate::caller::carried;
 use crate::clock::{Clock, stopwatch};
 use crate::door::{Door, NoAnswer};
 use crate::logger::{CommitError, Log};
@@ -189,7 +190,7 @@ impl Handler<Verify> for Verification {
     fn handle(&mut self, Verify { request }: Verify, _: &mut Context<Self>) -> Self::Result {
         let (verifier, began) = (Arc::clone(&self.verifier), stopwatch());
         // a task of its own: what is decided is logged though nobody waits for it any more
-        let flight = actix_rt::spawn(async move { verifier.verify(&request, began).await });
+        let flight = actix_rt::spawn(carried(async move { verifier.verify(&request, began).await }));
         Box::pin(async move {
             let failed = |_| Err(VerifyError::NoAnswer(NoAnswer::Failed { actor: "verification" }));
             flight.await.unwrap_or_else(failed)
@@ -197,7 +198,7 @@ impl Handler<Verify> for Verification {
     }
 }
 
-crate::panics_when_told!(Verification);
+crate::door::asked_through_a_door!(Verification);
 
 #[cfg(test)]
 pub(crate) mod tests;

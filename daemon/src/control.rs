@@ -33,6 +33,7 @@ use crate::api::request::Unasked;
 use crate::api::{oracles, records};
 use crate::problem::Problem;
 use crate::service::Service;
+use ::actors::caller::carried;
 use ::actors::logger::CommitError;
 use axum::Router;
 use axum::extract::Path;
@@ -113,7 +114,7 @@ pub fn is_unhurried<B>(request: &Request<B>) -> bool {
 async fn act<T: Send + 'static>(
     action: impl Future<Output = Result<T, Problem>> + Send + 'static,
 ) -> Result<T, Problem> {
-    tokio::spawn(action).await.unwrap_or_else(|error| Err(Problem::Internal(error.to_string())))
+    tokio::spawn(carried(action)).await.unwrap_or_else(|error| Err(Problem::Internal(error.to_string())))
 }
 
 /// What a path names.

@@ -235,6 +235,8 @@ impl Daemon {
             tracing::debug!("an administrator's connection was left");
         }
         let closed = timeout(bound_s.max(CLOSING_TAKES), async {
+            // the daemon's end is the last entry
+            service.system.log.flush().await;
             let stopped = Event::ServiceStopped { timestamp: service.system.clock.now() };
             if let Err(error) = service.system.log.commit(stopped.into()).await {
                 tracing::error!(%error, "the last entry could not be logged");

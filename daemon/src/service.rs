@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::problem::Problem;
 use crate::telemetry::LogLevel;
 use actors::System;
+use actors::caller::carried;
 use actors::logger::JournalReport;
 use jiff::Timestamp;
 use prometheus_client::registry::Registry;
@@ -103,11 +104,11 @@ impl Service {
         }
         let place = place?;
         // a future of its own: hyper drops the handler's when the client goes away
-        let worked = tokio::spawn(async move {
+        let worked = tokio::spawn(carried(async move {
             let done = work.await;
             drop(place);
             done
-        });
+        }));
         worked.await.unwrap_or_else(|error| Err(Problem::Internal(error.to_string())))
     }
 

@@ -45,6 +45,15 @@ impl Sha256Hex {
         Self::of(&json)
     }
 
+    /// The digest of `value`'s canonical JSON (RFC 8785).
+    ///
+    /// # Panics
+    /// Where `value` has no JSON, as a map with keys that are not text.
+    #[must_use]
+    pub fn of_canonical_json(value: &impl Serialize) -> Self {
+        Self::of(&serde_json_canonicalizer::to_vec(value).expect("plain data with text for keys has a JSON"))
+    }
+
     /// The 64 digits.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -1,16 +1,20 @@
 //! Every audit event, with the seed's field names.
 //!
 //! An event says what was decided or changed, by whom and when; it never holds a rejected verdict's text. Its
-//! JSON is one line of `oracle_log.jsonl`, to which the journal adds `seq`.
+//! JSON is one line of `oracle_log.jsonl`, to which the journal adds `seq` and, where a request caused it, `caller`.
 
 mod about;
+mod caller;
 mod crosscheck;
 pub mod ground;
 mod kind;
+mod query;
 mod rules;
 pub mod verification;
 
+pub use caller::{Caller, REQUEST_ID_MAX_CHARS};
 pub use crosscheck::CrosscheckEntry;
+pub use query::{QueryEntry, ReadKind, ReadOutcome};
 pub use rules::{FactsFromEntry, OriginEntry, RuleEntry, RulesEntry};
 
 use crate::crosscheck::Judgement;
@@ -255,6 +259,8 @@ pub enum Event {
     SourcePruned(PruneEntry),
     /// Damaged files of a source were made anew.
     SourceRebuilt(RebuildEntry),
+    /// A source was read: by a query, by the id of a record, by the change feed, or as a whole.
+    SourceQueried(QueryEntry),
     /// A workflow of verification was registered, or has another definition.
     WorkflowRegistered(WorkflowEntry),
     /// A source was asked for a verification.
@@ -354,6 +360,7 @@ impl Event {
             | Self::IngestionEnded(RunEntry { timestamp, .. })
             | Self::SourcePruned(PruneEntry { timestamp, .. })
             | Self::SourceRebuilt(RebuildEntry { timestamp, .. })
+            | Self::SourceQueried(QueryEntry { timestamp, .. })
             | Self::WorkflowRegistered(WorkflowEntry { timestamp, .. })
             | Self::SourceAsked(OracleInteraction { timestamp, .. })
             | Self::VerificationDecided(VerificationEntry { timestamp, .. })

@@ -32,7 +32,7 @@ pub use crosscheck::{Approved, Decision, Judgement, Reason, judge};
 pub use delivery::Delivery;
 pub use digest::{Sha256Hex, Sha256Stream};
 pub use divergence::{DivergenceCheck, DivergenceLevel};
-pub use event::{Event, Peer};
+pub use event::{Caller, Event, Peer};
 pub use flag::Flag;
 pub use gate_path::GatePath;
 pub use generation::Generation;

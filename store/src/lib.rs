@@ -32,6 +32,6 @@ pub use error::{FileKind, StoreError};
 pub use journal::Journal;
 pub use log::{LogLine, LogPage, LogQuery};
 pub use panics::panic_becomes_an_error;
-pub use record::{Expect, Receipt, Record, Refused, RowKey, Write};
+pub use record::{Callers, Expect, Receipt, Record, Refused, RowKey, Write};
 pub use verification::{KeptPage, ReviewQuery};
 pub use watermark::Counts;

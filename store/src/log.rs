@@ -10,8 +10,9 @@
 
 use crate::engine::Store;
 use crate::error::StoreError;
+use crate::record::Record;
 use crate::rows::{self, Table, key};
-use domain::{Event, SessionId};
+use domain::{Caller, Event, SessionId};
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -32,6 +33,8 @@ pub struct LogQuery {
     pub session: Option<SessionId>,
     /// Only entries of the verification of this execution id.
     pub execution: Option<String>,
+    /// Only entries that the request of this id caused.
+    pub request_id: Option<String>,
     /// Only events of this name.
     pub event: Option<String>,
     /// Only entries at or after this time.
@@ -62,7 +65,14 @@ struct Looked {
     execution_id: Option<String>,
     /// A review has the name of the decision that it comes of.
     review_id: Option<String>,
+    caller: Option<LookedCaller>,
     timestamp: Timestamp,
+}
+
+/// What a query looks at in the caller of an entry.
+#[derive(Deserialize)]
+struct LookedCaller {
+    request_id: String,
 }
 
 impl LogQuery {
@@ -71,6 +81,9 @@ impl LogQuery {
             && self.session.as_ref().is_none_or(|session| looked.session_id.as_ref() == Some(session))
             && self.execution.as_ref().is_none_or(|execution| {
                 looked.execution_id.as_ref().or(looked.review_id.as_ref()) == Some(execution)
+            })
+            && self.request_id.as_ref().is_none_or(|request_id| {
+                looked.caller.as_ref().is_some_and(|caller| caller.request_id == *request_id)
             })
             && self.event.as_ref().is_none_or(|event| looked.event == *event)
             && self.since.is_none_or(|since| looked.timestamp >= since)
@@ -324,7 +337,7 @@ impl Tip {
 pub(crate) fn put(
     batch: &mut sled::Batch,
     first_seq: u64,
-    events: &[Event],
+    record: &Record,
     tip: &mut Tip,
     lines: &mut Vec<u8>,
 ) {
@@ -332,10 +345,10 @@ pub(crate) fn put(
     let mut last_seq = first_seq;
     let (row, block) = (first_seq.to_be_bytes(), block_of(first_seq));
     let (mut session_before, mut execution_before) = (None, None);
-    for (seq, event) in (first_seq..).zip(events) {
+    for (seq, (index, event)) in (first_seq..).zip(record.events.iter().enumerate()) {
         last_seq = seq;
         tip.latest_time_us = tip.latest_time_us.max(event.timestamp().as_microsecond());
-        append_line(lines, seq, event);
+        append_line(lines, seq, event, record.callers.of(index));
         let session_id = event.session_id();
         if let Some(session_id) = session_id.filter(|_| session_id != session_before) {
             batch.insert([&by_session(session_id)[..], &row].concat(), Vec::new());
@@ -355,13 +368,20 @@ pub(crate) fn put(
     rows::put(batch, Table::Log, &row, last_seq, &value, 0);
 }
 
-/// Appends the line of an entry: the event's object with its number before the other members.
-fn append_line(lines: &mut Vec<u8>, seq: u64, event: &Event) {
+/// Appends the line of an entry: the event's object with its number before the other members, and its caller after them.
+fn append_line(lines: &mut Vec<u8>, seq: u64, event: &Event, caller: Option<&Caller>) {
     write!(lines, "{{\"seq\":{seq}").expect("memory takes what is written");
     let junction = lines.len();
     serde_json::to_writer(&mut *lines, event).expect("an event is plain data with string keys");
     // the event's own opening brace
     *lines.get_mut(junction).expect("an event is an object") = b',';
+    if let Some(caller) = caller {
+        // the event's own closing brace
+        lines.pop();
+        lines.extend_from_slice(br#","caller":"#);
+        serde_json::to_writer(&mut *lines, caller).expect("a caller is plain data with string keys");
+        lines.push(b'}');
+    }
     lines.push(b'\n');
 }
 

@@ -9,7 +9,7 @@ use domain::ground::run::Run;
 use domain::verification::review::ReviewState;
 use domain::verification::workflow::RegisteredWorkflow;
 use domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
-use domain::{Delivery, Event, Mail, MailId, RegenAttempt, Session, SessionId, Sha256Hex};
+use domain::{Caller, Delivery, Event, Mail, MailId, RegenAttempt, Session, SessionId, Sha256Hex};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -25,6 +25,32 @@ pub struct Record {
     pub events: Vec<Event>,
     /// What changes in the tables.
     pub writes: Vec<Write>,
+    /// Who caused the events. Nothing in the tables depends on it.
+    pub callers: Callers,
+}
+
+/// Who caused the events of a record.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Callers {
+    /// No request: the daemon acted on its own.
+    #[default]
+    Nobody,
+    /// One request caused all events.
+    One(Arc<Caller>),
+    /// Each event has its own caller, or none, in the order of the events.
+    Each(Vec<Option<Arc<Caller>>>),
+}
+
+impl Callers {
+    /// The caller of the event at `index`.
+    #[must_use]
+    pub fn of(&self, index: usize) -> Option<&Caller> {
+        match self {
+            Self::Nobody => None,
+            Self::One(caller) => Some(caller),
+            Self::Each(callers) => callers.get(index)?.as_deref(),
+        }
+    }
 }
 
 impl From<Event> for Record {

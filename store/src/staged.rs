@@ -58,7 +58,7 @@ impl<'a> Staged<'a> {
         }
         let first_seq = self.counts.entries + 1;
         let last_seq = self.counts.entries + record.events.len() as u64;
-        log::put(&mut self.batch, first_seq, &record.events, &mut self.tip, &mut self.lines);
+        log::put(&mut self.batch, first_seq, record, &mut self.tip, &mut self.lines);
         self.counts.entries = last_seq;
         for write in &record.writes {
             self.write(write, last_seq)?;

@@ -184,7 +184,7 @@ fn delivered(admit: &Admit, session: Option<&(Session, u64)>, mails: bool, now: 
         Expect { row: RowKey::Verdict(session_id.clone()), revision: None },
         Expect { row: RowKey::Session(session_id.clone()), revision: session.map(|(_, revision)| *revision) },
     ];
-    Delivered { record: Record { expect, events, writes }, delivery, check, mail_id }
+    Delivered { record: Record { expect, events, writes, ..Record::default() }, delivery, check, mail_id }
 }
 
 /// What there is to compare: a regenerated verdict, and one that is handed in over a lost one, with the first. The first

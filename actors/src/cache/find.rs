@@ -159,7 +159,7 @@ impl Deliverer {
             writes.push(Write::PutMail(Arc::new(mail)));
         }
         writes.push(Write::PutSession(session));
-        (Record { expect: Vec::new(), events, writes }, delivery, mail_id)
+        (Record { expect: Vec::new(), events, writes, ..Record::default() }, delivery, mail_id)
     }
 }
 

@@ -66,7 +66,7 @@ fn what_is_asked_stands_behind_the_given_facts_in_the_order_asked_with_where_it_
         );
         for origin in check.facts_from.iter().flat_map(|source| &source.origins) {
             let Origin::Record(record) = &origin.origin else { panic!("{origin:?}") };
-            let chain = system.queries.provenance(&record.record_id).expect("it is there");
+            let chain = system.queries.provenance(&record.record_id).await.expect("it is there");
             assert_eq!((&chain.raw_hash, &chain.source_version), (&record.raw_hash, &record.source_version));
         }
     });

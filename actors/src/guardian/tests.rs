@@ -25,6 +25,8 @@ impl Supervised for Counter {
 #[rtype(result = "(u32, u32)")]
 struct Add(u32);
 
+crate::door::asked_through_a_door!(Counter);
+
 impl Handler<Add> for Counter {
     type Result = actix::MessageResult<Add>;
 

@@ -5,6 +5,7 @@ use super::flight::{Changed, behind, changed, fly};
 use super::flights::Holder;
 use super::progress::Progress;
 use super::{IngestionError, Shop};
+use crate::caller::carried;
 use crate::registry::{Desk, RegistryError};
 use domain::event::ground::RunEntry;
 use domain::ground::run::{Run, RunCounts, RunDecision, RunState, UndoneRun, undo_run_id};
@@ -60,7 +61,7 @@ pub(super) async fn approve(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
     let progress = Arc::new(Progress::new(run.clone()));
     claim.hand_to(&progress);
     shop.metrics.ingesting.started();
-    tokio::spawn(fly(shop, ready, claim, progress));
+    tokio::spawn(carried(fly(shop, ready, claim, progress)));
     Ok(run)
 }
 

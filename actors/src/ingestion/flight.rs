@@ -4,6 +4,7 @@ use super::flights::Claim;
 use super::progress::{Ending, Progress};
 use super::reading::{Outcome, Reading};
 use super::{Begin, Begun, IngestionError, Shop};
+use crate::caller::carried;
 use crate::registry::{Decided, Desk, Ready, RegistryError, as_read};
 use domain::event::ground::RunEntry;
 use domain::ground::id::SourceId;
@@ -80,7 +81,7 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
     });
     begun.await?;
     shop.metrics.ingesting.started();
-    tokio::spawn(fly(shop, ready, claim, progress));
+    tokio::spawn(carried(fly(shop, ready, claim, progress)));
     Ok(Begun::Started(Box::new(run)))
 }
 
@@ -162,6 +163,7 @@ pub(super) fn changed(
         expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
         events,
         writes: vec![Write::PutSource(Arc::new(source)), Write::PutRun(Arc::new(run))],
+        ..Record::default()
     };
     Ok(Decided::Change((), record))
 }

@@ -160,6 +160,7 @@ impl Shop {
                 expect: as_read(RowKey::Pipeline(pipeline_id.clone()), Some(revision)),
                 events: vec![event.clone()],
                 writes: vec![Write::PutPipeline(RegisteredPipeline { last_pull: Some(last), ..registered })],
+                ..Record::default()
             };
             Ok(Decided::Change((), record))
         });

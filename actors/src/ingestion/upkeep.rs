@@ -240,6 +240,7 @@ impl Shop {
                 expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
                 events: vec![event.clone()],
                 writes: vec![Write::PutSource(Arc::new(change(source)))],
+                ..Record::default()
             };
             Ok(Decided::Change((), record))
         });

@@ -1,6 +1,6 @@
 //! Commits of what has happened outside and cannot be taken back: they are tried until the journal takes them.
 
-use super::{CommitError, Log};
+use super::{CommitError, Log, of_caller};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Receipt, Record, RowKey};
@@ -31,7 +31,7 @@ impl Log {
     /// # Errors
     /// The row that was stale, after which to read and decide again.
     pub(crate) async fn commit_patiently(&self, record: Record) -> Result<Receipt, RowKey> {
-        let mut untaken = Untaken { log: self, record: Arc::new(record), cause: None };
+        let mut untaken = Untaken { log: self, record: Arc::new(of_caller(record)), cause: None };
         loop {
             let outcome = self.ask(&untaken.record).await;
             untaken.cause = None;

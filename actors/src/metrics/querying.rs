@@ -39,7 +39,7 @@ impl Querying {
             Some(QueryError::Silent(_)) => "silent",
             Some(QueryError::Stale { .. }) => "stale",
             Some(QueryError::Busy) => "busy",
-            Some(QueryError::Store(_) | QueryError::Reading(_)) => "failed",
+            Some(QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_)) => "failed",
         };
         self.queries.get_or_create(&AnsweredAs { result: Word(result) }).inc();
         self.seconds.observe(took.as_secs_f64());

@@ -107,7 +107,7 @@ impl Sender {
         };
         let expect = vec![Expect { row: RowKey::Mail(mail_id), revision: Some(revision) }];
         let events = vec![event];
-        let record = Record { expect, events: events.clone(), writes: vec![write] };
+        let record = Record { expect, events: events.clone(), writes: vec![write], ..Record::default() };
         if self.log.commit_patiently(record).await.is_err() {
             // another mail has taken its place meanwhile: that one is looked at anew, and the log tells of this one
             let told = self.log.commit_patiently(Record { events, ..Record::default() }).await;

@@ -99,6 +99,7 @@ impl Order {
                 expect: vec![Expect { row: RowKey::Mail(mail_id.clone()), revision: Some(revision) }],
                 events: vec![event],
                 writes: vec![write],
+                ..Record::default()
             };
             match log.commit(record).await {
                 Ok(_) => return Ok((standing, self.end(was_dead, now))),

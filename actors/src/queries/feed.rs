@@ -2,6 +2,7 @@
 
 use super::{Queries, QueryError};
 use domain::Sha256Hex;
+use domain::event::ReadKind;
 use domain::ground::id::SourceId;
 use domain::ground::source::Standing;
 use domain::ground::timeline::ChangeKind;
@@ -67,6 +68,14 @@ pub struct ChangesPage {
     pub withheld: BTreeSet<SourceId>,
 }
 
+/// The request for changes, as its digest is taken.
+#[derive(Serialize)]
+struct Requested<'r> {
+    since: Option<Place>,
+    oracle_id: Option<&'r SourceId>,
+    limit: usize,
+}
+
 impl Queries {
     /// The first `limit` changes behind `since`, of all sources that answer or of one.
     ///
@@ -78,9 +87,17 @@ impl Queries {
         oracle_id: Option<SourceId>,
         limit: usize,
     ) -> Result<ChangesPage, QueryError> {
+        let requested = Requested { since, oracle_id: oracle_id.as_ref(), limit };
+        let mut entry = self.open_entry(ReadKind::Changes, oracle_id.clone(), &requested);
         let (store, now) = (self.store.clone(), self.clock.now());
         let read = spawn_blocking(move || page(&store, now, since, oracle_id.as_ref(), limit));
-        read.await.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
+        let read = read.await.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())));
+        if let Ok(page) = &read {
+            entry.changed(page);
+        }
+        entry.ended(read.as_ref().err());
+        self.close_entry(entry).await?;
+        read
     }
 }
 

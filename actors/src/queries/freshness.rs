@@ -1,6 +1,7 @@
 //! What a source's freshness policy makes of what the source says.
 
 use super::Queries;
+use crate::caller::carried;
 use crate::ingestion::Refresh;
 use crate::registry::policy_of;
 use domain::ground::freshness::{Answer, Freshness};
@@ -74,12 +75,12 @@ impl Queries {
     /// Has the source pulled, and does not wait for it.
     fn begin_refresh(&self, oracle_id: SourceId) {
         let ingestion = self.ingestion.clone();
-        tokio::spawn(async move {
+        tokio::spawn(carried(async move {
             match ingestion.ask(Refresh(oracle_id.clone())).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::debug!(%oracle_id, %error, "nothing can be refreshed"),
                 Err(error) => tracing::warn!(%oracle_id, %error, "no refresh has begun"),
             }
-        });
+        }));
     }
 }

@@ -1,7 +1,9 @@
 //! One record by its id, whatever has become of it since.
 
 use super::{Queries, Stale, freshness};
+use crate::logger::CommitError;
 use domain::Sha256Hex;
+use domain::event::ReadKind;
 use domain::ground::freshness::age_s;
 use domain::ground::id::SourceId;
 use domain::ground::provenance::ProvenanceRecord;
@@ -83,6 +85,15 @@ pub enum RecordError {
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The log does not take the entry of the read.
+    #[error(transparent)]
+    Unlogged(#[from] CommitError),
+}
+
+/// The request for a record, as its digest is taken.
+#[derive(Serialize)]
+struct Requested<'r> {
+    record_id: &'r str,
 }
 
 /// A record with where it stands.
@@ -101,6 +112,17 @@ impl Queries {
     /// # Errors
     /// `Unknown`, `Silent`, `Stale`; where the store cannot be read.
     pub async fn record(&self, record_id: &str) -> Result<RecordAnswer, RecordError> {
+        let mut entry = self.open_entry(ReadKind::Record, None, &Requested { record_id });
+        let answered = self.answered(record_id).await;
+        if let Ok(answer) = &answered {
+            entry.found(answer);
+        }
+        entry.ended(answered.as_ref().err());
+        self.close_entry(entry).await?;
+        answered
+    }
+
+    async fn answered(&self, record_id: &str) -> Result<RecordAnswer, RecordError> {
         let mut waited = false;
         loop {
             let answer = self.answer_of(record_id)?;
@@ -152,10 +174,8 @@ impl Queries {
     ///
     /// # Errors
     /// `Unknown`, `Silent`; where the store cannot be read.
-    pub fn provenance(&self, record_id: &str) -> Result<ProvenanceRecord, RecordError> {
-        let Stands { view, found, .. } = self.stands(record_id)?;
-        warnings_of(&view.state.entry, self.clock.now())?;
-        Ok(view.provenance(&found)?)
+    pub async fn provenance(&self, record_id: &str) -> Result<ProvenanceRecord, RecordError> {
+        self.traced(record_id, |view| warnings_of(&view.state.entry, self.clock.now()).map(drop)).await
     }
 
     /// Where a record comes from, whether its source answers or not: for administrators, since provenance is kept for as long
@@ -163,9 +183,29 @@ impl Queries {
     ///
     /// # Errors
     /// `Unknown`; where the store cannot be read.
-    pub fn recorded_provenance(&self, record_id: &str) -> Result<ProvenanceRecord, RecordError> {
-        let Stands { view, found, .. } = self.stands(record_id)?;
-        Ok(view.provenance(&found)?)
+    pub async fn recorded_provenance(&self, record_id: &str) -> Result<ProvenanceRecord, RecordError> {
+        self.traced(record_id, |_| Ok(())).await
+    }
+
+    /// Where a record comes from, once `check` lets its source answer; with an entry for the log.
+    async fn traced(
+        &self,
+        record_id: &str,
+        check: impl FnOnce(&SourceView) -> Result<(), RecordError>,
+    ) -> Result<ProvenanceRecord, RecordError> {
+        let mut entry = self.open_entry(ReadKind::Provenance, None, &Requested { record_id });
+        let read = || {
+            let Stands { view, found, .. } = self.stands(record_id)?;
+            check(&view)?;
+            Ok(view.provenance(&found)?)
+        };
+        let traced = read();
+        if let Ok(provenance) = &traced {
+            entry.traced(provenance);
+        }
+        entry.ended(traced.as_ref().err());
+        self.close_entry(entry).await?;
+        traced
     }
 
     fn stands(&self, record_id: &str) -> Result<Stands, RecordError> {

@@ -236,7 +236,7 @@ fn a_record_is_found_by_its_id_whatever_has_become_of_it() {
         assert_eq!(standings, wanted.map(|(id, standing)| (id.to_owned(), standing)));
         let provenance = old.provenance.expect("it was asked for");
         for (record, chain) in old.records.iter().zip(&provenance) {
-            let now = system.queries.provenance(&record.record_id).expect("it is there");
+            let now = system.queries.provenance(&record.record_id).await.expect("it is there");
             // an answer about an earlier time does not see what ended it later
             assert_eq!((chain.valid_until, &chain.superseded_by), (None, &None));
             let (valid_until, superseded_by) = (now.valid_until, now.superseded_by.clone());
@@ -276,14 +276,14 @@ fn silent_source_is_readable_on_no_path() {
             let told = [
                 matches!(asked(&system, request(&[])).await, Err(QueryError::Silent(_))),
                 matches!(queries.record(&record_id).await, Err(RecordError::Silent(_))),
-                matches!(queries.provenance(&record_id), Err(RecordError::Silent(_))),
+                matches!(queries.provenance(&record_id).await, Err(RecordError::Silent(_))),
                 matches!(queries.changes(None, Some(source()), 9).await, Err(QueryError::Silent(_))),
                 queries.changes(None, None, 9).await.is_ok_and(|page| page.changes.is_empty()),
             ];
             assert_eq!(told, [told[0]; 5]);
             let page = queries.changes(None, None, 9).await.expect("it is read");
             assert_eq!(page.withheld, told[0].then(source).into_iter().collect());
-            assert!(queries.recorded_provenance(&record_id).is_ok());
+            assert!(queries.recorded_provenance(&record_id).await.is_ok());
             told[0]
         };
         assert!(is_silent().await, "it is pending");

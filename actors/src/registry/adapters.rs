@@ -75,6 +75,7 @@ impl Desk {
             expect,
             events: vec![Event::AdapterRegistered(entry)],
             writes: vec![Write::PutAdapter(Arc::new(registered.clone()))],
+            ..Record::default()
         };
         Ok(Decided::Change(registered, record))
     }

@@ -61,6 +61,7 @@ impl Desk {
                 expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
                 events: vec![Event::SourceConfirmed(entry)],
                 writes: vec![Write::PutSource(Arc::new(state))],
+                ..Record::default()
             };
             Ok(Decided::Change((), record))
         });

@@ -62,6 +62,7 @@ impl Desk {
                     expect: as_read(RowKey::Ontology(reference.clone()), None),
                     events: vec![Event::OntologyRegistered(entry)],
                     writes: vec![Write::PutOntology(Arc::new(ontology.clone()))],
+                    ..Record::default()
                 };
                 Ok(Decided::Change(ontology.clone(), record))
             })
@@ -122,6 +123,7 @@ impl Desk {
                         Write::PutDefinition(Arc::clone(&definition)),
                         Write::PutPipeline(registered.clone()),
                     ],
+                    ..Record::default()
                 };
                 Ok(Decided::Change(registered, record))
             })

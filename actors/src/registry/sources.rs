@@ -159,6 +159,7 @@ impl Desk {
             expect: as_read(RowKey::Source(oracle_id), revision),
             events: vec![Event::SourceChanged(entry)],
             writes: vec![Write::PutSource(Arc::new(state))],
+            ..Record::default()
         }
     }
 
@@ -187,6 +188,7 @@ impl Desk {
                     expect: as_read(RowKey::Source(policy.oracle_id.clone()), Some(revision)),
                     events: vec![Event::FreshnessPolicySet(entry)],
                     writes: vec![Write::PutSource(Arc::new(state))],
+                    ..Record::default()
                 };
                 Ok(Decided::Change(policy.clone(), record))
             })
@@ -221,6 +223,7 @@ impl Desk {
                 expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
                 events: vec![Event::SourceInvalidated(entry)],
                 writes: vec![Write::PutSource(Arc::new(state))],
+                ..Record::default()
             };
             Ok(Decided::Change((), record))
         });

@@ -65,6 +65,7 @@ fn a_run_that_goes_on_counts_as_the_records_that_it_will_bring() {
             expect: as_read(RowKey::Run(failed.run_id.clone()), Some(revision)),
             events: vec![Event::IngestionStarted(entry)],
             writes: vec![Write::PutRun(Arc::new(goes_on))],
+            ..Record::default()
         };
         system.log.commit(record).await.expect("it is committed");
         let refused = registered_by(&system, "1", |_| {}).await;

@@ -86,7 +86,8 @@ impl Desk {
         // as they are: whoever describes one otherwise at this moment does not know of the workflow, and is to decide once more
         let mut writes: Vec<_> = oracles.into_iter().map(|state| Write::PutSource(Arc::new(state))).collect();
         writes.push(Write::PutWorkflow(Arc::new(registered.clone())));
-        let record = Record { expect, events: vec![Event::WorkflowRegistered(entry)], writes };
+        let record =
+            Record { expect, events: vec![Event::WorkflowRegistered(entry)], writes, ..Record::default() };
         Ok(Decided::Change(registered, record))
     }
 

@@ -2,6 +2,7 @@
 
 use super::Verifier;
 use super::source::Answered;
+use crate::caller::carried;
 use crate::clock::stopwatch;
 use domain::ground::id::SourceId;
 use domain::ground::source::OracleTier;
@@ -110,10 +111,10 @@ impl Verifier {
                     // what is to be said where nothing comes of it
                     begun.insert(oracle_id.clone(), errand.unanswered(self.clock.now()));
                     let (verifier, is_again) = (Arc::clone(self), inputs.calls.contains_key(&oracle_id));
-                    on_their_way.spawn_local(async move {
+                    on_their_way.spawn_local(carried(async move {
                         let answered = verifier.ask(errand, limit, cut, is_again).await;
                         (oracle_id, answered)
-                    });
+                    }));
                 }
             }
         }

@@ -114,6 +114,6 @@ impl Case {
             Write::PutSubject(key, Arc::new(subject))
         };
         let writes = vec![Write::PutReview(Arc::new(state.clone())), subject];
-        (state, Record { expect, events: vec![entry], writes })
+        (state, Record { expect, events: vec![entry], writes, ..Record::default() })
     }
 }

@@ -1,6 +1,7 @@
 //! Decisions that are taken later: of workflows that let nobody wait.
 
 use super::Verifier;
+use crate::caller::carried;
 use crate::clock::stopwatch;
 use domain::verification::Inputs;
 use std::collections::BTreeSet;
@@ -57,7 +58,7 @@ impl Promise {
 
     /// Has the decision taken when it is its turn, and does not wait for it.
     pub(super) fn begin(self, inputs: Inputs) {
-        actix_rt::spawn(async move {
+        actix_rt::spawn(carried(async move {
             let Self { verifier, execution_id } = &self;
             loop {
                 let place = verifier.promises.places.acquire().await;
@@ -66,7 +67,7 @@ impl Promise {
                 drop(place);
                 sleep(AGAIN).await;
             }
-        });
+        }));
     }
 }
 

@@ -3,10 +3,12 @@
 
 use crate::config::Limits;
 use crate::problem::Problem;
+use actors::caller::called_by;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use domain::Peer;
+use domain::event::REQUEST_ID_MAX_CHARS;
+use domain::{Caller, Peer};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -23,8 +25,6 @@ use tower::Service as _;
 
 /// The header that bears a request's id, both ways.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// A caller's own id is taken over up to so many characters.
-const REQUEST_ID_MAX_CHARS: usize = 128;
 
 /// A new request id: no other answer of this process bears it.
 pub(crate) fn new_request_id() -> String {
@@ -72,7 +72,10 @@ impl Front {
             Ok(()) => {
                 request.extensions_mut().insert(peer);
                 let max_s = (!(self.is_unhurried)(&request)).then_some(self.shared.request_s);
-                bounded(max_s, self.router.call(request.map(Body::new))).await
+                // an id is visible ASCII
+                let caller = Caller { peer, request_id: id.to_str().unwrap_or_default().to_owned() };
+                let handled = called_by(caller, self.router.call(request.map(Body::new)));
+                bounded(max_s, handled).await
             }
         };
         response.headers_mut().insert(REQUEST_ID, id);

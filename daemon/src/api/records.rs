@@ -49,7 +49,8 @@ pub async fn provenance(
     State(service): State<Arc<Service>>,
     record_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ProvenanceRecord>, Problem> {
-    Ok(Json(service.system.queries.provenance(&named(record_id)?)?))
+    let (record_id, queries) = (named(record_id)?, service.system.queries.clone());
+    Ok(Json(service.work(async move { Ok(queries.provenance(&record_id).await?) }).await?))
 }
 
 /// `GET /v1/records/{record_id}/provenance` of the administrators' socket: the same, whether its source answers or not.
@@ -60,7 +61,8 @@ pub async fn recorded_provenance(
     State(service): State<Arc<Service>>,
     record_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<ProvenanceRecord>, Problem> {
-    Ok(Json(service.system.queries.recorded_provenance(&named(record_id)?)?))
+    let (record_id, queries) = (named(record_id)?, service.system.queries.clone());
+    Ok(Json(service.work(async move { Ok(queries.recorded_provenance(&record_id).await?) }).await?))
 }
 
 /// The id that a path names.
@@ -78,6 +80,7 @@ impl From<RecordError> for Problem {
             RecordError::Silent(_) => GroundProblem::SourceSilent(told).into(),
             RecordError::Stale(_) => GroundProblem::SourceStale(told).into(),
             RecordError::Store(error) => error.into(),
+            RecordError::Unlogged(error) => error.into(),
         }
     }
 }

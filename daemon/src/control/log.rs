@@ -29,6 +29,8 @@ pub struct Asked {
     session: Option<String>,
     /// Only those of the verification of this execution id.
     execution: Option<String>,
+    /// Only those that the request of this id caused.
+    request_id: Option<String>,
     /// Only events of this name.
     event: Option<String>,
     /// Only those at or after this time.
@@ -129,8 +131,8 @@ fn understood(asked: Question) -> Result<LogQuery, Problem> {
     }
     let newest = asked.after.is_none() && asked.since.is_none();
     let after = asked.after.unwrap_or(0);
-    let Asked { execution, event, since, .. } = asked;
-    Ok(LogQuery { session, execution, event, since, after, limit, newest })
+    let Asked { execution, request_id, event, since, .. } = asked;
+    Ok(LogQuery { session, execution, request_id, event, since, after, limit, newest })
 }
 
 async fn read(store: Store, query: LogQuery) -> Result<LogPage, Problem> {

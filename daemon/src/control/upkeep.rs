@@ -9,6 +9,7 @@ use crate::pieces::{Pieces, Sender};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
+use actors::caller::carried;
 use actors::ingestion::{
     Prune, PruneOutcome, Pull, PullOutcome, Rebuild, RebuildOutcome, VerifiedSource, Verify,
 };
@@ -17,6 +18,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use domain::event::{ReadKind, ReadOutcome};
 use domain::ground::id::SourceId;
 use domain::ground::moment::Moment;
 use domain::ground::run::Run;
@@ -160,18 +162,44 @@ pub async fn export(
     oracle_id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let oracle_id: SourceId = named(oracle_id)?;
-    let unknown = || GroundProblem::SourceUnknown(format!("no source {oracle_id} is registered"));
-    let view = service.system.store.view(&oracle_id)?.ok_or_else(unknown)?;
+    let queries = service.system.queries.clone();
+    let requested = serde_json::json!({"oracle_id": oracle_id});
+    let mut entry = queries.open_entry(ReadKind::Export, Some(oracle_id.clone()), &requested);
+    let Some(view) = service.system.store.view(&oracle_id)? else {
+        entry.failed(ReadOutcome::SourceUnknown);
+        queries.close_entry(entry).await?;
+        return Err(GroundProblem::SourceUnknown(format!("no source {oracle_id} is registered")).into());
+    };
+    // the entry follows once it is known how many records were read
+    if let Some((cause, _)) = service.journal().failure {
+        return Err(Problem::StorageUnavailable(cause));
+    }
     let (sender, body) = Pieces::new(PIECES_WAITING);
     let runtime = Handle::current();
-    tokio::task::spawn_blocking(move || {
-        let mut out = Export { sender, piece: Vec::new(), runtime };
+    let mut out = Export { sender, piece: Vec::new(), runtime };
+    let exporting = tokio::task::spawn_blocking(move || {
         let exported = view.export(&mut out).map_err(|error| error.to_string());
-        match exported.and_then(|_| out.flush().map_err(|error| error.to_string())) {
+        let exported = exported.and_then(|lines| match out.flush() {
+            Ok(()) => Ok(lines),
+            Err(error) => Err(error.to_string()),
+        });
+        (exported, view, out)
+    });
+    tokio::spawn(carried(async move {
+        let Ok((exported, view, out)) = exporting.await else { return };
+        match &exported {
+            Ok(lines) => {
+                let versions = view.state.completed.iter().map(|run| run.release.version.as_str());
+                entry.exported(versions, *lines);
+            }
+            Err(_) => entry.failed(ReadOutcome::Failed),
+        }
+        let closed = queries.close_entry(entry).await.map_err(|error| error.to_string());
+        match exported.and(closed) {
             Ok(()) => out.sender.finish(),
             Err(error) => tracing::warn!(error, "an export has broken off"),
         }
-    });
+    }));
     Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::new(body)).into_response())
 }
 

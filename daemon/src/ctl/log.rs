@@ -26,6 +26,9 @@ pub struct Log {
     /// Only entries of the verification of this execution id
     #[arg(long, value_name = "ID")]
     execution: Option<String>,
+    /// Only entries that the request with this X-Request-Id caused
+    #[arg(long, value_name = "ID")]
+    request: Option<String>,
     /// Only events of this name
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(Event::KINDS))]
     event: Option<String>,
@@ -96,6 +99,7 @@ impl Log {
         let asked = [
             ("session", self.session.clone()),
             ("execution", self.execution.clone()),
+            ("request_id", self.request.clone()),
             ("event", self.event.clone()),
             ("since", self.since.map(|since| since.timestamp().to_string())),
             ("after", self.after.map(|after| after.to_string())),
@@ -125,6 +129,13 @@ fn by(entry: &Value) -> String {
     format!("uid {} gid {} pid {}", id("uid"), id("gid"), id("pid"))
 }
 
+/// The process and the request that caused the entry.
+fn caller(entry: &Value) -> String {
+    let Some(caller) = entry.get("caller") else { return String::new() };
+    let text = |name: &str| text_of(caller, name);
+    format!("[uid {} pid {} request {}]", text("uid"), text("pid"), text("request_id"))
+}
+
 fn text_of(entry: &Value, name: &str) -> String {
     match entry.get(name) {
         None | Some(Value::Null) => String::new(),
@@ -146,7 +157,7 @@ fn in_one_width(timestamp: String) -> String {
     timestamp.parse::<Timestamp>().map_or(timestamp, |at| format!("{at:.3}"))
 }
 
-/// One line: number, time, event, session, and what else is worth knowing at a glance.
+/// One line: number, time, event, session, what else is worth knowing at a glance, and the caller.
 pub(crate) fn for_people(entry: &Value) -> String {
     let text = |name: &str| text_of(entry, name);
     let what = match text("event").as_str() {
@@ -211,7 +222,7 @@ pub(crate) fn for_people(entry: &Value) -> String {
             .unwrap_or_else(|| text("version")),
     };
     let (seq, at) = (text("seq"), in_one_width(text("timestamp")));
-    let line = format!("{seq} {at} {} {} {what}", text("event"), text("session_id"));
+    let line = format!("{seq} {at} {} {} {what} {}", text("event"), text("session_id"), caller(entry));
     on_one_line(&line.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 

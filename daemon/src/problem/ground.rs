@@ -263,6 +263,7 @@ fn of_query(error: QueryError, told: String) -> Problem {
         QueryError::Busy => Problem::Overloaded(told),
         QueryError::Stale { .. } => GroundProblem::SourceStale(told).into(),
         QueryError::Store(error) => error.into(),
+        QueryError::Unlogged(error) => error.into(),
         QueryError::Reading(_) => Problem::Internal(told),
     }
 }

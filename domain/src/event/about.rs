@@ -44,6 +44,7 @@ impl Event {
             | Self::IngestionEnded(_)
             | Self::SourcePruned(_)
             | Self::SourceRebuilt(_)
+            | Self::SourceQueried(_)
             | Self::WorkflowRegistered(_)
             | Self::SourceAsked(_)
             | Self::VerificationDecided(_)

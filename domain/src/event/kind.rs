@@ -4,7 +4,7 @@ use super::Event;
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 42] = [
+    pub const KINDS: [&'static str; 43] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "rules_evaluated",
@@ -36,6 +36,7 @@ impl Event {
         "ingestion_ended",
         "source_pruned",
         "source_rebuilt",
+        "source_queried",
         "workflow_registered",
         "source_asked",
         "verification_decided",
@@ -84,6 +85,7 @@ impl Event {
             Self::IngestionEnded(_) => "ingestion_ended",
             Self::SourcePruned(_) => "source_pruned",
             Self::SourceRebuilt(_) => "source_rebuilt",
+            Self::SourceQueried(_) => "source_queried",
             Self::WorkflowRegistered(_) => "workflow_registered",
             Self::SourceAsked(_) => "source_asked",
             Self::VerificationDecided(_) => "verification_decided",

@@ -200,6 +200,7 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
     let [action, health, recovered, started, stopped] = of_the_daemon(timestamp);
     events.extend([action, health]);
     events.extend(of_ground::all(peer, timestamp));
+    events.push(of_ground::of_a_query(timestamp));
     events.extend(of_verification::all(peer));
     events.extend([recovered, started, stopped]);
     let kinds: Vec<_> = events.iter().map(Event::kind).collect();

@@ -73,6 +73,7 @@ fn delivered(n: usize, summary_bytes: usize) -> Record {
         expect: vec![Expect { row: RowKey::Verdict(id(n)), revision: None }],
         events: vec![crosscheck, cached],
         writes: vec![Write::PutVerdict(delivery.into()), Write::PutSession(session)],
+        ..Record::default()
     }
 }
 
@@ -153,6 +154,7 @@ fn a_removed_verdict_is_gone_and_its_session_stays() {
         expect: vec![Expect { row: RowKey::Verdict(id(0)), revision: Some(revision) }],
         events: vec![purged],
         writes: vec![Write::RemoveVerdict(id(0))],
+        ..Record::default()
     };
     journal
         .commit(std::slice::from_ref(&purge))
@@ -228,6 +230,7 @@ fn the_log_answers_by_session_event_time_and_number_as_a_plain_filter_does() {
                         let query = LogQuery {
                             session: session.clone(),
                             execution: None,
+                            request_id: None,
                             event: event.map(String::from),
                             since: since.map(at),
                             after,

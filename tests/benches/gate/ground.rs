@@ -5,6 +5,7 @@
 mod beside;
 pub(crate) mod facts;
 mod library;
+mod logged;
 mod socket;
 
 use crate::Effort;
@@ -97,6 +98,9 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
         }
         let sides = &mut Sides { library: Library::open(&world.state())?, beside: beside.prepared()? };
         lookups(effort, sides, &releases, table)?;
+        if count == 1 {
+            logged::measure(effort, &mut sides.library, &releases, table)?;
+        }
         filtered(effort, sides, &releases, table)?;
     }
     Ok(())

@@ -59,6 +59,7 @@ pub(crate) fn regenerated(number: usize) -> [Record; 2] {
         expect: vec![Expect { row: RowKey::Regen(session_id.clone()), revision: None }],
         events: vec![attempted],
         writes: vec![Write::PutRegen(attempt)],
+        ..Record::default()
     };
     let (mut events, approved) = judged(&session_id, GatePath::Regen, Some(&generation), now);
     let (original, label) = (Original::told(Label::Green), approved.label());
@@ -160,5 +161,5 @@ fn delivered(
     ];
     let query = Query::new(QUERY.to_owned());
     let delivery = Delivery { session_id, query, approved, cached_at: now, regen, evaluation_sha256: None };
-    Record { expect, events, writes: vec![Write::PutVerdict(Arc::new(delivery))] }
+    Record { expect, events, writes: vec![Write::PutVerdict(Arc::new(delivery))], ..Record::default() }
 }

@@ -2,6 +2,7 @@
 
 use super::super::{IngestionError, Shop};
 use super::{Wanted, pull};
+use crate::caller::carried;
 use domain::ground::id::{PipelineId, SourceId};
 use jiff::{SignedDuration, Timestamp};
 use std::sync::{Arc, PoisonError};
@@ -46,7 +47,7 @@ pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> R
     };
     if let Some(sender) = sender {
         // a task of its own on this thread: whoever asked may not wait for its end
-        actix_rt::spawn(async move {
+        actix_rt::spawn(carried(async move {
             let runs = source.completed.len();
             shop.pull_for(&oracle_id, pipeline_id).await;
             let source = shop.desk().source(&oracle_id);
@@ -57,7 +58,7 @@ pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> R
                 refreshing.insert(oracle_id, Refreshing::Vain { began_at: now, ended_at: shop.clock.now() });
             }
             sender.send_replace(true);
-        });
+        }));
     }
     // a sender that is gone has ended, too
     drop(ended.wait_for(|ended| *ended).await);

@@ -150,7 +150,7 @@ fn a_record_by_its_id_is_given_as_its_policy_lets_it_pass() {
             let now = record(&valid).await;
             assert_eq!(now.as_ref().ok().map(|record| record.oracle_tier), tier, "{behavior:?}: {now:?}");
             assert!(now.is_ok() || matches!(now, Err(RecordError::Stale(_))), "{now:?}");
-            system.queries.provenance(&valid).expect("it is readable");
+            system.queries.provenance(&valid).await.expect("it is readable");
         }
         // three years old when they ceased to hold: what is known of them is history, and was stale by then
         for gone in [&superseded, &withdrawn] {

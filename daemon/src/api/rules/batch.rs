@@ -5,6 +5,7 @@ use crate::api::request::lines::{Line, Lines};
 use crate::api::request::{self, EvaluateRequest, Gathered, WantedCase};
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
+use actors::caller::carried;
 use actors::rules::Evaluate;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -43,7 +44,7 @@ pub async fn evaluate_batch(
         return Err(Problem::Draining);
     }
     let (sender, answers) = Answers::channel();
-    tokio::spawn(answer_all(service, lines, sender));
+    tokio::spawn(carried(answer_all(service, lines, sender)));
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], Body::from(answers)).into_response())
 }
 

@@ -42,6 +42,11 @@ pub(super) fn for_people(name: &str, entry: &Value) -> Option<String> {
             let files = entry.get("files").and_then(Value::as_array).map_or(0, Vec::len);
             format!("{} by {}: {files} files out of {} runs", text("oracle_id"), by(entry), text("runs"))
         }
+        "source_queried" => {
+            let (read, oracle_id, version) = (text("read"), text("oracle_id"), text("data_version"));
+            let (outcome, records) = (text("outcome"), text("records_returned"));
+            format!("{read} {oracle_id} {version} {outcome}: {records} records {}", text("freshness"))
+        }
         _ => return None,
     })
 }

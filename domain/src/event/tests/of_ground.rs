@@ -84,6 +84,23 @@ fn of_an_adapter(peer: Peer, timestamp: Timestamp) -> Event {
     })
 }
 
+pub(super) fn of_a_query(timestamp: Timestamp) -> Event {
+    Event::SourceQueried(QueryEntry {
+        read: ReadKind::Query,
+        oracle_id: Some("world-bank-population".parse().expect("an id")),
+        query_id: None,
+        request_sha256: Sha256Hex::of_canonical_json(&["population"]),
+        point_in_time: None,
+        known_at: Some(timestamp),
+        outcome: ReadOutcome::Answered,
+        data_version: Some("2020".into()),
+        records_returned: 1,
+        freshness: None,
+        latency_ms: 0.5,
+        timestamp,
+    })
+}
+
 pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<Event> {
     let sha256 = Sha256Hex::of(b"");
     let source = source(timestamp);

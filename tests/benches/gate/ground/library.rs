@@ -6,6 +6,7 @@ use domain::ground::id::SourceId;
 use domain::ground::query::{Query, QueryRequest};
 use domain::ground::record::{Content, Identity};
 use domain::ground::value::{Typed, Value};
+use domain::{Caller, Event};
 use jiff::Timestamp;
 use serde_json::json;
 use std::io;
@@ -13,14 +14,14 @@ use std::path::Path;
 use std::sync::Arc;
 use store::ground::query::RECORDS_SCANNED_MAX;
 use store::ground::view::{Found, SourceView};
-use store::{Journal, Options, Store, StoreError};
+use store::{Callers, Journal, Options, Record, Store, StoreError};
 
 /// The store.
 pub(crate) struct Library {
     store: Store,
     oracle_id: SourceId,
     /// It is open as long as this is.
-    _journal: Journal,
+    journal: Journal,
 }
 
 impl Library {
@@ -29,11 +30,18 @@ impl Library {
         let (cache_bytes, facts_cache_bytes) = (CACHE_BYTES, FACTS_CACHE_BYTES);
         let options = Options { dir: dir.to_owned(), cache_bytes, facts_cache_bytes };
         let (journal, store) = Journal::open(options).map_err(io::Error::other)?;
-        Ok(Self { store, oracle_id: SOURCE.parse().expect("it is an id"), _journal: journal })
+        Ok(Self { store, oracle_id: SOURCE.parse().expect("it is an id"), journal })
     }
 
     fn view(&self) -> Result<Arc<SourceView>, StoreError> {
         Ok(self.store.view(&self.oracle_id)?.expect("the source is registered"))
+    }
+
+    /// Commits the entries of queries as one group.
+    pub(crate) fn commit(&mut self, events: Vec<Event>, callers: Vec<Option<Arc<Caller>>>) -> io::Result<()> {
+        let record = Record { events, callers: Callers::Each(callers), ..Record::default() };
+        let outcomes = self.journal.commit(&[record]).map_err(io::Error::other)?;
+        outcomes.into_iter().try_for_each(|outcome| outcome.map(drop)).map_err(io::Error::other)
     }
 
     /// What answers `question`, in the order of areas and years.

@@ -1,0 +1,92 @@
+//! The cost of the audit entries of queries: lookups with their entries, committed in groups as the daemon commits them,
+//! beside the same lookups without.
+
+use super::facts::{Fact, Release};
+use super::library::Library;
+use super::{SOURCE, as_of, question, some};
+use crate::Effort;
+use crate::table::{Row, Table, median};
+use domain::event::{QueryEntry, ReadKind, ReadOutcome};
+use domain::ground::freshness::Answer;
+use domain::ground::query::QueryRequest;
+use domain::{Caller, Event, Peer, Sha256Hex};
+use jiff::Timestamp;
+use serde_json::json;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The most entries in a group, as for the daemon.
+const GROUP_MAX: usize = 256;
+
+/// Times both, in turn.
+pub(crate) fn measure(
+    effort: Effort,
+    library: &mut Library,
+    releases: &[Release],
+    table: &mut Table,
+) -> io::Result<()> {
+    let (at, release) = as_of(releases)?;
+    let asked = some(release, effort.lookups);
+    let [mut with, mut without] = [Vec::new(), Vec::new()];
+    for _ in 0..effort.rounds {
+        let began = Instant::now();
+        for fact in &asked {
+            library.ask(&question(fact), at)?;
+        }
+        without.push(began.elapsed().as_secs_f64() * 1e6 / asked.len() as f64);
+        let began = Instant::now();
+        for (number, group) in asked.chunks(GROUP_MAX).enumerate() {
+            let (mut events, mut callers) = (Vec::new(), Vec::new());
+            for fact in group {
+                let asked_at = Instant::now();
+                let records = library.ask(&question(fact), at)?.len();
+                events.push(entry(fact, at, records, asked_at));
+                callers.push(Some(Arc::new(caller(number))));
+            }
+            library.commit(events, callers)?;
+        }
+        with.push(began.elapsed().as_secs_f64() * 1e6 / asked.len() as f64);
+    }
+    let [with, without] = [with, without].map(median);
+    table.row(Row {
+        what: format!("lookup with its audit entry, in groups of {GROUP_MAX}"),
+        measured: format!("{with:.1} µs"),
+        beside: "the same lookup without".into(),
+        beside_measured: format!("{without:.1} µs"),
+        verdict: format!("{:.2} ({:.1} µs an entry)", with / without, with - without),
+        ..Row::default()
+    });
+    Ok(())
+}
+
+fn caller(number: usize) -> Caller {
+    Caller { peer: Peer { uid: 1000, gid: 1000, pid: Some(4242) }, request_id: format!("1092-{number:x}") }
+}
+
+fn entry(fact: &Fact, at: i64, records: usize, asked_at: Instant) -> Event {
+    let point_in_time = Timestamp::from_second(at).expect("it is a time");
+    let request = json!({
+        "axes_requested": ["population"],
+        "filters": [
+            {"axis": "area", "operator": "eq", "value": fact.area},
+            {"axis": "year", "operator": "eq", "value": fact.year},
+        ],
+        "point_in_time": point_in_time,
+    });
+    let request: QueryRequest = serde_json::from_value(request).expect("it is a request");
+    Event::SourceQueried(QueryEntry {
+        read: ReadKind::Query,
+        oracle_id: Some(SOURCE.parse().expect("it is an id")),
+        query_id: Some(format!("q-{at}-{}", fact.year)),
+        request_sha256: Sha256Hex::of_canonical_json(&request),
+        point_in_time: Some(point_in_time),
+        known_at: Some(point_in_time),
+        outcome: ReadOutcome::Answered,
+        data_version: Some("2023".into()),
+        records_returned: records as u64,
+        freshness: Some(Answer::Serve),
+        latency_ms: asked_at.elapsed().as_secs_f64() * 1e3,
+        timestamp: point_in_time,
+    })
+}

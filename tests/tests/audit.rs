@@ -1,0 +1,303 @@
+//! The audit log: which process caused an entry, by which request, and what was asked of the sources.
+
+use domain::{Label, Tier};
+use harness::ground::{
+    approve, begun, ended, ingest, office, put, register, register_all, runs_path, workflow,
+};
+use harness::making::{lose, order, saying};
+use harness::model::{ModelServer, Reply};
+use harness::wire::{Wire, head, post as whole_post};
+use harness::{GOOD, World, at, document, eventually, get, log, post, problem, submission, whole_log};
+use oracled::client::{Answer, Client};
+use serde_json::{Value, json};
+use std::path::Path;
+
+const SOURCE: &str = "world-bank-population";
+const HEADER: &str = "Country Name,Country Code,Year,Value\n";
+
+/// What entries name as their caller where this process has sent `request_id`.
+fn caller(request_id: &str) -> Value {
+    let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
+    json!({"uid": uid, "gid": gid, "pid": std::process::id(), "request_id": request_id})
+}
+
+/// Sends a request under an id of its own.
+async fn sent(socket: &Path, request_id: &str, method: &str, path: &str, body: &Value) -> Answer {
+    let id = [("x-request-id", request_id)];
+    let bytes = match method {
+        "POST" => whole_post(path, &id, body.to_string()),
+        _ => {
+            let body = body.to_string();
+            let length = body.len().to_string();
+            let headers = [id[0], ("content-type", "application/json"), ("content-length", &length)];
+            [head(method, path, &headers).into_bytes(), body.into_bytes()].concat()
+        }
+    };
+    let answer = Wire::connect(socket).await.ask(bytes).await.expect("it answers");
+    let returned = answer.headers.get("x-request-id").and_then(|id| id.to_str().ok());
+    assert_eq!(returned, Some(request_id));
+    answer
+}
+
+/// The names of the events whose entries name this request.
+fn caused_by<'e>(entries: &'e [Value], request_id: &str) -> Vec<&'e str> {
+    let of_request = |entry: &&Value| entry["caller"] == caller(request_id);
+    entries.iter().filter(of_request).filter_map(|entry| entry["event"].as_str()).collect()
+}
+
+/// A source with one release that answers.
+async fn one_release(control: &mut Client) {
+    register(control, SOURCE).await;
+    let payload = [HEADER, "Aruba,ABW,1960,54208\nSerbia,SRB,1990,7586000\n"].concat();
+    let run = begun(&ingest(control, SOURCE, "2020-04-14", "2020-04-14", payload).await);
+    ended(control, &run).await;
+    approve(control, SOURCE).await;
+}
+
+/// The entries of queries, once there are `count`: they are written in groups that nobody waits for.
+async fn queries(control: &mut Client, count: usize) -> Vec<Value> {
+    let mut entries = Vec::new();
+    eventually("the entries of the queries are written", async || {
+        entries = log(control, "event=source_queried&after=0&limit=10000").await;
+        entries.len() >= count
+    })
+    .await;
+    assert_eq!(entries.len(), count, "{entries:?}");
+    entries
+}
+
+fn question(area: &str) -> Value {
+    json!({"oracle_id": SOURCE, "query_id": "q-1", "request": {
+        "axes_requested": ["population"],
+        "filters": [{"axis": "area", "operator": "eq", "value": area}],
+        "point_in_time": "2021-01-01T00:00:00Z",
+    }})
+}
+
+#[tokio::test]
+async fn entries_name_the_caller_of_a_submission() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (world.socket(), &mut daemon.control().await);
+    let submitted = sent(&routes, "order-1", "POST", "/v1/verdicts/cs_1", &submission(GOOD)).await;
+    assert_eq!(submitted.status, 201);
+    let refused = sent(&routes, "order-2", "POST", "/v1/verdicts/cs_2", &submission("{}")).await;
+    assert_eq!(refused.status, 422);
+    let session = json!({"tier": "quick", "query": "Sell honey?"});
+    assert_eq!(sent(&routes, "order-3", "PUT", "/v1/sessions/cs_3", &session).await.status, 201);
+    let cached = json!({"tier": "quick", "query": "Sell honey?", "verdict": serde_json::from_str::<Value>(GOOD).unwrap()});
+    assert_eq!(sent(&routes, "order-4", "POST", "/cache/cs_4", &cached).await.status, 201);
+    let text = json!({"candidate_output": "Ice melts", "facts": ["Ice melts"]});
+    assert_eq!(sent(&routes, "order-5", "POST", "/v1/rules/evaluate", &text).await.status, 200);
+    let entries = whole_log(control).await;
+    assert_eq!(caused_by(&entries, "order-1"), ["tmm_crosscheck", "verdict_cached"]);
+    assert_eq!(caused_by(&entries, "order-2"), ["tmm_crosscheck"]);
+    assert_eq!(caused_by(&entries, "order-3"), ["session_registered"]);
+    assert_eq!(caused_by(&entries, "order-4"), ["tmm_crosscheck", "verdict_cached"]);
+    assert_eq!(caused_by(&entries, "order-5"), ["rules_evaluated"]);
+    let started = entries.first().expect("the daemon has started");
+    assert_eq!((&started["event"], started.get("caller")), (&json!("service_started"), None));
+}
+
+#[tokio::test]
+async fn entries_name_the_caller_of_a_control_action() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    one_release(&mut daemon.control().await).await;
+    let (socket, control) = (world.control_socket(), &mut daemon.control().await);
+    let (ontology, source, _) = office("office");
+    let ontology_path = "/v1/ontologies/population/1";
+    for (request_id, method, path, body, event) in [
+        ("admin-1", "PUT", "/v1/sources/office", &source, "source_changed"),
+        ("admin-2", "POST", "/v1/sources/office/review", &json!({"approve": {}}), "source_changed"),
+        ("admin-3", "POST", "/v1/drain", &json!({"draining": true}), "control_action"),
+        (
+            "admin-4",
+            "POST",
+            "/v1/sources/world-bank-population/invalidate",
+            &json!({"reason": "d"}),
+            "source_invalidated",
+        ),
+        ("admin-5", "PUT", ontology_path, &ontology, ""),
+    ] {
+        let answer = sent(&socket, request_id, method, path, body).await;
+        assert_eq!(answer.status, 200, "{path}: {}", document(&answer));
+        let wanted: Vec<_> = [event].into_iter().filter(|event| !event.is_empty()).collect();
+        assert_eq!(caused_by(&whole_log(control).await, request_id), wanted, "{path}");
+    }
+    let payload = [HEADER, "Aruba,ABW,1960,54608\nSerbia,SRB,1990,7586000\n"].concat();
+    let length = payload.len().to_string();
+    let headers = [("x-request-id", "upload-1"), ("content-length", &length)];
+    let path = runs_path(SOURCE, "2023-05-04", "2023-05-04");
+    let mut wire = Wire::connect(&socket).await;
+    let uploaded = wire.ask(head("POST", &path, &headers) + &payload).await.expect("it answers");
+    ended(control, &begun(&uploaded)).await;
+    let entries = whole_log(control).await;
+    assert_eq!(caused_by(&entries, "upload-1"), ["ingestion_started", "ingestion_ended"]);
+    let of_request = log(control, "request_id=upload-1&after=0").await;
+    assert_eq!(caused_by(&of_request, "upload-1").len(), 2);
+    assert_eq!(of_request.len(), 2);
+}
+
+#[tokio::test]
+async fn entries_name_the_caller_of_a_generated_and_a_regenerated_verdict() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (socket, control) = (world.socket(), &mut daemon.control().await);
+    model.next([Label::Green, Label::Green].map(|label| Reply::saying(&saying(Tier::Quick, label))));
+    let made = sent(&socket, "order-1", "POST", "/v1/verdicts/cs_1", &order(Tier::Quick)).await;
+    assert_eq!(made.status, 201, "{}", document(&made));
+    lose(control, "cs_1").await;
+    let read = Wire::connect(&socket).await;
+    let request = head("GET", "/v1/verdicts/cs_1", &[("x-request-id", "order-2")]);
+    assert_eq!({ read }.ask(request).await.expect("it answers").status, 200);
+    let entries = whole_log(control).await;
+    let made = ["oracle_interaction", "tmm_crosscheck", "verdict_cached"];
+    assert_eq!(caused_by(&entries, "order-1"), made);
+    let regenerated = [
+        "regen_attempted",
+        "oracle_interaction",
+        "tmm_crosscheck",
+        "verdict_cached",
+        "regen_divergence_check",
+    ];
+    assert_eq!(caused_by(&entries, "order-2"), regenerated);
+}
+
+#[tokio::test]
+async fn entries_name_the_caller_of_a_verification_and_of_its_review() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    one_release(control).await;
+    let (ontology, source, pipeline) = office("office");
+    register_all(control, &ontology, &source, &pipeline).await;
+    let payload = [HEADER, "Aruba,ABW,1960,64208\n"].concat();
+    let run = begun(&ingest(control, "office", "2020-04-14", "2020-04-14", payload).await);
+    assert_eq!(ended(control, &run).await["state"], "completed");
+    approve(control, "office").await;
+    let workflow = workflow("census", &[SOURCE, "office"], &json!({}));
+    assert_eq!(put(control, "/v1/workflows/census", &workflow).await.status, 200);
+    let question =
+        json!({"workflow": "census", "where": {"area": "ABW", "year": 1960}, "axes": ["population"]});
+    let answer = sent(&world.socket(), "ask-1", "POST", "/v1/verify", &question).await;
+    assert_eq!(at(&answer, "/kind"), "human_review", "{}", document(&answer));
+    let review = at(&answer, "/execution_id");
+    let path = format!("/v1/reviews/{}/dismiss", review.as_str().expect("it has an id"));
+    let order = json!({"reason": "a test"});
+    let dismissed = sent(&world.control_socket(), "person-1", "POST", &path, &order).await;
+    assert_eq!(dismissed.status, 200, "{}", document(&dismissed));
+    let entries = whole_log(control).await;
+    let decided = ["source_asked", "source_asked", "verification_decided", "review_opened"];
+    assert_eq!(caused_by(&entries, "ask-1"), decided);
+    assert_eq!(caused_by(&entries, "person-1"), ["review_dismissed"]);
+}
+
+#[tokio::test]
+async fn an_id_that_was_made_up_is_in_the_answer_and_in_the_entry() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let answer = post(routes, "/v1/verdicts/cs_1", &submission(GOOD)).await;
+    let request_id = answer.headers["x-request-id"].to_str().expect("it is ASCII");
+    let entries = whole_log(&mut daemon.control().await).await;
+    assert_eq!(caused_by(&entries, request_id), ["tmm_crosscheck", "verdict_cached"]);
+}
+
+#[tokio::test]
+async fn a_query_leaves_an_entry() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    one_release(control).await;
+    let asked = question("ABW");
+    let answer = sent(&world.socket(), "q-77", "POST", "/v1/query", &asked).await;
+    assert_eq!(at(&answer, "/response/records/0/axes/population"), "54208");
+    let entry = queries(control, 1).await.remove(0);
+    assert_eq!(entry["caller"], caller("q-77"));
+    for (field, value) in [
+        ("read", json!("query")),
+        ("oracle_id", json!(SOURCE)),
+        ("query_id", json!("q-1")),
+        ("point_in_time", json!("2021-01-01T00:00:00Z")),
+        ("data_version", json!("2020-04-14")),
+        ("records_returned", json!(1)),
+        ("outcome", json!("answered")),
+        ("freshness", at(&answer, "/response/query_metadata/freshness/answer")),
+        ("known_at", at(&answer, "/response/query_metadata/known_at")),
+    ] {
+        assert_eq!(entry[field], value, "{field}: {entry}");
+    }
+    assert!(entry["latency_ms"].as_f64().is_some_and(|latency| latency > 0.0), "{entry}");
+    // the digest is of the canonical request: how it was written makes no difference
+    let spaced = serde_json::to_string_pretty(&asked).expect("it is JSON");
+    let spaced = whole_post("/v1/query", &[], spaced);
+    Wire::connect(&world.socket()).await.ask(spaced).await.expect("it answers");
+    sent(&world.socket(), "q-78", "POST", "/v1/query", &question("SRB")).await;
+    let entries = queries(control, 3).await;
+    assert_eq!(entries[1]["request_sha256"], entry["request_sha256"]);
+    assert_ne!(entries[2]["request_sha256"], entry["request_sha256"]);
+}
+
+#[tokio::test]
+async fn a_query_that_is_refused_leaves_an_entry() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    register(control, SOURCE).await;
+    problem(&post(routes, "/v1/query", &question("ABW")).await, 409, "source_silent");
+    let entry = queries(control, 1).await.remove(0);
+    assert_eq!((&entry["outcome"], &entry["oracle_id"]), (&json!("source_silent"), &json!(SOURCE)));
+    assert_eq!((entry["records_returned"].as_u64(), entry.get("data_version")), (Some(0), None));
+}
+
+#[tokio::test]
+async fn every_other_way_to_read_a_source_leaves_an_entry() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    one_release(control).await;
+    let answer = post(routes, "/v1/query", &question("ABW")).await;
+    let record_id = at(&answer, "/response/records/0/record_id");
+    let record_id = record_id.as_str().expect("there is one");
+    for path in [
+        format!("/v1/records/{record_id}"),
+        format!("/v1/records/{record_id}/provenance"),
+        format!("/v1/changes?oracle_id={SOURCE}"),
+    ] {
+        assert_eq!(get(routes, &path).await.status, 200, "{path}");
+    }
+    assert_eq!(get(control, &format!("/v1/sources/{SOURCE}/export")).await.status, 200);
+    let mut named = question("ABW");
+    named["request"]["axes_requested"] = json!(["area_name", "population"]);
+    let facts = json!({"candidate_output": "Aruba had 54208 people.", "facts_from": [{"query": named}]});
+    let answer = post(routes, "/v1/rules/evaluate", &facts).await;
+    assert_eq!(answer.status, 200, "{}", document(&answer));
+    let entries = queries(control, 6).await;
+    let read: Vec<_> = entries.iter().map(|entry| (&entry["read"], &entry["records_returned"])).collect();
+    let wanted =
+        [("query", 1), ("record", 1), ("provenance", 1), ("changes", 2), ("export", 2), ("query", 1)];
+    for (read, (kind, records)) in read.into_iter().zip(wanted) {
+        assert_eq!(read, (&json!(kind), &json!(records)), "{entries:?}");
+    }
+    assert!(entries.iter().all(|entry| entry["oracle_id"] == SOURCE), "{entries:?}");
+}
+
+#[tokio::test]
+async fn queries_of_the_last_moment_are_in_the_log_after_a_stop() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    one_release(&mut daemon.control().await).await;
+    let routes = &mut daemon.routes().await;
+    for _ in 0..300 {
+        assert_eq!(post(routes, "/v1/query", &question("ABW")).await.status, 200);
+    }
+    assert!(daemon.stop().success());
+    let mirror = world.mirror();
+    let entries = mirror.lines().map(|line| serde_json::from_str::<Value>(line).expect("it is JSON"));
+    let events: Vec<_> =
+        entries.map(|entry| entry["event"].as_str().unwrap_or_default().to_owned()).collect();
+    assert_eq!(events.iter().filter(|event| *event == "source_queried").count(), 300);
+    assert_eq!(events.last().map(String::as_str), Some("service_stopped"));
+}
