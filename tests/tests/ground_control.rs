@@ -19,11 +19,11 @@ const MANY: usize = 60_000;
 /// Registers what a payload of the World Bank needs.
 async fn register(control: &mut Client) {
     for (path, document) in [
-        ("/v1/ontologies/population/1", "ontologies/population.json"),
-        (SOURCE, "sources/world-bank-population.json"),
-        (PIPELINE, "pipelines/world-bank-population.json"),
+        ("/v1/ontologies/population/1", example("ontologies/population.json")),
+        (SOURCE, example("sources/world-bank-population.json")),
+        (PIPELINE, open_pipeline("world-bank-population")),
     ] {
-        let answer = put(control, path, &example(document)).await;
+        let answer = put(control, path, &document).await;
         assert_eq!((answer.status.as_u16(), at(&answer, "/unchanged")), (200, json!(false)), "{path}");
     }
 }

@@ -203,7 +203,7 @@ fn every_member() -> Value {
     json!({
         "execution_id": "v-1", "kind": "human_review", "status": "unverified", "workflow": "census",
         "workflow_sha256": digest, "ontology": {"ontology_id": "population", "version": "1"},
-        "where": {"area": "ABW", "coastal": true}, "point_in_time": at, "decided_at": at, "reasons": ["deviation"],
+        "where": {"area": "ABW", "coastal": true}, "point_in_time": at, "known_at": at, "decided_at": at, "reasons": ["deviation"],
         "axes": {"population": {
             "standing": "escalated", "value": "54208", "unit": "{person}", "definition": "without the islands",
             "basis": "resolution", "evidence": [{"record": record, "observed_at": at, "stale": false}],
@@ -301,7 +301,7 @@ fn question() -> Value {
     json!({
         "workflow": "census", "where": {"area": "ABW", "year": 1960, "coastal": true}, "axes": ["population"],
         "claimed": {"population": {"value": 54208, "claimed_by": "a visitor", "confirmed": true}},
-        "point_in_time": "2026-11-20",
+        "point_in_time": "2026-11-20", "known_at": "2026-11-20",
     })
 }
 

@@ -64,7 +64,8 @@ impl<'n> Coverage<'n> {
     /// How many records filled each axis, and what is to be noted of the run.
     pub(super) fn into_parts(self) -> (BTreeMap<String, AxisFill>, Vec<RunWarning>) {
         let Self { unmatched, filled, taken, mut warnings } = self;
-        warnings.extend(unmatched.iter().map(PathUse::unmatched));
+        let unmatched = unmatched.iter().filter(|path_use| !path_use.may_be_unmatched());
+        warnings.extend(unmatched.map(PathUse::unmatched));
         let fill = |(axis, records): (&Axis, u64)| (axis.axis.clone(), AxisFill::new(records, taken));
         (filled.into_iter().map(fill).collect(), warnings)
     }

@@ -60,6 +60,21 @@ pub enum Stage {
     Delayed,
 }
 
+impl Question {
+    /// Whether it is about what is the case, and known, now.
+    #[must_use]
+    pub const fn is_about_the_present(&self) -> bool {
+        self.point_in_time.is_none() && self.known_at.is_none()
+    }
+
+    /// The moment as of which answers are judged, for a question that is put at `now`.
+    #[must_use]
+    pub fn as_of(&self, now: Timestamp) -> Timestamp {
+        let then = self.point_in_time.map_or(now, |time| time.min(now));
+        self.known_at.map_or(then, |known_at| known_at.min(then))
+    }
+}
+
 impl Inputs {
     /// The inputs of a decision of which nothing has come yet: no calls, no locks.
     #[must_use]

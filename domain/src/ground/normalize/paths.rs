@@ -20,6 +20,8 @@ pub struct PathUse<'n> {
     field: PathField,
     /// The axis that it is for, where it is for one.
     axis: Option<&'n str>,
+    /// Whether a default value takes its place.
+    has_default: bool,
 }
 
 /// The part of a definition that a path stands in.
@@ -50,12 +52,13 @@ impl Normalizer {
     pub fn paths(&self) -> Vec<PathUse<'_>> {
         let mut uses = Vec::new();
         for (mapping, axis) in self.with_axes() {
-            let of_axis = |path, field| PathUse { path, field, axis: Some(axis.axis.as_str()) };
+            let has_default = mapping.default.is_some();
+            let of_axis = |path, field| PathUse { path, field, axis: Some(axis.axis.as_str()), has_default };
             uses.push(of_axis(&mapping.source, PathField::Mapping));
             uses.extend(mapping.key.iter().map(|path| of_axis(path, PathField::Key)));
             uses.extend(mapping.unit.iter().map(|path| of_axis(path, PathField::Unit)));
         }
-        let of_all = |path, field| PathUse { path, field, axis: None };
+        let of_all = |path, field| PathUse { path, field, axis: None, has_default: false };
         uses.extend(self.required_fields.iter().map(|path| of_all(path, PathField::RequiredFields)));
         uses.extend(self.record_key.iter().map(|path| of_all(path, PathField::DeduplicationKey)));
         if let Some(valid_time) = &self.valid_time {
@@ -91,6 +94,12 @@ impl PathUse<'_> {
     #[must_use]
     pub fn matches(&self, raw: &Raw) -> bool {
         self.path.matches(raw)
+    }
+
+    /// Whether it may lead to nothing: a mapping with a default value may be there for that value alone.
+    #[must_use]
+    pub const fn may_be_unmatched(&self) -> bool {
+        self.has_default
     }
 
     /// The warning that the path has led to nothing in any record.
