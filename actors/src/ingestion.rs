@@ -384,6 +384,18 @@ impl Ingestion {
 }
 
 impl Shop {
+    /// Creates the counters of all registered sources.
+    fn expect_all(&self) {
+        match self.store.sources() {
+            Ok(sources) => {
+                sources.iter().for_each(|source| self.metrics.ingesting.expects(source.entry.oracle_id()));
+            }
+            Err(error) => {
+                tracing::error!(%error, "could not read the sources; their counters begin with their first run");
+            }
+        }
+    }
+
     /// What changes of the registry need.
     fn desk(&self) -> Desk {
         Desk { store: self.store.clone(), log: self.log.clone(), clock: self.clock.clone() }
@@ -394,6 +406,7 @@ impl Actor for Ingestion {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Context<Self>) {
+        self.shop.expect_all();
         tokio::spawn(flight::resume_all(Arc::clone(&self.shop)));
         self.watch_schedules(ctx);
     }

@@ -8,6 +8,7 @@ mod sending;
 mod verifying;
 
 pub(crate) use checking::Checking;
+pub(crate) use making::MadeOutcome;
 pub(crate) use sending::MailOutcome;
 
 use ingesting::Ingesting;
@@ -24,7 +25,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
-use std::fmt::{self, Write};
+use std::fmt::{self, Debug, Write};
+use std::hash::Hash;
+use strum::VariantArray;
 
 /// A word of the domain as a label's value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -34,6 +37,26 @@ impl EncodeLabelValue for Word {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         encoder.write_str(self.0)
     }
+}
+
+/// A family in which a counter of each of `labels` stands at 0 from the start: `increase()` of a series whose first value is 1
+/// is 0, and an alert would miss the first event.
+fn counters<L: Clone + Debug + Eq + Hash>(labels: impl IntoIterator<Item = L>) -> Family<L, Counter> {
+    let family = Family::default();
+    expect(&family, labels);
+    family
+}
+
+/// Creates the counters of `labels`, at 0, that are not in `family` yet.
+fn expect<L: Clone + Debug + Eq + Hash>(family: &Family<L, Counter>, labels: impl IntoIterator<Item = L>) {
+    for labels in labels {
+        drop(family.get_or_create(&labels));
+    }
+}
+
+/// Every pair of an element of `first` and one of `second`.
+fn pairs<A: Clone, B: Clone>(first: &[A], second: &[B]) -> impl Iterator<Item = (A, B)> {
+    first.iter().flat_map(|one| second.iter().map(|other| (one.clone(), other.clone())))
 }
 
 /// The labels of a judgement.
@@ -84,7 +107,9 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         Self {
-            judged: Family::default(),
+            judged: counters(pairs(&Tier::ALL, GatePath::VARIANTS).flat_map(|(tier, path)| {
+                Reason::VARIANTS.iter().map(move |reason| JudgedAs::new(tier, path, *reason))
+            })),
             coherence: Histogram::new([0.0, 0.25, 0.5, 0.75, 0.9, OMEGA, 0.99, 1.0]),
             checking: Checking::default(),
             ingesting: Ingesting::default(),
@@ -92,7 +117,7 @@ impl Default for Metrics {
             making: Making::default(),
             sending: Sending::default(),
             verifying: Verifying::default(),
-            cache_reads: Family::default(),
+            cache_reads: counters([HIT_MEMORY, HIT_STORE, MISS]),
             committed_records: Counter::default(),
             commit_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
             group_records: Histogram::new(exponential_buckets(1.0, 2.0, 10)),

@@ -69,6 +69,13 @@ fn in_one_line(error: &anyhow::Error) -> String {
 fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
     let config = Config::load(&flags)?;
     let log_level = telemetry::start(config.log_format, &config.log_level)?;
+    let ignored = Config::ignored_variables();
+    if !ignored.is_empty() {
+        tracing::info!(
+            variables = ignored.join(", "),
+            "environment variables ignored: not configuration keys"
+        );
+    }
     run::serve(config, flags, log_level)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -77,6 +84,14 @@ fn check_config(flags: &Flags, json: bool) -> anyhow::Result<()> {
     let config = Config::load(flags)?;
     // addresses and secrets, as a start would
     Upstreams::of(&config, &Clock::system())?;
+    let ignored = Config::ignored_variables();
+    if !ignored.is_empty() {
+        writeln!(
+            io::stderr(),
+            "oracled: ignored variables, which are not configuration keys: {}",
+            ignored.join(", ")
+        )?;
+    }
     let mut out = io::stdout().lock();
     if json {
         serde_json::to_writer_pretty(&mut out, &config)?;

@@ -1,12 +1,13 @@
 //! The configuration: defaults, then the TOML file, then `ORACLED_…` variables, then flags.
 //!
 //! What is not known, not of the right type or out of range is an error that names the key and what is allowed;
-//! nothing is ignored. TMM's constants are not here, and cannot be.
+//! only variables that do not look like a key are ignored, and reported. TMM's constants are not here, and cannot be.
 
 mod ingestion;
 mod mail;
 mod model;
 mod rules;
+mod variables;
 
 pub use ingestion::{Credential, Ingestion, Proof, SecretFrom};
 pub use mail::{Mail, Tls as MailTls, Transport as MailTransport};
@@ -18,11 +19,13 @@ use ::config::{Environment, File, FileFormat};
 use domain::ground::id::SourceId;
 use domain::health::HealthConfig;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use variables::Variables;
 
 /// The variable that names the configuration file; it is not itself a key.
 pub const CONFIG_VARIABLE: &str = "ORACLED_CONFIG";
@@ -37,6 +40,14 @@ pub enum ConfigError {
     /// The file, a variable or a flag says something that is not understood.
     #[error("configuration: {0}")]
     NotUnderstood(String),
+    /// A variable looks like a key and is none.
+    #[error("configuration: the variable `{variable}` is not a key; unset it, or use {allowed}")]
+    UnknownVariable {
+        /// The variable's name.
+        variable: String,
+        /// The variables that it may be meant as.
+        allowed: String,
+    },
     /// A value is not one of those allowed.
     #[error("configuration: `{key}` is {given}; allowed: {allowed}")]
     NotAllowed {
@@ -234,17 +245,20 @@ impl Config {
     /// # Errors
     /// The first thing that is not understood or not allowed, with its key.
     pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
-        let mut variables = HashMap::new();
-        for (name, value) in env::vars_os() {
-            let Some(name) = name.to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
-            let value = value.into_string().map_err(|_| not_text(name))?;
-            variables.insert(name.to_owned(), value);
-        }
-        Self::from_sources(flags, variables)
+        Self::from_sources(flags, env::vars_os())
+    }
+
+    /// The names of the `ORACLED_…` variables of this process that are not keys, nor look like one.
+    #[must_use]
+    pub fn ignored_variables() -> Vec<String> {
+        Variables::of(env::vars_os()).map(|variables| variables.ignored).unwrap_or_default()
     }
 
     /// The same with the variables given.
-    fn from_sources(flags: &Flags, variables: HashMap<String, String>) -> Result<Self, ConfigError> {
+    fn from_sources(
+        flags: &Flags,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, ConfigError> {
         let not_understood = |error: ::config::ConfigError| ConfigError::NotUnderstood(error.to_string());
         let defaults = ::config::Config::try_from(&Self::default()).map_err(not_understood)?;
         let mut sources = ::config::Config::builder().add_source(defaults);
@@ -255,9 +269,9 @@ impl Config {
             }
             sources = sources.add_source(File::from(file).format(FileFormat::Toml));
         }
-        let variables = variables.into_iter().filter(|(name, _)| name != CONFIG_VARIABLE).collect();
+        let variables = Variables::of(environment)?;
         let environment = Environment::with_prefix(PREFIX).prefix_separator("_").separator("__");
-        sources = sources.add_source(environment.source(Some(variables)));
+        sources = sources.add_source(environment.source(Some(variables.keys)));
         let mut config: Self =
             sources.build().and_then(::config::Config::try_deserialize).map_err(not_understood)?;
         flags.put_into(&mut config);
@@ -347,10 +361,6 @@ impl Flags {
             config.log_format = *log_format;
         }
     }
-}
-
-fn not_text(name: &str) -> ConfigError {
-    ConfigError::NotUnderstood(format!("the variable {name} is not text"))
 }
 
 fn not_allowed(key: &'static str, given: impl Display, allowed: impl Display) -> ConfigError {

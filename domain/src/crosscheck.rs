@@ -15,9 +15,10 @@ use crate::tmm::{OMEGA, coherence};
 use crate::verdict::{Label, Tier};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use strum::VariantArray;
 
 /// Why a decision is what it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, VariantArray)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// C is at least Ω.

@@ -1,9 +1,10 @@
 //! The ways on which a verdict comes to the gate.
 
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
 /// The path on which a verdict came to the gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray)]
 #[serde(rename_all = "snake_case")]
 pub enum GatePath {
     /// Handed in for delivery.

@@ -7,9 +7,10 @@ use crate::generation::{Settings, Usage};
 use crate::session::SessionId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
 /// How an attempt ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// With an answer that can be used.

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
+use strum::VariantArray;
 
 mod hide;
 
@@ -24,7 +25,7 @@ const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(1);
 const CAUSE_MAX_CHARS: usize = 300;
 
 /// What a mail is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray)]
 #[serde(rename_all = "snake_case")]
 pub enum MailKind {
     /// It brings the verdict.

@@ -4,8 +4,8 @@
 //! the same bytes: nothing is sampled, and no meaning is guessed at. One family of rules a file: [`precision`] asks
 //! where claims come from, [`patterns`] what must and must not stand there, [`contradiction`] and [`comparison`] whether
 //! the text agrees with itself. The rules after the published ones go by Unicode's boundaries: [`sentences`], [`words`],
-//! texts without their layout by [`plain`], joined claims by [`parts`], numbers with units by [`quantity`], opposites by
-//! their [`inflections`].
+//! texts without their layout by [`plain`], joined claims by [`parts`], numbers with units by [`quantity`], facts that are
+//! [`notes`], opposites by their [`inflections`].
 
 mod candidate;
 mod check;
@@ -21,6 +21,7 @@ mod inflections;
 mod lines;
 mod needles;
 mod normal;
+mod notes;
 mod number;
 mod pairs;
 mod parts;
@@ -47,6 +48,7 @@ use crate::sourced::FactSource;
 use candidate::Subject;
 use findings::{Findings, RuleError};
 use form::Form;
+use patterns::LineEnds;
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -115,13 +117,17 @@ fn applied(rule: RuleId, subject: &Subject<'_>) -> RuleResult {
 fn apply(rule: RuleId, subject: &Subject<'_>, findings: &mut Findings) -> Result<(), RuleError> {
     match rule {
         RuleId::Prec001 => precision::unsupported_claims(subject, findings),
-        RuleId::Prec002 => return patterns::must_find(subject, findings),
-        RuleId::Prec003 => return patterns::must_not_find(subject, findings),
+        RuleId::Prec002 => return patterns::must_find(subject, findings, LineEnds::Space),
+        RuleId::Prec003 => return patterns::must_not_find(subject, findings, LineEnds::Space),
         RuleId::Prec004 => precision::fact_sourcing(subject, findings),
         RuleId::Prec005 => precision::whole_sentences(subject, findings, Form::Words),
         RuleId::Prec006 => return precision::part_by_part(subject, findings, Form::Words),
         RuleId::Prec007 => precision::whole_sentences(subject, findings, Form::Quantities),
         RuleId::Prec008 => return precision::part_by_part(subject, findings, Form::Quantities),
+        RuleId::Prec009 => precision::whole_sentences(subject, findings, Form::Notes),
+        RuleId::Prec010 => return precision::part_by_part(subject, findings, Form::Notes),
+        RuleId::Prec011 => return patterns::must_find(subject, findings, LineEnds::Whole),
+        RuleId::Prec012 => return patterns::must_not_find(subject, findings, LineEnds::Characters),
         RuleId::Cont001 => contradiction::direct_negation(subject, findings),
         RuleId::Cont002 => return comparison::incompatible(subject, findings),
         RuleId::Cont003 => contradiction::assertion_then_infirmation(subject, findings),

@@ -304,10 +304,27 @@ fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
     let config = printed(&[]);
     assert_eq!((&config["state_dir"], &config["log_format"]), (&json!("/variable"), &json!("json")));
 
-    world.variables.push(("ORACLED_COLOUR".into(), "blue".into()));
+    world.variables.push(("ORACLED_CONTCAT".into(), "a@b".into()));
     let refused = world.oracled(&["check-config"]).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(refused.status.code() == Some(1) && said.contains("`colour`"), "{said}");
+    assert!(refused.status.code() == Some(1) && said.contains("`ORACLED_CONTCAT`"), "{said}");
+}
+
+#[tokio::test]
+async fn foreign_variables_are_named_and_do_not_keep_it_from_starting() {
+    let mut world = World::default();
+    for (name, value) in [("ORACLED_PORT", "tcp://10.0.0.7:8080"), ("ORACLED_SERVICE_HOST", "10.0.0.7")] {
+        world.variables.push((name.into(), value.into()));
+    }
+    let checked = world.oracled(&["check-config", "--json"]).output().unwrap();
+    let said = String::from_utf8(checked.stderr).unwrap();
+    assert!(checked.status.success(), "{said}");
+    assert!(said.contains("ORACLED_PORT, ORACLED_SERVICE_HOST"), "{said}");
+    serde_json::from_slice::<Value>(&checked.stdout).expect("it is JSON");
+    let daemon = world.serve().await;
+    assert!(daemon.stop().success());
+    let logged = world.service_log();
+    assert!(logged.contains("ORACLED_PORT, ORACLED_SERVICE_HOST"), "{logged}");
 }
 
 #[tokio::test]

@@ -141,6 +141,11 @@ async fn what_alerts_look_at_stands_at_0_before_it_happens_also_after_a_restart(
             "oracled_verification_calls_total{oracle=\"office-a\",outcome=\"stale\"}",
             "oracled_verifications_total{workflow=\"census\",kind=\"blocked\"}",
             "oracled_verifications_total{workflow=\"census\",kind=\"authoritative\"}",
+            "oracled_verification_reasons_total{workflow=\"census\",reason=\"deviation\"}",
+            "oracled_verification_conflicts_total{workflow=\"census\",strategy=\"most_recent\",outcome=\"kept\"}",
+            "oracled_verification_late_calls_total{oracle=\"office-a\"}",
+            "oracled_ingestion_runs_total{oracle=\"office-a\",state=\"failed\"}",
+            "oracled_rules_applied_total{rule=\"RULE-PREC-001\",verdict=\"ERROR\"}",
         ] {
             assert_eq!(samples.get(sample), Some(&0.0), "{sample} in {samples:#?}");
         }

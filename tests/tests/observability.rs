@@ -151,7 +151,9 @@ async fn keep_busy(daemon: &Daemon<'_>) {
     }
     eventually("a mail is tried and the variance told", async || {
         let text = metrics(daemon).await;
-        text.contains("oracled_mails_total{") && text.contains("oracled_infrastructure_variance 1\n")
+        let is_tried =
+            |(sample, tried): (&String, &f64)| sample.starts_with("oracled_mails_total") && *tried > 0.0;
+        counters(&text).iter().any(is_tried) && text.contains("oracled_infrastructure_variance 1\n")
     })
     .await;
 }
@@ -192,6 +194,46 @@ async fn alerts_and_panels_name_what_a_daemon_serves_and_no_family_is_left_out_o
     }
 }
 
+/// The samples of all counters, each with its value.
+fn counters(metrics: &str) -> BTreeMap<String, f64> {
+    let mut counters = BTreeMap::new();
+    let mut is_counter = false;
+    for line in metrics.lines() {
+        if let Some(kind) = line.strip_prefix("# TYPE ") {
+            is_counter = kind.ends_with(" counter");
+        } else if let Some((sample, value)) =
+            line.rsplit_once(' ').filter(|_| is_counter && !line.starts_with('#'))
+        {
+            counters.insert(sample.to_owned(), value.parse().expect("a value is a number"));
+        }
+    }
+    counters
+}
+
+/// `increase()` of a series whose first value is 1 is 0, so an alert would miss the first event.
+#[tokio::test]
+async fn counters_with_known_labels_exist_at_0_from_the_start() {
+    let model = ModelServer::start().await;
+    let world = world_of(&model);
+    let daemon = world.serve().await;
+    let fresh = counters(&metrics(&daemon).await);
+    keep_busy(&daemon).await;
+    let busy = counters(&metrics(&daemon).await);
+    assert!(daemon.stop().success());
+    let restarted = counters(&metrics(&world.serve().await).await);
+
+    assert!(busy.len() > 50, "{busy:#?}");
+    let is_of_a_document = |sample: &String| sample.contains("oracle=") || sample.contains("workflow=");
+    let late: Vec<_> =
+        busy.keys().filter(|sample| !is_of_a_document(sample) && !fresh.contains_key(*sample)).collect();
+    assert!(late.is_empty(), "not there at the first start: {late:#?}");
+    let late: Vec<_> = busy.keys().filter(|sample| !restarted.contains_key(*sample)).collect();
+    assert!(late.is_empty(), "not there after a restart: {late:#?}");
+    let labeled = fresh.iter().filter(|(sample, _)| sample.contains('{') && !sample.contains("actor="));
+    let counted: Vec<_> = labeled.filter(|(_, value)| **value != 0.0).collect();
+    assert!(counted.is_empty(), "{counted:#?}");
+}
+
 #[test]
 fn every_alert_says_what_is_wrong_and_how_grave_it_is_and_waits_where_a_moment_may_deceive() {
     let rules = rules();
@@ -210,6 +252,24 @@ fn every_alert_says_what_is_wrong_and_how_grave_it_is_and_waits_where_a_moment_m
         let over_a_range = expression.contains("increase(");
         assert!(over_a_range || rule["for"].is_string(), "{name} does not wait");
     }
+}
+
+#[test]
+fn every_alert_has_a_case_that_fires_and_one_that_does_not() {
+    let document: Value = serde_saphyr::from_str(&file("prometheus-rules-test.yml")).expect("it is YAML");
+    let mut cases: BTreeMap<String, Vec<bool>> = BTreeMap::new();
+    for case in list(&document, "tests").iter().flat_map(|test| list(test, "promql_expr_test")) {
+        let expression = case["expr"].as_str().expect("a case has an expression");
+        let name = expression.split('"').nth(1).expect("it names an alert");
+        assert_eq!(expression, format!("count(ALERTS{{alertname=\"{name}\",alertstate=\"firing\"}})"));
+        cases.entry(name.to_owned()).or_default().push(!list(&case, "exp_samples").is_empty());
+    }
+    for rule in rules() {
+        let name = rule["alert"].as_str().expect("an alert has a name");
+        let cases = cases.remove(name).unwrap_or_default();
+        assert!(cases.contains(&true) && cases.contains(&false), "{name}: {cases:?}");
+    }
+    assert!(cases.is_empty(), "there are no such alerts: {cases:?}");
 }
 
 #[test]

@@ -1,18 +1,25 @@
 //! What is counted of the rules.
 
-use super::Word;
-use domain::rules::{Evaluation, Verdict};
+use super::{Word, counters, pairs};
+use domain::rules::{Evaluation, RuleId, Verdict};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::time::Duration;
+use strum::VariantArray;
 
 /// The label of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct CameTo {
     verdict: Word,
+}
+
+impl CameTo {
+    const fn of(verdict: Verdict) -> Self {
+        Self { verdict: Word(verdict.as_str()) }
+    }
 }
 
 /// The labels of what one rule came to.
@@ -22,10 +29,22 @@ pub(super) struct RuleCameTo {
     verdict: Word,
 }
 
+impl RuleCameTo {
+    const fn of(rule: RuleId, verdict: Verdict) -> Self {
+        Self { rule: Word(rule.as_str()), verdict: Word(verdict.as_str()) }
+    }
+}
+
 /// Where a compiled fact set was found.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Looked {
     result: Word,
+}
+
+impl Looked {
+    const fn of(found: bool) -> Self {
+        Self { result: Word(if found { "hit" } else { "compiled" }) }
+    }
 }
 
 /// All of them.
@@ -40,10 +59,12 @@ pub(crate) struct Checking {
 impl Default for Checking {
     fn default() -> Self {
         Self {
-            evaluations: Family::default(),
-            rules: Family::default(),
+            evaluations: counters(Verdict::VARIANTS.iter().map(|verdict| CameTo::of(*verdict))),
+            rules: counters(
+                pairs(&RuleId::ALL, Verdict::VARIANTS).map(|(rule, verdict)| RuleCameTo::of(rule, verdict)),
+            ),
             seconds: Histogram::new(exponential_buckets(0.000_01, 4.0, 10)),
-            fact_sets: Family::default(),
+            fact_sets: counters([true, false].map(Looked::of)),
         }
     }
 }
@@ -51,11 +72,9 @@ impl Default for Checking {
 impl Checking {
     /// Counts an evaluation.
     pub(crate) fn evaluated(&self, evaluation: &Evaluation) {
-        let word = |verdict: Verdict| Word(verdict.as_str());
-        self.evaluations.get_or_create(&CameTo { verdict: word(evaluation.verdict) }).inc();
+        self.evaluations.get_or_create(&CameTo::of(evaluation.verdict)).inc();
         for rule in &evaluation.rules {
-            let came_to = RuleCameTo { rule: Word(rule.rule.as_str()), verdict: word(rule.verdict) };
-            self.rules.get_or_create(&came_to).inc();
+            self.rules.get_or_create(&RuleCameTo::of(rule.rule, rule.verdict)).inc();
         }
     }
 
@@ -66,8 +85,7 @@ impl Checking {
 
     /// Counts whether a fact set was at hand.
     pub(crate) fn looked_up(&self, found: bool) {
-        let result = Word(if found { "hit" } else { "compiled" });
-        self.fact_sets.get_or_create(&Looked { result }).inc();
+        self.fact_sets.get_or_create(&Looked::of(found)).inc();
     }
 
     /// Adds them to `registry`.

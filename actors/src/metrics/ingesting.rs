@@ -1,6 +1,7 @@
 //! What is counted of ingestion.
 
-use super::Word;
+use super::{Word, expect};
+use domain::ground::id::SourceId;
 use domain::ground::run::{Run, RunState};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -8,6 +9,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use strum::VariantArray;
+
+/// What becomes of a run's records.
+const RESULTS: [&str; 3] = ["taken", "collapsed", "rejected"];
 
 /// The label of a run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -46,6 +51,14 @@ impl Default for Ingesting {
 }
 
 impl Ingesting {
+    /// Creates the counters of a registered source at 0.
+    pub(crate) fn expects(&self, oracle_id: &SourceId) {
+        let oracle = || oracle_id.as_str().to_owned();
+        let ended = RunState::VARIANTS.iter().filter(|state| **state != RunState::Running);
+        expect(&self.runs, ended.map(|state| EndedAs { oracle: oracle(), state: Word(state.as_str()) }));
+        expect(&self.records, RESULTS.map(|result| ReadAs { oracle: oracle(), result: Word(result) }));
+    }
+
     /// Counts a run that has begun.
     pub(crate) fn started(&self) {
         self.running.inc();
@@ -66,9 +79,8 @@ impl Ingesting {
         }
         if run.state == RunState::Completed {
             let counts = &run.counts;
-            let results =
-                [("taken", counts.records), ("collapsed", counts.collapsed), ("rejected", counts.rejected)];
-            for (result, count) in results {
+            let counts = [counts.records, counts.collapsed, counts.rejected];
+            for (result, count) in RESULTS.into_iter().zip(counts) {
                 let read_as = ReadAs { oracle: oracle.into(), result: Word(result) };
                 self.records.get_or_create(&read_as).inc_by(count);
             }

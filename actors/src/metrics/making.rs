@@ -1,13 +1,46 @@
 //! What is counted of verdicts that oracled has made.
 
-use super::Word;
+use super::{Word, counters, pairs};
+use domain::divergence::OriginalLabel;
 use domain::interaction::{Interaction, Status};
-use domain::{DivergenceCheck, GatePath};
+use domain::{DivergenceCheck, DivergenceLevel, GatePath, Label};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use strum::{IntoStaticStr, VariantArray};
+
+/// The paths on which the model is asked.
+const PATHS: [GatePath; 2] = [GatePath::Generate, GatePath::Regen];
+/// What the model's tokens are counted by.
+const DIRECTIONS: [&str; 2] = ["prompt", "output"];
+
+/// What became of a verdict that the model was to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+pub(crate) enum MadeOutcome {
+    Delivered,
+    Regenerated,
+    Replayed,
+    Rejected,
+    RefusedByRules,
+    SessionMismatch,
+    SessionUnknown,
+    DeliveredAlready,
+    NoModel,
+    RateLimited,
+    ModelBusy,
+    CircuitOpen,
+    ModelUnavailable,
+    ModelTimeout,
+    PromptBlocked,
+    StoppedEarly,
+    Declined,
+    EmptyAnswer,
+    StorageFailed,
+    Failed,
+}
 
 /// The labels of a verdict that was to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -16,11 +49,29 @@ pub(super) struct MadeAs {
     outcome: Word,
 }
 
+impl MadeAs {
+    const fn new(path: GatePath, outcome: MadeOutcome) -> Self {
+        Self { path: Word(path.as_str()), outcome: Word(outcome.into_str()) }
+    }
+}
+
 /// The labels of an attempt to call the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct AttemptAs {
     path: Word,
     status: Word,
+}
+
+impl AttemptAs {
+    const fn new(path: GatePath, status: Status) -> Self {
+        let status = match status {
+            Status::Success => "success",
+            Status::Timeout => "timeout",
+            Status::Error => "error",
+            Status::Conflict => "conflict",
+        };
+        Self { path: Word(path.as_str()), status: Word(status) }
+    }
 }
 
 /// The label of tokens.
@@ -37,6 +88,25 @@ pub(super) struct ComparedAs {
     level: Word,
 }
 
+impl ComparedAs {
+    fn new(original: OriginalLabel, regenerated: Label, level: Option<DivergenceLevel>) -> Self {
+        Self {
+            original: Word(original.as_str()),
+            regenerated: Word(regenerated.as_str()),
+            level: Word(level.map_or("unknown", DivergenceLevel::as_str)),
+        }
+    }
+
+    /// The labels of every comparison.
+    fn all() -> impl Iterator<Item = Self> {
+        let originals: Vec<_> = Label::ALL.map(Some).into_iter().chain([None]).map(OriginalLabel).collect();
+        let levels: Vec<_> = DivergenceLevel::ALL.map(Some).into_iter().chain([None]).collect();
+        let labels: Vec<_> = pairs(&originals, &Label::ALL).collect();
+        let all: Vec<_> = pairs(&labels, &levels).collect();
+        all.into_iter().map(|((original, regenerated), level)| Self::new(original, regenerated, level))
+    }
+}
+
 /// All of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Making {
@@ -51,41 +121,36 @@ pub(crate) struct Making {
 impl Default for Making {
     fn default() -> Self {
         Self {
-            made: Family::default(),
-            attempts: Family::default(),
+            made: counters(
+                pairs(&PATHS, MadeOutcome::VARIANTS).map(|(path, outcome)| MadeAs::new(path, outcome)),
+            ),
+            attempts: counters(
+                pairs(&PATHS, Status::VARIANTS).map(|(path, status)| AttemptAs::new(path, status)),
+            ),
             retries: Counter::default(),
             attempt_seconds: Histogram::new(exponential_buckets(0.01, 2.0, 13)),
-            tokens: Family::default(),
-            compared: Family::default(),
+            tokens: counters(DIRECTIONS.map(|direction| Direction { direction: Word(direction) })),
+            compared: counters(ComparedAs::all()),
         }
     }
 }
 
 impl Making {
     /// Counts a verdict that was to be made on `path`, and what became of it.
-    pub(crate) fn ended(&self, path: GatePath, outcome: &'static str) {
-        let (path, outcome) = (Word(path.as_str()), Word(outcome));
-        self.made.get_or_create(&MadeAs { path, outcome }).inc();
+    pub(crate) fn ended(&self, path: GatePath, outcome: MadeOutcome) {
+        self.made.get_or_create(&MadeAs::new(path, outcome)).inc();
     }
 
     /// Counts the attempts of one call of the model.
     pub(crate) fn called(&self, interactions: &[Interaction]) {
         for interaction in interactions {
-            let status = match interaction.status {
-                Status::Success => "success",
-                Status::Timeout => "timeout",
-                Status::Error => "error",
-                Status::Conflict => "conflict",
-            };
-            let path = Word(interaction.path.as_str());
-            self.attempts.get_or_create(&AttemptAs { path, status: Word(status) }).inc();
+            self.attempts.get_or_create(&AttemptAs::new(interaction.path, interaction.status)).inc();
             self.retries.inc_by(u64::from(interaction.attempt > 1));
             self.attempt_seconds.observe(interaction.latency_ms as f64 / 1000.0);
             let usage = interaction.usage.as_ref();
-            for (direction, tokens) in [
-                ("prompt", usage.and_then(|usage| usage.prompt_tokens)),
-                ("output", usage.and_then(|usage| usage.output_tokens)),
-            ] {
+            let tokens =
+                [usage.and_then(|usage| usage.prompt_tokens), usage.and_then(|usage| usage.output_tokens)];
+            for (direction, tokens) in DIRECTIONS.into_iter().zip(tokens) {
                 let direction = Direction { direction: Word(direction) };
                 // a model's word; no answer has more, and a counter must not wrap
                 let tokens = tokens.unwrap_or_default().min(u64::from(u32::MAX));
@@ -96,12 +161,7 @@ impl Making {
 
     /// Counts a regenerated verdict by how far it is from the first.
     pub(crate) fn compared(&self, check: &DivergenceCheck) {
-        let level = check.divergence_level.map_or("unknown", domain::DivergenceLevel::as_str);
-        let labels = ComparedAs {
-            original: Word(check.original_verdict.as_str()),
-            regenerated: Word(check.regen_verdict.as_str()),
-            level: Word(level),
-        };
+        let labels = ComparedAs::new(check.original_verdict, check.regen_verdict, check.divergence_level);
         self.compared.get_or_create(&labels).inc();
     }
 

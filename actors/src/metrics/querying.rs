@@ -1,6 +1,6 @@
 //! What is counted of queries.
 
-use super::Word;
+use super::{Word, counters};
 use crate::queries::QueryError;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -8,11 +8,30 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::time::Duration;
+use strum::{IntoStaticStr, VariantArray};
+
+/// What came of a query.
+#[derive(Debug, Clone, Copy, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case", const_into_str)]
+enum QueryOutcome {
+    Answered,
+    Refused,
+    Silent,
+    Stale,
+    Busy,
+    Failed,
+}
 
 /// The label of a query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct AnsweredAs {
     result: Word,
+}
+
+impl AnsweredAs {
+    const fn new(outcome: QueryOutcome) -> Self {
+        Self { result: Word(outcome.into_str()) }
+    }
 }
 
 /// All of them.
@@ -24,7 +43,10 @@ pub(crate) struct Querying {
 
 impl Default for Querying {
     fn default() -> Self {
-        Self { queries: Family::default(), seconds: Histogram::new(exponential_buckets(0.000_01, 4.0, 10)) }
+        Self {
+            queries: counters(QueryOutcome::VARIANTS.iter().copied().map(AnsweredAs::new)),
+            seconds: Histogram::new(exponential_buckets(0.000_01, 4.0, 10)),
+        }
     }
 }
 
@@ -32,16 +54,18 @@ impl Querying {
     /// Counts a query that took so long, and what came of it.
     pub(crate) fn asked(&self, took: Duration, error: Option<&QueryError>) {
         let result = match error {
-            None => "answered",
+            None => QueryOutcome::Answered,
             Some(
                 QueryError::SourceUnknown(_) | QueryError::Live(_) | QueryError::Bad(_) | QueryError::QueryId,
-            ) => "refused",
-            Some(QueryError::Silent(_)) => "silent",
-            Some(QueryError::Stale { .. }) => "stale",
-            Some(QueryError::Busy) => "busy",
-            Some(QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_)) => "failed",
+            ) => QueryOutcome::Refused,
+            Some(QueryError::Silent(_)) => QueryOutcome::Silent,
+            Some(QueryError::Stale { .. }) => QueryOutcome::Stale,
+            Some(QueryError::Busy) => QueryOutcome::Busy,
+            Some(QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_)) => {
+                QueryOutcome::Failed
+            }
         };
-        self.queries.get_or_create(&AnsweredAs { result: Word(result) }).inc();
+        self.queries.get_or_create(&AnsweredAs::new(result)).inc();
         self.seconds.observe(took.as_secs_f64());
     }
 

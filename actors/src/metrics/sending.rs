@@ -1,6 +1,6 @@
 //! What is counted of mail.
 
-use super::Word;
+use super::{Word, counters, pairs};
 use domain::mail::MailKind;
 use jiff::SignedDuration;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -8,9 +8,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use strum::{IntoStaticStr, VariantArray};
 
 /// What became of an attempt to send a mail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub(crate) enum MailOutcome {
     /// The mail service has taken it.
     Sent,
@@ -27,6 +29,12 @@ pub(super) struct MailedAs {
     outcome: Word,
 }
 
+impl MailedAs {
+    const fn new(kind: MailKind, outcome: MailOutcome) -> Self {
+        Self { kind: Word(kind.as_str()), outcome: Word(outcome.into_str()) }
+    }
+}
+
 /// What a mail in the outbox waits for: to be sent, or an administrator.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct InState {
@@ -34,23 +42,28 @@ pub(super) struct InState {
 }
 
 /// All of them.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Sending {
     mails: Family<MailedAs, Counter>,
     depth: Family<InState, Gauge>,
     oldest_age: Gauge,
 }
 
+impl Default for Sending {
+    fn default() -> Self {
+        let kinds = pairs(MailKind::VARIANTS, MailOutcome::VARIANTS);
+        Self {
+            mails: counters(kinds.map(|(kind, outcome)| MailedAs::new(kind, outcome))),
+            depth: Family::default(),
+            oldest_age: Gauge::default(),
+        }
+    }
+}
+
 impl Sending {
     /// Counts an attempt to send a mail of `kind`.
     pub(crate) fn ended(&self, kind: MailKind, outcome: MailOutcome) {
-        let outcome = match outcome {
-            MailOutcome::Sent => "sent",
-            MailOutcome::Failed => "failed",
-            MailOutcome::Dead => "dead",
-        };
-        let (kind, outcome) = (Word(kind.as_str()), Word(outcome));
-        self.mails.get_or_create(&MailedAs { kind, outcome }).inc();
+        self.mails.get_or_create(&MailedAs::new(kind, outcome)).inc();
     }
 
     /// Shows how many mails wait to be sent and how many are dead letters, and for how long the oldest waits.

@@ -1,17 +1,21 @@
 //! What is counted of verification: decisions, conflicts, escalations, staleness, and how sources answer.
 
-use super::Word;
-use domain::verification::workflow::Workflow;
-use domain::verification::{CallOutcome, Envelope, EnvelopeKind, Inputs};
+use super::{Word, expect, pairs};
+use domain::verification::step::StepOutcome;
+use domain::verification::workflow::{Strategy, Workflow};
+use domain::verification::{CallOutcome, Envelope, EnvelopeKind, Inputs, Reason};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use std::time::Duration;
+use strum::VariantArray;
 
 /// What was kept of a source has taken the place of its answer.
 const STALE: &str = "stale";
+/// An answer that was still fresh was used again.
+const CACHE_HIT: &str = "cache_hit";
 
 /// The labels of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -81,18 +85,25 @@ impl Default for Verifying {
 }
 
 impl Verifying {
-    /// Has what alerts look at of `workflow` and its sources stand at 0 before any of it happens: what begins at 1 has not
-    /// risen, and nobody would be told of the first time.
+    /// Creates the counters of `workflow` and its sources at 0.
     pub(crate) fn expects(&self, workflow: &Workflow) {
-        for kind in EnvelopeKind::ALL {
-            let workflow = workflow.workflow_id.as_str().into();
-            drop(self.decisions.get_or_create(&DecidedAs { workflow, kind: Word(kind.as_str()) }));
-        }
+        let name = || workflow.workflow_id.as_str().to_owned();
+        let kinds = EnvelopeKind::ALL.map(|kind| DecidedAs { workflow: name(), kind: Word(kind.as_str()) });
+        expect(&self.decisions, kinds);
+        let reasons = Reason::VARIANTS.iter().map(|reason| Word(reason.as_str()));
+        expect(&self.reasons, reasons.map(|reason| Withheld { workflow: name(), reason }));
+        let settled = pairs(&Strategy::ALL, StepOutcome::VARIANTS).map(|(strategy, outcome)| Settled {
+            workflow: name(),
+            strategy: Word(strategy.as_str()),
+            outcome: Word(outcome.as_str()),
+        });
+        expect(&self.conflicts, settled);
         for oracle_id in &workflow.oracles {
-            for outcome in [CallOutcome::Refused.as_str(), STALE] {
-                let oracle = oracle_id.as_str().into();
-                drop(self.calls.get_or_create(&Answered { oracle, outcome: Word(outcome) }));
-            }
+            let oracle = || oracle_id.as_str().to_owned();
+            let outcomes = CallOutcome::VARIANTS.iter().map(|outcome| outcome.as_str());
+            let answered = outcomes.chain([STALE, CACHE_HIT]).map(Word);
+            expect(&self.calls, answered.map(|outcome| Answered { oracle: oracle(), outcome }));
+            expect(&self.late, [Of { oracle: oracle() }]);
         }
     }
 
@@ -114,7 +125,7 @@ impl Verifying {
             let call = inputs.calls.get(&candidate.oracle_id);
             let outcome = match call {
                 _ if candidate.stale => STALE,
-                Some(call) if call.cache_hit => "cache_hit",
+                Some(call) if call.cache_hit => CACHE_HIT,
                 _ => candidate.outcome.as_str(),
             };
             self.calls.get_or_create(&Answered { oracle: oracle.into(), outcome: Word(outcome) }).inc();

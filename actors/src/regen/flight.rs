@@ -6,10 +6,10 @@ use crate::clock::Clock;
 use crate::crosscheck::{GateError, Judge, Outcome};
 use crate::door::NoAnswer;
 use crate::logger::CommitError;
-use crate::metrics::Metrics;
+use crate::metrics::{MadeOutcome, Metrics};
 use crate::oracle_health::{Lease, Permit, PermitError, Statuses};
 use crate::rate_limiter::{Limited, Place, Take, TakeError, TakeFirst, TakeRetry, Taken};
-use crate::upstream::{Called, Health, ModelError, Purpose};
+use crate::upstream::{Called, Health, ModelError, Purpose, Refusal};
 use domain::generation::Settings;
 use domain::health;
 use domain::rules::{Check, Evaluation};
@@ -94,36 +94,37 @@ pub enum Failed {
 }
 
 impl Landing {
-    /// How it ended, in a word for the metrics.
-    const fn as_str(&self) -> &'static str {
+    const fn outcome(&self) -> MadeOutcome {
         match self {
-            Self::Delivered(_) => "delivered",
-            Self::Regenerated(..) => "regenerated",
-            Self::Replayed(_) => "replayed",
-            Self::Rejected(_) => "rejected",
-            Self::RefusedByRules(_) => "refused_by_rules",
-            Self::Mismatch(_) => "session_mismatch",
+            Self::Delivered(_) => MadeOutcome::Delivered,
+            Self::Regenerated(..) => MadeOutcome::Regenerated,
+            Self::Replayed(_) => MadeOutcome::Replayed,
+            Self::Rejected(_) => MadeOutcome::Rejected,
+            Self::RefusedByRules(_) => MadeOutcome::RefusedByRules,
+            Self::Mismatch(_) => MadeOutcome::SessionMismatch,
         }
     }
 }
 
 impl Failed {
-    /// Why, in a word for the metrics.
-    const fn as_str(&self) -> &'static str {
+    const fn outcome(&self) -> MadeOutcome {
         match self {
-            Self::SessionUnknown => "session_unknown",
-            Self::DeliveredAlready => "delivered_already",
-            Self::NoModel => "no_model",
-            Self::Limited(Limited::Session { .. }) => "rate_limited",
-            Self::Limited(Limited::Places { .. } | Limited::Budget { .. }) => "model_busy",
-            Self::CircuitOpen { .. } => "circuit_open",
+            Self::SessionUnknown => MadeOutcome::SessionUnknown,
+            Self::DeliveredAlready => MadeOutcome::DeliveredAlready,
+            Self::NoModel => MadeOutcome::NoModel,
+            Self::Limited(Limited::Session { .. }) => MadeOutcome::RateLimited,
+            Self::Limited(Limited::Places { .. } | Limited::Budget { .. }) => MadeOutcome::ModelBusy,
+            Self::CircuitOpen { .. } => MadeOutcome::CircuitOpen,
             Self::Model { error, .. } => match error {
-                ModelError::Unavailable { .. } => "model_unavailable",
-                ModelError::Timeout { .. } => "model_timeout",
-                ModelError::Refused { reason } => reason.as_str(),
+                ModelError::Unavailable { .. } => MadeOutcome::ModelUnavailable,
+                ModelError::Timeout { .. } => MadeOutcome::ModelTimeout,
+                ModelError::Refused { reason: Refusal::PromptBlocked(_) } => MadeOutcome::PromptBlocked,
+                ModelError::Refused { reason: Refusal::Stopped(_) } => MadeOutcome::StoppedEarly,
+                ModelError::Refused { reason: Refusal::Declined(_) } => MadeOutcome::Declined,
+                ModelError::Refused { reason: Refusal::Empty } => MadeOutcome::EmptyAnswer,
             },
-            Self::Store(_) | Self::Commit(_) | Self::Cache(_) => "storage_failed",
-            Self::Gate(_) | Self::NoAnswer(_) | Self::Crashed => "failed",
+            Self::Store(_) | Self::Commit(_) | Self::Cache(_) => MadeOutcome::StorageFailed,
+            Self::Gate(_) | Self::NoAnswer(_) | Self::Crashed => MadeOutcome::Failed,
         }
     }
 }
@@ -184,7 +185,7 @@ impl Pilot {
     }
 
     fn ended(&self, path: GatePath, landed: Result<Landing, Failed>) -> Landed {
-        let outcome = landed.as_ref().map_or_else(Failed::as_str, Landing::as_str);
+        let outcome = landed.as_ref().map_or_else(Failed::outcome, Landing::outcome);
         self.metrics.making.ended(path, outcome);
         Ok(landed?)
     }

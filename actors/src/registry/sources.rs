@@ -243,8 +243,12 @@ impl Handler<RegisterSource> for Registry {
     type Result = ResponseFuture<Result<Registered<SourceRegistryEntry>, RegistryError>>;
 
     fn handle(&mut self, message: RegisterSource, _: &mut Context<Self>) -> Self::Result {
-        let desk = self.desk.clone();
-        Box::pin(async move { desk.register_source(message).await })
+        let (desk, metrics) = (self.desk.clone(), self.metrics.clone());
+        Box::pin(async move {
+            let registered = desk.register_source(message).await?;
+            metrics.ingesting.expects(registered.document.oracle_id());
+            Ok(registered)
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::fs;
 
 fn load(file: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Config, String> {
@@ -7,7 +8,7 @@ fn load(file: &str, variables: &[(&str, &str)], flags: &Flags) -> Result<Config,
     let path = dir.path().join("oracled.toml");
     fs::write(&path, file).expect("it is written");
     let flags = Flags { config: Some(path), ..flags.clone() };
-    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let variables = variables.iter().map(|(name, value)| ((*name).into(), (*value).into()));
     Config::from_sources(&flags, variables).map_err(|error| error.to_string())
 }
 
@@ -72,10 +73,61 @@ fn an_unknown_key_is_refused_by_name_with_what_is_allowed() {
     assert!(error.contains("`sokcet`") && error.contains("`control_socket`"), "{error}");
     let error = refused("[limits]\nbody = 1", &[]);
     assert!(error.contains("`body`") && error.contains("`body_bytes`"), "{error}");
-    let error = refused("", &[("ORACLED_SOKCET", "/x")]);
-    assert!(error.contains("`sokcet`") && error.contains("`control_socket`"), "{error}");
     let error = refused("phi = 0.1", &[]);
     assert!(error.contains("`phi`"), "the constants are no keys: {error}");
+}
+
+#[test]
+fn variables_of_container_platforms_are_ignored() {
+    let tables = ["", "_MODEL", "_MAIL", "_HEALTH", "_RULES", "_STORAGE", "_LIMITS"];
+    let set_for_a_service = [
+        "PORT",
+        "SERVICE_HOST",
+        "SERVICE_PORT",
+        "SERVICE_PORT_HTTP",
+        "PORT_8080_TCP",
+        "PORT_8080_TCP_ADDR",
+        "PORT_8080_TCP_PORT",
+        "PORT_8080_TCP_PROTO",
+        "NAME_SPACE",
+        "ENV_PATH",
+        "HOST",
+    ];
+    for table in tables {
+        for suffix in set_for_a_service {
+            let name = format!("ORACLED{table}_{suffix}");
+            assert_eq!(load("", &[(&name, "x")], &Flags::default()), Ok(Config::default()), "{name}");
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn variable_that_is_not_text_is_refused_only_if_it_is_a_key() {
+    use std::os::unix::ffi::OsStringExt;
+    let set = |name: &str| [(name.into(), OsString::from_vec(vec![0xff]))];
+    let flags = Flags::default();
+    assert!(Config::from_sources(&flags, set("ORACLED_PORT")).is_ok());
+    let error = Config::from_sources(&flags, set("ORACLED_CONTACT")).expect_err("it is no text").to_string();
+    assert!(error.contains("`ORACLED_CONTACT`"), "{error}");
+}
+
+#[test]
+fn misspelled_variable_is_refused_with_the_variables_that_are_allowed() {
+    for (name, allowed) in [
+        ("ORACLED_SOKCET", "`ORACLED_SOCKET`"),
+        ("ORACLED_STATEDIR", "`ORACLED_STATE_DIR`"),
+        ("ORACLED_MODEL_NAME", "`ORACLED_MODEL__NAME`"),
+        ("ORACLED_LIMITS_BODY_BYTE", "`ORACLED_LIMITS__BODY_BYTES`"),
+        ("ORACLED_LIMIT__IDLE_S", "`ORACLED_LIMITS__IDLE_S`"),
+        ("ORACLED_STORAGE__SIZE", "`ORACLED_STORAGE__CACHE_BYTES`"),
+        ("ORACLED_STORAGE", "`ORACLED_STORAGE__HOT_BYTES`"),
+        ("ORACLED_STORAGE__HOT_BYTES__MAX", "`ORACLED_STORAGE__HOT_BYTES`"),
+        ("ORACLED_SOCKET__PATH", "`ORACLED_SOCKET`"),
+    ] {
+        let error = refused("", &[(name, "1")]);
+        assert!(error.contains(&format!("`{name}`")) && error.contains(allowed), "{error}");
+    }
 }
 
 #[test]
@@ -136,7 +188,7 @@ fn a_value_of_the_wrong_type_or_out_of_range_is_refused_by_its_key() {
 #[test]
 fn a_named_file_that_is_not_there_is_an_error() {
     let flags = Flags { config: Some("/no/such/file.toml".into()), ..Flags::default() };
-    let error = Config::from_sources(&flags, HashMap::new()).expect_err("it is not there").to_string();
+    let error = Config::from_sources(&flags, []).expect_err("it is not there").to_string();
     assert!(error.contains("there is no file /no/such/file.toml"), "{error}");
 }
 

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use strum::VariantArray;
 
 /// How many digits of a run's id begin the ids of its records.
 const RECORD_ID_DIGITS: usize = 16;
@@ -132,7 +133,7 @@ pub struct FileRef {
 }
 
 /// How far a run is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
     /// It goes on; after a restart, again from the beginning.

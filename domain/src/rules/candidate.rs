@@ -10,6 +10,7 @@ use super::plain::Plain;
 use super::result::{Metrics, RuleResult, Span, Verdict};
 use super::sentences;
 use crate::digest::Sha256Hex;
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 
@@ -60,13 +61,29 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// A part with its normalized text.
+/// A text with its normalized form.
 #[derive(Debug)]
-struct Normal<'a> {
-    part: &'a Part<'a>,
+pub(super) struct Normal<'a> {
+    source: Cow<'a, str>,
     text: String,
     /// Made where something is found.
     origins: OnceCell<Origins>,
+}
+
+impl<'a> Normal<'a> {
+    pub(super) fn of(source: Cow<'a, str>) -> Self {
+        Self { text: normalize(&source), source, origins: OnceCell::new() }
+    }
+
+    /// The normalized text.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The stretch of the text as it came, by one of the normalized text.
+    pub(super) fn origin(&self, range: Range<usize>) -> Range<usize> {
+        self.origins.get_or_init(|| Origins::of(&self.source)).range(&self.source, range)
+    }
 }
 
 /// What of `facts` supports each of `claims`.
@@ -132,13 +149,12 @@ impl<'a> Subject<'a> {
 
     /// The texts, normalized.
     pub(super) fn normal_texts(&self) -> impl Iterator<Item = &str> {
-        self.normal().iter().map(|normal| normal.text.as_str())
+        self.normal().iter().map(Normal::text)
     }
 
-    fn normal(&self) -> &[Normal<'a>] {
-        let normal =
-            |part: &'a Part<'a>| Normal { part, text: normalize(part.text), origins: OnceCell::new() };
-        self.normal.get_or_init(|| self.parts.iter().map(normal).collect())
+    /// The texts with their normalized forms.
+    pub(super) fn normal(&self) -> &[Normal<'a>] {
+        self.normal.get_or_init(|| self.texts().map(|text| Normal::of(text.into())).collect())
     }
 
     /// The claims, by the published splitting.
@@ -201,9 +217,7 @@ impl<'a> Subject<'a> {
 
     /// The stretch of the text as it came, by one of the normalized text.
     pub(super) fn origin(&self, place: &Place) -> Range<usize> {
-        let Some(normal) = self.normal().get(place.part) else { return 0..0 };
-        let text = normal.part.text;
-        normal.origins.get_or_init(|| Origins::of(text)).range(text, place.range.clone())
+        self.normal().get(place.part).map_or(0..0, |normal| normal.origin(place.range.clone()))
     }
 
     /// A rule has found so many claims without support: how many there are is what the strictest says.

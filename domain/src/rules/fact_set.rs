@@ -4,6 +4,7 @@
 use super::facts::Facts;
 use super::form::Form;
 use super::lines::Lines;
+use super::notes::Notes;
 use super::parts::Joined;
 use super::plain::Plain;
 use crate::digest::Sha256Hex;
@@ -16,6 +17,8 @@ pub struct FactSet {
     given: Facts,
     words: Made,
     quantities: Made,
+    with_counted: Made,
+    notes: OnceLock<Notes>,
 }
 
 /// The facts in one more form.
@@ -42,7 +45,8 @@ impl FactSet {
     #[must_use]
     pub fn compile(facts: &[String]) -> Self {
         let given = Facts::of(Lines::normalized(facts), Self::sha256_of(facts));
-        Self { given, words: Made::default(), quantities: Made::default() }
+        let (words, quantities, with_counted) = Default::default();
+        Self { given, words, quantities, with_counted, notes: OnceLock::new() }
     }
 
     /// The SHA-256 of the facts as they came: of their JSON array.
@@ -67,7 +71,9 @@ impl FactSet {
     /// published ones search count once they have been made.
     #[must_use]
     pub fn weight_bytes(&self) -> u64 {
-        self.given.weight_bytes() + self.words.weight_bytes() + self.quantities.weight_bytes()
+        let forms = [&self.words, &self.quantities, &self.with_counted].map(Made::weight_bytes);
+        let notes = self.notes.get().map_or(0, Notes::weight_bytes);
+        self.given.weight_bytes() + forms.iter().sum::<u64>() + notes
     }
 
     /// The facts as the published rules compare them.
@@ -79,6 +85,7 @@ impl FactSet {
         match form {
             Form::Words => &self.words,
             Form::Quantities => &self.quantities,
+            Form::Notes => &self.with_counted,
         }
     }
 
@@ -93,5 +100,10 @@ impl FactSet {
     /// Those of the facts in that form that have joints.
     pub(super) fn joined(&self, form: Form, facts: &[String]) -> &Joined {
         self.made(form).joined.get_or_init(|| Joined::of(self.in_form(form, facts)))
+    }
+
+    /// The notes among the facts; none in a form without notes.
+    pub(super) fn notes(&self, form: Form, facts: &[String]) -> Option<&Notes> {
+        matches!(form, Form::Notes).then(|| self.notes.get_or_init(|| Notes::of(self.in_form(form, facts))))
     }
 }

@@ -10,6 +10,8 @@ pub(super) enum Form {
     Words,
     /// As rows of words, with quantities in one form.
     Quantities,
+    /// The same, with counted units too; a claim may add words to a note.
+    Notes,
 }
 
 impl Form {
@@ -17,7 +19,8 @@ impl Form {
     pub(super) fn row(self, text: &str) -> Row {
         match self {
             Self::Words => words::row(text),
-            Self::Quantities => quantity::row(text),
+            Self::Quantities => quantity::row(text, &[&quantity::UNITS]),
+            Self::Notes => quantity::row(text, &[&quantity::UNITS, &quantity::COUNTED]),
         }
     }
 

@@ -41,33 +41,54 @@ pub(super) fn fact_sourcing(subject: &Subject<'_>, findings: &mut Findings) {
     sourced(subject, findings, subject.claims(), subject.supports(), subject.facts.given());
 }
 
-/// RULE-PREC-005, and RULE-PREC-007 with quantities: the same over sentences by Unicode's boundaries, and by whole words.
+/// RULE-PREC-005, RULE-PREC-007 with quantities, and RULE-PREC-009 with notes: the same over sentences by Unicode's
+/// boundaries, and by whole words.
 pub(super) fn whole_sentences(subject: &Subject<'_>, findings: &mut Findings, form: Form) {
     let claim = |sentence| subject.claim(sentence, form.statement(subject.plain_at(sentence)));
     let claims: Vec<Claim> = subject.sentences().iter().filter_map(claim).collect();
-    let facts = subject.facts.in_form(form, &subject.check.facts);
-    sourced(subject, findings, &claims, &supports(&claims, facts), facts);
+    sourced_in(subject, findings, form, &claims);
 }
 
-/// RULE-PREC-006, and RULE-PREC-008 with quantities: the same over the parts of those sentences.
+/// RULE-PREC-006, RULE-PREC-008 with quantities, and RULE-PREC-010 with notes: the same over the parts of those sentences. A
+/// sentence that completes a note is one part.
 pub(super) fn part_by_part(
     subject: &Subject<'_>,
     findings: &mut Findings,
     form: Form,
 ) -> Result<(), RuleError> {
     let given = &subject.check.facts;
-    let facts = subject.facts.in_form(form, given);
+    let notes = subject.facts.notes(form, given);
     let joined = || subject.facts.joined(form, given);
     let mut claims = Vec::new();
     for sentence in subject.sentences() {
         let at = sentence.range.start;
+        if let Some(notes) = notes {
+            let whole = form.statement(subject.plain_at(sentence));
+            if notes.support(&whole).is_some() {
+                claims.extend(subject.claim(sentence, whole));
+                continue;
+            }
+        }
         for Part { range, normal } in parts(subject.plain_at(sentence), form, joined)? {
             let place = Place { part: sentence.part, range: at + range.start..at + range.end };
             claims.extend(subject.claim(&place, normal));
         }
     }
-    sourced(subject, findings, &claims, &supports(&claims, facts), facts);
+    sourced_in(subject, findings, form, &claims);
     Ok(())
+}
+
+/// The test of `claims` by the facts in `form`, and where these do not support a claim, by the notes.
+fn sourced_in(subject: &Subject<'_>, findings: &mut Findings, form: Form, claims: &[Claim]) {
+    let given = &subject.check.facts;
+    let facts = subject.facts.in_form(form, given);
+    let mut supports = supports(claims, facts);
+    if let Some(notes) = subject.facts.notes(form, given) {
+        for (claim, support) in claims.iter().zip(&mut supports) {
+            *support = support.or_else(|| notes.support(&claim.normal));
+        }
+    }
+    sourced(subject, findings, claims, &supports, facts);
 }
 
 /// Whether no more of `claims` are without one of `facts` than is allowed.

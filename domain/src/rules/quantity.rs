@@ -1,4 +1,4 @@
-//! Numbers with units, in one form: RULE-PREC-007, RULE-PREC-008. "14C", "14.0 °C" and "14 degrees Celsius" are the same word then, as are
+//! Numbers with units, in one form: RULE-PREC-007 to RULE-PREC-010. "14C", "14.0 °C" and "14 degrees Celsius" are the same word then, as are
 //! "7.8 km/s" and "7,800 metres per second". What cannot be read for certain stays as it is.
 
 mod unit;
@@ -7,9 +7,10 @@ use super::number::Number;
 use super::plain::is_line_end;
 use super::words::{Row, words};
 use std::ops::Range;
+pub(super) use unit::{COUNTED, UNITS};
 #[cfg(test)]
-pub(super) use unit::{CURRENCIES, PREFIXES, UNITS};
-use unit::{Unit, leading_unit, leading_words, trailing_currency};
+pub(super) use unit::{CURRENCIES, Known, PREFIXES};
+use unit::{Table, Unit, leading_unit, leading_words, trailing_currency};
 
 /// The most digits of a number that is read.
 pub(super) const DIGITS_MAX: usize = 64;
@@ -30,8 +31,8 @@ const BEFORE_NO_NUMBER: &str = ".,^_/*×·:′";
 /// What joins a number and its unit: a hyphen, and one that does not break.
 const HYPHENS: [char; 2] = ['-', '\u{2011}'];
 
-/// The words of `text` in a row, in which every quantity is one.
-pub(super) fn row(text: &str) -> Row {
+/// The words of `text` in a row, in which every quantity in a unit of `table` is one.
+pub(super) fn row(text: &str, table: Table) -> Row {
     let mut row = Row::default();
     let mut from = 0;
     let push_words = |row: &mut Row, from: usize, end: usize| {
@@ -39,7 +40,7 @@ pub(super) fn row(text: &str) -> Row {
             row.push(from + range.start..from + range.end, word);
         }
     };
-    for Quantity { range, text } in quantities(text) {
+    for Quantity { range, text } in quantities(text, table) {
         push_words(&mut row, from, range.start);
         from = range.end;
         row.push_as_it_is(range, &text);
@@ -56,7 +57,7 @@ struct Quantity {
     text: String,
 }
 
-fn quantities(text: &str) -> Vec<Quantity> {
+fn quantities(text: &str, table: Table) -> Vec<Quantity> {
     let mut found: Vec<Quantity> = Vec::new();
     let mut from = 0;
     while let Some(at) = text.get(from..).and_then(|rest| rest.find(|c: char| c.is_ascii_digit())) {
@@ -64,7 +65,7 @@ fn quantities(text: &str) -> Vec<Quantity> {
         let end = start + digits(text.get(start..).unwrap_or_default()).len();
         let last = found.last().map_or(0, |last| last.range.end);
         from = end;
-        if let Some(quantity) = quantity(text, start..end, last) {
+        if let Some(quantity) = quantity(text, start..end, last, table) {
             from = quantity.range.end;
             found.push(quantity);
         }
@@ -87,7 +88,7 @@ fn digits(text: &str) -> &str {
 }
 
 /// The quantity whose digits stand at `digits`; `last` is where the one before it ends.
-fn quantity(text: &str, digits: Range<usize>, last: usize) -> Option<Quantity> {
+fn quantity(text: &str, digits: Range<usize>, last: usize, table: Table) -> Option<Quantity> {
     let number = number(text.get(digits.clone())?)?;
     let (start, currency) = leading_currency(text, last..digits.start);
     let (start, negative) = leading_sign(text, last..start);
@@ -104,9 +105,9 @@ fn quantity(text: &str, digits: Range<usize>, last: usize) -> Option<Quantity> {
     let (power, behind) = leading_scale(behind);
     let (unit, behind) = match currency {
         Some(currency) => (currency, behind),
-        None => unit_behind(behind)?,
+        None => unit_behind(behind, table)?,
     };
-    let (unit, behind) = divided(unit, behind);
+    let (unit, behind) = divided(unit, behind, table);
     let mut next = behind.chars();
     let is_whole = match next.next() {
         Some('/' | '*' | '·' | '×' | '^') => !next.next().is_some_and(char::is_alphanumeric),
@@ -138,7 +139,7 @@ fn is_part_of_more(before: &str, digits: &str) -> bool {
 
 /// Whether `text` begins with a unit, or with a word that multiplies a number.
 pub(super) fn begins_with_unit(text: &str) -> bool {
-    leading_scale(text).0 != 0 || leading_unit(text).is_some()
+    leading_scale(text).0 != 0 || leading_unit(text, &[&UNITS]).is_some()
 }
 
 /// Spaces, but no line's end.
@@ -156,11 +157,11 @@ fn number(digits: &str) -> Option<Number> {
 
 /// The unit that `text` begins with behind a hyphen or spaces, and what follows. "in" is a unit where no word follows it, or
 /// where it is joined to its number and to nothing else.
-fn unit_behind(text: &str) -> Option<(Unit, &str)> {
+fn unit_behind<'a>(text: &'a str, table: Table) -> Option<(Unit, &'a str)> {
     let hyphened = text.strip_prefix(HYPHENS);
     let spaced = text.trim_start_matches(is_space);
     let spelled = hyphened.unwrap_or(spaced);
-    let (unit, behind) = leading_unit(spelled)?;
+    let (unit, behind) = leading_unit(spelled, table)?;
     let is_apart = hyphened.is_none() && spaced.len() < text.len();
     let goes_on = match is_apart {
         true => behind.trim_start_matches(is_space).starts_with(char::is_alphanumeric),
@@ -204,14 +205,14 @@ fn leading_scale(text: &str) -> (i32, &str) {
 }
 
 /// `unit` divided by the one that `behind` begins with, if it does with a stroke or the word "per".
-fn divided(unit: Unit, behind: &str) -> (Unit, &str) {
+fn divided<'a>(unit: Unit, behind: &'a str, table: Table) -> (Unit, &'a str) {
     let divisor = behind.strip_prefix('/').or_else(|| {
         let [word, _] = leading_words(behind.trim_start_matches(is_space));
         let per = word.eq_ignore_ascii_case("per");
         let behind = behind.trim_start_matches(is_space).get(word.len()..)?;
         per.then(|| behind.trim_start_matches(is_space))
     });
-    match divisor.and_then(leading_unit) {
+    match divisor.and_then(|divisor| leading_unit(divisor, table)) {
         Some((divisor, behind)) => {
             let name = format!("{}/{}", unit.name, divisor.name);
             (Unit { name, power: unit.power - divisor.power }, behind)

@@ -37,6 +37,18 @@ pub enum RuleId {
     /// Fact sourcing part by part, with quantities by their value.
     #[serde(rename = "RULE-PREC-008")]
     Prec008,
+    /// Fact sourcing with quantities and notes.
+    #[serde(rename = "RULE-PREC-009")]
+    Prec009,
+    /// Fact sourcing part by part, with quantities and notes.
+    #[serde(rename = "RULE-PREC-010")]
+    Prec010,
+    /// Patterns that must be found, with their line ends.
+    #[serde(rename = "RULE-PREC-011")]
+    Prec011,
+    /// Patterns that must not be found, with their line ends.
+    #[serde(rename = "RULE-PREC-012")]
+    Prec012,
     /// Direct negation.
     #[serde(rename = "RULE-CONT-001")]
     Cont001,
@@ -97,7 +109,7 @@ pub struct Rule {
 
 impl RuleId {
     /// All rules, in the order in which they are applied and listed.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::Prec001,
         Self::Prec002,
         Self::Prec003,
@@ -106,6 +118,10 @@ impl RuleId {
         Self::Prec006,
         Self::Prec007,
         Self::Prec008,
+        Self::Prec009,
+        Self::Prec010,
+        Self::Prec011,
+        Self::Prec012,
         Self::Cont001,
         Self::Cont002,
         Self::Cont003,
@@ -147,6 +163,10 @@ impl RuleId {
             Self::Prec006 => "RULE-PREC-006",
             Self::Prec007 => "RULE-PREC-007",
             Self::Prec008 => "RULE-PREC-008",
+            Self::Prec009 => "RULE-PREC-009",
+            Self::Prec010 => "RULE-PREC-010",
+            Self::Prec011 => "RULE-PREC-011",
+            Self::Prec012 => "RULE-PREC-012",
             Self::Cont001 => "RULE-CONT-001",
             Self::Cont002 => "RULE-CONT-002",
             Self::Cont003 => "RULE-CONT-003",
@@ -166,6 +186,10 @@ impl RuleId {
             Self::Prec006 => &definitions::PREC_006,
             Self::Prec007 => &definitions::PREC_007,
             Self::Prec008 => &definitions::PREC_008,
+            Self::Prec009 => &definitions::PREC_009,
+            Self::Prec010 => &definitions::PREC_010,
+            Self::Prec011 => &definitions::PREC_011,
+            Self::Prec012 => &definitions::PREC_012,
             Self::Cont001 => &definitions::CONT_001,
             Self::Cont002 => &definitions::CONT_002,
             Self::Cont003 => &definitions::CONT_003,

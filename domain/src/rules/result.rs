@@ -5,9 +5,10 @@ use super::registry::{Invariant, RuleId};
 use crate::digest::Sha256Hex;
 use crate::sourced::FactSource;
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
 /// What a rule, or all of them together, come to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, VariantArray)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Verdict {
     /// Nothing speaks against the candidate.

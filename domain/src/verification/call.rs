@@ -4,6 +4,7 @@ use super::candidate::Candidate;
 use crate::ground::source::OracleTier;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 use utoipa::ToSchema;
 
 /// One oracle of the workflow, and what came of asking it; of several attempts the last.
@@ -84,7 +85,7 @@ pub enum Reply {
 }
 
 /// What came of asking, without the answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, VariantArray)]
 #[serde(rename_all = "snake_case")]
 pub enum CallOutcome {
     /// It says something of the thing.

@@ -1,10 +1,13 @@
 //! Why an envelope is none with values, each reason in a word.
 
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 use utoipa::ToSchema;
 
 /// Why an envelope has no values, or one axis has none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema, VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The axis is one on which a person decides in any case.

@@ -8,6 +8,7 @@ use crate::ground::id::SourceId;
 // utoipa takes whatever is called `Value` for any JSON
 use crate::ground::value::Value as AxisValue;
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 use utoipa::ToSchema;
 
 /// Two values in conflict, and what became of that.
@@ -65,7 +66,7 @@ pub enum Relation {
 }
 
 /// What became of a conflict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema, VariantArray)]
 #[serde(rename_all = "snake_case")]
 pub enum StepOutcome {
     /// What stood stands.

@@ -119,6 +119,27 @@ pub(in super::super) const UNITS: [Known; 46] = [
     known("JPY", &["JPY"], &[], false),
 ];
 
+/// Units of what is counted, which the rules from RULE-PREC-009 on read too. No prefix goes with them: "hops" are no
+/// hundreds of "ops".
+pub(in super::super) const COUNTED: [Known; 13] = [
+    known("call", &[], &["call", "calls"], false),
+    known("conn", &[], &["conn", "conns", "connection", "connections"], false),
+    known("event", &[], &["evt", "evts", "event", "events"], false),
+    known("frame", &[], &["frame", "frames"], false),
+    known("frame/s", &["fps", "FPS"], &[], false),
+    known("job", &[], &["job", "jobs"], false),
+    known("msg", &[], &["msg", "msgs", "message", "messages"], false),
+    known("op", &["op", "ops"], &["operation", "operations"], false),
+    known("packet", &[], &["pkt", "pkts", "packet", "packets"], false),
+    known("query", &[], &["query", "queries"], false),
+    known("req", &[], &["req", "reqs", "request", "requests"], false),
+    known("token", &[], &["token", "tokens"], false),
+    known("tx", &["tx", "txn", "txns"], &["transaction", "transactions"], false),
+];
+
+/// The units that are read, list by list.
+pub(super) type Table<'a> = &'a [&'a [Known]];
+
 /// The currencies that may stand before the number, too.
 pub(in super::super) const CURRENCIES: [&str; 8] = ["€", "$", "£", "¥", "EUR", "USD", "GBP", "JPY"];
 
@@ -131,10 +152,11 @@ pub(super) struct Unit {
     pub(super) power: i32,
 }
 
-/// The unit that `text` begins with, the longest that is known, and what follows.
-pub(super) fn leading_unit(text: &str) -> Option<(Unit, &str)> {
+/// The unit of `table` that `text` begins with, the longest, and what follows.
+pub(super) fn leading_unit<'a>(text: &'a str, table: Table) -> Option<(Unit, &'a str)> {
     let [one, two] = leading_words(text);
-    let (word, (known, power)) = [two, one].into_iter().find_map(|word| Some((word, by_spelling(word)?)))?;
+    let (word, (known, power)) =
+        [two, one].into_iter().find_map(|word| Some((word, by_spelling(word, table)?)))?;
     let behind = text.get(word.len()..).unwrap_or_default();
     for (exponent, sign, digit) in [(2, "²", "^2"), (3, "³", "^3")] {
         if let Some(behind) = behind.strip_prefix(sign).or_else(|| behind.strip_prefix(digit)) {
@@ -148,7 +170,7 @@ pub(super) fn leading_unit(text: &str) -> Option<(Unit, &str)> {
 pub(super) fn trailing_currency(text: &str) -> Option<(&str, Unit)> {
     CURRENCIES.iter().find_map(|currency| {
         let before = text.strip_suffix(currency)?;
-        let (known, power) = by_spelling(currency)?;
+        let (known, power) = by_spelling(currency, &[&UNITS])?;
         Some((before, Unit { name: known.name.to_owned(), power }))
     })
 }
@@ -166,10 +188,10 @@ pub(super) fn leading_words(text: &str) -> [&str; 2] {
     [one, two].map(|end| text.get(..end).unwrap_or_default())
 }
 
-/// The unit that is spelled `word`, with the power of its prefix.
-fn by_spelling(word: &str) -> Option<(&'static Known, i32)> {
+/// The unit of `table` that is spelled `word`, with the power of its prefix.
+fn by_spelling<'a>(word: &str, table: Table<'a>) -> Option<(&'a Known, i32)> {
     let lower = word.to_lowercase();
-    UNITS.iter().find_map(|known| {
+    table.iter().copied().flatten().find_map(|known| {
         let power = |prefix: &str, by: fn(&(&'static str, &'static str, i32)) -> &'static str| {
             let found = || PREFIXES.iter().find(|known| by(known) == prefix).map(|(.., power)| *power);
             if prefix.is_empty() { Some(0) } else { known.is_prefixed.then(found).flatten() }

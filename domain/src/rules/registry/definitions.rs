@@ -106,7 +106,7 @@ macro_rules! by_sentences {
 
 /// The parameters of whatever compares quantities; a test holds them against the table.
 macro_rules! with_quantities {
-    ($before:literal) => {
+    ($before:expr) => {
         concat!(
             $before,
             r#""quantities":{"currencies":["€","$","£","¥","EUR","USD","GBP","JPY"],"digits_max":64,"prefixes":["#,
@@ -149,6 +149,31 @@ macro_rules! with_quantities {
     };
 }
 
+/// The parameters of rules that read counted units too, and notes; a test compares them with the lists.
+macro_rules! with_notes {
+    ($before:literal) => {
+        concat!(
+            with_quantities!(concat!(
+                $before,
+                r#""match_mode":"case_insensitive_whole_words","notes":{"added":["are","is"],"prepositions":["#,
+                r#""above","after","as","at","before","below","between","by","during","for","from","in","of","on","#,
+                r#""over","per","since","than","through","to","under","until","up","via","with","within","without"]},"#
+            )),
+            r#""quantities_counted":[["call",[],["call","calls"],false],"#,
+            r#"["conn",[],["conn","conns","connection","connections"],false],"#,
+            r#"["event",[],["evt","evts","event","events"],false],["frame",[],["frame","frames"],false],"#,
+            r#"["frame/s",["fps","FPS"],[],false],["job",[],["job","jobs"],false],"#,
+            r#"["msg",[],["msg","msgs","message","messages"],false],"#,
+            r#"["op",["op","ops"],["operation","operations"],false],"#,
+            r#"["packet",[],["pkt","pkts","packet","packets"],false],"#,
+            r#"["query",[],["query","queries"],false],"#,
+            r#"["req",[],["req","reqs","request","requests"],false],"#,
+            r#"["token",[],["token","tokens"],false],"#,
+            r#"["tx",["tx","txn","txns"],["transaction","transactions"],false]],"#
+        )
+    };
+}
+
 pub(super) const PREC_005: Rule = Rule {
     check_type: CheckType::PatternMatch,
     description: "Every sentence, by Unicode's boundaries, is traced to a fact by whole words",
@@ -184,6 +209,42 @@ pub(super) const PREC_008: Rule = Rule {
     parameters: by_sentences!(with_quantities!(
         r#""joints":["and","with",","],"match_mode":"case_insensitive_whole_words","#
     )),
+    version: "1.0.0",
+};
+
+pub(super) const PREC_009: Rule = Rule {
+    check_type: CheckType::PatternMatch,
+    description: "Every sentence is traced to a fact, with counted units compared by their value too, or to a note that it completes with \"is\" or \"are\"",
+    id: RuleId::Prec009,
+    invariant: Invariant::NoUnsupportedClaims,
+    parameters: by_sentences!(with_notes!("")),
+    version: "1.0.0",
+};
+
+pub(super) const PREC_010: Rule = Rule {
+    check_type: CheckType::PatternMatch,
+    description: "Every part of a sentence that is joined by \"and\", \"with\" or a comma is traced to a fact on its own, with counted units compared by their value too, or to a note that it completes with \"is\" or \"are\"",
+    id: RuleId::Prec010,
+    invariant: Invariant::NoUnsupportedClaims,
+    parameters: by_sentences!(with_notes!(r#""joints":["and","with",","],"#)),
+    version: "1.0.0",
+};
+
+pub(super) const PREC_011: Rule = Rule {
+    check_type: CheckType::MustFind,
+    description: "Every pattern of `must_find` appears, with the line ends that it has",
+    id: RuleId::Prec011,
+    invariant: Invariant::NoUnsupportedClaims,
+    parameters: r#"{"line_ends":"whole","match_mode":"case_insensitive_substring"}"#,
+    version: "1.0.0",
+};
+
+pub(super) const PREC_012: Rule = Rule {
+    check_type: CheckType::MustNotFind,
+    description: "No pattern of `must_not_find` appears, with the line ends that it has",
+    id: RuleId::Prec012,
+    invariant: Invariant::NoUnsupportedClaims,
+    parameters: r#"{"line_ends":"characters","match_mode":"case_insensitive_substring"}"#,
     version: "1.0.0",
 };
 

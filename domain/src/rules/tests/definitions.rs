@@ -1,8 +1,12 @@
 //! What the definitions of the rules say of themselves, held against what the rules go by.
 
 use super::*;
-use crate::rules::{claims, inflections, parts, plain, quantity, sentences, words};
+use crate::rules::{claims, inflections, notes, parts, plain, quantity, sentences, words};
 use serde_json::{Value, json};
+
+/// The rules that compare Unicode's sentences, or their parts, with facts.
+pub(super) const BY_SENTENCES: [RuleId; 6] =
+    [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008, RuleId::Prec009, RuleId::Prec010];
 
 fn parameters(rule: RuleId) -> Value {
     serde_json::from_str(rule.rule().parameters().get()).expect("they are JSON")
@@ -37,7 +41,7 @@ fn the_parameters_are_what_the_rules_go_by() {
         "marks": plain::MARKS,
         "quote": plain::QUOTE,
     });
-    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008] {
+    for rule in BY_SENTENCES {
         let parameters = parameters(rule);
         assert_eq!(parameters["abbreviations"], json!(sentences::ABBREVIATIONS));
         assert_eq!(parameters["abbreviations_before_digits"], json!(sentences::BEFORE_DIGITS.as_slice()));
@@ -45,13 +49,12 @@ fn the_parameters_are_what_the_rules_go_by() {
         assert_eq!(parameters["dropped"], dropped);
         assert_eq!(parameters["edges"], json!(words::EDGES));
     }
-    for rule in [RuleId::Prec006, RuleId::Prec008] {
+    for rule in [RuleId::Prec006, RuleId::Prec008, RuleId::Prec010] {
         assert_eq!(parameters(rule)["joints"], json!(parts::JOINTS));
     }
-    let units: Vec<_> = quantity::UNITS
-        .iter()
-        .map(|known| json!([known.name, known.symbols, known.words, known.is_prefixed]))
-        .collect();
+    let listed = |known: &quantity::Known| json!([known.name, known.symbols, known.words, known.is_prefixed]);
+    let units: Vec<_> = quantity::UNITS.iter().map(listed).collect();
+    let counted: Vec<_> = quantity::COUNTED.iter().map(listed).collect();
     let quantities = json!({
         "currencies": quantity::CURRENCIES,
         "digits_max": quantity::DIGITS_MAX,
@@ -60,8 +63,13 @@ fn the_parameters_are_what_the_rules_go_by() {
         "separators": quantity::SEPARATORS,
         "units": units,
     });
-    for rule in [RuleId::Prec007, RuleId::Prec008] {
+    for rule in [RuleId::Prec007, RuleId::Prec008, RuleId::Prec009, RuleId::Prec010] {
         assert_eq!(parameters(rule)["quantities"], quantities);
+    }
+    for rule in [RuleId::Prec009, RuleId::Prec010] {
+        assert_eq!(parameters(rule)["quantities_counted"], json!(counted));
+        let notes = json!({"added": notes::ADDED, "prepositions": notes::PREPOSITIONS.as_slice()});
+        assert_eq!(parameters(rule)["notes"], notes);
     }
     assert_eq!(parameters(RuleId::Cont004)["dropped"], dropped);
     assert_eq!(parameters(RuleId::Cont004)["pairs"], json!(inflections::INFLECTED));
@@ -70,7 +78,7 @@ fn the_parameters_are_what_the_rules_go_by() {
 #[test]
 fn the_boundaries_are_those_of_the_unicode_version_that_the_rules_name() {
     let (major, minor, patch) = unicode_segmentation::UNICODE_VERSION;
-    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008, RuleId::Cont004] {
+    for rule in BY_SENTENCES.into_iter().chain([RuleId::Cont004]) {
         assert_eq!(parameters(rule)["unicode"], format!("{major}.{minor}.{patch}"));
     }
 }
@@ -85,7 +93,7 @@ fn the_inflected_pairs_are_the_published_ones() {
 #[test]
 fn no_spelling_means_two_units() {
     let mut spellings = std::collections::BTreeMap::new();
-    for known in &quantity::UNITS {
+    for known in quantity::UNITS.iter().chain(&quantity::COUNTED) {
         let prefixes = quantity::PREFIXES.iter().filter(|_| known.is_prefixed);
         let prefixes: Vec<_> = prefixes.copied().chain([("", "", 0)]).collect();
         for (symbol, word, power) in prefixes {

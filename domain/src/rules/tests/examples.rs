@@ -23,7 +23,8 @@ fn every_example_of_the_documentation_holds() {
         let mut whole = if against.is_array() { json!({ "facts": against }) } else { against };
         whole.as_object_mut().expect("a check is an object").entry("facts").or_insert(json!([]));
         let check: Check = serde_json::from_value(whole).unwrap_or_else(|error| panic!("{line}: {error}"));
-        let result = applied(rule, text, &check);
+        let text = text.replace('␍', "\r").replace('␊', "\n");
+        let result = applied(rule, &text, &check);
         assert_eq!(result.verdict.as_str(), verdict, "{rule}: {line}");
         shown.push(rule);
     }
@@ -40,18 +41,16 @@ fn listed(words: &[&str]) -> String {
 
 #[test]
 fn the_units_and_abbreviations_of_the_documentation_are_those_of_the_rules() {
-    let units: Vec<String> = quantity::UNITS
-        .iter()
-        .map(|unit| {
+    let table = |units: &[quantity::Known]| {
+        let rows = units.iter().map(|unit| {
             let prefixes = if unit.is_prefixed { "yes" } else { "" };
             let row = [&format!("`{}`", unit.name), &listed(unit.symbols), &unit.words.join(", "), prefixes];
             format!("| {} |", row.join(" | "))
-        })
-        .collect();
-    let units = format!(
-        "| unit | as it stands | in any case | prefixes |\n| --- | --- | --- | --- |\n{}",
-        units.join("\n")
-    );
+        });
+        let rows: Vec<String> = rows.collect();
+        let head = "| unit | as it stands | in any case | prefixes |\n| --- | --- | --- | --- |";
+        format!("{head}\n{}", rows.join("\n"))
+    };
     let prefixes = quantity::PREFIXES
         .map(|(symbol, word, power)| format!("| `{symbol}` | {word} | {power} |"))
         .join("\n");
@@ -61,7 +60,7 @@ fn the_units_and_abbreviations_of_the_documentation_are_those_of_the_rules() {
         listed(&sentences::ABBREVIATIONS),
         listed(&sentences::BEFORE_DIGITS)
     );
-    for table in [units, prefixes, abbreviations] {
+    for table in [table(&quantity::UNITS), table(&quantity::COUNTED), prefixes, abbreviations] {
         assert!(DOCUMENTATION.contains(&format!("\n\n{table}\n\n")), "{table}");
     }
 }

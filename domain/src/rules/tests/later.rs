@@ -1,5 +1,6 @@
 //! The rules after the published ones.
 
+use super::definitions::BY_SENTENCES;
 use super::*;
 use proptest::prelude::*;
 
@@ -38,7 +39,7 @@ fn sentences_are_unicodes_and_abbreviations_end_none() {
 #[test]
 fn the_numbers_and_bullets_of_lists_claim_nothing() {
     let facts = ["Ice melts at 0 °C", "2) Sand does not"];
-    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008] {
+    for rule in BY_SENTENCES {
         let text =
             "1. Ice melts.\n  2. Sand does not.\r\na) ice melts\n- Sand\n* does not\n• 1. Ice\n3. Salt.\n42.";
         assert_eq!(offending(rule, text, &facts), ["1.", "Salt.", "42."], "{rule}");
@@ -48,7 +49,7 @@ fn the_numbers_and_bullets_of_lists_claim_nothing() {
 #[test]
 fn markdowns_marks_claim_nothing() {
     let facts = ["The lamp costs 49 € today", "It weighs **1.2** kg now"];
-    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008] {
+    for rule in BY_SENTENCES {
         let text = "# **The lamp** costs _49_ €!\n> `It` weighs ~~1.2~~ kg. ***It* is cheese.**";
         assert_eq!(offending(rule, text, &facts), ["It* is cheese."], "{rule}");
     }
@@ -208,7 +209,7 @@ proptest! {
     #[test]
     fn a_text_supports_itself(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24)) {
         let text = pieces.concat();
-        for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008] {
+        for rule in BY_SENTENCES {
             let result = applied(rule, &text, &check(&["Sand, and", &text]));
             prop_assert_eq!(result.verdict, Verdict::Pass, "{} {:?}", rule, result.violations);
         }
@@ -242,7 +243,7 @@ fn what_is_made_for_the_later_rules_has_its_weight() {
     let facts: Vec<String> = (0..100).map(|place| format!("Ice {place} is black and white")).collect();
     let set = FactSet::compile(&facts);
     let mut weight_bytes = set.weight_bytes();
-    for rule in [RuleId::Prec005, RuleId::Prec006, RuleId::Prec007, RuleId::Prec008] {
+    for rule in BY_SENTENCES {
         let check = Check { facts: facts.clone(), rules: Some(vec![rule]), ..Check::default() };
         let text = Candidate::text("Ice 7 is black and white");
         assert_eq!(evaluate(&text, &check, &set, &Settings::default()).verdict, Verdict::Pass);

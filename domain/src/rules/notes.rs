@@ -1,0 +1,74 @@
+//! Notes, that is facts without "is" and "are", as sentences that add these words: RULE-PREC-009, RULE-PREC-010.
+
+use super::facts::{Facts, Support};
+use super::result::Direction;
+use std::collections::HashMap;
+
+/// The words that a sentence may add to a note. "was" and "will be" add a time that the note does not have.
+pub(super) const ADDED: [&str; 2] = ["are", "is"];
+
+/// The words that show that no object follows an added word: "the bank is charged 5 €" says something else than the note
+/// "the bank charged 5 €", while "is scheduled for May" only completes "scheduled for May".
+pub(super) const PREPOSITIONS: [&str; 27] = [
+    "above", "after", "as", "at", "before", "below", "between", "by", "during", "for", "from", "in", "of",
+    "on", "over", "per", "since", "than", "through", "to", "under", "until", "up", "via", "with", "within",
+    "without",
+];
+
+/// The notes among the facts of a check, each with the place of the first fact that equals it.
+#[derive(Debug)]
+pub(super) struct Notes(HashMap<String, u32>);
+
+impl Notes {
+    pub(super) fn of(facts: &Facts) -> Self {
+        let mut notes = HashMap::new();
+        for (place, fact) in (0..).zip(facts.normals()) {
+            if !fact.is_empty() && !fact.split(' ').any(is_added) {
+                notes.entry(fact.to_owned()).or_insert(place);
+            }
+        }
+        Self(notes)
+    }
+
+    /// The memory that they take, in bytes.
+    pub(super) fn weight_bytes(&self) -> u64 {
+        let texts: usize = self.0.keys().map(String::capacity).sum();
+        (size_of::<Self>() + texts + self.0.capacity() * (size_of::<(String, u32)>() + 1)) as u64
+    }
+
+    /// The first note that equals `claim` without its added words. None where `claim` adds no word: its facts support it or
+    /// do not.
+    pub(super) fn support(&self, claim: &str) -> Option<Support> {
+        let fact = *self.0.get(&without_added(claim)?)?;
+        Some(Support { fact, direction: Direction::FactInClaim })
+    }
+}
+
+fn is_added(word: &str) -> bool {
+    ADDED.contains(&word)
+}
+
+/// `claim` without the added words in it; none where it has none.
+fn without_added(claim: &str) -> Option<String> {
+    let words: Vec<&str> = claim.split(' ').filter(|word| !word.is_empty()).collect();
+    let is_kept = |(place, word): &(usize, &str)| {
+        // at the beginning the word asks, and at the end it completes nothing
+        !is_added(word) || *place == 0 || !completes(words.get(place + 1..).unwrap_or_default())
+    };
+    let kept: Vec<&str> = words.iter().copied().enumerate().filter(is_kept).map(|(_, word)| word).collect();
+    (kept.len() < words.len()).then(|| format!(" {} ", kept.join(" ")))
+}
+
+/// Whether `rest`, which follows an added word, has no object.
+fn completes(rest: &[&str]) -> bool {
+    let is_preposition = |word: &&str| PREPOSITIONS.contains(word);
+    match rest {
+        [] => false,
+        [_] => true,
+        [next, after, ..] => {
+            next.starts_with(|character: char| character.is_ascii_digit())
+                || is_preposition(next)
+                || is_preposition(after)
+        }
+    }
+}
