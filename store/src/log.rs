@@ -8,13 +8,16 @@
 //! in every block, where an index of single rows would say nothing and cost two keys a record, and the rare ones
 //! are found by looking through few blocks.
 
+mod query;
+
+pub use query::LogQuery;
+
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::record::Record;
 use crate::rows::{self, Table, key};
 use domain::{Caller, Event, SessionId};
-use jiff::Timestamp;
-use serde::Deserialize;
+use query::Looked;
 use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;
@@ -26,27 +29,6 @@ const BLOCK_ENTRIES: u64 = 256;
 /// So many bytes of entries are read at a time, or one entry that is longer: a decision's may have megabytes.
 pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Which entries to read. Without any field set, the whole log.
-#[derive(Debug, Clone, Default)]
-pub struct LogQuery {
-    /// Only entries that speak of this session.
-    pub session: Option<SessionId>,
-    /// Only entries of the verification of this execution id.
-    pub execution: Option<String>,
-    /// Only entries that the request of this id caused.
-    pub request_id: Option<String>,
-    /// Only events of this name.
-    pub event: Option<String>,
-    /// Only entries at or after this time.
-    pub since: Option<Timestamp>,
-    /// Only entries with a higher number.
-    pub after: u64,
-    /// The most entries to give.
-    pub limit: usize,
-    /// The last ones of those that match instead of the first; either way the lowest number comes first.
-    pub newest: bool,
-}
-
 /// One entry as it stands in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
@@ -54,40 +36,6 @@ pub struct LogLine {
     pub seq: u64,
     /// Its JSON, `seq` included, without a line end.
     pub json: String,
-}
-
-/// What a query looks at in an entry.
-#[derive(Deserialize)]
-struct Looked {
-    seq: u64,
-    event: String,
-    session_id: Option<SessionId>,
-    execution_id: Option<String>,
-    /// A review has the name of the decision that it comes of.
-    review_id: Option<String>,
-    caller: Option<LookedCaller>,
-    timestamp: Timestamp,
-}
-
-/// What a query looks at in the caller of an entry.
-#[derive(Deserialize)]
-struct LookedCaller {
-    request_id: String,
-}
-
-impl LogQuery {
-    fn matches(&self, looked: &Looked) -> bool {
-        looked.seq > self.after
-            && self.session.as_ref().is_none_or(|session| looked.session_id.as_ref() == Some(session))
-            && self.execution.as_ref().is_none_or(|execution| {
-                looked.execution_id.as_ref().or(looked.review_id.as_ref()) == Some(execution)
-            })
-            && self.request_id.as_ref().is_none_or(|request_id| {
-                looked.caller.as_ref().is_some_and(|caller| caller.request_id == *request_id)
-            })
-            && self.event.as_ref().is_none_or(|event| looked.event == *event)
-            && self.since.is_none_or(|since| looked.timestamp >= since)
-    }
 }
 
 /// Some of the entries that were asked for.

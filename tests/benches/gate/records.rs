@@ -161,5 +161,6 @@ fn delivered(
     ];
     let query = Query::new(QUERY.to_owned());
     let delivery = Delivery { session_id, query, approved, cached_at: now, regen, evaluation_sha256: None };
-    Record { expect, events, writes: vec![Write::PutVerdict(Arc::new(delivery))], ..Record::default() }
+    let writes = vec![Write::PutVerdict(Arc::new(delivery))];
+    Record { expect, events, writes, ..Record::default() }
 }
