@@ -102,8 +102,8 @@ impl<A: Actor> Door<A> {
         Ok(answer)
     }
 
-    /// `message` with the current caller. It is skipped where nobody waits for its answer any more.
-    fn called<M>(message: M, reply: oneshot::Sender<M::Result>) -> Called<A>
+    /// `message` with the current caller, for whoever has an actor's address. It is skipped where nobody waits for its answer any more.
+    pub(crate) fn called<M>(message: M, reply: oneshot::Sender<M::Result>) -> Called<A>
     where
         M: Message + Send + 'static,
         M::Result: Send,

@@ -15,7 +15,7 @@ use crate::cache::{Cache, Find, Known};
 use crate::caller::carried;
 use crate::clock::Clock;
 use crate::crosscheck::Crosscheck;
-use crate::door::{Door, NoAnswer};
+use crate::door::{Called, Door, NoAnswer};
 use crate::logger::Log;
 use crate::metrics::Metrics;
 use crate::oracle_health::OracleHealth;
@@ -32,7 +32,7 @@ use flight::Pilot;
 use std::collections::HashMap;
 use std::sync::Arc;
 use store::{LogQuery, Store, StoreError};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 /// So many entries are looked through at the most for what the watch knew before a restart.
 const REMEMBERED_MAX: usize = 100_000;
@@ -284,10 +284,12 @@ impl Handler<Deliver> for Regen {
 async fn again<M>(regen: &Addr<Regen>, message: M) -> Landed
 where
     M: Message<Result = Landed> + Send + 'static,
-    Regen: Handler<M>,
+    Regen: Handler<M, Result = ResponseFuture<Landed>>,
 {
     let lost = |_| Err(Arc::new(Failed::NoAnswer(NoAnswer::Failed { actor: "regen" })));
-    regen.send(message).await.unwrap_or_else(lost)
+    let (reply, landed) = oneshot::channel();
+    regen.do_send::<Called<Regen>>(Door::called(message, reply));
+    landed.await.unwrap_or_else(lost)
 }
 
 impl Handler<Rest> for Regen {

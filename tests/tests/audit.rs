@@ -11,6 +11,7 @@ use harness::{GOOD, World, at, document, eventually, get, log, post, problem, su
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::Duration;
 
 const SOURCE: &str = "world-bank-population";
 const HEADER: &str = "Country Name,Country Code,Year,Value\n";
@@ -163,6 +164,47 @@ async fn entries_name_the_caller_of_a_generated_and_a_regenerated_verdict() {
         "regen_divergence_check",
     ];
     assert_eq!(caused_by(&entries, "order-2"), regenerated);
+}
+
+#[tokio::test]
+async fn entries_name_the_second_caller_whose_request_is_made_after_the_first() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let _daemon = world.serve().await;
+    let socket = world.socket();
+    model.next([Reply::saying("{}").after(Duration::from_millis(500)), Reply::saying(GOOD)]);
+    let first = order(Tier::Quick);
+    let first = sent(&socket, "order-1", "POST", "/v1/verdicts/cs_1", &first);
+    let second = async {
+        eventually("the model is asked", async || model.asked() == 1).await;
+        let other = json!({"tier": "quick", "query": "Sell wax?"});
+        sent(&socket, "order-2", "POST", "/v1/verdicts/cs_1", &other).await
+    };
+    let (first, second) = tokio::join!(first, second);
+    assert_eq!((first.status.as_u16(), second.status.as_u16()), (422, 201), "{}", document(&second));
+    let entries = whole_log(&mut Client::connect(&world.control_socket()).await.expect("it is served")).await;
+    assert_eq!(caused_by(&entries, "order-1"), ["oracle_interaction", "tmm_crosscheck"]);
+    assert_eq!(caused_by(&entries, "order-2"), ["oracle_interaction", "tmm_crosscheck", "verdict_cached"]);
+}
+
+#[tokio::test]
+async fn entries_name_the_caller_who_approves_a_held_run() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    one_release(control).await;
+    // one of two records is rejected, which is more than a hundredth
+    let payload = [HEADER, "Aruba,ABW,1960,54608\nSerbia,SRB,1990,many\n"].concat();
+    let run = begun(&ingest(control, SOURCE, "2023-05-04", "2023-05-04", payload).await);
+    assert_eq!(ended(control, &run).await.get("state"), Some(&json!("held")));
+    let path = format!("/v1/runs/{run}/approve");
+    let order = json!({"reason": "a test"});
+    let approved = sent(&world.control_socket(), "person-1", "POST", &path, &order).await;
+    assert!(approved.status.is_success(), "{}", document(&approved));
+    assert_eq!(ended(control, &run).await.get("state"), Some(&json!("completed")));
+    let entries = whole_log(control).await;
+    let caused = caused_by(&entries, "person-1");
+    assert_eq!(caused.last(), Some(&"ingestion_ended"), "{caused:?}");
 }
 
 #[tokio::test]
