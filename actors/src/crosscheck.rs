@@ -13,6 +13,7 @@ use domain::rules::{Check, Evaluation, Examination};
 use domain::session::{Email, Mismatch};
 use domain::{
     Approved, Decision, DivergenceCheck, Event, GatePath, Judgement, Payload, Query, SessionId, Tier,
+    UnexpectedFields,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -80,12 +81,13 @@ pub enum GateError {
 }
 
 /// How a payload is judged. Whatever stands here, only `domain`'s gate can make an approved value.
-type JudgeFn = fn(Tier, Payload) -> Judgement;
+type JudgeFn = fn(UnexpectedFields, Tier, Payload) -> Judgement;
 
 /// The actor.
 #[derive(Debug)]
 pub struct Crosscheck {
     judge: JudgeFn,
+    unexpected_fields: UnexpectedFields,
     cache: Door<Cache>,
     rules: Door<Rules>,
     log: Log,
@@ -95,12 +97,13 @@ pub struct Crosscheck {
 
 impl Crosscheck {
     pub(crate) fn new(
+        unexpected_fields: UnexpectedFields,
         (cache, rules): (Door<Cache>, Door<Rules>),
         log: Log,
         clock: Clock,
         metrics: Metrics,
     ) -> Self {
-        Self { judge: domain::judge, cache, rules, log, clock, metrics }
+        Self { judge: domain::judge_with, unexpected_fields, cache, rules, log, clock, metrics }
     }
 }
 
@@ -210,7 +213,8 @@ impl Handler<Judge> for Crosscheck {
 
     fn handle(&mut self, mut message: Judge, _: &mut Context<Self>) -> Self::Result {
         let payload = std::mem::replace(&mut message.payload, Payload::raw(""));
-        let judged = catch_unwind(AssertUnwindSafe(|| (self.judge)(message.tier, payload)));
+        let judged =
+            catch_unwind(AssertUnwindSafe(|| (self.judge)(self.unexpected_fields, message.tier, payload)));
         let now = self.clock.now();
         let log = self.log.clone();
         let judgement = match judged {

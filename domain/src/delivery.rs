@@ -1,7 +1,7 @@
 //! A delivered verdict: the document that is cached, stored and answered (seed: `regen-consistency`, "Primary
 //! Output").
 
-use crate::crosscheck::{Approved, Decision, judge};
+use crate::crosscheck::{Approved, Decision, judge_delivered};
 use crate::digest::Sha256Hex;
 use crate::divergence::{DISCLAIMER, DivergenceLevel, OriginalLabel, UNKNOWN_NOTICE};
 use crate::payload::Payload;
@@ -112,12 +112,10 @@ impl<'de> Deserialize<'de> for Delivery {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
         let document = Document::<Query, Box<RawValue>, Decision>::deserialize(deserializer)?;
-        let judgement = judge(document.tier, Payload::json(&document.verdict));
-        if judgement.decision != document.decision {
-            return Err(D::Error::custom("the verdict is not the one that its decision was taken on"));
-        }
-        let approved =
-            judgement.outcome.map_err(|_| D::Error::custom("the verdict is not an approved one"))?;
+        let Document { tier, verdict, decision, .. } = document;
+        let approved = judge_delivered(tier, Payload::json(&verdict), decision).ok_or_else(|| {
+            D::Error::custom("the verdict is not approved, or not the one that its decision was taken on")
+        })?;
         let Document { session_id, query, cached_at, regen, original_verdict, evaluation_sha256, .. } =
             document;
         if regen != original_verdict.is_some() {
@@ -131,13 +129,16 @@ impl<'de> Deserialize<'de> for Delivery {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crosscheck::{UnexpectedFields, judge, judge_with};
 
     fn delivery() -> Delivery {
         let verdict = r#"{ "summary": "A sound and simple plan.", "verdict": "GREEN", "x": 1.10 }"#;
         Delivery {
             session_id: "cs_1".parse().expect("an id"),
             query: Query::new("Sell \"honey\"?".into()),
-            approved: judge(Tier::Quick, Payload::raw(verdict)).outcome.expect("it is coherent"),
+            approved: judge_with(UnexpectedFields::Deliver, Tier::Quick, Payload::raw(verdict))
+                .outcome
+                .expect("it is coherent"),
             cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
             regen: None,
             evaluation_sha256: None,
@@ -183,6 +184,20 @@ mod tests {
         );
         let back: Delivery = serde_json::from_str(&text).expect("it reads back");
         assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+    }
+
+    #[test]
+    fn stripped_verdict_reads_back_with_the_flags_of_what_was_cut() {
+        let raw = r#"{"mood":[1],"verdict":"GREEN","summary":"A sound and simple plan."}"#;
+        let approved = judge(Tier::Quick, Payload::raw(raw)).outcome.expect("it is coherent");
+        let text = serde_json::to_string(&Delivery { approved, ..delivery() }).expect("it serializes");
+        assert!(!text.contains("[1]") && text.contains(r#""flags":["unexpected_field:mood"]"#), "{text}");
+        let back: Delivery = serde_json::from_str(&text).expect("it reads back");
+        assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+        // a member that no flag names was added later
+        let added = text.replace(r#"{"verdict":"GREEN","summary""#, r#"{"x":1,"verdict":"GREEN","summary""#);
+        assert_ne!(added, text);
+        assert!(serde_json::from_str::<Delivery>(&added).is_err());
     }
 
     #[test]

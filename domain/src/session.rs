@@ -1,5 +1,6 @@
 //! Sessions: who bought which verdict about what (seed: `regen-consistency`, "Session Context").
 
+use crate::blank::without_invisible;
 use crate::crosscheck::Approved;
 use crate::digest::Sha256Hex;
 use crate::generation::Generation;
@@ -130,7 +131,9 @@ impl TryFrom<String> for Email {
         let (local, domain) = text.rsplit_once('@').ok_or(BadEmail)?;
         let shaped = !local.is_empty() && !domain.is_empty() && !local.contains('@');
         let clean = |c: char| c.is_alphanumeric() || c == '@' || EMAIL_MARKS.contains(c);
-        if shaped && text.chars().all(clean) && text.chars().count() <= EMAIL_MAX_CHARS {
+        // Unicode counts some invisible fillers among the letters
+        let visible = without_invisible(&text).len() == text.len();
+        if shaped && visible && text.chars().all(clean) && text.chars().count() <= EMAIL_MAX_CHARS {
             Ok(Self(text))
         } else {
             Err(BadEmail)
@@ -286,6 +289,7 @@ mod tests {
             "a;b@c",
             "a@b,c",
             "a\u{202e}@b",
+            "a\u{3164}@b",
             &format!("{}@b", "a".repeat(320)),
         ] {
             assert_eq!(Email::try_from(bad.to_owned()), Err(BadEmail), "{bad:?}");
