@@ -78,6 +78,14 @@ pub enum PermitError {
         /// When to try again, from now; nothing where that is up to an administrator.
         retry_after: Option<Duration>,
     },
+    /// It asked for a wait that is not over.
+    #[error("the oracle `{oracle_id}` asked not to be called for {} s", .retry_after.as_secs_f64().ceil())]
+    QuotaWait {
+        /// Which oracle.
+        oracle_id: OracleId,
+        /// When to try again, from now.
+        retry_after: Duration,
+    },
 }
 
 /// Why an administrator did not get what was asked for. Nothing has changed, but for `NoAnswer`.
@@ -104,6 +112,16 @@ pub enum SteerError {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Lease, PermitError>")]
 pub struct Permit(pub OracleId);
+
+/// Holds back every call of an oracle that asked for a wait.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct QuotaWait {
+    /// Which oracle.
+    pub oracle_id: OracleId,
+    /// How long it wants no call.
+    pub wait: Duration,
+}
 
 /// Has an oracle watched that there was none of so far; one that is watched stays as it is.
 #[derive(Debug, Message)]
@@ -305,7 +323,10 @@ impl Handler<Permit> for OracleHealth {
                 let trial = health.is_trial(permit);
                 Ok(Lease::new(oracle_id, permit, trial, ctx.address()))
             }
-            Err(Refused { retry_after }) => Err(PermitError::CircuitOpen { oracle_id, retry_after }),
+            Err(Refused { retry_after: Some(retry_after), is_quota_wait: true }) => {
+                Err(PermitError::QuotaWait { oracle_id, retry_after })
+            }
+            Err(Refused { retry_after, .. }) => Err(PermitError::CircuitOpen { oracle_id, retry_after }),
         }
     }
 }
@@ -327,6 +348,18 @@ impl Handler<Report> for OracleHealth {
         let Ok(watched) = self.at(&oracle_id, now) else { return };
         let change = watched.health.report(now, permit, outcome);
         tell(&self.log, &oracle_id, change, now);
+    }
+}
+
+impl Handler<QuotaWait> for OracleHealth {
+    type Result = ();
+
+    fn handle(&mut self, QuotaWait { oracle_id, wait }: QuotaWait, _: &mut Context<Self>) {
+        let now = self.clock.now();
+        // a call was made by a lease, which names an oracle that there is
+        let Ok(watched) = self.at(&oracle_id, now) else { return };
+        watched.health.note_quota_wait(now, wait);
+        tracing::warn!(%oracle_id, wait_s = wait.as_secs(), "oracle asked for a wait");
     }
 }
 

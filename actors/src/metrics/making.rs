@@ -1,7 +1,9 @@
 //! What is counted of verdicts that oracled has made.
 
 use super::Word;
-use domain::interaction::{Interaction, Status};
+use crate::upstream::failure::PERMANENT_STATUSES;
+use crate::upstream::{Called, ModelError};
+use domain::interaction::Status;
 use domain::{DivergenceCheck, GatePath};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -21,6 +23,12 @@ pub(super) struct MadeAs {
 pub(super) struct AttemptAs {
     path: Word,
     status: Word,
+}
+
+/// The label of a request that the model refused for good.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RefusedWith {
+    status: u16,
 }
 
 /// The label of tokens.
@@ -45,12 +53,19 @@ pub(crate) struct Making {
     retries: Counter,
     attempt_seconds: Histogram,
     tokens: Family<Direction, Counter>,
+    refused_requests: Family<RefusedWith, Counter>,
     compared: Family<ComparedAs, Counter>,
 }
 
 impl Default for Making {
     fn default() -> Self {
+        let refused_requests = Family::default();
+        for status in PERMANENT_STATUSES {
+            // an alert on an increase needs the counter before the first refusal
+            drop(refused_requests.get_or_create(&RefusedWith { status }));
+        }
         Self {
+            refused_requests,
             made: Family::default(),
             attempts: Family::default(),
             retries: Counter::default(),
@@ -69,8 +84,11 @@ impl Making {
     }
 
     /// Counts the attempts of one call of the model.
-    pub(crate) fn called(&self, interactions: &[Interaction]) {
-        for interaction in interactions {
+    pub(crate) fn called(&self, called: &Called) {
+        if let Err(ModelError::RefusedRequest { status, .. }) = &called.outcome {
+            self.refused_requests.get_or_create(&RefusedWith { status: *status }).inc();
+        }
+        for interaction in &called.interactions {
             let status = match interaction.status {
                 Status::Success => "success",
                 Status::Timeout => "timeout",
@@ -121,6 +139,11 @@ impl Making {
             "model_retries",
             "requests to the model behind the first of a call",
             self.retries.clone(),
+        );
+        registry.register(
+            "model_refused_requests",
+            "calls that the model refused for good, by HTTP status",
+            self.refused_requests.clone(),
         );
         registry.register_with_unit(
             "model_attempt",

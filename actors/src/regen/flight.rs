@@ -7,7 +7,7 @@ use crate::crosscheck::{GateError, Judge, Outcome};
 use crate::door::NoAnswer;
 use crate::logger::CommitError;
 use crate::metrics::Metrics;
-use crate::oracle_health::{Lease, Permit, PermitError, Statuses};
+use crate::oracle_health::{Lease, Permit, PermitError, QuotaWait, Statuses};
 use crate::rate_limiter::{Limited, Place, Take, TakeError, TakeFirst, TakeRetry, Taken};
 use crate::upstream::{Called, Health, ModelError, Purpose};
 use domain::generation::Settings;
@@ -35,9 +35,19 @@ pub enum Landing {
     /// There is a verdict already.
     Replayed(Arc<Cached>),
     /// It was made and did not pass.
-    Rejected(Decision),
+    Rejected {
+        /// The decision.
+        decision: Decision,
+        /// When the session's verdict may be regenerated again; nothing for a first verdict.
+        retry_after: Option<Duration>,
+    },
     /// It was made, passed the crosscheck, and not the rules.
-    RefusedByRules(Arc<Evaluation>),
+    RefusedByRules {
+        /// What the rules say.
+        evaluation: Arc<Evaluation>,
+        /// The same.
+        retry_after: Option<Duration>,
+    },
     /// The session is of another tier or query.
     Mismatch(Mismatch),
 }
@@ -57,10 +67,10 @@ pub enum Failed {
     /// Not now.
     #[error(transparent)]
     Limited(Limited),
-    /// The model's circuit is open.
+    /// The model's circuit is open, or it asked for a wait.
     #[error("{error}")]
-    CircuitOpen {
-        /// Which one.
+    NotPermitted {
+        /// Which of the two.
         error: PermitError,
         /// When to try again.
         retry_after: Duration,
@@ -100,8 +110,8 @@ impl Landing {
             Self::Delivered(_) => "delivered",
             Self::Regenerated(..) => "regenerated",
             Self::Replayed(_) => "replayed",
-            Self::Rejected(_) => "rejected",
-            Self::RefusedByRules(_) => "refused_by_rules",
+            Self::Rejected { .. } => "rejected",
+            Self::RefusedByRules { .. } => "refused_by_rules",
             Self::Mismatch(_) => "session_mismatch",
         }
     }
@@ -116,10 +126,12 @@ impl Failed {
             Self::NoModel => "no_model",
             Self::Limited(Limited::Session { .. }) => "rate_limited",
             Self::Limited(Limited::Places { .. } | Limited::Budget { .. }) => "model_busy",
-            Self::CircuitOpen { .. } => "circuit_open",
+            Self::NotPermitted { error: PermitError::QuotaWait { .. }, .. } => "quota_wait",
+            Self::NotPermitted { .. } => "circuit_open",
             Self::Model { error, .. } => match error {
                 ModelError::Unavailable { .. } => "model_unavailable",
                 ModelError::Timeout { .. } => "model_timeout",
+                ModelError::RefusedRequest { .. } => "request_refused",
                 ModelError::Refused { reason } => reason.as_str(),
             },
             Self::Store(_) | Self::Commit(_) | Self::Cache(_) => "storage_failed",
@@ -256,9 +268,10 @@ impl Pilot {
         permit.map_err(|error| {
             let retry_after = match &error {
                 PermitError::CircuitOpen { retry_after, .. } => retry_after.unwrap_or(RETRY_AFTER),
+                PermitError::QuotaWait { retry_after, .. } => *retry_after,
                 PermitError::Unknown(_) => RETRY_AFTER,
             };
-            Failed::CircuitOpen { error, retry_after }
+            Failed::NotPermitted { error, retry_after }
         })
     }
 
@@ -278,8 +291,15 @@ impl Pilot {
             let closed = self.is_closed(&model.oracle_id).await;
             closed && matches!(self.doors.rate_limiter.ask(TakeRetry).await, Ok(Ok(())))
         };
-        let called = model.caller.call(&purpose, &order.prompt, &order.settings, may_retry).await;
-        self.metrics.making.called(&called.interactions);
+        let on_quota_wait = async |wait| {
+            let quota_wait = QuotaWait { oracle_id: model.oracle_id.clone(), wait };
+            if let Err(error) = self.doors.oracle_health.ask(quota_wait).await {
+                tracing::warn!(%error, "could not note the wait that the model asked for");
+            }
+        };
+        let called =
+            model.caller.call(&purpose, &order.prompt, &order.settings, on_quota_wait, may_retry).await;
+        self.metrics.making.called(&called);
         lease.report(outcome(&called));
         let Called { outcome, interactions, reached, .. } = called;
         match outcome {
@@ -288,10 +308,11 @@ impl Pilot {
                 let wait = self.gave_nothing(&order, interactions, taken.filter(|_| !reached)).await;
                 let retry_after = match &error {
                     ModelError::Unavailable { retry_after, .. } => {
-                        Some(wait.max(retry_after.unwrap_or(RETRY_AFTER)))
+                        Some(wait.unwrap_or_default().max(retry_after.unwrap_or(RETRY_AFTER)))
                     }
-                    ModelError::Timeout { .. } => Some(wait.max(RETRY_AFTER)),
-                    ModelError::Refused { .. } => None,
+                    ModelError::Timeout { .. } => Some(wait.unwrap_or_default().max(RETRY_AFTER)),
+                    ModelError::Refused { .. } => wait,
+                    ModelError::RefusedRequest { .. } => None,
                 };
                 Err(Failed::Model { error, retry_after })
             }
@@ -305,7 +326,7 @@ impl Pilot {
         order: &Order,
         interactions: Vec<Interaction>,
         unreached: Option<Taken>,
-    ) -> Duration {
+    ) -> Option<Duration> {
         let made = Made { generation: order.generation(), interactions };
         let mut record = Made::record(Some(&made), None);
         if let Some(taken) = unreached {
@@ -315,8 +336,12 @@ impl Pilot {
         if let Err(error) = self.doors.log.commit(record).await {
             tracing::warn!(%error, "a call of the model is not in the log");
         }
-        let wait = Some(&order.session_id).filter(|_| order.path == GatePath::Regen);
-        wait.and_then(|session_id| self.wait(session_id)).unwrap_or_default()
+        self.wait_after(order.path, &order.session_id)
+    }
+
+    /// How long a session has to wait for its next regeneration, after one on `path`.
+    fn wait_after(&self, path: GatePath, session_id: &SessionId) -> Option<Duration> {
+        (path == GatePath::Regen).then(|| self.wait(session_id)).flatten()
     }
 
     /// How long until a session's verdict may be made anew, if that is not now. What the rate limiter says counts; this
@@ -335,7 +360,7 @@ impl Pilot {
     ) -> Result<Landing, Failed> {
         let made = Made { generation: order.generation(), interactions };
         let Order { session_id, tier, query, customer_email, path, check, .. } = order;
-        let payload = Payload::raw(&text);
+        let (payload, judged) = (Payload::raw(&text), session_id.clone());
         let unheard = made.clone();
         let made = Some(made);
         let judge = Judge { session_id, tier, query, payload, customer_email, path, made, check };
@@ -352,8 +377,13 @@ impl Pilot {
             Outcome::Regenerated(cached, check) => Landing::Regenerated(cached, check),
             Outcome::Replayed(cached) => Landing::Replayed(cached),
             Outcome::Mismatch(mismatch) => Landing::Mismatch(mismatch),
-            Outcome::Rejected(decision) | Outcome::Checked(decision) => Landing::Rejected(decision),
-            Outcome::RefusedByRules(evaluation) => Landing::RefusedByRules(evaluation.into()),
+            Outcome::Rejected(decision) | Outcome::Checked(decision) => {
+                Landing::Rejected { decision, retry_after: self.wait_after(path, &judged) }
+            }
+            Outcome::RefusedByRules(evaluation) => {
+                let retry_after = self.wait_after(path, &judged);
+                Landing::RefusedByRules { evaluation: evaluation.into(), retry_after }
+            }
         })
     }
 }
@@ -370,8 +400,11 @@ fn outcome(called: &Called) -> health::Outcome {
         Health::Answered => health::Outcome::Success { latency_ms: Some(called.latency_ms) },
         Health::Neutral => health::Outcome::Neutral,
         Health::Failed => {
-            let why = called.outcome.as_ref().err().map(ToString::to_string);
-            health::Outcome::Failure(why.unwrap_or_default())
+            let why = called.outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
+            match called.outcome {
+                Err(ModelError::RefusedRequest { .. }) => health::Outcome::Refusal(why),
+                _ => health::Outcome::Failure(why),
+            }
         }
     }
 }

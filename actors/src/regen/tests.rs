@@ -255,7 +255,7 @@ fn another_order_is_not_answered_with_the_refusal_of_the_first() {
         let orders = ["Sell honey?", "Sell wax?"].map(|query| (Some(order(query)), id("cs_1")));
         let landed = amid_a_call(&world, &model, orders).await;
         let [first, other] = landed.try_into().expect("two");
-        assert!(matches!(first, Ok(Landing::Rejected(_))), "{first:?}");
+        assert!(matches!(first, Ok(Landing::Rejected { .. })), "{first:?}");
         assert!(matches!(other, Ok(Landing::Delivered(_))), "{other:?}");
     });
 }
@@ -417,7 +417,7 @@ fn a_refused_verdict_is_logged_with_its_making_and_nothing_of_it_is_kept() {
     let model = MadeUp::saying([Ok(r#"{"verdict":"GREEN","summary":" ","note":"q7x"}"#.into())]);
     with_model(model, |world, _| async move {
         let refused = deliver(&world, "cs_1", "Sell honey?").await;
-        let Ok(Landing::Rejected(decision)) = refused else { panic!("{refused:?}") };
+        let Ok(Landing::Rejected { decision, .. }) = refused else { panic!("{refused:?}") };
         assert!(!decision.approved);
         assert_eq!(logged(&world.system.store), ["oracle_interaction", "tmm_crosscheck"]);
         assert!(world.system.store.verdict(&id("cs_1")).expect("it is read").is_none());
