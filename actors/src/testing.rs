@@ -211,7 +211,8 @@ pub(crate) fn mail_of(kind: MailKind, tier: Tier, verdict: &str, regen: Option<R
 
 /// What is told of a regenerated verdict whose original was this.
 pub(crate) fn regenerated(original: Label) -> Option<Regen> {
-    Some(Regen { original: OriginalLabel(Some(original)) })
+    let original = OriginalLabel(Some(original));
+    Some(Regen { original, prompt_changed: false, settings_changed: false })
 }
 
 pub(crate) fn id(text: &str) -> SessionId {

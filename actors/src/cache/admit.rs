@@ -9,7 +9,7 @@ use crate::metrics::Metrics;
 use crate::notifier::Notifier;
 use actix::{Context, Handler, Message, ResponseFuture};
 use domain::delivery::Regen;
-use domain::divergence::{DivergenceLevel, OriginalLabel, Regenerated};
+use domain::divergence::{DivergenceLevel, Regenerated};
 use domain::mail::MailKind;
 use domain::rules::Check;
 use domain::session::{Email, Mismatch, Original};
@@ -159,9 +159,7 @@ fn delivered(admit: &Admit, session: Option<&(Session, u64)>, mails: bool, now: 
         query: query.clone(),
         approved: approved.clone(),
         cached_at: now,
-        regen: check
-            .as_ref()
-            .map(|_| Regen { original: OriginalLabel(original.map(|original| original.verdict_label)) }),
+        regen: check.as_ref().map(Regen::of),
         evaluation_sha256: admit.checked.as_ref().map(|(_, evaluation_sha256)| evaluation_sha256.clone()),
     });
     let mut events: Vec<_> = Made::entries(made.as_ref()).collect();

@@ -2,14 +2,14 @@
 
 use super::{AskedModel, Deliver, Doors};
 use crate::cache::{CacheError, Cached, Find, Known, Made};
-use crate::clock::Clock;
+use crate::clock::{Clock, monotonic};
 use crate::crosscheck::{GateError, Judge, Outcome};
 use crate::door::NoAnswer;
 use crate::logger::CommitError;
 use crate::metrics::Metrics;
 use crate::oracle_health::{Lease, Permit, PermitError, QuotaWait, Statuses};
 use crate::rate_limiter::{Limited, Place, Take, TakeError, TakeFirst, TakeRetry, Taken};
-use crate::upstream::{Called, Health, ModelError, Purpose};
+use crate::upstream::{Called, Caller, Health, ModelError, Purpose};
 use domain::generation::Settings;
 use domain::health;
 use domain::rules::{Check, Evaluation};
@@ -218,7 +218,7 @@ impl Pilot {
             query: session.query,
             customer_email: None,
             path: GatePath::Regen,
-            settings: model.regen().clone(),
+            settings: model.regen(session.original.as_ref()),
             check: session.check,
         };
         let lease = self.lease(model).await?;
@@ -284,21 +284,23 @@ impl Pilot {
     }
 
     /// Calls the model and brings its answer to the gate.
-    async fn fly(&self, model: &AskedModel, order: Order, leave: Leave) -> Result<Landing, Failed> {
+    async fn fly(&self, model: &AskedModel, mut order: Order, leave: Leave) -> Result<Landing, Failed> {
         let Leave { lease, _place, taken } = leave;
-        let purpose = Purpose { session_id: order.session_id.clone(), path: order.path };
-        let may_retry = async || {
-            let closed = self.is_closed(&model.oracle_id).await;
-            closed && matches!(self.doors.rate_limiter.ask(TakeRetry).await, Ok(Ok(())))
-        };
-        let on_quota_wait = async |wait| {
-            let quota_wait = QuotaWait { oracle_id: model.oracle_id.clone(), wait };
-            if let Err(error) = self.doors.oracle_health.ask(quota_wait).await {
-                tracing::warn!(%error, "could not note the wait that the model asked for");
-            }
-        };
-        let called =
-            model.caller.call(&purpose, &order.prompt, &order.settings, on_quota_wait, may_retry).await;
+        let began = monotonic();
+        let mut called = self.call(model, &model.caller, &order).await;
+        let substitute =
+            called.outcome.as_ref().err().and_then(|error| model.substitute(&order.settings, error));
+        if let Some(settings) = substitute.filter(|_| order.path == GatePath::Regen)
+            && self.may_retry(model).await
+        {
+            let (gone, instead) = (&order.settings.model, &settings.model);
+            tracing::warn!(gone, instead, "the model of the original is gone; asking the configured one");
+            order.settings = settings;
+            let first = std::mem::take(&mut called.interactions);
+            called = self.call(model, &model.caller.after(began.elapsed()), &order).await;
+            called.interactions.splice(0..0, first);
+            called.reached = true;
+        }
         self.metrics.making.called(&called);
         lease.report(outcome(&called));
         let Called { outcome, interactions, reached, .. } = called;
@@ -317,6 +319,24 @@ impl Pilot {
                 Err(Failed::Model { error, retry_after })
             }
         }
+    }
+
+    async fn call(&self, model: &AskedModel, caller: &Caller, order: &Order) -> Called {
+        let purpose = Purpose { session_id: order.session_id.clone(), path: order.path };
+        let on_quota_wait = async |wait| {
+            let quota_wait = QuotaWait { oracle_id: model.oracle_id.clone(), wait };
+            if let Err(error) = self.doors.oracle_health.ask(quota_wait).await {
+                tracing::warn!(%error, "could not note the wait that the model asked for");
+            }
+        };
+        let may_retry = async || self.may_retry(model).await;
+        caller.call(&purpose, &order.prompt, &order.settings, on_quota_wait, may_retry).await
+    }
+
+    /// Whether the model may be called once more within a call: its circuit is closed, and the budget has room.
+    async fn may_retry(&self, model: &AskedModel) -> bool {
+        let closed = self.is_closed(&model.oracle_id).await;
+        closed && matches!(self.doors.rate_limiter.ask(TakeRetry).await, Ok(Ok(())))
     }
 
     /// Logs what a call was that gave nothing to judge, and takes back the note of an attempt that did not reach the

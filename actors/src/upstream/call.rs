@@ -154,6 +154,13 @@ impl Caller {
         Self { model, policy, clock }
     }
 
+    /// The same caller for a call that begins when a part of the time is spent.
+    #[must_use]
+    pub(crate) fn after(&self, spent: Duration) -> Self {
+        let deadline = self.policy.deadline.saturating_sub(spent);
+        Self { policy: CallPolicy { deadline, ..self.policy }, ..self.clone() }
+    }
+
     /// Asks the model, and again where that may help: after a pause, if `may_retry` says so when it is over. The first
     /// attempt is the caller's own to allow.
     ///
