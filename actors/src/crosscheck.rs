@@ -1,6 +1,6 @@
 //! The crosscheck: every verdict passes here before anyone sees it.
 
-use crate::cache::{Admission, Admit, Cache, CacheError, Cached, Made};
+use crate::cache::{Admission, Admit, Cache, CacheError, Cached, Made, Refuse};
 use crate::clock::Clock;
 use crate::door::{Door, NoAnswer};
 use crate::guardian::panic_message;
@@ -144,7 +144,10 @@ impl Delivery {
                         (approved, Some((check, evaluation.sha256)))
                     }
                     Ok(Examination { outcome: Err(_), evaluation }) => {
-                        self.log.commit(Made::record(made.as_ref(), judged)).await?;
+                        let record = Made::record(made.as_ref(), judged);
+                        let refuse = Refuse { session_id, check, record: record.clone() };
+                        let refused = self.cache.ask(refuse).await;
+                        logged(refused, record, &self.log).await?;
                         return Ok(Outcome::RefusedByRules(Box::new(evaluation)));
                     }
                     Err(error) => {
@@ -181,18 +184,29 @@ impl Delivery {
     }
 }
 
-/// What the cache's answer means for the verdict. Where the cache did not get as far as the log, the judgement's record
-/// goes there now: a judgement without an entry would be a gap.
+/// What the cache's answer means for the verdict.
 async fn settle(
     admitted: Result<Result<Admission, CacheError>, NoAnswer>,
     record: Record,
     log: &Log,
 ) -> Result<Outcome, GateError> {
-    let error = match admitted {
-        Ok(Ok(Admission::Stored(cached))) => return Ok(Outcome::Delivered(cached)),
-        Ok(Ok(Admission::Regenerated(cached, check))) => return Ok(Outcome::Regenerated(cached, check)),
-        Ok(Ok(Admission::Replayed(cached))) => return Ok(Outcome::Replayed(cached)),
-        Ok(Ok(Admission::Mismatch(mismatch))) => return Ok(Outcome::Mismatch(mismatch)),
+    Ok(match logged(admitted, record, log).await? {
+        Admission::Stored(cached) => Outcome::Delivered(cached),
+        Admission::Regenerated(cached, check) => Outcome::Regenerated(cached, check),
+        Admission::Replayed(cached) => Outcome::Replayed(cached),
+        Admission::Mismatch(mismatch) => Outcome::Mismatch(mismatch),
+    })
+}
+
+/// The cache's answer. Where the cache did not get as far as the log, the judgement's record goes there now: a judgement
+/// without an entry would be a gap.
+async fn logged<T>(
+    answer: Result<Result<T, CacheError>, NoAnswer>,
+    record: Record,
+    log: &Log,
+) -> Result<T, GateError> {
+    let error = match answer {
+        Ok(Ok(answer)) => return Ok(answer),
         // the record held the entry, and went to the service log with it
         Ok(Err(CacheError::Commit(error @ CommitError::Unavailable(_)))) => return Err(error.into()),
         Ok(Err(error)) => error.into(),

@@ -5,8 +5,10 @@
 //! event that nothing waits for; what an administrator steers is committed before it takes effect.
 
 mod lease;
+mod quota;
 
 pub use lease::Lease;
+pub use quota::QuotaWait;
 
 use crate::clock::Clock;
 use crate::door::NoAnswer;
@@ -112,16 +114,6 @@ pub enum SteerError {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Lease, PermitError>")]
 pub struct Permit(pub OracleId);
-
-/// Holds back every call of an oracle that asked for a wait.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct QuotaWait {
-    /// Which oracle.
-    pub oracle_id: OracleId,
-    /// How long it wants no call.
-    pub wait: Duration,
-}
 
 /// Has an oracle watched that there was none of so far; one that is watched stays as it is.
 #[derive(Debug, Message)]
@@ -348,18 +340,6 @@ impl Handler<Report> for OracleHealth {
         let Ok(watched) = self.at(&oracle_id, now) else { return };
         let change = watched.health.report(now, permit, outcome);
         tell(&self.log, &oracle_id, change, now);
-    }
-}
-
-impl Handler<QuotaWait> for OracleHealth {
-    type Result = ();
-
-    fn handle(&mut self, QuotaWait { oracle_id, wait }: QuotaWait, _: &mut Context<Self>) {
-        let now = self.clock.now();
-        // a call was made by a lease, which names an oracle that there is
-        let Ok(watched) = self.at(&oracle_id, now) else { return };
-        watched.health.note_quota_wait(now, wait);
-        tracing::warn!(%oracle_id, wait_s = wait.as_secs(), "oracle asked for a wait");
     }
 }
 

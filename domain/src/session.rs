@@ -224,6 +224,16 @@ impl Session {
     }
 }
 
+/// The check that the rules refused a verdict by, kept for a session that is not known: it stays in force for every later
+/// verdict that comes without facts of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The session of the verdict.
+    pub session_id: SessionId,
+    /// What the verdict was checked against.
+    pub check: Arc<Check>,
+}
+
 /// What a request gets wrong about a session that is already known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

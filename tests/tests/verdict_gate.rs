@@ -1,15 +1,18 @@
-//! What the gate counts as text, and what it delivers.
+//! What the gate counts as text, what it delivers, and how long a refusal by the rules stays in force.
 
 use domain::{Label, Tier};
 use harness::load::field;
-use harness::making::{QUERY, order, saying};
+use harness::making::{QUERY, lose, order, put, read, saying, told_of};
 use harness::model::{ModelServer, Reply};
 use harness::{GOOD, World, at, document, get, log, post, problem, submission};
+use hyper::Method;
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 
 /// The facts that support every text of [`saying`], except the strategy's.
 const FACTS: [&str; 2] = ["A sound and simple plan", "It holds together"];
+/// A coherent verdict with a claim that [`FACTS`] do not support.
+const UNSUPPORTED: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan. Gold below it."}"#;
 
 async fn submit(routes: &mut Client, session: &str, body: &Value) -> Answer {
     post(routes, &format!("/v1/verdicts/{session}"), body).await
@@ -178,4 +181,58 @@ async fn strategy_texts_are_checked_by_the_rules() {
     verdict["strategy"]["next_step"] = json!("Dig for gold.");
     let quick = json!({"tier": "quick", "query": QUERY, "verdict": verdict, "facts": facts});
     assert_eq!(submit(routes, "quick", &quick).await.status, 201);
+}
+
+#[tokio::test]
+async fn verdict_refused_by_rules_stays_refused_without_facts() {
+    let world = World::default();
+    let mut daemon = world.serve().await;
+    for restarted in [false, true] {
+        if restarted {
+            daemon.kill();
+            daemon = world.serve().await;
+        }
+        let (routes, session) = (&mut daemon.routes().await, "cs_1");
+        if !restarted {
+            let refused = submit(routes, session, &with_facts(submission(UNSUPPORTED))).await;
+            problem(&refused, 422, "rules_rejected");
+        }
+        problem(&submit(routes, session, &submission(UNSUPPORTED)).await, 422, "rules_rejected");
+        problem(&post(routes, "/cache/cs_1", &submission_value(UNSUPPORTED)).await, 422, "rules_rejected");
+        // the session is not known by that
+        problem(&read(routes, session).await, 404, "session_unknown");
+    }
+    let routes = &mut daemon.routes().await;
+    // another session is judged for itself, and a supported verdict is delivered
+    assert_eq!(submit(routes, "cs_2", &submission(UNSUPPORTED)).await.status, 201);
+    assert_eq!(submit(routes, "cs_1", &submission(GOOD)).await.status, 201);
+    let control = &mut daemon.control().await;
+    lose(control, "cs_1").await;
+    problem(&submit(routes, "cs_1", &submission(UNSUPPORTED)).await, 422, "rules_rejected");
+    assert_eq!(told_of(control, "cs_1").await.iter().filter(|event| *event == "verdict_cached").count(), 1);
+}
+
+fn submission_value(raw: &str) -> Value {
+    json!({"tier": "quick", "query": "Sell honey?", "verdict": serde_json::from_str::<Value>(raw).expect("JSON")})
+}
+
+#[tokio::test]
+async fn refusal_by_rules_outlives_a_registration_and_binds_orders() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    model.otherwise(Reply::saying(UNSUPPORTED));
+    problem(&submit(routes, "ordered", &with_facts(order(Tier::Quick))).await, 422, "rules_rejected");
+    problem(&submit(routes, "ordered", &order(Tier::Quick)).await, 422, "rules_rejected");
+
+    problem(&submit(routes, "registered", &with_facts(submission(UNSUPPORTED))).await, 422, "rules_rejected");
+    assert_eq!(put(routes, "registered", &order(Tier::Quick)).await.status, 201);
+    problem(&read(routes, "registered").await, 422, "rules_rejected");
+    problem(&submit(routes, "registered", &submission(UNSUPPORTED)).await, 422, "rules_rejected");
+    // other facts take the place of those that it was refused by
+    let others = with(submission(UNSUPPORTED), "facts", json!([FACTS[0], "Gold below it"]));
+    assert_eq!(submit(routes, "registered", &others).await.status, 201);
+    let purged = daemon.control().await.call(Method::DELETE, "/v1/verdicts/registered", None).await;
+    assert_eq!(purged.expect("it answers").status, 200);
 }
