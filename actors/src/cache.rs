@@ -5,10 +5,12 @@
 
 mod admit;
 mod find;
+mod refuse;
 mod register;
 
 pub use admit::{Admission, Admit, Made};
 pub use find::{Find, Known};
+pub use refuse::Refuse;
 pub use register::{Register, Registered};
 
 use crate::clock::Clock;
@@ -85,6 +87,7 @@ pub struct Cache {
     metrics: Metrics,
     /// Whoever is told of a mail that was queued; nobody where none is sent, and then none is queued.
     notifier: Option<Door<Notifier>>,
+    refusals: refuse::Refusals,
     hot_bytes: u64,
     hot: HotCache<SessionId, Arc<Cached>, ByBytes>,
 }
@@ -107,7 +110,8 @@ impl Cache {
         notifier: Option<Door<Notifier>>,
         hot_bytes: u64,
     ) -> Self {
-        Self { store, log, clock, metrics, notifier, hot_bytes, hot: empty(hot_bytes) }
+        let refusals = refuse::Refusals::default();
+        Self { store, log, clock, metrics, notifier, refusals, hot_bytes, hot: empty(hot_bytes) }
     }
 
     fn read(&mut self, session_id: &SessionId) -> Result<Option<Arc<Cached>>, CacheError> {
@@ -171,6 +175,12 @@ async fn forget(cache: &Addr<Cache>, session_id: SessionId) {
 
 impl Actor for Cache {
     type Context = Context<Self>;
+
+    fn started(&mut self, _: &mut Context<Self>) {
+        if let Err(error) = self.refusals.load(&self.store) {
+            tracing::warn!(%error, "could not read how much room refusals take");
+        }
+    }
 }
 
 impl Supervised for Cache {

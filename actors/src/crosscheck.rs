@@ -1,6 +1,6 @@
 //! The crosscheck: every verdict passes here before anyone sees it.
 
-use crate::cache::{Admission, Admit, Cache, CacheError, Cached, Made};
+use crate::cache::{Admission, Admit, Cache, CacheError, Cached, Made, Refuse};
 use crate::clock::Clock;
 use crate::door::{Door, NoAnswer};
 use crate::guardian::panic_message;
@@ -13,6 +13,7 @@ use domain::rules::{Check, Evaluation, Examination};
 use domain::session::{Email, Mismatch};
 use domain::{
     Approved, Decision, DivergenceCheck, Event, GatePath, Judgement, Payload, Query, SessionId, Tier,
+    UnexpectedFields,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -80,12 +81,13 @@ pub enum GateError {
 }
 
 /// How a payload is judged. Whatever stands here, only `domain`'s gate can make an approved value.
-type JudgeFn = fn(Tier, Payload) -> Judgement;
+type JudgeFn = fn(UnexpectedFields, Tier, Payload) -> Judgement;
 
 /// The actor.
 #[derive(Debug)]
 pub struct Crosscheck {
     judge: JudgeFn,
+    unexpected_fields: UnexpectedFields,
     cache: Door<Cache>,
     rules: Door<Rules>,
     log: Log,
@@ -95,12 +97,13 @@ pub struct Crosscheck {
 
 impl Crosscheck {
     pub(crate) fn new(
+        unexpected_fields: UnexpectedFields,
         (cache, rules): (Door<Cache>, Door<Rules>),
         log: Log,
         clock: Clock,
         metrics: Metrics,
     ) -> Self {
-        Self { judge: domain::judge, cache, rules, log, clock, metrics }
+        Self { judge: domain::judge_with, unexpected_fields, cache, rules, log, clock, metrics }
     }
 }
 
@@ -141,7 +144,10 @@ impl Delivery {
                         (approved, Some((check, evaluation.sha256)))
                     }
                     Ok(Examination { outcome: Err(_), evaluation }) => {
-                        self.log.commit(Made::record(made.as_ref(), judged)).await?;
+                        let record = Made::record(made.as_ref(), judged);
+                        let refuse = Refuse { session_id, check, record: record.clone() };
+                        let refused = self.cache.ask(refuse).await;
+                        logged(refused, record, &self.log).await?;
                         return Ok(Outcome::RefusedByRules(Box::new(evaluation)));
                     }
                     Err(error) => {
@@ -178,18 +184,29 @@ impl Delivery {
     }
 }
 
-/// What the cache's answer means for the verdict. Where the cache did not get as far as the log, the judgement's record
-/// goes there now: a judgement without an entry would be a gap.
+/// What the cache's answer means for the verdict.
 async fn settle(
     admitted: Result<Result<Admission, CacheError>, NoAnswer>,
     record: Record,
     log: &Log,
 ) -> Result<Outcome, GateError> {
-    let error = match admitted {
-        Ok(Ok(Admission::Stored(cached))) => return Ok(Outcome::Delivered(cached)),
-        Ok(Ok(Admission::Regenerated(cached, check))) => return Ok(Outcome::Regenerated(cached, check)),
-        Ok(Ok(Admission::Replayed(cached))) => return Ok(Outcome::Replayed(cached)),
-        Ok(Ok(Admission::Mismatch(mismatch))) => return Ok(Outcome::Mismatch(mismatch)),
+    Ok(match logged(admitted, record, log).await? {
+        Admission::Stored(cached) => Outcome::Delivered(cached),
+        Admission::Regenerated(cached, check) => Outcome::Regenerated(cached, check),
+        Admission::Replayed(cached) => Outcome::Replayed(cached),
+        Admission::Mismatch(mismatch) => Outcome::Mismatch(mismatch),
+    })
+}
+
+/// The cache's answer. Where the cache did not get as far as the log, the judgement's record goes there now: a judgement
+/// without an entry would be a gap.
+async fn logged<T>(
+    answer: Result<Result<T, CacheError>, NoAnswer>,
+    record: Record,
+    log: &Log,
+) -> Result<T, GateError> {
+    let error = match answer {
+        Ok(Ok(answer)) => return Ok(answer),
         // the record held the entry, and went to the service log with it
         Ok(Err(CacheError::Commit(error @ CommitError::Unavailable(_)))) => return Err(error.into()),
         Ok(Err(error)) => error.into(),
@@ -210,7 +227,8 @@ impl Handler<Judge> for Crosscheck {
 
     fn handle(&mut self, mut message: Judge, _: &mut Context<Self>) -> Self::Result {
         let payload = std::mem::replace(&mut message.payload, Payload::raw(""));
-        let judged = catch_unwind(AssertUnwindSafe(|| (self.judge)(message.tier, payload)));
+        let judged =
+            catch_unwind(AssertUnwindSafe(|| (self.judge)(self.unexpected_fields, message.tier, payload)));
         let now = self.clock.now();
         let log = self.log.clone();
         let judgement = match judged {

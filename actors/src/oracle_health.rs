@@ -5,8 +5,10 @@
 //! event that nothing waits for; what an administrator steers is committed before it takes effect.
 
 mod lease;
+mod quota;
 
 pub use lease::Lease;
+pub use quota::QuotaWait;
 
 use crate::clock::Clock;
 use crate::door::NoAnswer;
@@ -77,6 +79,14 @@ pub enum PermitError {
         oracle_id: OracleId,
         /// When to try again, from now; nothing where that is up to an administrator.
         retry_after: Option<Duration>,
+    },
+    /// It asked for a wait that is not over.
+    #[error("the oracle `{oracle_id}` asked not to be called for {} s", .retry_after.as_secs_f64().ceil())]
+    QuotaWait {
+        /// Which oracle.
+        oracle_id: OracleId,
+        /// When to try again, from now.
+        retry_after: Duration,
     },
 }
 
@@ -305,7 +315,10 @@ impl Handler<Permit> for OracleHealth {
                 let trial = health.is_trial(permit);
                 Ok(Lease::new(oracle_id, permit, trial, ctx.address()))
             }
-            Err(Refused { retry_after }) => Err(PermitError::CircuitOpen { oracle_id, retry_after }),
+            Err(Refused { retry_after: Some(retry_after), is_quota_wait: true }) => {
+                Err(PermitError::QuotaWait { oracle_id, retry_after })
+            }
+            Err(Refused { retry_after, .. }) => Err(PermitError::CircuitOpen { oracle_id, retry_after }),
         }
     }
 }

@@ -242,9 +242,8 @@ impl Handler<Read> for Regen {
         let me = ctx.address();
         Box::pin(async move {
             match flight.landed().await {
-                Ok(Landing::Rejected(_) | Landing::RefusedByRules(_) | Landing::Mismatch(_)) | Err(_) => {
-                    again(&me, Read(session_id)).await
-                }
+                Ok(Landing::Rejected { .. } | Landing::RefusedByRules { .. } | Landing::Mismatch(_))
+                | Err(_) => again(&me, Read(session_id)).await,
                 brought => brought,
             }
         })

@@ -20,7 +20,7 @@ use crate::rules::{Rules, RulesConfig};
 use crate::verification::{self, Verification, VerificationConfig};
 use crate::vitals::{ActorReport, Vitals};
 use actix_rt::{Arbiter, ArbiterHandle};
-use domain::OracleId;
+use domain::{OracleId, UnexpectedFields};
 use std::sync::Arc;
 use store::{Journal, Store};
 use tokio::sync::{Semaphore, watch};
@@ -52,6 +52,8 @@ pub struct Parts {
     pub pages_bytes: usize,
     /// How mail is sent.
     pub mailing: Mailing,
+    /// What happens to members of a verdict that were not judged.
+    pub unexpected_fields: UnexpectedFields,
     /// How text is checked against facts.
     pub rules: RulesConfig,
     /// How sources are ingested.
@@ -117,6 +119,7 @@ impl System {
             model,
             calls,
             mailing,
+            unexpected_fields,
             rules,
             ingestion,
             verification,
@@ -202,7 +205,8 @@ impl System {
         let crosscheck = {
             let doors = (cache.clone(), rules.clone());
             let (log, clock, metrics) = (log.clone(), clock.clone(), metrics.clone());
-            hire.start("crosscheck", &here, queue, move || Crosscheck::new(doors, log, clock, metrics))
+            let make = move || Crosscheck::new(unexpected_fields, doors, log, clock, metrics);
+            hire.start("crosscheck", &here, queue, make)
         };
 
         let made_by = model.as_ref().map(|model| model.oracle_id.clone());

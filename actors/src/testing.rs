@@ -25,7 +25,7 @@ use domain::ground::adapter::Ready;
 use domain::health::{HealthConfig, Outcome};
 use domain::mail::{MailKind, SendFailure};
 use domain::rules::Settings;
-use domain::{Delivery, GatePath, Label, Mail, Payload, Query, SessionId, Tier};
+use domain::{Delivery, GatePath, Label, Mail, Payload, Query, SessionId, Tier, UnexpectedFields};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::fs;
@@ -131,6 +131,7 @@ pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<
         hot_bytes: 1 << 20,
         pages_bytes: 1 << 26,
         mailing: outside.mailing.unwrap_or_else(nobody),
+        unexpected_fields: UnexpectedFields::default(),
         rules: RulesConfig { settings: Settings::default(), compiled_bytes: 1 << 20 },
         ingestion: ingestion(time),
         verification: VerificationConfig {
@@ -210,7 +211,8 @@ pub(crate) fn mail_of(kind: MailKind, tier: Tier, verdict: &str, regen: Option<R
 
 /// What is told of a regenerated verdict whose original was this.
 pub(crate) fn regenerated(original: Label) -> Option<Regen> {
-    Some(Regen { original: OriginalLabel(Some(original)) })
+    let original = OriginalLabel(Some(original));
+    Some(Regen { original, prompt_changed: false, settings_changed: false })
 }
 
 pub(crate) fn id(text: &str) -> SessionId {

@@ -16,6 +16,7 @@ pub use rules::Rules;
 
 use crate::telemetry::{self, LogFormat};
 use ::config::{Environment, File, FileFormat};
+use domain::UnexpectedFields;
 use domain::ground::id::SourceId;
 use domain::health::HealthConfig;
 use serde::{Deserialize, Serialize};
@@ -96,12 +97,22 @@ pub struct Config {
     pub mail: Mail,
     /// When what is asked outside counts as failing, and is left alone.
     pub health: HealthConfig,
+    /// What the crosscheck delivers.
+    pub gate: Gate,
     /// Which rules apply to text, and what they allow.
     pub rules: Rules,
     /// Within which bounds sources are pulled, and what pipelines prove with who they are.
     pub ingestion: Ingestion,
     /// How questions are put to sources.
     pub verification: Verification,
+}
+
+/// What the crosscheck delivers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gate {
+    /// What happens to members of a verdict that were not judged.
+    pub unexpected_fields: UnexpectedFields,
 }
 
 /// How questions are put to sources.
@@ -232,6 +243,7 @@ impl Default for Config {
             model: Model::default(),
             mail: Mail::default(),
             health: HealthConfig::default(),
+            gate: Gate::default(),
             rules: Rules::default(),
             ingestion: Ingestion::default(),
             verification: Verification::default(),

@@ -149,8 +149,16 @@ pub enum Problem {
         retry_after: Option<Duration>,
     },
     /// The model answered, and gave no verdict.
-    #[error("{0}")]
-    ModelRefused(String),
+    #[error("{cause}")]
+    ModelRefused {
+        /// How.
+        cause: String,
+        /// When the verdict may be regenerated again.
+        retry_after: Option<Duration>,
+    },
+    /// The model refused the request itself, and will refuse it again.
+    #[error("{0}; check `model.name`, `model.base_url` and the key")]
+    ModelRefusedRequest(String),
     /// The verdict did not pass the crosscheck.
     #[error("the verdict did not pass the crosscheck; ask {contact} about session {session_id}")]
     CrosscheckRejected {
@@ -160,6 +168,8 @@ pub enum Problem {
         decision: Box<Decision>,
         /// Whom to ask.
         contact: String,
+        /// When the verdict may be regenerated again.
+        retry_after: Option<Duration>,
     },
     /// The verdict did not pass the rules.
     #[error("the rules did not let the verdict through; ask {contact} about session {session_id}")]
@@ -170,6 +180,8 @@ pub enum Problem {
         evaluation: Box<Evaluation>,
         /// Whom to ask.
         contact: String,
+        /// When the verdict may be regenerated again.
+        retry_after: Option<Duration>,
     },
     /// It concerns ground truth.
     #[error(transparent)]
@@ -251,7 +263,8 @@ impl Problem {
             Self::ModelBusy { .. } => (StatusCode::SERVICE_UNAVAILABLE, "model_busy"),
             Self::ModelUnavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, "model_unavailable"),
             Self::ModelTimeout { .. } => (StatusCode::GATEWAY_TIMEOUT, "model_timeout"),
-            Self::ModelRefused(_) => (StatusCode::BAD_GATEWAY, "model_refused"),
+            Self::ModelRefused { .. } => (StatusCode::BAD_GATEWAY, "model_refused"),
+            Self::ModelRefusedRequest(_) => (StatusCode::BAD_GATEWAY, "model_refused_request"),
             Self::CrosscheckRejected { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "crosscheck_rejected"),
             Self::RulesRejected { .. } => (StatusCode::UNPROCESSABLE_ENTITY, "rules_rejected"),
             Self::Ground(problem) => problem.status(),
@@ -273,9 +286,11 @@ impl Problem {
             Self::RegenRateLimited { retry_after, .. } | Self::ModelBusy { retry_after, .. } => {
                 Some(whole(retry_after))
             }
-            Self::ModelUnavailable { retry_after, .. } | Self::ModelTimeout { retry_after, .. } => {
-                retry_after.as_ref().map(whole)
-            }
+            Self::ModelUnavailable { retry_after, .. }
+            | Self::ModelTimeout { retry_after, .. }
+            | Self::ModelRefused { retry_after, .. }
+            | Self::CrosscheckRejected { retry_after, .. }
+            | Self::RulesRejected { retry_after, .. } => retry_after.as_ref().map(whole),
             _ => None,
         }
     }

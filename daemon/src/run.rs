@@ -126,6 +126,7 @@ impl Daemon {
             hot_bytes: config.storage.hot_bytes,
             pages_bytes: config.limits.bodies_bytes,
             mailing: upstreams.mailing,
+            unexpected_fields: config.gate.unexpected_fields,
             rules: config.rules.to_config(),
             ingestion: IngestionConfig {
                 runs_at_once: config.ingestion.runs_at_once,

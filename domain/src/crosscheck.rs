@@ -1,11 +1,13 @@
 //! The TMM crosscheck: from a payload to a decision, by the canonical mapping and nothing else.
 //!
 //! Seed: `tmm-crosscheck`; where it is silent or contradicts itself, `docs/mapping.md`. [`inspect`] maps a
-//! payload to `V_t`, `V_r`, `E_D` and flags, [`decide`] applies the formula and names the reason, and [`judge`]
+//! payload to `V_t`, `V_r`, `E_D` and flags, [`decide`] applies the formula and names the reason, and [`judge_with`]
 //! is the gate: the one place that makes an [`Approved`].
 
+mod fields;
 mod mapping;
 
+pub use fields::UnexpectedFields;
 pub use mapping::{Inspection, inspect};
 
 use crate::digest::Sha256Hex;
@@ -13,6 +15,7 @@ use crate::flag::Flag;
 use crate::payload::Payload;
 use crate::tmm::{OMEGA, coherence};
 use crate::verdict::{Label, Tier};
+use fields::Level;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use strum::VariantArray;
@@ -31,6 +34,8 @@ pub enum Reason {
     DimensionConflict,
     /// C is below Ω for any other cause.
     LowCoherence,
+    /// C is at least Ω, but the verdict has members that were not judged, and the configuration refuses those.
+    UnexpectedField,
 }
 
 impl Reason {
@@ -43,6 +48,7 @@ impl Reason {
             Self::DegenerateManifold => "degenerate_manifold",
             Self::DimensionConflict => "dimension_conflict",
             Self::LowCoherence => "low_coherence",
+            Self::UnexpectedField => "unexpected_field",
         }
     }
 }
@@ -94,21 +100,47 @@ pub fn decide(inspection: &Inspection) -> Decision {
     }
 }
 
-/// The gate. Judges `payload` as a verdict of `tier`; only here does an [`Approved`] come into being.
+/// Judges `payload` as a verdict of `tier`, as [`judge_with`] does by default.
 #[must_use]
 pub fn judge(tier: Tier, payload: Payload) -> Judgement {
+    judge_with(UnexpectedFields::default(), tier, payload)
+}
+
+/// The gate. Judges `payload` as a verdict of `tier`; only here does an [`Approved`] come into being.
+#[must_use]
+pub fn judge_with(unexpected: UnexpectedFields, tier: Tier, payload: Payload) -> Judgement {
     let inspection = inspect(tier, &payload);
-    let decision = decide(&inspection);
-    let sha256 = Sha256Hex::of(payload.text().as_bytes());
-    let outcome = match decision.verdict_label {
-        Some(label) if decision.approved => {
-            let verdict =
-                serde_json::from_str(payload.text()).expect("the inspection has read the same text");
-            Ok(Approved { tier, label, verdict, decision: decision.clone(), sha256: sha256.clone() })
-        }
-        _ => Err(Rejected(())),
+    let mut decision = decide(&inspection);
+    let has_unexpected = decision.flags.iter().any(Flag::is_unexpected);
+    if has_unexpected && decision.approved && unexpected == UnexpectedFields::Refuse {
+        decision.approved = false;
+        decision.crosscheck_reason = Reason::UnexpectedField;
+    }
+    let Some(label) = decision.verdict_label.filter(|_| decision.approved) else {
+        let sha256 = Sha256Hex::of(payload.text().as_bytes());
+        return Judgement { tier, inspection, decision, sha256, outcome: Err(Rejected(())) };
     };
-    Judgement { tier, inspection, decision, sha256, outcome }
+    let strips = has_unexpected && unexpected == UnexpectedFields::Strip;
+    let text = if strips { fields::strip(Level::Root(tier), payload.text()) } else { payload.into_text() };
+    let sha256 = Sha256Hex::of(text.as_bytes());
+    let verdict = RawValue::from_string(text).expect("the inspection has read the same text");
+    let approved = Approved { tier, label, verdict, decision: decision.clone(), sha256: sha256.clone() };
+    Judgement { tier, inspection, decision, sha256, outcome: Ok(approved) }
+}
+
+/// Judges a delivered verdict once more: the approved verdict, if `decision` was taken on it. The flags of what was cut
+/// then are `decision`'s.
+pub(crate) fn judge_delivered(tier: Tier, payload: Payload, decision: Decision) -> Option<Approved> {
+    let mut approved = judge_with(UnexpectedFields::Deliver, tier, payload).outcome.ok()?;
+    let judged =
+        |flags: &[Flag]| flags.iter().filter(|flag| !flag.is_unexpected()).cloned().collect::<Vec<_>>();
+    let again = Decision { flags: judged(&approved.decision.flags), ..approved.decision.clone() };
+    let then = Decision { flags: judged(&decision.flags), ..decision.clone() };
+    let names_all = approved.decision.flags.iter().all(|flag| decision.flags.contains(flag));
+    (again == then && names_all).then(|| {
+        approved.decision = decision;
+        approved
+    })
 }
 
 /// What the gate says of one payload: everything that the log keeps, and the approved verdict, if it is one.
@@ -120,7 +152,7 @@ pub struct Judgement {
     pub inspection: Inspection,
     /// The decision.
     pub decision: Decision,
-    /// The SHA-256 of the payload's text, without the white space around it.
+    /// The SHA-256 of the text that may be delivered; of a refused payload, of its text without the white space around it.
     pub sha256: Sha256Hex,
     /// The verdict that may be delivered, or the sign that none may.
     pub outcome: Result<Approved, Rejected>,
@@ -132,7 +164,7 @@ pub struct Rejected(());
 
 /// A verdict that passed the crosscheck. Nothing else can be cached, mailed or returned.
 ///
-/// Its fields are private and [`judge`] alone makes one, so no path can go around the gate:
+/// Its fields are private and [`judge_with`] alone makes one, so no path can go around the gate:
 ///
 /// ```compile_fail
 /// use domain::{Approved, Tier};
@@ -166,7 +198,7 @@ impl Approved {
         self.label
     }
 
-    /// The verdict, as the model wrote it.
+    /// The verdict, as the model wrote it, without what was cut.
     #[must_use]
     pub fn verdict(&self) -> &RawValue {
         &self.verdict

@@ -1,9 +1,11 @@
 //! A delivered verdict: the document that is cached, stored and answered (seed: `regen-consistency`, "Primary
 //! Output").
 
-use crate::crosscheck::{Approved, Decision, judge};
+use crate::crosscheck::{Approved, Decision, judge_delivered};
 use crate::digest::Sha256Hex;
-use crate::divergence::{DISCLAIMER, DivergenceLevel, OriginalLabel, UNKNOWN_NOTICE};
+use crate::divergence::{
+    CHANGED_NOTICE, DISCLAIMER, DivergenceCheck, DivergenceLevel, OriginalLabel, UNKNOWN_NOTICE,
+};
 use crate::payload::Payload;
 use crate::session::{Query, SessionId};
 use crate::verdict::Tier;
@@ -37,6 +39,33 @@ pub struct Delivery {
 pub struct Regen {
     /// The label of the verdict that was delivered first.
     pub original: OriginalLabel,
+    /// Whether it was made from another prompt, or from one that is not known.
+    pub prompt_changed: bool,
+    /// Whether it was made by another model or with other settings.
+    pub settings_changed: bool,
+}
+
+impl Regen {
+    /// What `check` says of the verdict that it compares with the original.
+    #[must_use]
+    pub fn of(check: &DivergenceCheck) -> Self {
+        Self {
+            original: check.original_verdict,
+            prompt_changed: check.prompt_changed == Some(true),
+            settings_changed: check.settings_changed == Some(true),
+        }
+    }
+
+    /// The notice that the customer is shown.
+    const fn notice(&self) -> Option<&'static str> {
+        if self.original.0.is_none() {
+            Some(UNKNOWN_NOTICE)
+        } else if self.prompt_changed || self.settings_changed {
+            Some(CHANGED_NOTICE)
+        } else {
+            None
+        }
+    }
 }
 
 /// Why a verdict was regenerated: there is one reason (seed: invariant 6).
@@ -67,6 +96,10 @@ struct Document<'d, Q, V, D> {
     disclaimer: Option<Cow<'d, str>>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     notice: Option<Cow<'d, str>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    prompt_changed: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    settings_changed: bool,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     evaluation_sha256: Option<Sha256Hex>,
     decision: D,
@@ -99,8 +132,10 @@ impl Serialize for Delivery {
             regen_reason: self.regen.map(|_| RegenReason::CacheMiss),
             original_verdict: self.regen.map(|regen| regen.original),
             divergence_level: self.regen.map(|_| self.divergence_level()),
+            prompt_changed: self.regen.is_some_and(|regen| regen.prompt_changed),
+            settings_changed: self.regen.is_some_and(|regen| regen.settings_changed),
             disclaimer: self.disclaimer().map(Cow::Borrowed),
-            notice: self.regen.filter(|regen| regen.original.0.is_none()).map(|_| UNKNOWN_NOTICE.into()),
+            notice: self.regen.and_then(|regen| regen.notice()).map(Cow::Borrowed),
             evaluation_sha256: self.evaluation_sha256.clone(),
             decision: self.approved.decision(),
         }
@@ -112,18 +147,17 @@ impl<'de> Deserialize<'de> for Delivery {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
         let document = Document::<Query, Box<RawValue>, Decision>::deserialize(deserializer)?;
-        let judgement = judge(document.tier, Payload::json(&document.verdict));
-        if judgement.decision != document.decision {
-            return Err(D::Error::custom("the verdict is not the one that its decision was taken on"));
-        }
-        let approved =
-            judgement.outcome.map_err(|_| D::Error::custom("the verdict is not an approved one"))?;
+        let Document { tier, verdict, decision, .. } = document;
+        let approved = judge_delivered(tier, Payload::json(&verdict), decision).ok_or_else(|| {
+            D::Error::custom("the verdict is not approved, or not the one that its decision was taken on")
+        })?;
         let Document { session_id, query, cached_at, regen, original_verdict, evaluation_sha256, .. } =
             document;
+        let Document { prompt_changed, settings_changed, .. } = document;
         if regen != original_verdict.is_some() {
             return Err(D::Error::custom("`regen` and `original_verdict` go together"));
         }
-        let regen = original_verdict.map(|original| Regen { original });
+        let regen = original_verdict.map(|original| Regen { original, prompt_changed, settings_changed });
         Ok(Self { session_id, query, approved, cached_at, regen, evaluation_sha256 })
     }
 }
@@ -131,13 +165,16 @@ impl<'de> Deserialize<'de> for Delivery {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crosscheck::{UnexpectedFields, judge, judge_with};
 
     fn delivery() -> Delivery {
         let verdict = r#"{ "summary": "A sound and simple plan.", "verdict": "GREEN", "x": 1.10 }"#;
         Delivery {
             session_id: "cs_1".parse().expect("an id"),
             query: Query::new("Sell \"honey\"?".into()),
-            approved: judge(Tier::Quick, Payload::raw(verdict)).outcome.expect("it is coherent"),
+            approved: judge_with(UnexpectedFields::Deliver, Tier::Quick, Payload::raw(verdict))
+                .outcome
+                .expect("it is coherent"),
             cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
             regen: None,
             evaluation_sha256: None,
@@ -153,7 +190,8 @@ mod tests {
             (Some(Label::Red), "\"significant\"", Some("disclaimer")),
             (None, "null", Some("notice")),
         ] {
-            let regen = Some(Regen { original: OriginalLabel(original) });
+            let original_ = OriginalLabel(original);
+            let regen = Some(Regen { original: original_, prompt_changed: false, settings_changed: false });
             let text = serde_json::to_string(&Delivery { regen, ..delivery() }).expect("it serializes");
             let word = OriginalLabel(original).as_str();
             let members = format!(
@@ -163,6 +201,20 @@ mod tests {
             for name in ["disclaimer", "notice"] {
                 assert_eq!(text.contains(&format!("\"{name}\":\"NOTE: ")), told == Some(name), "{text}");
             }
+            let back: Delivery = serde_json::from_str(&text).expect("it reads back");
+            assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+        }
+    }
+
+    #[test]
+    fn regenerated_document_is_marked_where_prompt_or_settings_changed() {
+        for (prompt_changed, settings_changed) in [(true, false), (false, true), (true, true)] {
+            let original = OriginalLabel(Some(crate::verdict::Label::Green));
+            let regen = Some(Regen { original, prompt_changed, settings_changed });
+            let text = serde_json::to_string(&Delivery { regen, ..delivery() }).expect("it serializes");
+            assert_eq!(text.contains(r#""prompt_changed":true"#), prompt_changed, "{text}");
+            assert_eq!(text.contains(r#""settings_changed":true"#), settings_changed, "{text}");
+            assert!(text.contains(CHANGED_NOTICE), "{text}");
             let back: Delivery = serde_json::from_str(&text).expect("it reads back");
             assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
         }
@@ -183,6 +235,20 @@ mod tests {
         );
         let back: Delivery = serde_json::from_str(&text).expect("it reads back");
         assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+    }
+
+    #[test]
+    fn stripped_verdict_reads_back_with_the_flags_of_what_was_cut() {
+        let raw = r#"{"mood":[1],"verdict":"GREEN","summary":"A sound and simple plan."}"#;
+        let approved = judge(Tier::Quick, Payload::raw(raw)).outcome.expect("it is coherent");
+        let text = serde_json::to_string(&Delivery { approved, ..delivery() }).expect("it serializes");
+        assert!(!text.contains("[1]") && text.contains(r#""flags":["unexpected_field:mood"]"#), "{text}");
+        let back: Delivery = serde_json::from_str(&text).expect("it reads back");
+        assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+        // a member that no flag names was added later
+        let added = text.replace(r#"{"verdict":"GREEN","summary""#, r#"{"x":1,"verdict":"GREEN","summary""#);
+        assert_ne!(added, text);
+        assert!(serde_json::from_str::<Delivery>(&added).is_err());
     }
 
     #[test]

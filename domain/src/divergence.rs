@@ -16,9 +16,12 @@ use std::collections::VecDeque;
 pub const DISCLAIMER: &str = "NOTE: Due to a technical condition, the verdict on your results page may differ \
     slightly from the one you received by email. Both represent a valid coherence reading of your submission. If \
     you have questions, reply to this email and we will provide clarification.";
-/// What a customer is told where nobody knows whether they differ.
-pub const UNKNOWN_NOTICE: &str = "NOTE: This verdict was generated again. What was delivered first is not on \
-    record here, so this one may differ from the one you received by email, which stands.";
+/// The notice of a regenerated verdict whose original is not known. There may be none.
+pub const UNKNOWN_NOTICE: &str = "NOTE: This verdict was generated when it was read. No earlier verdict is on record here. \
+    If you received one before, that one stands, and this one may differ from it.";
+/// The notice of a regenerated verdict that was not made in the same way as the original.
+pub const CHANGED_NOTICE: &str = "NOTE: This verdict was generated again, and not in exactly the same way as the first one. \
+    The first one stands, and this one may differ from it.";
 /// The rate of diverging regenerations above which the model's infrastructure is to blame (seed: REGEN-GAP-06).
 pub const VARIANCE_THRESHOLD: f64 = 0.05;
 /// So many regenerations are looked at, the latest.
@@ -117,7 +120,8 @@ pub struct DivergenceCheck {
     pub skipped: bool,
     /// On which path the second verdict came: `regen`, or handed in over a lost one.
     pub path: GatePath,
-    /// Whether the original was made from another prompt; null where that is not known.
+    /// Whether the original was made from another prompt. A regeneration whose original's prompt is not known counts as
+    /// changed. Null where a verdict was handed in and that is not known.
     pub prompt_changed: Option<bool>,
     /// Whether the original was made with other settings; null where that is not known.
     pub settings_changed: Option<bool>,
@@ -157,7 +161,9 @@ impl DivergenceCheck {
             divergence_level: level,
             skipped: level.is_none(),
             path: regenerated.path,
-            prompt_changed: made.map(|(first, again)| first.prompt_sha256 != again.prompt_sha256),
+            prompt_changed: made
+                .map(|(first, again)| first.prompt_sha256 != again.prompt_sha256)
+                .or_else(|| (regenerated.path == GatePath::Regen).then_some(true)),
             settings_changed: made.map(|(first, again)| first.settings != again.settings),
             timestamp: at,
         }

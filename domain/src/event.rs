@@ -71,6 +71,13 @@ pub enum Event {
     },
     /// A text, or what a verdict says in words, was checked against facts.
     RulesEvaluated(RulesEntry),
+    /// The check that a session's verdict was refused by is no longer kept: newer refusals take its room.
+    RefusalDropped {
+        /// The session.
+        session_id: SessionId,
+        /// When.
+        timestamp: Timestamp,
+    },
     /// An approved verdict was stored and may be answered from now on.
     VerdictCached {
         /// Whose.
@@ -334,6 +341,7 @@ impl Event {
             | Self::RegenDivergenceCheck(DivergenceCheck { timestamp, .. })
             | Self::RulesEvaluated(RulesEntry { timestamp, .. })
             | Self::CrosscheckError { timestamp, .. }
+            | Self::RefusalDropped { timestamp, .. }
             | Self::VerdictCached { timestamp, .. }
             | Self::VerdictPurged { timestamp, .. }
             | Self::SessionRegistered { timestamp, .. }

@@ -184,6 +184,12 @@ impl Flag {
         }
     }
 
+    /// Whether it names a member that was not judged.
+    #[must_use]
+    pub const fn is_unexpected(&self) -> bool {
+        matches!(self, Self::UnexpectedField(_))
+    }
+
     /// The flag's name without the place it was found at.
     #[must_use]
     pub const fn name(&self) -> &'static str {

@@ -14,6 +14,7 @@
 //!   calls: whoever answers probes while calls fail is left alone all the same. Who makes a probe by a call's permit says
 //!   that it is as good as a call.
 //! - What was let through earlier and is reported later is counted, and changes no circuit.
+//! - An oracle that asks for a wait (HTTP 429 with `Retry-After`) is not called before the wait is over. Its status stays.
 //! - A circuit that an administrator has opened stays open until it is closed. Closing makes the oracle healthy.
 //! - A clock that jumps back takes the circuit's times with it: what had passed has passed.
 
@@ -21,13 +22,14 @@ use crate::oracle::OracleId;
 use config::seconds;
 use jiff::{SignedDuration, Timestamp};
 use latencies::Latencies;
-use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 mod config;
 mod latencies;
+mod status;
 
 pub use config::HealthConfig;
+pub use status::{HealthStatus, Status};
 
 /// A call through a half-open circuit that was not reported on for so long makes way for another.
 const LEASE: SignedDuration = SignedDuration::from_secs(60);
@@ -35,63 +37,6 @@ const LEASE: SignedDuration = SignedDuration::from_secs(60);
 const TRIAL_PAUSE: Duration = Duration::from_secs(1);
 /// So many characters of an upstream's error are kept.
 pub const ERROR_MAX_CHARS: usize = 200;
-
-/// How an oracle is doing, in the seed's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// It answers.
-    Healthy,
-    /// It failed lately, and not often enough to be unhealthy.
-    Degraded,
-    /// It fails; if its circuit was open, one call at a time is let through now.
-    Unhealthy,
-    /// It is not called.
-    CircuitOpen,
-}
-
-impl Status {
-    /// All of them, the best first.
-    pub const ALL: [Self; 4] = [Self::Healthy, Self::Degraded, Self::Unhealthy, Self::CircuitOpen];
-
-    /// The status' name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Healthy => "healthy",
-            Self::Degraded => "degraded",
-            Self::Unhealthy => "unhealthy",
-            Self::CircuitOpen => "circuit_open",
-        }
-    }
-}
-
-/// An oracle's health on one page: the seed's fields, and behind them what an operator needs beside.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HealthStatus {
-    /// Which oracle.
-    pub oracle_id: OracleId,
-    /// How it is doing.
-    pub status: Status,
-    /// When it last did what it was asked to.
-    pub last_success_at: Option<Timestamp>,
-    /// When it last failed.
-    pub last_failure_at: Option<Timestamp>,
-    /// Failures in a row.
-    pub consecutive_failures: u32,
-    /// Time to an answer, median of the last 256 successful calls, in milliseconds; 0 while there are none.
-    pub latency_p50_ms: u64,
-    /// The same, 99th percentile.
-    pub latency_p99_ms: u64,
-    /// Since when its circuit is open, or was before it became half open.
-    pub circuit_opened_at: Option<Timestamp>,
-    /// When its open circuit lets a call through; null where that is up to an administrator.
-    pub retry_at: Option<Timestamp>,
-    /// Whether an administrator holds its circuit open.
-    pub held_open: bool,
-    /// What it failed with last, cut at [`ERROR_MAX_CHARS`].
-    pub last_error: Option<String>,
-}
 
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,6 +48,9 @@ pub enum Outcome {
     },
     /// It did not, for this reason.
     Failure(String),
+    /// It answers, and refuses for this reason until someone changes something: the key, say. That opens no circuit, since
+    /// waiting does not help.
+    Refusal(String),
     /// It says nothing of the oracle's health: a mistake of ours (HTTP 400), a limit that was reached (429), an answer to
     /// a probe that does not know the question, or a call that was never made.
     Neutral,
@@ -128,11 +76,13 @@ pub struct Permit {
     probes: bool,
 }
 
-/// The circuit is open: no call is to be made.
+/// Why no call is to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
     /// When to try again, from now; nothing where that is up to an administrator.
     pub retry_after: Option<Duration>,
+    /// Whether the oracle asked for the wait. Otherwise its circuit is open.
+    pub is_quota_wait: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -166,6 +116,8 @@ pub struct Health {
     /// The latest time it was told.
     seen_at: Option<Timestamp>,
     probed_at: Option<Timestamp>,
+    /// The oracle asked not to be called before this time.
+    quota_wait_until: Option<Timestamp>,
     last_success_at: Option<Timestamp>,
     last_failure_at: Option<Timestamp>,
     last_error: Option<String>,
@@ -188,6 +140,7 @@ impl Health {
             permits: 0,
             seen_at: None,
             probed_at: None,
+            quota_wait_until: None,
             last_success_at: None,
             last_failure_at: None,
             last_error: None,
@@ -220,15 +173,22 @@ impl Health {
 
     fn let_through(&mut self, now: Timestamp, probes: bool) -> Result<Permit, Refused> {
         self.follow_back(now);
+        let is_open = matches!(self.state, State::Open { .. } | State::Held { .. });
+        if let Some(wait) = self.quota_wait(now).filter(|_| !is_open) {
+            return Err(Refused { retry_after: Some(wait.unsigned_abs()), is_quota_wait: true });
+        }
         match self.state {
             State::Healthy | State::Degraded | State::Unhealthy => Ok(self.issue(probes)),
-            State::Held { .. } => Err(Refused { retry_after: None }),
+            State::Held { .. } => Err(Refused { retry_after: None, is_quota_wait: false }),
             State::Open { since } => {
                 let left = self.reset() - now.duration_since(since);
-                Err(Refused { retry_after: Some(left.max(SignedDuration::ZERO).unsigned_abs()) })
+                Err(Refused {
+                    retry_after: Some(left.max(SignedDuration::ZERO).unsigned_abs()),
+                    is_quota_wait: false,
+                })
             }
             State::HalfOpen { trial: Some((_, since)), .. } if now.duration_since(since) < LEASE => {
-                Err(Refused { retry_after: Some(TRIAL_PAUSE) })
+                Err(Refused { retry_after: Some(TRIAL_PAUSE), is_quota_wait: false })
             }
             State::HalfOpen { opened_at, .. } => {
                 let permit = self.issue(probes);
@@ -270,6 +230,10 @@ impl Health {
         let decides = self.hand_back(permit);
         match outcome {
             Outcome::Neutral => None,
+            Outcome::Refusal(error) => {
+                self.note_error(now, error);
+                None
+            }
             Outcome::Success { latency_ms } => {
                 self.last_success_at = Some(now);
                 if let Some(latency_ms) = latency_ms {
@@ -284,14 +248,25 @@ impl Health {
                 if decides { self.succeeded() } else { None }
             }
             Outcome::Failure(error) => {
-                let error: String = error.chars().take(ERROR_MAX_CHARS).collect();
-                self.last_failure_at = Some(now);
-                self.last_error = Some(error.clone());
+                let error = self.note_error(now, error);
                 self.consecutive_failures = self.consecutive_failures.saturating_add(1);
                 self.calls_fail |= !permit.probes;
                 if decides { self.failed(now, &error) } else { None }
             }
         }
+    }
+
+    /// Refuses every call for `wait`, because the oracle asked for it. A longer wait that is noted already stays.
+    pub fn note_quota_wait(&mut self, now: Timestamp, wait: Duration) {
+        self.follow_back(now);
+        let until = now.checked_add(wait).unwrap_or(Timestamp::MAX);
+        self.quota_wait_until = self.quota_wait_until.max(Some(until));
+    }
+
+    /// How long the oracle still wants no call.
+    fn quota_wait(&self, now: Timestamp) -> Option<SignedDuration> {
+        let left = self.quota_wait_until?.duration_since(now);
+        left.is_positive().then_some(left)
     }
 
     /// Opens the circuit until it is closed. Changes nothing where an administrator holds it open already.
@@ -301,9 +276,9 @@ impl Health {
         (!held).then(|| self.enter(State::Held { since: now }, "opened by an administrator".into()))
     }
 
-    /// Makes the oracle healthy, whatever it was.
+    /// Makes the oracle healthy, whatever it was, and ends a wait that it asked for.
     pub fn close(&mut self) -> Option<Change> {
-        if matches!(self.state, State::Healthy) {
+        if self.quota_wait_until.take().is_none() && matches!(self.state, State::Healthy) {
             return None;
         }
         self.consecutive_failures = 0;
@@ -321,6 +296,9 @@ impl Health {
             State::HalfOpen { opened_at, .. } => (Some(opened_at), None),
             State::Held { since } => (Some(since), None),
         };
+        let held_open = matches!(self.state, State::Held { .. });
+        let is_ahead = |until: &Timestamp| self.seen_at.is_none_or(|seen_at| *until > seen_at);
+        let waits_until = self.quota_wait_until.filter(|until| !held_open && is_ahead(until));
         HealthStatus {
             oracle_id: self.oracle_id.clone(),
             status: self.shown(),
@@ -330,10 +308,18 @@ impl Health {
             latency_p50_ms: self.latencies.percentile(50),
             latency_p99_ms: self.latencies.percentile(99),
             circuit_opened_at,
-            retry_at,
-            held_open: matches!(self.state, State::Held { .. }),
+            retry_at: retry_at.max(waits_until),
+            held_open,
             last_error: self.last_error.clone(),
         }
+    }
+
+    /// Notes what the oracle failed with, and returns the part that is kept.
+    fn note_error(&mut self, now: Timestamp, error: String) -> String {
+        let error: String = error.chars().take(ERROR_MAX_CHARS).collect();
+        self.last_failure_at = Some(now);
+        self.last_error = Some(error.clone());
+        error
     }
 
     /// Counts a success that decides something.
@@ -408,7 +394,7 @@ impl Health {
             State::Open { since } | State::HalfOpen { trial: Some((_, since)), .. } => Some(since),
             _ => None,
         };
-        for at in counted_from.into_iter().chain(&mut self.probed_at) {
+        for at in counted_from.into_iter().chain(&mut self.probed_at).chain(&mut self.quota_wait_until) {
             *at = at.checked_sub(jump).unwrap_or(Timestamp::MIN);
         }
     }

@@ -4,6 +4,7 @@
 //! decision depends on comes in as an argument, so that the same inputs give the same decision in the daemon,
 //! in `oraclectl calibrate` and in a test.
 
+pub mod blank;
 pub mod crosscheck;
 pub mod delivery;
 pub mod digest;
@@ -28,7 +29,7 @@ pub mod verdict;
 pub mod verification;
 pub mod wording;
 
-pub use crosscheck::{Approved, Decision, Judgement, Reason, judge};
+pub use crosscheck::{Approved, Decision, Judgement, Reason, UnexpectedFields, judge, judge_with};
 pub use delivery::Delivery;
 pub use digest::{Sha256Hex, Sha256Stream};
 pub use divergence::{DivergenceCheck, DivergenceLevel};

@@ -31,6 +31,10 @@ impl Payload {
     pub fn text(&self) -> &str {
         &self.0
     }
+
+    pub(crate) fn into_text(self) -> String {
+        self.0
+    }
 }
 
 /// One value of a strict JSON document, holding only what the crosscheck looks at.
@@ -167,7 +171,7 @@ impl<'de> Visitor<'de> for NodeVisitor {
 }
 
 /// A member's name, borrowed from the text wherever it holds no escape.
-struct Name<'a>(Cow<'a, str>);
+pub(crate) struct Name<'a>(pub(crate) Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Name<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -1,5 +1,6 @@
 //! Sessions: who bought which verdict about what (seed: `regen-consistency`, "Session Context").
 
+use crate::blank::without_invisible;
 use crate::crosscheck::Approved;
 use crate::digest::Sha256Hex;
 use crate::generation::Generation;
@@ -130,7 +131,9 @@ impl TryFrom<String> for Email {
         let (local, domain) = text.rsplit_once('@').ok_or(BadEmail)?;
         let shaped = !local.is_empty() && !domain.is_empty() && !local.contains('@');
         let clean = |c: char| c.is_alphanumeric() || c == '@' || EMAIL_MARKS.contains(c);
-        if shaped && text.chars().all(clean) && text.chars().count() <= EMAIL_MAX_CHARS {
+        // Unicode counts some invisible fillers among the letters
+        let visible = without_invisible(&text).len() == text.len();
+        if shaped && visible && text.chars().all(clean) && text.chars().count() <= EMAIL_MAX_CHARS {
             Ok(Self(text))
         } else {
             Err(BadEmail)
@@ -221,6 +224,16 @@ impl Session {
     }
 }
 
+/// The check that the rules refused a verdict by, kept for a session that is not known: it stays in force for every later
+/// verdict that comes without facts of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The session of the verdict.
+    pub session_id: SessionId,
+    /// What the verdict was checked against.
+    pub check: Arc<Check>,
+}
+
 /// What a request gets wrong about a session that is already known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -286,6 +299,7 @@ mod tests {
             "a;b@c",
             "a@b,c",
             "a\u{202e}@b",
+            "a\u{3164}@b",
             &format!("{}@b", "a".repeat(320)),
         ] {
             assert_eq!(Email::try_from(bad.to_owned()), Err(BadEmail), "{bad:?}");

@@ -6,6 +6,7 @@ use domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use domain::ground::ontology::{Ontology, OntologyRef};
 use domain::ground::pipeline::{Definition, RegisteredPipeline};
 use domain::ground::run::Run;
+use domain::session::Refusal;
 use domain::verification::review::ReviewState;
 use domain::verification::workflow::RegisteredWorkflow;
 use domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
@@ -77,6 +78,8 @@ pub enum RowKey {
     Session(SessionId),
     /// The latest attempt to regenerate a session's verdict.
     Regen(SessionId),
+    /// What the rules refused a verdict by, of a session that is not known.
+    Refusal(SessionId),
     /// A mail in the outbox.
     Mail(MailId),
     /// A version of an ontology.
@@ -116,6 +119,10 @@ pub enum Write {
     PutRegen(RegenAttempt),
     /// Takes such a note back: the model was not reached.
     RemoveRegen(SessionId),
+    /// Keeps what the rules refused a verdict by, in place of any other of its session.
+    PutRefusal(Refusal),
+    /// Removes it.
+    RemoveRefusal(SessionId),
     /// Puts a mail into the outbox, in place of what there is under its id.
     PutMail(Arc<Mail>),
     /// Takes a mail out of the outbox.
@@ -158,6 +165,8 @@ impl Write {
             Self::PutSession(session) => RowKey::Session(session.session_id.clone()),
             Self::PutRegen(attempt) => RowKey::Regen(attempt.session_id.clone()),
             Self::RemoveRegen(session_id) => RowKey::Regen(session_id.clone()),
+            Self::PutRefusal(refusal) => RowKey::Refusal(refusal.session_id.clone()),
+            Self::RemoveRefusal(session_id) => RowKey::Refusal(session_id.clone()),
             Self::PutMail(mail) => RowKey::Mail(mail.standing.mail_id.clone()),
             Self::RemoveMail(mail_id) => RowKey::Mail(mail_id.clone()),
             Self::PutOntology(ontology) => RowKey::Ontology(ontology.reference()),
@@ -180,6 +189,7 @@ impl Write {
         match self {
             Self::RemoveVerdict(_)
             | Self::RemoveRegen(_)
+            | Self::RemoveRefusal(_)
             | Self::RemoveMail(_)
             | Self::RemoveSubject(_)
             | Self::RemoveKept(_)
@@ -187,6 +197,7 @@ impl Write {
             Self::PutVerdict(delivery) => Some(json(delivery)),
             Self::PutSession(session) => Some(json(session)),
             Self::PutRegen(attempt) => Some(json(attempt)),
+            Self::PutRefusal(refusal) => Some(json(refusal)),
             Self::PutMail(mail) => Some(json(mail)),
             Self::PutOntology(ontology) => Some(json(ontology)),
             Self::PutSource(state) => Some(json(state)),

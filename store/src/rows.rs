@@ -39,6 +39,7 @@ pub(crate) enum Table {
     Reviews = b'V',
     Workflows = b'W',
     ByEvent = b'e',
+    Refusals = b'f',
     Log = b'l',
     Outbox = b'o',
     Pending = b'p',

@@ -138,6 +138,7 @@ fn place(row: &RowKey) -> (Table, Cow<'_, [u8]>) {
         RowKey::Verdict(session_id) => named(Table::Verdicts, session_id.as_str()),
         RowKey::Session(session_id) => named(Table::Sessions, session_id.as_str()),
         RowKey::Regen(session_id) => named(Table::Regens, session_id.as_str()),
+        RowKey::Refusal(session_id) => named(Table::Refusals, session_id.as_str()),
         RowKey::Mail(mail_id) => named(Table::Outbox, mail_id.as_str()),
         RowKey::Ontology(reference) => (Table::Ontologies, Cow::Owned(reference.to_string().into_bytes())),
         RowKey::Source(oracle_id) => named(Table::Sources, oracle_id.as_str()),

@@ -57,11 +57,13 @@ pub struct Counts {
     pub pending: u64,
     /// Adapters of live sources.
     pub adapters: u64,
+    /// What the rules refused verdicts by.
+    pub refusals: u64,
 }
 
 impl Counts {
     /// The tables that are counted, each with what a person calls its rows.
-    pub(crate) const TABLES: [(Table, &'static str); 14] = [
+    pub(crate) const TABLES: [(Table, &'static str); 15] = [
         (Table::Verdicts, "verdicts"),
         (Table::Sessions, "sessions"),
         (Table::Outbox, "mails"),
@@ -76,6 +78,7 @@ impl Counts {
         (Table::Kept, "kept answers"),
         (Table::Pending, "pending decisions"),
         (Table::Adapters, "adapters"),
+        (Table::Refusals, "refusals by the rules"),
     ];
 
     /// The count of `table`'s rows, if they are counted.
@@ -95,6 +98,7 @@ impl Counts {
             Table::Kept => Some(&mut self.kept),
             Table::Pending => Some(&mut self.pending),
             Table::Adapters => Some(&mut self.adapters),
+            Table::Refusals => Some(&mut self.refusals),
             Table::Meta
             | Table::ByEvent
             | Table::Log
@@ -106,7 +110,7 @@ impl Counts {
     }
 
     /// All of them, in the order in which they are written: a new one comes last.
-    const fn each(&mut self) -> [&mut u64; 15] {
+    const fn each(&mut self) -> [&mut u64; 16] {
         [
             &mut self.entries,
             &mut self.verdicts,
@@ -123,6 +127,7 @@ impl Counts {
             &mut self.kept,
             &mut self.pending,
             &mut self.adapters,
+            &mut self.refusals,
         ]
     }
 

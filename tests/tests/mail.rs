@@ -29,7 +29,11 @@ fn mail_to(to: &str, kind: MailKind) -> Mail {
         query: Query::new("Sell \"honey\"?\r\nBcc: x@y.org".into()),
         approved: judge(Tier::Quick, Payload::raw(GOOD)).outcome.expect("it is coherent"),
         cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
-        regen: (kind == MailKind::DivergenceNotice).then_some(Regen { original }),
+        regen: (kind == MailKind::DivergenceNotice).then_some(Regen {
+            original,
+            prompt_changed: false,
+            settings_changed: false,
+        }),
         evaluation_sha256: None,
     };
     Mail::queued(kind, Arc::new(delivery), to.to_owned().try_into().expect("an address"))

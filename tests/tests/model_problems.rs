@@ -40,6 +40,14 @@ fn cases() -> Vec<Case> {
         retry_after_s: None,
         said,
     };
+    let refused_request = |status, error_code, said| Case {
+        reply: Reply::error(status, said),
+        status: 502,
+        code: "model_refused_request",
+        error_code,
+        retry_after_s: None,
+        said,
+    };
     let stopped = json!({"candidates": [{"finishReason": "MAX_TOKENS"}]});
     vec![
         unavailable(Reply::error(500, "inside out"), "http_500", Some(5), "inside out"),
@@ -50,9 +58,12 @@ fn cases() -> Vec<Case> {
             "overloaded",
         ),
         unavailable(Reply::error(429, "quota").header("retry-after", "61"), "http_429", Some(61), "quota"),
-        unavailable(Reply::error(400, "bad request"), "http_400", Some(5), "bad request"),
-        unavailable(Reply::error(401, "no such key"), "http_401", Some(5), "no such key"),
-        unavailable(Reply::error(404, "no such model"), "http_404", Some(5), "no such model"),
+        refused_request(400, "http_400", "bad request"),
+        refused_request(401, "http_401", "no such key"),
+        refused_request(403, "http_403", "not allowed"),
+        refused_request(404, "http_404", "no such model"),
+        refused_request(413, "http_413", "too large"),
+        refused_request(422, "http_422", "no such option"),
         unavailable(Reply::hang_up(), "broken", Some(5), "not available"),
         unavailable(Reply::bytes(200, "<html>"), "unreadable", Some(5), "not available"),
         Case {
@@ -76,6 +87,14 @@ fn is_told(answer: &Answer, case: &Case, retry_after_s_: Option<u64>) {
     assert_eq!(retry_after_s(answer), retry_after_s_, "{document}");
 }
 
+/// Ends the wait that a full quota asked for, so that the next call reaches the model.
+async fn end_wait(world: &World, case: &Case) {
+    if case.error_code == "http_429" {
+        let closed = world.ctl_meanwhile(&["health", "close", "gemini"]).await;
+        assert!(closed.status.success(), "{closed:?}");
+    }
+}
+
 #[tokio::test]
 async fn each_problem_of_the_model_has_its_status_and_code_and_leaves_nothing_in_the_cache() {
     let model = ModelServer::start().await;
@@ -87,6 +106,7 @@ async fn each_problem_of_the_model_has_its_status_and_code_and_leaves_nothing_in
         model.otherwise(case.reply.clone());
         let (first, lost) = (format!("first-{n}"), format!("lost-{n}"));
         is_told(&ordered(routes, &first).await, &case, case.retry_after_s);
+        end_wait(&world, &case).await;
         problem(&read(routes, &first).await, 404, "session_unknown");
         assert_eq!(told_of(control, &first).await, ["oracle_interaction"]);
 
@@ -95,7 +115,8 @@ async fn each_problem_of_the_model_has_its_status_and_code_and_leaves_nothing_in
         // whoever has reached the model waits for the five minutes, whatever the model says
         let wait = retry_after_s(&answer);
         is_told(&answer, &case, wait);
-        assert_eq!(wait.is_some_and(|wait_s| (290..=300).contains(&wait_s)), case.code != "model_refused");
+        let waits = wait.is_some_and(|wait_s| (290..=300).contains(&wait_s));
+        assert_eq!(waits, case.code != "model_refused_request", "{}: {wait:?}", case.error_code);
         assert_eq!(
             told_of(control, &lost).await,
             ["session_registered", "regen_attempted", "oracle_interaction"]
@@ -110,6 +131,7 @@ async fn each_problem_of_the_model_has_its_status_and_code_and_leaves_nothing_in
         }
         problem(&read(routes, &lost).await, 429, "regen_rate_limited");
         // a first verdict may be ordered again at once
+        end_wait(&world, &case).await;
         model.next([Reply::saying(harness::GOOD)]);
         assert_eq!(ordered(routes, &first).await.status, 201);
     }
@@ -259,7 +281,7 @@ async fn a_wrong_key_is_said_to_be_wrong_and_is_itself_said_nowhere() {
         get(routes, "/v1/health/oracles").await,
         get(routes, "/openapi.json").await,
     ];
-    let told = problem(&answers[0], 503, "model_unavailable");
+    let told = problem(&answers[0], 502, "model_refused_request");
     assert!(told["detail"].as_str().unwrap().contains("the key [key] is not valid"), "{told}");
     let probed = world.ctl_meanwhile(&["health", "probe", "gemini"]).await;
     let probed = String::from_utf8_lossy(&[probed.stdout, probed.stderr].concat()).into_owned();
@@ -268,4 +290,68 @@ async fn a_wrong_key_is_said_to_be_wrong_and_is_itself_said_nowhere() {
     assert!(["http_401", "[key]", "TRACE"].iter().all(|word| said.contains(word)), "it says much");
     assert!(!said.contains(KEY), "the key is told to nobody but the model");
     assert_eq!(model.requests()[0].header("x-goog-api-key"), Some(KEY));
+}
+
+#[tokio::test]
+async fn permanent_refusals_are_counted_and_open_no_circuit() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("[health]\nfailure_threshold = 2\nhealth_check_interval_seconds = 3600");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    for status in [400, 401, 403, 404, 413, 422] {
+        let counter = format!("oracled_model_refused_requests_total{{status=\"{status}\"}}");
+        let metrics = get(routes, "/metrics").await;
+        let shown = String::from_utf8_lossy(&metrics.body).into_owned();
+        assert!(shown.contains(&format!("{counter} 0")), "{counter} exists before the first refusal");
+        model.next([Reply::error(status, "no"), Reply::error(status, "no")]);
+        for _ in 0..2 {
+            problem(&ordered(routes, "cs_1").await, 502, "model_refused_request");
+        }
+        assert_eq!(sample(routes, &counter).await, 2.0);
+    }
+    assert_eq!(ordered(routes, "cs_1").await.status, 201);
+}
+
+#[tokio::test]
+async fn wait_requested_by_the_model_holds_for_all_sessions() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("[health]\nhealth_check_interval_seconds = 3600");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    registered(routes, "lost", None).await;
+    model.next([Reply::error(429, "quota").header("retry-after", "61")]);
+    problem(&ordered(routes, "cs_1").await, 503, "model_unavailable");
+    for answer in [ordered(routes, "cs_2").await, read(routes, "lost").await, ordered(routes, "cs_1").await] {
+        problem(&answer, 503, "model_unavailable");
+        assert!(retry_after_s(&answer).is_some_and(|wait_s| (50..=61).contains(&wait_s)), "{answer:?}");
+    }
+    assert_eq!(model.asked(), 1, "the model is left alone");
+    let status = at(&get(routes, "/v1/health/oracles").await, "/0");
+    assert_eq!((&status["status"], status["retry_at"].is_string()), (&json!("healthy"), true), "{status}");
+    // closing the circuit ends the wait
+    let closed = world.ctl_meanwhile(&["health", "close", "gemini"]).await;
+    assert!(closed.status.success(), "{closed:?}");
+    assert_eq!(ordered(routes, "cs_2").await.status, 201);
+    // a 429 without `Retry-After` asks for no wait
+    model.next([Reply::error(429, "quota")]);
+    problem(&ordered(routes, "cs_3").await, 503, "model_unavailable");
+    assert_eq!(ordered(routes, "cs_3").await.status, 201);
+}
+
+#[tokio::test]
+async fn refused_regenerations_carry_the_limiters_retry_after() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    let blocked = Reply::json(200, &json!({"promptFeedback": {"blockReason": "SAFETY"}}));
+    for (session, reply, status) in [("cs_1", blocked, 502), ("cs_2", Reply::saying("no JSON"), 422)] {
+        registered(routes, session, None).await;
+        model.next([reply]);
+        let answer = read(routes, session).await;
+        assert_eq!(answer.status, status);
+        assert!(retry_after_s(&answer).is_some_and(|wait_s| (290..=300).contains(&wait_s)), "{answer:?}");
+    }
+    model.next([Reply::saying("no JSON")]);
+    assert_eq!(retry_after_s(&ordered(routes, "cs_3").await), None, "a first verdict has no such limit");
 }

@@ -1,8 +1,9 @@
 //! The alerts and the dashboard that come with the daemon: what they speak of is what a daemon serves.
 
-use harness::model::ModelServer;
+use domain::{Label, Tier};
+use harness::making::{lose, saying};
+use harness::model::{ModelServer, Reply};
 use harness::{Daemon, GOOD, World, eventually, get, ground, post, submission};
-use hyper::Method;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -133,7 +134,7 @@ async fn have_it_verified(daemon: &Daemon<'_>) {
 }
 
 /// Has the daemon do something of everything, and so often regenerate what differs that it must tell.
-async fn keep_busy(daemon: &Daemon<'_>) {
+async fn keep_busy(daemon: &Daemon<'_>, model: &ModelServer) {
     tell_the_truth(daemon).await;
     have_it_verified(daemon).await;
     let routes = &mut daemon.routes().await;
@@ -141,12 +142,11 @@ async fn keep_busy(daemon: &Daemon<'_>) {
     let text = json!({"candidate_output": "Ice melts", "facts": []});
     assert_eq!(post(routes, "/v1/rules/evaluate", &text).await.status, 200);
     for number in 0..20 {
-        let session = json!({
-            "tier": "quick", "query": "Sell honey?", "customer_email": "a@example.org", "original_verdict": "RED",
-        });
-        let path = format!("/v1/sessions/cs_{number}");
-        let registered = routes.call(Method::PUT, &path, Some(session.to_string().into())).await;
-        assert_eq!(registered.expect("it answers").status, 201);
+        let order = json!({"tier": "quick", "query": "Sell honey?", "customer_email": "a@example.org"});
+        model.next([Reply::saying(&saying(Tier::Quick, Label::Red))]);
+        let session = format!("cs_{number}");
+        assert_eq!(post(routes, &format!("/v1/verdicts/{session}"), &order).await.status, 201);
+        lose(&mut daemon.control().await, &session).await;
         assert_eq!(get(routes, &format!("/v1/verdicts/cs_{number}")).await.status, 200);
     }
     eventually("a mail is tried and the variance told", async || {
@@ -164,7 +164,7 @@ async fn served() -> (Served, BTreeSet<String>) {
     let world = world_of(&model);
     let daemon = world.serve().await;
     assert!(metrics(&daemon).await.contains("oracled_infrastructure_variance 0\n"));
-    keep_busy(&daemon).await;
+    keep_busy(&daemon, &model).await;
     let (mut served, mut families) = (Served::new(), BTreeSet::new());
     for line in metrics(&daemon).await.lines() {
         if let Some(family) = line.strip_prefix("# TYPE ").and_then(|rest| words(rest).next()) {
@@ -217,7 +217,7 @@ async fn counters_with_known_labels_exist_at_0_from_the_start() {
     let world = world_of(&model);
     let daemon = world.serve().await;
     let fresh = counters(&metrics(&daemon).await);
-    keep_busy(&daemon).await;
+    keep_busy(&daemon, &model).await;
     let busy = counters(&metrics(&daemon).await);
     assert!(daemon.stop().success());
     let restarted = counters(&metrics(&world.serve().await).await);

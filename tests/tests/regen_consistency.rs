@@ -1,7 +1,7 @@
 //! The seed's verification criteria for regenerated verdicts (`regen-consistency`, "Verification criteria"), against a
 //! daemon and a model that speak over real sockets.
 
-use domain::divergence::{DISCLAIMER, UNKNOWN_NOTICE};
+use domain::divergence::{CHANGED_NOTICE, DISCLAIMER, UNKNOWN_NOTICE};
 use domain::{DivergenceLevel, Label, Query, Tier, build_verdict_prompt};
 use harness::making::{
     QUERY, cached, came_from, lose, order, ordered, put, read, registered, saying, told_of,
@@ -154,16 +154,20 @@ async fn vc_3_the_divergence_entry_is_in_the_log_file_before_the_answer_is_there
                 "event": "regen_divergence_check", "session_id": session, "tier": "quick",
                 "original_verdict": word, "regen_verdict": regen, "top_level_match": matches,
                 "divergence_level": level, "skipped": original.is_none(),
-                // it was delivered without oracled
-                "path": "regen", "prompt_changed": null, "settings_changed": null,
+                // it was delivered without oracled, so its prompt is not known
+                "path": "regen", "prompt_changed": true, "settings_changed": null,
             })
         );
         // and the answer itself says it
         assert_eq!((&answer["original_verdict"], &answer["divergence_level"]), (&json!(word), &json!(level)));
         let disclaimer = (matches == Some(false)).then_some(DISCLAIMER);
         assert_eq!(answer.get("disclaimer"), disclaimer.map(Value::from).as_ref(), "{session}");
-        let notice = original.is_none().then_some(UNKNOWN_NOTICE);
-        assert_eq!(answer.get("notice"), notice.map(Value::from).as_ref(), "{session}");
+        let notice = if original.is_none() { UNKNOWN_NOTICE } else { CHANGED_NOTICE };
+        assert_eq!(
+            (&answer["notice"], &answer["prompt_changed"]),
+            (&json!(notice), &json!(true)),
+            "{session}"
+        );
     }
     let entries = log(&mut daemon.control().await, "event=regen_divergence_check&limit=1000").await;
     assert_eq!(entries.len(), 20, "the same in the log that is asked for");

@@ -1,7 +1,7 @@
 //! What may go wrong with regenerated verdicts (seed: `regen-consistency`, "Failure modes" and "Gaps"), and what
 //! becomes of it.
 
-use domain::divergence::UNKNOWN_NOTICE;
+use domain::divergence::{CHANGED_NOTICE, UNKNOWN_NOTICE};
 use domain::event::Severity;
 use domain::generation::{LOCKED_MODEL, Settings};
 use domain::session::Original;
@@ -302,18 +302,19 @@ async fn regen_gap_06_more_than_one_in_twenty_that_differ_is_escalated_in_the_lo
     let world = model.asked_by("");
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let regenerate = async |n: usize, label: Label, routes: &mut _| {
-        registered(routes, &format!("cs_{n}"), Some(Label::Green)).await;
-        model.next([reply(label)]);
+    let regenerate = async |n: usize, label: Label, routes: &mut _, control: &mut _| {
+        model.next([reply(Label::Green), reply(label)]);
+        assert_eq!(ordered(routes, &format!("cs_{n}")).await.status, 201);
+        lose(control, &format!("cs_{n}")).await;
         assert_eq!(read(routes, &format!("cs_{n}")).await.status, 200);
     };
     for n in 0..20 {
-        regenerate(n, if n == 7 { Label::Amber } else { Label::Green }, routes).await;
+        regenerate(n, if n == 7 { Label::Amber } else { Label::Green }, routes, control).await;
     }
     let variance = at(&get(control, "/v1/status").await, "/variance");
     assert_eq!(variance, json!({"regens": 20, "diverged": 1, "rate": 0.05, "escalated": false}));
     assert_eq!(log(control, "event=infrastructure_variance").await.len(), 0, "5 % is not more than 5 %");
-    regenerate(20, Label::Red, routes).await;
+    regenerate(20, Label::Red, routes, control).await;
     eventually("it is escalated", async || log(control, "event=infrastructure_variance").await.len() == 1)
         .await;
     let variance = at(&get(control, "/v1/status").await, "/variance");
@@ -333,10 +334,89 @@ async fn regen_gap_06_more_than_one_in_twenty_that_differ_is_escalated_in_the_lo
     let shown = String::from_utf8_lossy(&shown);
     assert!(shown.contains("2 of the last 21") && shown.contains("INFRASTRUCTURE VARIANCE"), "{shown}");
 
-    regenerate(21, Label::Red, routes).await;
+    regenerate(21, Label::Red, routes, control).await;
     daemon.kill();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     assert_eq!(at(&get(control, "/v1/status").await, "/variance/diverged"), 3, "it is remembered");
     assert_eq!(log(control, "event=infrastructure_variance").await.len(), 1, "and told once");
+}
+
+/// A world in which the model `made-up-1` was configured when `cs_1` got its verdict, and is gone now.
+async fn original_of_another_model(model: &ModelServer, again: &[Reply]) -> (World, Value) {
+    let mut world = model.asked_by("name = \"made-up-1\"");
+    let daemon = world.serve().await;
+    assert_eq!(ordered(&mut daemon.routes().await, "cs_1").await.status, 201);
+    lose(&mut daemon.control().await, "cs_1").await;
+    assert!(daemon.stop().success());
+    world.config = world.config.replace("made-up-1", "made-up-2");
+    let daemon = world.serve().await;
+    model.next(again.iter().cloned());
+    let answer = read(&mut daemon.routes().await, "cs_1").await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let status = get(&mut daemon.control().await, "/v1/status").await;
+    let mut told = harness::document(&answer);
+    told["regens_watched"] = at(&status, "/variance/regens");
+    let checks = log(&mut daemon.control().await, "event=regen_divergence_check").await;
+    told["check"] = checks[0].clone();
+    let attempts = log(&mut daemon.control().await, "event=oracle_interaction&session=cs_1").await;
+    told["asked"] = attempts.iter().skip(1).map(|entry| entry["generation"]["model"].clone()).collect();
+    drop(daemon);
+    (world, told)
+}
+
+#[tokio::test]
+async fn regeneration_asks_the_model_of_the_original() {
+    let model = ModelServer::start().await;
+    let (_world, told) = original_of_another_model(&model, &[]).await;
+    assert_eq!(told["asked"], json!(["made-up-1"]));
+    assert_eq!((&told["check"]["settings_changed"], &told["regens_watched"]), (&json!(false), &json!(1)));
+    assert!(told.get("notice").is_none(), "{told}");
+}
+
+#[tokio::test]
+async fn regeneration_asks_the_configured_model_where_the_original_is_gone() {
+    let model = ModelServer::start().await;
+    let gone = [Reply::error(404, "no such model"), reply(Label::Red)];
+    let (_world, told) = original_of_another_model(&model, &gone).await;
+    assert_eq!(told["asked"], json!(["made-up-1", "made-up-2"]));
+    let check = &told["check"];
+    assert_eq!((&check["settings_changed"], &check["prompt_changed"]), (&json!(true), &json!(false)));
+    assert_eq!((&told["settings_changed"], &told["regens_watched"]), (&json!(true), &json!(0)));
+    assert_eq!(told["notice"], CHANGED_NOTICE);
+    assert_eq!(told["divergence_level"], "significant");
+}
+
+#[tokio::test]
+async fn regeneration_with_unknown_prompt_is_marked_and_not_watched() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    registered(routes, "told", Some(Label::Green)).await;
+    let submitted =
+        harness::post(routes, "/v1/verdicts/submitted", &harness::submission(harness::GOOD)).await;
+    assert_eq!(submitted.status, 201);
+    lose(control, "submitted").await;
+    for session in ["told", "submitted"] {
+        model.next([reply(Label::Green)]);
+        let answer = read(routes, session).await;
+        assert_eq!(at(&answer, "/prompt_changed"), true, "{session}");
+        assert_eq!(at(&answer, "/notice"), CHANGED_NOTICE, "{session}");
+        let check = log(control, &format!("event=regen_divergence_check&session={session}")).await.remove(0);
+        assert_eq!((&check["prompt_changed"], &check["skipped"]), (&json!(true), &json!(false)));
+        assert_eq!(read(routes, session).await.body, answer.body);
+    }
+    assert_eq!(at(&get(control, "/v1/status").await, "/variance/regens"), 0);
+}
+
+#[tokio::test]
+async fn first_read_of_a_registered_session_claims_no_email() {
+    let model = ModelServer::start().await;
+    let world = model.asked_by("");
+    let daemon = world.serve().await;
+    let routes = &mut daemon.routes().await;
+    registered(routes, "cs_1", None).await;
+    let notice = at(&read(routes, "cs_1").await, "/notice");
+    assert!(notice.as_str().is_some_and(|notice| !notice.to_lowercase().contains("mail")), "{notice}");
 }

@@ -12,7 +12,14 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// What supports every claim of [`GOOD`] and of [`saying`].
-const FACTS: [&str; 2] = ["A sound and simple plan", "It holds together"];
+const FACTS: [&str; 6] = [
+    "A sound and simple plan",
+    "It holds together",
+    "Fill a jar",
+    "Sell wax",
+    "Ask ten neighbours",
+    "Sell one jar",
+];
 /// A coherent verdict that says something else.
 const UNFOUNDED: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan. Q7X is cheese."}"#;
 
@@ -73,8 +80,10 @@ async fn a_verdict_that_they_do_not_support_is_refused_with_the_evaluation_and_n
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let body =
-        with(checked(UNFOUNDED), json!({"context": "Q7X context", "expected": {"must_not_find": ["q7x"]}}));
+    let body = with(
+        checked(UNFOUNDED),
+        json!({"context": "a context", "expected": {"must_not_find": ["is cheese"]}}),
+    );
     let evaluation = refused(&hand_in(routes, "cs_1", &body).await);
     assert_eq!(evaluation["verdict"], "FAIL");
     let found: Vec<_> = violations(&evaluation)
@@ -82,7 +91,7 @@ async fn a_verdict_that_they_do_not_support_is_refused_with_the_evaluation_and_n
         .map(|violation| (violation["text"].clone(), violation["span"].clone()))
         .collect();
     let claim = (json!("Q7X is cheese"), json!({"field": "summary", "start": 25, "end": 38}));
-    let pattern = (json!("Q7X"), json!({"field": "summary", "start": 25, "end": 28}));
+    let pattern = (json!("is cheese"), json!({"field": "summary", "start": 29, "end": 38}));
     assert_eq!(found, [claim.clone(), pattern, claim]);
 
     problem(&read(routes, "cs_1").await, 404, "session_unknown");
@@ -106,7 +115,7 @@ async fn a_verdict_that_they_do_not_support_is_refused_with_the_evaluation_and_n
 }
 
 #[tokio::test]
-async fn every_analysis_is_checked_whatever_the_tier_and_a_violation_names_its_field() {
+async fn every_delivered_text_is_checked_and_a_violation_names_its_field() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -114,15 +123,20 @@ async fn every_analysis_is_checked_whatever_the_tier_and_a_violation_names_its_f
     verdict["breakdown"]["Change Rate"]["analysis"] = json!("It holds together. Gold!");
     verdict["strategy"]["next_step"] = json!("Dig for silver.");
     let body = |tier: &str| json!({"tier": tier, "query": QUERY, "verdict": verdict, "facts": FACTS});
-    for tier in ["quick", "full", "strategy"] {
+    for (tier, unsupported) in [("full", 1), ("strategy", 2)] {
         let evaluation = refused(&hand_in(routes, tier, &body(tier)).await);
+        let spans = [
+            ("Gold", json!({"field": "breakdown.Change Rate.analysis", "start": 19, "end": 23})),
+            ("Dig for silver", json!({"field": "strategy.next_step", "start": 0, "end": 14})),
+        ];
         for violation in violations(&evaluation) {
-            assert_eq!(violation["text"], "Gold");
-            let span = json!({"field": "breakdown.Change Rate.analysis", "start": 19, "end": 23});
-            assert_eq!(violation["span"], span);
+            let found = (violation["text"].as_str().expect("a text"), violation["span"].clone());
+            assert!(spans[..unsupported].contains(&found), "{tier}: {found:?}");
         }
-        assert_eq!(evaluation["metrics"]["unsupported_claims"], 1, "a strategy is advice, and no claim");
+        assert_eq!(evaluation["metrics"]["unsupported_claims"], unsupported);
     }
+    // a quick verdict is delivered without these texts
+    assert_eq!(hand_in(routes, "quick", &body("quick")).await.status, 201);
     // what one text asserts another infirms
     verdict["breakdown"]["Change Rate"]["analysis"] = json!("It holds together and always works");
     verdict["breakdown"]["Curvature"]["analysis"] = json!("It never holds together. It holds together");
@@ -424,7 +438,7 @@ async fn a_check_of_nearly_a_mebibyte_is_kept_with_its_session() {
 }
 
 #[tokio::test]
-async fn of_two_who_order_one_verdict_each_gets_it_by_the_check_that_they_asked_for() {
+async fn order_without_facts_waits_for_one_with_facts_and_its_refusal_holds() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -434,7 +448,7 @@ async fn of_two_who_order_one_verdict_each_gets_it_by_the_check_that_they_asked_
     let first = tokio::spawn(async move { hand_in(&mut other, "cs_1", &checked).await });
     eventually("the model is asked", async || model.asked() == 1).await;
     let second = hand_in(&mut daemon.routes().await, "cs_1", &order(Tier::Quick)).await;
-    assert_eq!(second.status, 201, "it asked for no check: {}", document(&second));
+    refused(&second);
     refused(&first.await.expect("it answers"));
     assert_eq!(model.asked(), 2);
 }

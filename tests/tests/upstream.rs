@@ -48,7 +48,7 @@ fn purpose() -> Purpose {
 
 async fn call_within(model: Arc<dyn Model>, policy: CallPolicy) -> Called {
     let caller = Caller::new(model, policy, clock());
-    caller.call(&purpose(), &prompt("Sell honey?"), &settings(), async || true).await
+    caller.call(&purpose(), &prompt("Sell honey?"), &settings(), async |_| {}, async || true).await
 }
 
 async fn call(model: Arc<dyn Model>) -> Called {
@@ -63,6 +63,7 @@ fn codes(called: &Called) -> Vec<&str> {
 fn handed_back(called: &Called) -> Option<Option<Duration>> {
     match &called.outcome {
         Err(ModelError::Unavailable { retry_after, .. }) => Some(*retry_after),
+        Err(ModelError::RefusedRequest { .. }) => Some(None),
         _ => None,
     }
 }
@@ -248,7 +249,7 @@ async fn a_retry_needs_leave_and_the_first_attempt_does_not() {
             times += 1;
             leave
         };
-        let called = caller.call(&purpose(), &prompt("Sell honey?"), &settings(), ask).await;
+        let called = caller.call(&purpose(), &prompt("Sell honey?"), &settings(), async |_| {}, ask).await;
         assert_eq!((times, server.asked() - before), (asked_for_leave, asked));
         assert_eq!(called.interactions.len(), asked);
     }
@@ -302,7 +303,7 @@ async fn gemini_is_asked_in_exactly_these_words() {
     let server = ModelServer::start().await;
     let prompt = prompt("Sell \"honey\"?\n");
     let caller = Caller::new(gemini_at(&server.url()), CallPolicy::default(), clock());
-    let called = caller.call(&purpose(), &prompt, &settings(), async || true).await;
+    let called = caller.call(&purpose(), &prompt, &settings(), async |_| {}, async || true).await;
     assert!(called.outcome.is_ok());
     let [seen] = &server.requests()[..] else { panic!("one request") };
     assert_eq!(
@@ -328,7 +329,7 @@ async fn a_model_of_any_name_is_asked_at_its_own_path() {
     let server = ModelServer::start().await;
     let caller = Caller::new(gemini_at(&server.url()), CallPolicy::default(), clock());
     let settings = Settings::locked("../x?y#z".to_owned());
-    let called = caller.call(&purpose(), &prompt(""), &settings, async || true).await;
+    let called = caller.call(&purpose(), &prompt(""), &settings, async |_| {}, async || true).await;
     assert!(called.outcome.is_ok());
     assert_eq!(server.requests()[0].path, "/v1beta/models/..%2Fx%3Fy%23z:generateContent");
 }
@@ -341,7 +342,7 @@ async fn openais_wire_is_spoken_in_exactly_these_words() {
     for (key, send_top_k) in [(Some(KEY.into()), true), (None, false)] {
         let model = OpenAi::new(&server.openai_url(), key, send_top_k, clock()).expect("a client");
         let caller = Caller::new(Arc::new(model), CallPolicy::default(), clock());
-        let called = caller.call(&purpose(), &prompt, &settings, async || true).await;
+        let called = caller.call(&purpose(), &prompt, &settings, async |_| {}, async || true).await;
         assert!(called.outcome.is_ok());
         let seen = server.requests().pop().expect("a request");
         assert_eq!((seen.method.as_str(), seen.path.as_str()), ("POST", "/v1/chat/completions"));
@@ -477,7 +478,7 @@ async fn ten_thousand_calls_are_answered_and_counted() {
         }
         let caller = caller.clone();
         calls.spawn(async move {
-            let called = caller.call(&purpose(), &prompt(""), &settings(), async || true).await;
+            let called = caller.call(&purpose(), &prompt(""), &settings(), async |_| {}, async || true).await;
             assert!(called.outcome.is_ok(), "{:?}", called.outcome);
         });
     }
@@ -543,7 +544,7 @@ async fn llmock_finds_nothing_wrong() {
             script(&llmock, behaviors.clone()).await;
             let caller = Caller::new(Arc::clone(&model), policy, clock());
             let prompt = prompt(&format!("{name} {number}"));
-            let called = caller.call(&purpose(), &prompt, &settings(), async || true).await;
+            let called = caller.call(&purpose(), &prompt, &settings(), async |_| {}, async || true).await;
             let code =
                 codes(&called).last().map(|code| code.split(':').next().unwrap_or_default().to_owned());
             let got = called.outcome.as_ref().map(drop).map_err(|_| code.as_deref().unwrap_or_default());
@@ -574,7 +575,8 @@ async fn llmposter_is_understood_on_both_wires() {
     for model in [gemini_at(&url), openai_at(&format!("{url}/v1"))] {
         for (query, attempts, outcome) in &expected {
             let caller = Caller::new(Arc::clone(&model), policy, clock());
-            let called = caller.call(&purpose(), &prompt(query), &settings(), async || true).await;
+            let called =
+                caller.call(&purpose(), &prompt(query), &settings(), async |_| {}, async || true).await;
             let code = codes(&called).last().and_then(|code| code.split(':').next()).map(str::to_owned);
             let got = called.outcome.as_ref().map(drop).map_err(|_| code.unwrap_or_default());
             let name = format!("{query} by {}", model.oracle_id());

@@ -153,7 +153,7 @@ async fn a_verdict_is_taken_as_a_value_or_as_text_and_not_as_both_and_without_ei
 
 #[tokio::test]
 async fn a_verdict_is_delivered_byte_for_byte_as_the_model_wrote_it() {
-    let world = World::default();
+    let world = World::with_config("[gate]\nunexpected_fields = \"deliver\"");
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     let member = format!("\"verdict\":{PECULIAR},\"cached_at\"");

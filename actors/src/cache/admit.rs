@@ -1,6 +1,7 @@
 //! Taking an approved verdict in: one commit for the verdict, its session, its entries and the mail it causes.
 
 use super::find::{known, queued, wake};
+use super::refuse::{in_force, take_over};
 use super::{ATTEMPTS, Cache, CacheError, Cached, Known};
 use crate::clock::Clock;
 use crate::door::Door;
@@ -9,7 +10,7 @@ use crate::metrics::Metrics;
 use crate::notifier::Notifier;
 use actix::{Context, Handler, Message, ResponseFuture};
 use domain::delivery::Regen;
-use domain::divergence::{DivergenceLevel, OriginalLabel, Regenerated};
+use domain::divergence::{DivergenceLevel, Regenerated};
 use domain::mail::MailKind;
 use domain::rules::Check;
 use domain::session::{Email, Mismatch, Original};
@@ -113,9 +114,11 @@ async fn admit(
     let mut attempt = 0;
     loop {
         attempt += 1;
+        let (kept, refusal_revision) =
+            in_force(&store, &admit.session_id, session.as_ref().map(|(session, _)| session))?;
         let seen = match there {
             // it was not judged by what its session is to be checked against by now: whoever asks again has it so
-            Known::Nothing(Some(kept)) if !admit.is_checked_against(&kept) => {
+            Known::Nothing(_) if kept.is_some_and(|kept| !admit.is_checked_against(&kept)) => {
                 return Err(CommitError::Stale(RowKey::Session(admit.session_id)).into());
             }
             Known::Nothing(_) => None,
@@ -128,8 +131,11 @@ async fn admit(
             return Ok(seen);
         }
         let mails = notifier.is_some();
-        let Delivered { record, delivery, check, mail_id } =
+        let Delivered { mut record, delivery, check, mail_id } =
             delivered(&admit, session.as_ref(), mails, clock.now());
+        if session.is_none() {
+            take_over(&mut record, &admit.session_id, refusal_revision);
+        }
         match log.commit(record).await {
             Ok(_) => {
                 wake(notifier.as_ref(), mail_id);
@@ -159,9 +165,7 @@ fn delivered(admit: &Admit, session: Option<&(Session, u64)>, mails: bool, now: 
         query: query.clone(),
         approved: approved.clone(),
         cached_at: now,
-        regen: check
-            .as_ref()
-            .map(|_| Regen { original: OriginalLabel(original.map(|original| original.verdict_label)) }),
+        regen: check.as_ref().map(Regen::of),
         evaluation_sha256: admit.checked.as_ref().map(|(_, evaluation_sha256)| evaluation_sha256.clone()),
     });
     let mut events: Vec<_> = Made::entries(made.as_ref()).collect();

@@ -1,5 +1,6 @@
 //! What there is already for a session that a verdict is handed in or made for.
 
+use super::refuse::in_force;
 use super::register::{kept, registered};
 use super::{ATTEMPTS, Cache, CacheError, Cached, forget};
 use crate::clock::Clock;
@@ -56,7 +57,7 @@ pub(super) fn known(
 ) -> Result<(Known, Option<(Session, u64)>), StoreError> {
     let session = store.session(session_id)?;
     let known = match session.as_ref().map(|(session, _)| session.mismatch(tier, query)) {
-        None => Known::Nothing(None),
+        None => Known::Nothing(in_force(store, session_id, None)?.0),
         Some(Some(mismatch)) => Known::Mismatch(mismatch),
         Some(None) => look_up()?.map_or_else(
             || Known::Nothing(session.as_ref().and_then(|(session, _)| session.check.clone())),

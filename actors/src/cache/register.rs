@@ -1,5 +1,6 @@
 //! Registering a session: what a later read will need to have its verdict made again.
 
+use super::refuse::{in_force, take_over};
 use super::{ATTEMPTS, Cache, CacheError};
 use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
@@ -44,14 +45,20 @@ async fn register(message: Register, store: Store, log: Log, clock: Clock) -> Re
         let known = store.session(&message.session_id)?;
         let revision = known.as_ref().map(|(_, revision)| *revision);
         let known = known.map(|(session, _)| session);
-        let session = match told(&message, known.as_ref()) {
+        let mut session = match told(&message, known.as_ref()) {
             Ok(session) => session,
             Err(mismatch) => return Ok(Registered::Mismatch(mismatch)),
         };
+        let (check, refusal_revision) = in_force(&store, &message.session_id, known.as_ref())?;
+        session.check = check;
         if known.as_ref() == Some(&session) {
             return Ok(Registered::Updated(session));
         }
-        match log.commit(kept(&session, revision, clock.now())).await {
+        let mut record = kept(&session, revision, clock.now());
+        if known.is_none() {
+            take_over(&mut record, &message.session_id, refusal_revision);
+        }
+        match log.commit(record).await {
             Ok(_) if known.is_none() => return Ok(Registered::Created(session)),
             Ok(_) => return Ok(Registered::Updated(session)),
             Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
@@ -93,7 +100,7 @@ fn told(message: &Register, known: Option<&Session>) -> Result<Session, Mismatch
         Some(mismatch) => Err(mismatch),
         None if first.as_ref().is_some_and(speaks_against) => Err(Mismatch::OriginalVerdict),
         None => Ok(Session {
-            check: known.and_then(|session| session.check.clone()),
+            check: None,
             session_id: session_id.clone(),
             tier: *tier,
             query: query.clone(),

@@ -78,8 +78,8 @@ fn an_error_while_judging_is_an_error_in_the_log_and_no_approval() {
     with_world(|World { system, .. }| async move {
         let doors = (system.cache.clone(), system.rules.clone());
         let (log, clock, metrics) = (system.log.clone(), system.clock.clone(), system.metrics.clone());
-        let mut broken = Crosscheck::new(doors, log, clock, metrics);
-        broken.judge = |_, _| panic!("a fault in the mapping");
+        let mut broken = Crosscheck::new(UnexpectedFields::default(), doors, log, clock, metrics);
+        broken.judge = |_, _, _| panic!("a fault in the mapping");
         let broken = Actor::start(broken);
         let outcome = broken.send(judge("cs_1", GOOD, GatePath::Submit)).await.expect("it answers");
         assert!(

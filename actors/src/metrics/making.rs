@@ -1,8 +1,10 @@
 //! What is counted of verdicts that oracled has made.
 
 use super::{Word, counters, pairs};
+use crate::upstream::failure::PERMANENT_STATUSES;
+use crate::upstream::{Called, ModelError};
 use domain::divergence::OriginalLabel;
-use domain::interaction::{Interaction, Status};
+use domain::interaction::Status;
 use domain::{DivergenceCheck, DivergenceLevel, GatePath, Label};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -32,6 +34,8 @@ pub(crate) enum MadeOutcome {
     RateLimited,
     ModelBusy,
     CircuitOpen,
+    QuotaWait,
+    RequestRefused,
     ModelUnavailable,
     ModelTimeout,
     PromptBlocked,
@@ -72,6 +76,12 @@ impl AttemptAs {
         };
         Self { path: Word(path.as_str()), status: Word(status) }
     }
+}
+
+/// The label of a request that the model refused for good.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RefusedWith {
+    status: u16,
 }
 
 /// The label of tokens.
@@ -115,12 +125,14 @@ pub(crate) struct Making {
     retries: Counter,
     attempt_seconds: Histogram,
     tokens: Family<Direction, Counter>,
+    refused_requests: Family<RefusedWith, Counter>,
     compared: Family<ComparedAs, Counter>,
 }
 
 impl Default for Making {
     fn default() -> Self {
         Self {
+            refused_requests: counters(PERMANENT_STATUSES.map(|status| RefusedWith { status })),
             made: counters(
                 pairs(&PATHS, MadeOutcome::VARIANTS).map(|(path, outcome)| MadeAs::new(path, outcome)),
             ),
@@ -142,8 +154,11 @@ impl Making {
     }
 
     /// Counts the attempts of one call of the model.
-    pub(crate) fn called(&self, interactions: &[Interaction]) {
-        for interaction in interactions {
+    pub(crate) fn called(&self, called: &Called) {
+        if let Err(ModelError::RefusedRequest { status, .. }) = &called.outcome {
+            self.refused_requests.get_or_create(&RefusedWith { status: *status }).inc();
+        }
+        for interaction in &called.interactions {
             self.attempts.get_or_create(&AttemptAs::new(interaction.path, interaction.status)).inc();
             self.retries.inc_by(u64::from(interaction.attempt > 1));
             self.attempt_seconds.observe(interaction.latency_ms as f64 / 1000.0);
@@ -181,6 +196,11 @@ impl Making {
             "model_retries",
             "requests to the model behind the first of a call",
             self.retries.clone(),
+        );
+        registry.register(
+            "model_refused_requests",
+            "calls that the model refused for good, by HTTP status",
+            self.refused_requests.clone(),
         );
         registry.register_with_unit(
             "model_attempt",

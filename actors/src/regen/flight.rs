@@ -2,14 +2,14 @@
 
 use super::{AskedModel, Deliver, Doors};
 use crate::cache::{CacheError, Cached, Find, Known, Made};
-use crate::clock::Clock;
+use crate::clock::{Clock, monotonic};
 use crate::crosscheck::{GateError, Judge, Outcome};
 use crate::door::NoAnswer;
 use crate::logger::CommitError;
 use crate::metrics::{MadeOutcome, Metrics};
-use crate::oracle_health::{Lease, Permit, PermitError, Statuses};
+use crate::oracle_health::{Lease, Permit, PermitError, QuotaWait, Statuses};
 use crate::rate_limiter::{Limited, Place, Take, TakeError, TakeFirst, TakeRetry, Taken};
-use crate::upstream::{Called, Health, ModelError, Purpose, Refusal};
+use crate::upstream::{Called, Caller, Health, ModelError, Purpose, Refusal};
 use domain::generation::Settings;
 use domain::health;
 use domain::rules::{Check, Evaluation};
@@ -35,9 +35,19 @@ pub enum Landing {
     /// There is a verdict already.
     Replayed(Arc<Cached>),
     /// It was made and did not pass.
-    Rejected(Decision),
+    Rejected {
+        /// The decision.
+        decision: Decision,
+        /// When the session's verdict may be regenerated again; nothing for a first verdict.
+        retry_after: Option<Duration>,
+    },
     /// It was made, passed the crosscheck, and not the rules.
-    RefusedByRules(Arc<Evaluation>),
+    RefusedByRules {
+        /// What the rules say.
+        evaluation: Arc<Evaluation>,
+        /// The same.
+        retry_after: Option<Duration>,
+    },
     /// The session is of another tier or query.
     Mismatch(Mismatch),
 }
@@ -57,10 +67,10 @@ pub enum Failed {
     /// Not now.
     #[error(transparent)]
     Limited(Limited),
-    /// The model's circuit is open.
+    /// The model's circuit is open, or it asked for a wait.
     #[error("{error}")]
-    CircuitOpen {
-        /// Which one.
+    NotPermitted {
+        /// Which of the two.
         error: PermitError,
         /// When to try again.
         retry_after: Duration,
@@ -99,8 +109,8 @@ impl Landing {
             Self::Delivered(_) => MadeOutcome::Delivered,
             Self::Regenerated(..) => MadeOutcome::Regenerated,
             Self::Replayed(_) => MadeOutcome::Replayed,
-            Self::Rejected(_) => MadeOutcome::Rejected,
-            Self::RefusedByRules(_) => MadeOutcome::RefusedByRules,
+            Self::Rejected { .. } => MadeOutcome::Rejected,
+            Self::RefusedByRules { .. } => MadeOutcome::RefusedByRules,
             Self::Mismatch(_) => MadeOutcome::SessionMismatch,
         }
     }
@@ -114,10 +124,12 @@ impl Failed {
             Self::NoModel => MadeOutcome::NoModel,
             Self::Limited(Limited::Session { .. }) => MadeOutcome::RateLimited,
             Self::Limited(Limited::Places { .. } | Limited::Budget { .. }) => MadeOutcome::ModelBusy,
-            Self::CircuitOpen { .. } => MadeOutcome::CircuitOpen,
+            Self::NotPermitted { error: PermitError::QuotaWait { .. }, .. } => MadeOutcome::QuotaWait,
+            Self::NotPermitted { .. } => MadeOutcome::CircuitOpen,
             Self::Model { error, .. } => match error {
                 ModelError::Unavailable { .. } => MadeOutcome::ModelUnavailable,
                 ModelError::Timeout { .. } => MadeOutcome::ModelTimeout,
+                ModelError::RefusedRequest { .. } => MadeOutcome::RequestRefused,
                 ModelError::Refused { reason: Refusal::PromptBlocked(_) } => MadeOutcome::PromptBlocked,
                 ModelError::Refused { reason: Refusal::Stopped(_) } => MadeOutcome::StoppedEarly,
                 ModelError::Refused { reason: Refusal::Declined(_) } => MadeOutcome::Declined,
@@ -207,7 +219,7 @@ impl Pilot {
             query: session.query,
             customer_email: None,
             path: GatePath::Regen,
-            settings: model.regen().clone(),
+            settings: model.regen(session.original.as_ref()),
             check: session.check,
         };
         let lease = self.lease(model).await?;
@@ -257,9 +269,10 @@ impl Pilot {
         permit.map_err(|error| {
             let retry_after = match &error {
                 PermitError::CircuitOpen { retry_after, .. } => retry_after.unwrap_or(RETRY_AFTER),
+                PermitError::QuotaWait { retry_after, .. } => *retry_after,
                 PermitError::Unknown(_) => RETRY_AFTER,
             };
-            Failed::CircuitOpen { error, retry_after }
+            Failed::NotPermitted { error, retry_after }
         })
     }
 
@@ -272,15 +285,24 @@ impl Pilot {
     }
 
     /// Calls the model and brings its answer to the gate.
-    async fn fly(&self, model: &AskedModel, order: Order, leave: Leave) -> Result<Landing, Failed> {
+    async fn fly(&self, model: &AskedModel, mut order: Order, leave: Leave) -> Result<Landing, Failed> {
         let Leave { lease, _place, taken } = leave;
-        let purpose = Purpose { session_id: order.session_id.clone(), path: order.path };
-        let may_retry = async || {
-            let closed = self.is_closed(&model.oracle_id).await;
-            closed && matches!(self.doors.rate_limiter.ask(TakeRetry).await, Ok(Ok(())))
-        };
-        let called = model.caller.call(&purpose, &order.prompt, &order.settings, may_retry).await;
-        self.metrics.making.called(&called.interactions);
+        let began = monotonic();
+        let mut called = self.call(model, &model.caller, &order).await;
+        let substitute =
+            called.outcome.as_ref().err().and_then(|error| model.substitute(&order.settings, error));
+        if let Some(settings) = substitute.filter(|_| order.path == GatePath::Regen)
+            && self.may_retry(model).await
+        {
+            let (gone, instead) = (&order.settings.model, &settings.model);
+            tracing::warn!(gone, instead, "the model of the original is gone; asking the configured one");
+            order.settings = settings;
+            let first = std::mem::take(&mut called.interactions);
+            called = self.call(model, &model.caller.after(began.elapsed()), &order).await;
+            called.interactions.splice(0..0, first);
+            called.reached = true;
+        }
+        self.metrics.making.called(&called);
         lease.report(outcome(&called));
         let Called { outcome, interactions, reached, .. } = called;
         match outcome {
@@ -289,14 +311,33 @@ impl Pilot {
                 let wait = self.gave_nothing(&order, interactions, taken.filter(|_| !reached)).await;
                 let retry_after = match &error {
                     ModelError::Unavailable { retry_after, .. } => {
-                        Some(wait.max(retry_after.unwrap_or(RETRY_AFTER)))
+                        Some(wait.unwrap_or_default().max(retry_after.unwrap_or(RETRY_AFTER)))
                     }
-                    ModelError::Timeout { .. } => Some(wait.max(RETRY_AFTER)),
-                    ModelError::Refused { .. } => None,
+                    ModelError::Timeout { .. } => Some(wait.unwrap_or_default().max(RETRY_AFTER)),
+                    ModelError::Refused { .. } => wait,
+                    ModelError::RefusedRequest { .. } => None,
                 };
                 Err(Failed::Model { error, retry_after })
             }
         }
+    }
+
+    async fn call(&self, model: &AskedModel, caller: &Caller, order: &Order) -> Called {
+        let purpose = Purpose { session_id: order.session_id.clone(), path: order.path };
+        let on_quota_wait = async |wait| {
+            let quota_wait = QuotaWait { oracle_id: model.oracle_id.clone(), wait };
+            if let Err(error) = self.doors.oracle_health.ask(quota_wait).await {
+                tracing::warn!(%error, "could not note the wait that the model asked for");
+            }
+        };
+        let may_retry = async || self.may_retry(model).await;
+        caller.call(&purpose, &order.prompt, &order.settings, on_quota_wait, may_retry).await
+    }
+
+    /// Whether the model may be called once more within a call: its circuit is closed, and the budget has room.
+    async fn may_retry(&self, model: &AskedModel) -> bool {
+        let closed = self.is_closed(&model.oracle_id).await;
+        closed && matches!(self.doors.rate_limiter.ask(TakeRetry).await, Ok(Ok(())))
     }
 
     /// Logs what a call was that gave nothing to judge, and takes back the note of an attempt that did not reach the
@@ -306,7 +347,7 @@ impl Pilot {
         order: &Order,
         interactions: Vec<Interaction>,
         unreached: Option<Taken>,
-    ) -> Duration {
+    ) -> Option<Duration> {
         let made = Made { generation: order.generation(), interactions };
         let mut record = Made::record(Some(&made), None);
         if let Some(taken) = unreached {
@@ -316,8 +357,12 @@ impl Pilot {
         if let Err(error) = self.doors.log.commit(record).await {
             tracing::warn!(%error, "a call of the model is not in the log");
         }
-        let wait = Some(&order.session_id).filter(|_| order.path == GatePath::Regen);
-        wait.and_then(|session_id| self.wait(session_id)).unwrap_or_default()
+        self.wait_after(order.path, &order.session_id)
+    }
+
+    /// How long a session has to wait for its next regeneration, after one on `path`.
+    fn wait_after(&self, path: GatePath, session_id: &SessionId) -> Option<Duration> {
+        (path == GatePath::Regen).then(|| self.wait(session_id)).flatten()
     }
 
     /// How long until a session's verdict may be made anew, if that is not now. What the rate limiter says counts; this
@@ -336,7 +381,7 @@ impl Pilot {
     ) -> Result<Landing, Failed> {
         let made = Made { generation: order.generation(), interactions };
         let Order { session_id, tier, query, customer_email, path, check, .. } = order;
-        let payload = Payload::raw(&text);
+        let (payload, judged) = (Payload::raw(&text), session_id.clone());
         let unheard = made.clone();
         let made = Some(made);
         let judge = Judge { session_id, tier, query, payload, customer_email, path, made, check };
@@ -353,8 +398,13 @@ impl Pilot {
             Outcome::Regenerated(cached, check) => Landing::Regenerated(cached, check),
             Outcome::Replayed(cached) => Landing::Replayed(cached),
             Outcome::Mismatch(mismatch) => Landing::Mismatch(mismatch),
-            Outcome::Rejected(decision) | Outcome::Checked(decision) => Landing::Rejected(decision),
-            Outcome::RefusedByRules(evaluation) => Landing::RefusedByRules(evaluation.into()),
+            Outcome::Rejected(decision) | Outcome::Checked(decision) => {
+                Landing::Rejected { decision, retry_after: self.wait_after(path, &judged) }
+            }
+            Outcome::RefusedByRules(evaluation) => {
+                let retry_after = self.wait_after(path, &judged);
+                Landing::RefusedByRules { evaluation: evaluation.into(), retry_after }
+            }
         })
     }
 }
@@ -371,8 +421,11 @@ fn outcome(called: &Called) -> health::Outcome {
         Health::Answered => health::Outcome::Success { latency_ms: Some(called.latency_ms) },
         Health::Neutral => health::Outcome::Neutral,
         Health::Failed => {
-            let why = called.outcome.as_ref().err().map(ToString::to_string);
-            health::Outcome::Failure(why.unwrap_or_default())
+            let why = called.outcome.as_ref().err().map(ToString::to_string).unwrap_or_default();
+            match called.outcome {
+                Err(ModelError::RefusedRequest { .. }) => health::Outcome::Refusal(why),
+                _ => health::Outcome::Failure(why),
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The model that is asked, and with which settings.
 
-use crate::upstream::Caller;
+use crate::upstream::{Caller, ModelError};
 use domain::OracleId;
 use domain::generation::Settings;
+use domain::session::Original;
 
 /// The model that is asked, and with which settings.
 #[derive(Debug, Clone)]
@@ -13,8 +14,8 @@ pub struct AskedModel {
     pub caller: Caller,
     /// How it is asked for a first verdict.
     pub original: Settings,
-    /// How it is asked for a lost one anew (seed: "Regen configuration lock").
-    regen: Settings,
+    /// The name that is asked for where nothing else is known.
+    name: String,
 }
 
 impl AskedModel {
@@ -22,10 +23,20 @@ impl AskedModel {
     /// the locked settings.
     #[must_use]
     pub const fn new(oracle_id: OracleId, caller: Caller, name: String, original: Settings) -> Self {
-        Self { oracle_id, caller, original, regen: Settings::locked(name) }
+        Self { oracle_id, caller, original, name }
     }
 
-    pub(super) const fn regen(&self) -> &Settings {
-        &self.regen
+    /// How a lost verdict is asked for (seed: "Regen configuration lock"): from the model that made the original, or from
+    /// the configured one where that is not known.
+    pub(super) fn regen(&self, original: Option<&Original>) -> Settings {
+        let made_by = original.and_then(|original| original.generation.as_ref());
+        Settings::locked(made_by.map_or_else(|| self.name.clone(), |made| made.settings.model.clone()))
+    }
+
+    /// The settings to ask with instead, where `error` may mean that the provider has no model of the name in `settings`.
+    /// Most answer 404 then, some 400.
+    pub(super) fn substitute(&self, settings: &Settings, error: &ModelError) -> Option<Settings> {
+        let may_be_gone = matches!(error, ModelError::RefusedRequest { status: 400 | 404, .. });
+        (may_be_gone && settings.model != self.name).then(|| Settings::locked(self.name.clone()))
     }
 }

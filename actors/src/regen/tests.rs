@@ -255,7 +255,7 @@ fn another_order_is_not_answered_with_the_refusal_of_the_first() {
         let orders = ["Sell honey?", "Sell wax?"].map(|query| (Some(order(query)), id("cs_1")));
         let landed = amid_a_call(&world, &model, orders).await;
         let [first, other] = landed.try_into().expect("two");
-        assert!(matches!(first, Ok(Landing::Rejected(_))), "{first:?}");
+        assert!(matches!(first, Ok(Landing::Rejected { .. })), "{first:?}");
         assert!(matches!(other, Ok(Landing::Delivered(_))), "{other:?}");
     });
 }
@@ -398,7 +398,7 @@ fn after_three_failures_the_circuit_is_open_and_nobody_is_asked() {
             assert!(read(&world, &format!("cs_{n}")).await.is_err());
         }
         let open = read(&world, "cs_3").await.expect_err("the circuit is open");
-        let Failed::CircuitOpen { retry_after, .. } = &*open else { panic!("{open:?}") };
+        let Failed::NotPermitted { retry_after, .. } = &*open else { panic!("{open:?}") };
         assert_eq!((*retry_after, model.calls()), (Duration::from_secs(30), 3));
         assert_eq!(world.system.store.regen_attempt(&id("cs_3")).expect("it is read"), None, "not attempted");
 
@@ -417,7 +417,7 @@ fn a_refused_verdict_is_logged_with_its_making_and_nothing_of_it_is_kept() {
     let model = MadeUp::saying([Ok(r#"{"verdict":"GREEN","summary":" ","note":"q7x"}"#.into())]);
     with_model(model, |world, _| async move {
         let refused = deliver(&world, "cs_1", "Sell honey?").await;
-        let Ok(Landing::Rejected(decision)) = refused else { panic!("{refused:?}") };
+        let Ok(Landing::Rejected { decision, .. }) = refused else { panic!("{refused:?}") };
         assert!(!decision.approved);
         assert_eq!(logged(&world.system.store), ["oracle_interaction", "tmm_crosscheck"]);
         assert!(world.system.store.verdict(&id("cs_1")).expect("it is read").is_none());
@@ -450,10 +450,18 @@ fn what_was_made_while_the_store_is_broken_is_not_delivered_and_its_entries_are_
 
 #[test]
 fn regen_gap_06_too_many_divergences_are_escalated_once_and_remembered_over_a_restart() {
-    let model = MadeUp::saying((0..20).map(|n| verdict(if n < 2 { Label::Amber } else { Label::Green })));
-    with_model(model, |world, _| async move {
+    let regenerated = |n| verdict(if n < 2 { Label::Amber } else { Label::Green });
+    let model = MadeUp::saying((0..20).flat_map(|n| [verdict(Label::Green), regenerated(n)]));
+    let time = Hand::new();
+    let mut outside = outside(&model, &time);
+    if let Some(model) = &mut outside.model {
+        model.original = Settings::locked(LOCKED_MODEL.into());
+    }
+    with_outside(time, outside, |world| async move {
         for n in 0..20 {
-            register(&world, &format!("cs_{n}"), Some(Label::Green)).await;
+            let first = deliver(&world, &format!("cs_{n}"), "Sell honey?").await;
+            assert!(matches!(first, Ok(Landing::Delivered(_))), "{first:?}");
+            lose(&world, &format!("cs_{n}")).await;
             assert!(matches!(read(&world, &format!("cs_{n}")).await, Ok(Landing::Regenerated(..))));
         }
         let variance = world.system.regen.ask(AskVariance).await.expect("it answers");

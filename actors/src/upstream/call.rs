@@ -1,6 +1,6 @@
 //! One call of a model: as many attempts as may help, within a deadline, each of them accounted for.
 
-use super::failure::{Failure, Kind};
+use super::failure::{Failure, Kind, RETRY_AFTER_MAX};
 use super::{Attempt, Miss, Model, Refusal};
 use crate::clock::{Clock, monotonic};
 use backon::{BackoffBuilder, ExponentialBuilder};
@@ -18,8 +18,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: f32 = 2.0;
 /// So many attempts may follow the first, unless told otherwise (seed: the same).
 pub(crate) const RETRIES_MAX: u32 = 3;
-/// A model that wants to be left alone for longer may be asked again after this all the same.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// How long and how often a model is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +88,14 @@ pub enum ModelError {
         /// What was waited for last.
         cause: String,
     },
+    /// It refused the request itself. The same request is refused again.
+    #[error("the model refused the request: {cause}")]
+    RefusedRequest {
+        /// The HTTP status.
+        status: u16,
+        /// What it said.
+        cause: String,
+    },
     /// It answered, but gave no verdict. Asking again would not help.
     #[error("the model gave no verdict: {reason}")]
     Refused {
@@ -148,11 +154,19 @@ impl Caller {
         Self { model, policy, clock }
     }
 
+    /// The same caller for a call that begins when a part of the time is spent.
+    #[must_use]
+    pub(crate) fn after(&self, spent: Duration) -> Self {
+        let deadline = self.policy.deadline.saturating_sub(spent);
+        Self { policy: CallPolicy { deadline, ..self.policy }, ..self.clone() }
+    }
+
     /// Asks the model, and again where that may help: after a pause, if `may_retry` says so when it is over. The first
     /// attempt is the caller's own to allow.
     ///
     /// A wait that the model asks for is kept; where it would not end before the deadline, the call ends at once and
-    /// hands it back. An attempt that the deadline finds unanswered has timed out.
+    /// hands it back. An attempt that the deadline finds unanswered has timed out. `on_quota_wait` gets the wait that a full
+    /// quota asks for, as soon as it is known: it holds for all calls of the model.
     ///
     /// Dropping the future loses what was to be logged: it belongs into a task of its own.
     pub async fn call(
@@ -160,6 +174,7 @@ impl Caller {
         purpose: &Purpose,
         prompt: &Prompt,
         settings: &Settings,
+        mut on_quota_wait: impl AsyncFnMut(Duration),
         mut may_retry: impl AsyncFnMut() -> bool,
     ) -> Called {
         let began = monotonic();
@@ -175,6 +190,9 @@ impl Caller {
             reached |= outcome.as_ref().err().is_none_or(Miss::reached);
             let Err(Miss::Failed(failure)) = &outcome else { break outcome };
             warn!(oracle_id = self.model.oracle_id(), %session_id, attempt = number, %failure, "model call failed");
+            if let Some(wait) = failure.quota_wait() {
+                on_quota_wait(wait).await;
+            }
             let Some(wait) = wait(failure, pauses.next(), self.left(began)) else { break outcome };
             sleep(wait).await;
             if !may_retry().await {
@@ -262,8 +280,9 @@ impl From<Miss> for ModelError {
     fn from(miss: Miss) -> Self {
         match miss {
             Miss::Refused(reason) => Self::Refused { reason },
-            Miss::Failed(failure) => match failure.kind {
-                Kind::Timeout => Self::Timeout { cause: failure.detail },
+            Miss::Failed(failure) => match (failure.kind, failure.permanent_status()) {
+                (Kind::Timeout, _) => Self::Timeout { cause: failure.detail },
+                (_, Some(status)) => Self::RefusedRequest { status, cause: failure.to_string() },
                 _ => Self::Unavailable {
                     cause: failure.to_string(),
                     retry_after: failure.retry_after.map(|wait| wait.min(RETRY_AFTER_MAX)),

@@ -7,6 +7,10 @@ use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
+/// The statuses that refuse a request for good.
+pub const PERMANENT_STATUSES: [u16; 6] = [400, 401, 403, 404, 413, 422];
+/// A server that asks for a longer wait may be asked again after this.
+pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 /// Dates as RFC 9110 writes them; a wrong weekday does not make a date another one.
 static HTTP_DATE: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 
@@ -71,6 +75,22 @@ impl Failure {
             Kind::Status(status) => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
             Kind::TooLarge | Kind::Unreadable => false,
         }
+    }
+
+    /// The status of an answer that refuses the request itself. The same request is refused again, until someone changes
+    /// the request, the key or the model.
+    #[must_use]
+    pub fn permanent_status(&self) -> Option<u16> {
+        match self.kind {
+            Kind::Status(status) => PERMANENT_STATUSES.contains(&status).then_some(status),
+            _ => None,
+        }
+    }
+
+    /// The wait that a full quota asks of every caller: status 429 with `Retry-After`, one hour at most.
+    #[must_use]
+    pub fn quota_wait(&self) -> Option<Duration> {
+        self.retry_after.filter(|_| self.kind == Kind::Status(429)).map(|wait| wait.min(RETRY_AFTER_MAX))
     }
 
     /// Whether it speaks against the health of the one who was asked. What says that the request was wrong, too large or

@@ -5,6 +5,7 @@ use super::fence::strip_fence;
 use super::http::{Endpoint, Reply};
 use super::{Attempt, Heard, Miss, Refusal};
 use domain::Sha256Hex;
+use domain::blank::is_blank;
 use domain::generation::Usage;
 use reqwest::RequestBuilder;
 use serde::de::DeserializeOwned;
@@ -63,7 +64,7 @@ fn heard<B: DeserializeOwned + Into<Said>>(endpoint: &Endpoint, reply: &Reply) -
     };
     let text = said.text.and_then(|text| {
         let text = strip_fence(&text);
-        if text.trim().is_empty() { Err(Refusal::Empty) } else { Ok(text.to_owned()) }
+        if is_blank(text) { Err(Refusal::Empty) } else { Ok(text.to_owned()) }
     });
     Attempt::Heard(heard, text.map_err(|refusal| Miss::Refused(refusal.map(clean))))
 }

@@ -291,7 +291,7 @@ impl Verifier {
                 let ms = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
                 Reply::CircuitOpen { retry_after_ms: retry_after.map(ms) }
             }
-            PermitError::Unknown(error) => failed(error.to_string()),
+            error @ (PermitError::Unknown(_) | PermitError::QuotaWait { .. }) => failed(error.to_string()),
         })
     }
 }

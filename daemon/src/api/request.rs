@@ -11,6 +11,7 @@ use crate::problem::Problem;
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use bytes::Bytes;
+use domain::blank::is_blank;
 use domain::rules::{Expected, RuleId};
 use domain::session::{Email, Query};
 use domain::sourced::FactsFrom;
@@ -388,7 +389,7 @@ pub fn query(text: String, limits: &Limits) -> Result<Query, Problem> {
 /// # Errors
 /// `QueryTooLong`; `InvalidRequest` where nothing is asked.
 pub fn question(text: String, limits: &Limits) -> Result<Query, Problem> {
-    if text.trim().is_empty() {
+    if is_blank(&text) {
         return Err(Problem::InvalidRequest(
             "`query` is empty: there is nothing to ask the model about".into(),
         ));

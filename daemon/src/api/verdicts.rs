@@ -17,6 +17,7 @@ use domain::{Decision, GatePath, SessionId};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Says whether a verdict that was read lay in the cache.
 const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
@@ -35,7 +36,7 @@ const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
         (status = 200, description = "The session has a verdict already: that one, with `replayed`", body = Object),
         (status = 409, description = "`session_mismatch`: another tier or query; `delivered_already`; `facts_unavailable`, `source_silent`: a source of `facts_from` gives no facts", body = ProblemDocument),
         (status = 422, description = "`crosscheck_rejected`, with the decision; `rules_rejected`, with the evaluation", body = ProblemDocument),
-        (status = 502, description = "`model_refused`", body = ProblemDocument),
+        (status = 502, description = "`model_refused`; `model_refused_request`: the same request is refused again", body = ProblemDocument),
         (status = 504, description = "`model_timeout`", body = ProblemDocument),
         (status = "4XX", description = "The request is refused", body = ProblemDocument),
         (status = "5XX", description = "Nothing is delivered for now", body = ProblemDocument),
@@ -112,9 +113,9 @@ async fn generate(service: Arc<Service>, order: regen::Deliver) -> Result<Respon
     responses(
         (status = 200, description = "The verdict: `X-Cache: HIT` as it was delivered, `MISS` made anew, with `divergence_level`", body = Object),
         (status = 404, description = "`session_unknown`; `verdict_not_cached` where there is no model", body = ProblemDocument),
-        (status = 422, description = "`crosscheck_rejected`, with the decision; `rules_rejected`, with the evaluation", body = ProblemDocument),
+        (status = 422, description = "`crosscheck_rejected`, with the decision; `rules_rejected`, with the evaluation; each with `Retry-After`", body = ProblemDocument),
         (status = 429, description = "`regen_rate_limited`, with `Retry-After`", body = ProblemDocument),
-        (status = 502, description = "`model_refused`", body = ProblemDocument),
+        (status = 502, description = "`model_refused`, with `Retry-After`; `model_refused_request`: the same request is refused again", body = ProblemDocument),
         (status = 503, description = "`model_unavailable`, `model_busy`, each with `Retry-After`", body = ProblemDocument),
         (status = 504, description = "`model_timeout`", body = ProblemDocument),
         (status = "5XX", description = "It cannot be read for now", body = ProblemDocument),
@@ -163,9 +164,11 @@ fn landing(service: &Service, session_id: &SessionId, landed: Landed) -> Result<
         Ok(Landing::Delivered(cached) | Landing::Regenerated(cached, _) | Landing::Replayed(cached)) => {
             Ok(cached)
         }
-        Ok(Landing::Rejected(decision)) => Err(rejected(service, session_id, decision)),
-        Ok(Landing::RefusedByRules(evaluation)) => {
-            Err(refused_by_rules(service, session_id, Arc::unwrap_or_clone(evaluation)))
+        Ok(Landing::Rejected { decision, retry_after }) => {
+            Err(rejected(service, session_id, decision, retry_after))
+        }
+        Ok(Landing::RefusedByRules { evaluation, retry_after }) => {
+            Err(refused_by_rules(service, session_id, Arc::unwrap_or_clone(evaluation), retry_after))
         }
         Ok(Landing::Mismatch(what)) => Err(mismatch(session_id, what)),
         Err(failed) => Err(Problem::not_made(session_id, &failed)),
@@ -201,8 +204,10 @@ pub(super) async fn deliver(service: Arc<Service>, mut judge: Judge) -> Result<R
         }
         Outcome::Replayed(cached) => Ok(document(StatusCode::OK, replayed(&cached))),
         Outcome::Mismatch(what) => Err(mismatch(&session_id, what)),
-        Outcome::Rejected(decision) => Err(rejected(&service, &session_id, decision)),
-        Outcome::RefusedByRules(evaluation) => Err(refused_by_rules(&service, &session_id, *evaluation)),
+        Outcome::Rejected(decision) => Err(rejected(&service, &session_id, decision, None)),
+        Outcome::RefusedByRules(evaluation) => {
+            Err(refused_by_rules(&service, &session_id, *evaluation, None))
+        }
         Outcome::Checked(_) => Err(Problem::Internal("a delivery ended as a check".into())),
     }
 }
@@ -211,14 +216,24 @@ pub(super) fn mismatch(session_id: &SessionId, what: Mismatch) -> Problem {
     Problem::SessionMismatch { session_id: session_id.to_string(), what }
 }
 
-fn rejected(service: &Service, session_id: &SessionId, decision: Decision) -> Problem {
-    let contact = service.config.contact.clone();
-    Problem::CrosscheckRejected { session_id: session_id.to_string(), decision: Box::new(decision), contact }
+fn rejected(
+    service: &Service,
+    session_id: &SessionId,
+    decision: Decision,
+    retry_after: Option<Duration>,
+) -> Problem {
+    let (session_id, contact) = (session_id.to_string(), service.config.contact.clone());
+    Problem::CrosscheckRejected { session_id, decision: Box::new(decision), contact, retry_after }
 }
 
-fn refused_by_rules(service: &Service, session_id: &SessionId, evaluation: Evaluation) -> Problem {
-    let contact = service.config.contact.clone();
-    Problem::RulesRejected { session_id: session_id.to_string(), evaluation: Box::new(evaluation), contact }
+fn refused_by_rules(
+    service: &Service,
+    session_id: &SessionId,
+    evaluation: Evaluation,
+    retry_after: Option<Duration>,
+) -> Problem {
+    let (session_id, contact) = (session_id.to_string(), service.config.contact.clone());
+    Problem::RulesRejected { session_id, evaluation: Box::new(evaluation), contact, retry_after }
 }
 
 /// The document with `"replayed":true` as its last member.

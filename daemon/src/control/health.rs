@@ -49,7 +49,9 @@ impl From<Outcome> for Probed {
     fn from(ended: Outcome) -> Self {
         match ended {
             Outcome::Success { .. } => Self { succeeded: Some(true), error: None },
-            Outcome::Failure(error) => Self { succeeded: Some(false), error: Some(error) },
+            Outcome::Failure(error) | Outcome::Refusal(error) => {
+                Self { succeeded: Some(false), error: Some(error) }
+            }
             Outcome::Neutral => Self { succeeded: None, error: None },
         }
     }

@@ -10,6 +10,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use domain::Peer;
+use domain::blank::is_blank;
 use domain::event::ground::InvalidationCause;
 use domain::ground::id::SourceId;
 use domain::ground::moment::Moment;
@@ -144,7 +145,7 @@ pub async fn confirm(
 /// What a document gives as the reason.
 pub(super) fn reason(document: &Document) -> Result<String, Problem> {
     let Reason { reason } = document.read()?;
-    if reason.trim().is_empty() || reason.len() > REASON_MAX_BYTES {
+    if is_blank(&reason) || reason.len() > REASON_MAX_BYTES {
         let told = format!("`reason` has {} bytes; allowed: 1 to {REASON_MAX_BYTES}", reason.len());
         return Err(Problem::InvalidRequest(told));
     }

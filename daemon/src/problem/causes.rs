@@ -40,7 +40,7 @@ impl Problem {
                     Self::ModelBusy { limited: *limited, retry_after: wait }
                 }
             },
-            Failed::CircuitOpen { retry_after, .. } => {
+            Failed::NotPermitted { retry_after, .. } => {
                 Self::ModelUnavailable { cause: failed.to_string(), retry_after: Some(*retry_after) }
             }
             Failed::Model { error, retry_after } => {
@@ -48,7 +48,8 @@ impl Problem {
                 match error {
                     ModelError::Unavailable { .. } => Self::ModelUnavailable { cause, retry_after },
                     ModelError::Timeout { .. } => Self::ModelTimeout { cause, retry_after },
-                    ModelError::Refused { .. } => Self::ModelRefused(cause),
+                    ModelError::Refused { .. } => Self::ModelRefused { cause, retry_after },
+                    ModelError::RefusedRequest { .. } => Self::ModelRefusedRequest(cause),
                 }
             }
             Failed::Store(error) => error.into(),

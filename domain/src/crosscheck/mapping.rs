@@ -1,11 +1,13 @@
 //! The canonical mapping: what of a payload counts as evidence, and what as a flag (`docs/mapping.md`). No other
 //! mapping is valid (seed: `tmm-crosscheck`, invariant 6).
 
+use super::fields::{Level, Member};
+use crate::blank::{is_blank, without_invisible};
 use crate::flag::{FieldPath, Flag};
 use crate::payload::{Node, Payload};
 use crate::verdict::{Dimension, Label, Tier};
 
-/// A summary with fewer characters than this, trimmed, is flagged `short_summary`.
+/// A summary with fewer characters than this, trimmed and without invisible ones, is flagged `short_summary`.
 const SUMMARY_MIN_CHARS: usize = 10;
 /// So many tests of a strategy count towards V_t.
 const TESTS_COUNTED: usize = 3;
@@ -98,11 +100,12 @@ impl Findings {
     }
 
     fn summary(&mut self, root: &Node<'_>) {
-        let summary = root.text_at("summary").map(str::trim);
+        let summary = root.text_at("summary");
         if summary.is_none() {
             self.flags.push(Flag::FieldMissing(FieldPath::Summary));
         }
-        let summary = summary.unwrap_or_default();
+        let summary = without_invisible(summary.unwrap_or_default());
+        let summary = summary.trim();
         if !summary.is_empty() {
             self.evidence += 1.0;
         }
@@ -139,7 +142,7 @@ impl Findings {
             self.flags.push(Flag::FieldMissing(FieldPath::DimensionAnalysis(dimension)));
         }
         if label.is_some() {
-            if analysis.is_some_and(is_filled) {
+            if analysis.is_some_and(|text| !is_blank(text)) {
                 self.evidence += 1.0;
             } else {
                 self.flags.push(Flag::EmptyAnalysis(dimension));
@@ -177,7 +180,7 @@ impl Findings {
         for (name, path) in [("next_step", FieldPath::NextStep), ("alternative", FieldPath::Alternative)] {
             match strategy.text_at(name) {
                 None => self.flags.push(Flag::FieldMissing(path)),
-                Some(text) if is_filled(text) => self.evidence += 1.0,
+                Some(text) if !is_blank(text) => self.evidence += 1.0,
                 Some(_) => {}
             }
         }
@@ -195,18 +198,8 @@ impl Findings {
 
     /// Flags what the tier does not look at: sorted, and bounded in number and length, since it is the model's.
     fn unexpected(&mut self, tier: Tier, root: &Node<'_>) {
-        let known: &[&str] = match tier {
-            Tier::Quick => &["verdict", "summary"],
-            Tier::Full => &["verdict", "summary", "breakdown"],
-            Tier::Strategy => &["verdict", "summary", "breakdown", "strategy"],
-        };
-        let unknown = |name: &&str| !known.contains(name);
-        let mut paths: Vec<String> = names(root).filter(unknown).map(shortened).collect();
-        if tier >= Tier::Full {
-            let breakdown = root.object_at("breakdown").into_iter();
-            let dimensions = breakdown.flat_map(names).filter(|name| Dimension::exactly(name).is_none());
-            paths.extend(dimensions.map(|name| format!("breakdown.{}", shortened(name))));
-        }
+        let mut paths = Vec::new();
+        collect_unexpected(Level::Root(tier), root, "", &mut paths);
         paths.sort_unstable();
         let rest = paths.len().saturating_sub(UNEXPECTED_NAMED);
         paths.truncate(UNEXPECTED_NAMED);
@@ -218,22 +211,28 @@ impl Findings {
     }
 }
 
-fn names<'n>(node: &'n Node<'_>) -> impl Iterator<Item = &'n str> {
-    node.members().iter().map(|(name, _)| name.as_ref())
+/// Adds the paths of all members below `object` that their level does not have. `prefix` is the path of `object`,
+/// with a dot behind it.
+fn collect_unexpected(level: Level, object: &Node<'_>, prefix: &str, paths: &mut Vec<String>) {
+    for (name, node) in object.members() {
+        match level.member(name) {
+            Some(Member::Value) => {}
+            Some(Member::Object(level)) => {
+                collect_unexpected(level, node, &format!("{prefix}{name}."), paths)
+            }
+            None => paths.push(format!("{prefix}{}", shortened(name))),
+        }
+    }
 }
 
 fn shortened(name: &str) -> String {
     name.chars().take(UNEXPECTED_NAME_CHARS).collect()
 }
 
-fn is_filled(text: &str) -> bool {
-    !text.trim().is_empty()
-}
-
 /// A test of a strategy is a non-blank string or a non-empty object.
 fn is_a_test(node: &Node<'_>) -> bool {
     match node {
-        Node::Text(text) => is_filled(text),
+        Node::Text(text) => !is_blank(text),
         Node::Object(members) => !members.is_empty(),
         Node::Scalar | Node::List(_) => false,
     }

@@ -221,14 +221,16 @@ fn a_payload_that_is_not_an_object_has_no_verdict() {
 fn transcribed(tier: Tier, root: &Value) -> (f64, f64, f64) {
     let label =
         |v: &Value| v.as_str().filter(|s| ["GREEN", "AMBER", "RED", "NULL"].contains(s)).map(String::from);
-    let filled = |v: &Value| v.as_str().is_some_and(|s| !s.trim().is_empty());
+    // the texts here hold one invisible character
+    let visible = |v: &Value| v.as_str().unwrap_or("").replace('\u{200b}', "").trim().chars().count();
+    let filled = |v: &Value| visible(v) > 0;
     let is_text = |v: &Value| v.is_string();
     let (mut v_t, mut v_r, mut missing) = (0.0, 0.0, false);
     let top = label(&root["verdict"]);
     v_t += f64::from(u8::from(top.is_some()));
     v_t += f64::from(u8::from(filled(&root["summary"])));
     missing |= !is_text(&root["summary"]);
-    if root["summary"].as_str().unwrap_or("").trim().chars().count() < 10 {
+    if visible(&root["summary"]) < 10 {
         v_r += 1.0;
     }
     if tier != Tier::Quick {
@@ -283,7 +285,7 @@ fn transcribed(tier: Tier, root: &Value) -> (f64, f64, f64) {
 fn text() -> impl Strategy<Value = Value> {
     prop_oneof![
         6 => prop_oneof![Just("GREEN"), Just("AMBER"), Just("RED"), Just("NULL")].prop_map(Value::from),
-        4 => "[a-zA-Zé ]{0,14}".prop_map(Value::from),
+        4 => "[a-zA-Zé \u{200b}]{0,14}".prop_map(Value::from),
         1 => Just(json!("A longer text that says something.")),
         1 => prop_oneof![Just(json!(null)), Just(json!(4)), Just(json!([])), Just(json!({}))],
     ]
@@ -410,5 +412,42 @@ proptest! {
         let cut = cut.index(whole.len());
         let judgement = judge(tier, Payload::raw(whole.get(..cut).expect("the text is ASCII")));
         prop_assert_eq!(words(&judgement.decision.flags), ["malformed_json", "degenerate_manifold"]);
+    }
+}
+
+#[test]
+fn unexpected_members_are_stripped_refused_or_delivered() {
+    let text = r#"{"verdict":"GREEN", "x":1, "summary":"A sound and simple plan."}"#;
+    let stripped = r#"{"verdict":"GREEN", "summary":"A sound and simple plan."}"#;
+    for (unexpected, delivered) in [
+        (UnexpectedFields::Strip, Some(stripped)),
+        (UnexpectedFields::Refuse, None),
+        (UnexpectedFields::Deliver, Some(text)),
+    ] {
+        let judgement = judge_with(unexpected, Tier::Quick, Payload::raw(text));
+        assert_eq!(words(&judgement.decision.flags), ["unexpected_field:x"]);
+        assert_eq!(judgement.decision.approved, delivered.is_some());
+        let reason = if delivered.is_some() { Reason::Pass } else { Reason::UnexpectedField };
+        assert_eq!(judgement.decision.crosscheck_reason, reason);
+        let approved = judgement.outcome.ok();
+        assert_eq!(approved.as_ref().map(|approved| approved.verdict().get()), delivered);
+        assert_eq!(judgement.sha256, Sha256Hex::of(delivered.unwrap_or(text).as_bytes()));
+        assert!(approved.is_none_or(|approved| *approved.sha256() == judgement.sha256));
+    }
+    // a verdict that is refused for its own sake keeps that reason
+    let judgement = judge_with(UnexpectedFields::Refuse, Tier::Quick, Payload::raw(r#"{"x":1}"#));
+    assert_eq!(judgement.decision.crosscheck_reason, Reason::FieldMissing);
+}
+
+proptest! {
+    #[test]
+    fn stripped_verdict_is_the_judged_part_of_the_original(tier in any_tier(), verdict in any_verdict()) {
+        let judgement = judge(tier, Payload::raw(&verdict.to_string()));
+        if let Ok(approved) = judgement.outcome {
+            let delivered = Payload::json(approved.verdict());
+            let again = judge_with(UnexpectedFields::Refuse, tier, delivered);
+            prop_assert!(again.outcome.is_ok(), "{}", approved.verdict());
+            prop_assert_eq!((again.inspection.v_t, again.inspection.v_r), (judgement.inspection.v_t, judgement.inspection.v_r));
+        }
     }
 }

@@ -17,6 +17,7 @@ impl Event {
             | Self::OracleInteraction(Interaction { session_id, .. })
             | Self::RegenDivergenceCheck(DivergenceCheck { session_id, .. })
             | Self::CrosscheckError { session_id, .. }
+            | Self::RefusalDropped { session_id, .. }
             | Self::VerdictCached { session_id, .. }
             | Self::VerdictPurged { session_id, .. }
             | Self::SessionRegistered { session_id, .. }
@@ -105,6 +106,7 @@ impl Event {
                 | Self::ReviewOpened(_)
                 | Self::ReviewResolved(_)
                 | Self::KeptAnswersRemoved(_)
+                | Self::RefusalDropped { .. }
                 | Self::ReviewRevoked(_)
                 | Self::ReviewDismissed(_)
         )

@@ -4,10 +4,11 @@ use super::Event;
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 43] = [
+    pub const KINDS: [&'static str; 44] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "rules_evaluated",
+        "refusal_dropped",
         "verdict_cached",
         "verdict_purged",
         "session_registered",
@@ -57,6 +58,7 @@ impl Event {
             Self::TmmCrosscheck(_) => "tmm_crosscheck",
             Self::CrosscheckError { .. } => "crosscheck_error",
             Self::RulesEvaluated(_) => "rules_evaluated",
+            Self::RefusalDropped { .. } => "refusal_dropped",
             Self::VerdictCached { .. } => "verdict_cached",
             Self::VerdictPurged { .. } => "verdict_purged",
             Self::SessionRegistered { .. } => "session_registered",

@@ -24,6 +24,7 @@ use super::raw::Raw;
 use super::record::{Content, Identity, source_record_id};
 use super::rejection::{Rejection, Rule};
 use super::value::Typed;
+use crate::blank::is_blank;
 use jiff::Timestamp;
 use mapping::{Found, Mapping, definitions_of};
 use std::borrow::Cow;
@@ -215,7 +216,7 @@ fn text_of(raw: &Raw) -> Option<Cow<'_, str>> {
         Raw::Number(digits) => {
             Some(digits.parse().map_or(digits.into(), |number: Decimal| number.to_string().into()))
         }
-        Raw::Text(text) => Some(text.into()).filter(|_| !text.trim().is_empty()),
+        Raw::Text(text) => Some(text.into()).filter(|_| !is_blank(text)),
         Raw::Null | Raw::List(_) | Raw::Object(_) => None,
     }
 }
@@ -224,7 +225,7 @@ fn text_of(raw: &Raw) -> Option<Cow<'_, str>> {
 fn is_filled(raw: &Raw) -> bool {
     match raw {
         Raw::Bool(_) | Raw::Number(_) => true,
-        Raw::Text(text) => !text.trim().is_empty(),
+        Raw::Text(text) => !is_blank(text),
         Raw::Null => false,
         Raw::List(items) => !items.is_empty(),
         Raw::Object(members) => !members.is_empty(),

@@ -13,6 +13,7 @@ use super::decimal::{PLACES_MAX, PLACES_MIN};
 use super::digest_of_json;
 use super::id::{OntologyId, TemplateId};
 use super::unit::Unit;
+use crate::blank::is_blank;
 use crate::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -339,10 +340,9 @@ impl Axis {
             return Err("an enum names its `values`, and nothing else does".into());
         }
         let distinct: BTreeSet<_> = self.values.iter().collect();
-        let is_blank = |value: &String| value.trim().is_empty();
         if distinct.len() != self.values.len()
             || distinct.len() > ENUM_VALUES_MAX
-            || self.values.iter().any(is_blank)
+            || self.values.iter().any(|value| is_blank(value))
         {
             return Err(format!("`values` are different words, at most {ENUM_VALUES_MAX}"));
         }

@@ -5,6 +5,7 @@
 //! with dots, brackets or spaces is written in brackets: `['a.b']`.
 
 use super::raw::Raw;
+use crate::blank::is_blank;
 
 /// The longest path, in bytes.
 const PATH_MAX_BYTES: usize = 512;
@@ -184,7 +185,7 @@ enum Found {
 fn name(text: &str) -> Option<(&str, &str)> {
     let end = text.find(['.', '[']).unwrap_or(text.len());
     let (name, rest) = text.split_at(end);
-    (!name.trim().is_empty() && name != "*").then_some((name, rest))
+    (!is_blank(name) && name != "*").then_some((name, rest))
 }
 
 /// The step that `text` begins with, and what is behind it.

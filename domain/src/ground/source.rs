@@ -10,6 +10,7 @@ pub use tier::OracleTier;
 use super::frequency::UpdateFrequency;
 use super::id::SourceId;
 use super::ontology::{NotKept, Ontology, OntologyRef};
+use crate::blank::is_blank;
 use crate::digest::Sha256Hex;
 use crate::verification::lock::{CONFIRMATION_ORACLE_ID, LOCK_ORACLE_ID};
 use jiff::{SignedDuration, Timestamp};
@@ -262,7 +263,7 @@ impl Registration {
             ("geographic_scope", scope),
             ("query_contract", &self.query_contract),
         ];
-        let is_sound = |text: &str| !text.trim().is_empty() && text.len() <= TEXT_MAX_BYTES;
+        let is_sound = |text: &str| !is_blank(text) && text.len() <= TEXT_MAX_BYTES;
         if let Some((field, _)) = texts.into_iter().find(|(_, text)| !is_sound(text)) {
             return Err(BadSource::Text { field });
         }

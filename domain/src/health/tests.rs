@@ -98,7 +98,7 @@ fn three_failures_in_a_row_open_the_circuit_for_thirty_seconds() {
     for second in 2..2 + RESET_S {
         assert_eq!(health.pass(at(second)), None);
         let left = u64::try_from(2 + RESET_S - second).expect("it lies ahead");
-        let refused = Refused { retry_after: Some(Duration::from_secs(left)) };
+        let refused = Refused { retry_after: Some(Duration::from_secs(left)), is_quota_wait: false };
         assert_eq!(health.permit(at(second)), Err(refused));
     }
     let change = health.pass(at(2 + RESET_S)).expect("a change");
@@ -121,7 +121,7 @@ fn a_half_open_circuit_lets_one_call_at_a_time_through() {
     let mut health = half_open();
     let trial = health.permit(at(30)).expect("one");
     assert!(health.is_trial(trial));
-    assert_eq!(health.permit(at(31)), Err(Refused { retry_after: Some(TRIAL_PAUSE) }));
+    assert_eq!(health.permit(at(31)), Err(Refused { retry_after: Some(TRIAL_PAUSE), is_quota_wait: false }));
     assert_eq!(health.report(at(32), trial, SUCCESS), None);
     let trial = health.permit(at(32)).expect("the next");
     health.permit(at(33)).expect_err("one at a time");
@@ -210,7 +210,7 @@ fn what_an_administrator_opens_stays_open_until_it_is_closed() {
     assert_eq!(change.cause, "opened by an administrator");
     assert_eq!(health.open(at(1)), None);
     assert_eq!(health.pass(at(1_000_000)), None);
-    assert_eq!(health.permit(at(1_000_000)), Err(Refused { retry_after: None }));
+    assert_eq!(health.permit(at(1_000_000)), Err(Refused { retry_after: None, is_quota_wait: false }));
     assert_eq!(health.probe(at(1_000_000)), None);
     let status = health.status();
     assert_eq!((status.held_open, status.retry_at, status.circuit_opened_at), (true, None, Some(at(0))));
@@ -550,4 +550,46 @@ proptest! {
             prop_assert!(left.is_none_or(|left| left <= SignedDuration::from_secs(reset_s.into())));
         }
     }
+}
+
+#[test]
+fn refusals_for_good_are_shown_and_open_no_circuit() {
+    let mut health = fresh();
+    for second in 0..10 {
+        assert_eq!(call(&mut health, second, Outcome::Refusal("no such key".into())), None);
+    }
+    let status = health.status();
+    assert_eq!((status.status, status.consecutive_failures), (Status::Healthy, 0));
+    assert_eq!((status.last_failure_at, status.last_error.as_deref()), (Some(at(9)), Some("no such key")));
+    // it does not decide a half-open circuit, and makes way for another call
+    let mut health = opened();
+    health.pass(at(1000));
+    assert_eq!(call(&mut health, 1000, Outcome::Refusal("no such key".into())), None);
+    assert!(health.permit(at(1001)).is_ok());
+}
+
+#[test]
+fn quota_wait_refuses_calls_until_it_is_over_or_the_circuit_is_closed() {
+    let mut health = fresh();
+    health.note_quota_wait(at(0), Duration::from_secs(61));
+    health.note_quota_wait(at(1), Duration::from_secs(5));
+    let left = |left_s| Err(Refused { retry_after: Some(Duration::from_secs(left_s)), is_quota_wait: true });
+    assert_eq!(health.permit(at(1)), left(60));
+    assert!(health.probe(at(1)).is_none(), "a probe is a call, too");
+    let status = health.status();
+    assert_eq!((status.status, status.retry_at), (Status::Healthy, Some(at(61))));
+    // a clock that jumps back takes the wait with it
+    assert_eq!(health.permit(at(-99)), left(60));
+    assert!(health.permit(at(-39)).is_ok());
+    assert_eq!(health.status().retry_at, None);
+
+    health.note_quota_wait(at(0), Duration::from_secs(61));
+    let change = health.close().expect("the wait is over");
+    assert_eq!((change.from, change.to), (Status::Healthy, Status::Healthy));
+    assert!(health.permit(at(0)).is_ok() && health.close().is_none());
+    // who holds the circuit open decides when it is called again
+    health.note_quota_wait(at(0), Duration::from_secs(61));
+    health.open(at(0));
+    assert_eq!(health.permit(at(1)), Err(Refused { retry_after: None, is_quota_wait: false }));
+    assert_eq!(health.status().retry_at, None);
 }

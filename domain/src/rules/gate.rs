@@ -3,6 +3,7 @@
 use super::{Candidate, Check, Evaluation, FactSet, Settings, Verdict, evaluate};
 use crate::crosscheck::Approved;
 use crate::payload::Node;
+use crate::verdict::Label;
 
 /// What the rules say of an approved verdict, and the verdict, if they let it through.
 #[derive(Debug)]
@@ -17,8 +18,7 @@ pub struct Examination {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedByRules(());
 
-/// The second gate: applies rules to the summary and every analysis of `approved`, and hands it back only where they
-/// come to `PASS`.
+/// The second gate: applies rules to every text of `approved`, and hands it back only where they come to `PASS`.
 #[must_use]
 pub fn examine(approved: Approved, check: &Check, facts: &FactSet, settings: &Settings) -> Examination {
     let texts = texts(&approved);
@@ -31,16 +31,45 @@ pub fn examine(approved: Approved, check: &Check, facts: &FactSet, settings: &Se
     Examination { evaluation, outcome }
 }
 
-/// What a verdict says in words, by the paths of its fields: the summary, and every analysis, in their order. Those that its
-/// tier does not ask for are delivered, too.
+/// Every text that `approved` delivers, by the path of its field and in its order, except the labels of `verdict`
+/// fields. The crosscheck has judged those, and they state nothing.
 fn texts(approved: &Approved) -> Vec<(String, String)> {
     let node = Node::parse(approved.verdict().get()).expect("the crosscheck has read the same text");
-    let breakdown = node.get("breakdown").map(Node::members).unwrap_or_default();
-    let analyses = breakdown.iter().filter_map(|(dimension, node)| {
-        Some((format!("breakdown.{dimension}.analysis"), node.text_at("analysis")?.to_owned()))
-    });
-    let summary = node.text_at("summary").map(|text| ("summary".to_owned(), text.to_owned()));
-    summary.into_iter().chain(analyses).collect()
+    let mut texts = Vec::new();
+    collect_texts(&node, String::new(), &mut texts);
+    texts
+}
+
+fn collect_texts(node: &Node<'_>, path: String, texts: &mut Vec<(String, String)>) {
+    match node {
+        Node::Scalar => {}
+        Node::Text(text) => texts.push((path, text.to_string())),
+        Node::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                collect_texts(item, format!("{path}[{index}]"), texts);
+            }
+        }
+        Node::Object(members) => {
+            for (name, node) in members {
+                let is_label =
+                    name == "verdict" && matches!(node, Node::Text(text) if Label::exactly(text).is_some());
+                if !is_label {
+                    collect_texts(node, member_path(&path, name), texts);
+                }
+            }
+        }
+    }
+}
+
+/// The path of the member `name` of the object at `path`. A name that would read as several is quoted.
+fn member_path(path: &str, name: &str) -> String {
+    if name.contains(['.', '[', '"']) {
+        format!("{path}[{name:?}]")
+    } else if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
 }
 
 #[cfg(test)]
@@ -80,8 +109,8 @@ mod tests {
             assert_eq!(span.field.as_deref(), Some("breakdown.Stability.analysis"));
             assert_eq!((span.start, span.end), (13, 26));
         }
-        // of a quick one it is delivered as well
-        examined(Tier::Quick, &verdict, &check).outcome.expect_err("the analysis is not supported");
+        // a quick verdict is delivered without its analyses
+        examined(Tier::Quick, &verdict, &check).outcome.expect("the summary is supported");
     }
 
     #[test]

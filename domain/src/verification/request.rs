@@ -1,6 +1,7 @@
 //! Requests: which axes of which thing are to be verified, and what somebody claims of them.
 
 use super::workflow::Workflow;
+use crate::blank::is_blank;
 use crate::ground::adapter::CLOCK_SKEW_MAX;
 use crate::ground::id::WorkflowId;
 use crate::ground::moment::{self, Moment};
@@ -217,7 +218,7 @@ impl VerifyRequest {
             let axis = ontology.axis(name).filter(|_| self.axes.contains(name));
             let axis = axis.ok_or_else(|| unknown("claimed", name, self.axes.iter()))?;
             let claimed_by = claimed.claimed_by.trim();
-            if claimed_by.is_empty() || claimed_by.len() > CLAIMED_BY_MAX_BYTES {
+            if is_blank(claimed_by) || claimed_by.len() > CLAIMED_BY_MAX_BYTES {
                 return Err(BadRequest::Claimant(quoted(name)));
             }
             let value = read_value("claimed", name, &claimed.value, axis)?;

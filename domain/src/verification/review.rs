@@ -3,6 +3,7 @@
 mod dispute;
 mod said;
 
+use crate::blank::is_blank;
 use dispute::Dispute;
 pub(super) use dispute::named;
 pub use said::DEFINITION_MAX_BYTES;
@@ -381,6 +382,6 @@ impl Dismissal {
 /// A reason within its bounds.
 fn checked(reason: &str) -> Result<&str, BadResolution> {
     let reason = reason.trim();
-    let is_one = !reason.is_empty() && reason.len() <= REASON_MAX_BYTES;
+    let is_one = !is_blank(reason) && reason.len() <= REASON_MAX_BYTES;
     is_one.then_some(reason).ok_or(BadResolution::Reason)
 }

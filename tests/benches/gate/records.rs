@@ -67,7 +67,8 @@ pub(crate) fn regenerated(number: usize) -> [Record; 2] {
     let regenerated = Regenerated { session_id: &session_id, tier, label, path, generation: generated };
     let check = DivergenceCheck::of(Some(&original), &regenerated, now);
     events.push(Event::RegenDivergenceCheck(check));
-    let regen = Some(Regen { original: OriginalLabel(Some(original.verdict_label)) });
+    let original_label = OriginalLabel(Some(original.verdict_label));
+    let regen = Some(Regen { original: original_label, prompt_changed: false, settings_changed: false });
     let delivered = delivered(session_id, approved, regen, now, events);
     [noted, delivered]
 }

@@ -1,6 +1,7 @@
 //! Fields become axes: which value of a raw record goes where.
 
 use super::{Mapped, Normalizer, Values, text_of};
+use crate::blank::is_blank;
 use crate::ground::ontology::{Axis, is_group_key};
 use crate::ground::path::Path;
 use crate::ground::pipeline::Transform;
@@ -68,7 +69,7 @@ impl<'r> Draft<'r> {
                 // what has more digits than a number may is a text, where its axis takes one
                 Err(_) => Self::Text(digits.into()),
             })),
-            Raw::Text(text) => Ok(Some(Self::Text(text.into())).filter(|_| !text.trim().is_empty())),
+            Raw::Text(text) => Ok(Some(Self::Text(text.into())).filter(|_| !is_blank(text))),
             Raw::List(_) | Raw::Object(_) => Err(Rejection::new(
                 Rule::Mapping,
                 Some(path),

@@ -4,6 +4,7 @@ mod latency;
 mod strategies;
 
 use super::Workflow;
+use crate::blank::is_blank;
 use crate::ground::id::SourceId;
 use crate::ground::ontology::{Axis, AxisClass, Ontology, OntologyRef};
 use crate::ground::source::{OracleTier, Registration};
@@ -100,7 +101,7 @@ impl Workflow {
     /// # Errors
     /// The first that speaks against it: the field, what is wrong with it and what is allowed.
     pub fn validate(&self, ontology: &Ontology, sources: &[&Registration]) -> Result<(), BadWorkflow> {
-        if self.domain.trim().is_empty() || self.domain.len() > DOMAIN_MAX_BYTES {
+        if is_blank(&self.domain) || self.domain.len() > DOMAIN_MAX_BYTES {
             return Err(field("domain", format!("it has 1 to {DOMAIN_MAX_BYTES} bytes")));
         }
         if self.ontology != ontology.reference() {

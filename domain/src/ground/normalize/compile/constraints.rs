@@ -2,6 +2,7 @@
 
 use super::BadDefinition;
 use super::parts::Parts;
+use crate::blank::is_blank;
 use crate::ground::normalize::checks::{Checked, Constraint};
 use crate::ground::normalize::expression::Expression;
 use crate::ground::ontology::Axis;
@@ -70,7 +71,7 @@ pub(super) fn typed(value: &Json, axis: &Axis, place: &str) -> Result<Typed, Bad
     let bad = |fault: String| BadDefinition::new(place, fault);
     let typed = match value {
         Json::Bool(value) => Typed::of_bool(*value, axis),
-        Json::String(text) if text.trim().is_empty() => return Err(bad("a blank text is no value".into())),
+        Json::String(text) if is_blank(text) => return Err(bad("a blank text is no value".into())),
         Json::String(text) => Typed::of_text(text, axis),
         // such a number has been a binary one, whatever its digits were
         Json::Number(number) if number.is_f64() => {

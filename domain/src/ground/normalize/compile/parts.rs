@@ -3,6 +3,7 @@
 use super::constraints::typed;
 use super::steps::dates;
 use super::{BadDefinition, ValidTimes};
+use crate::blank::is_blank;
 use crate::ground::normalize::mapping::{Definition as DefinedBy, Mapping};
 use crate::ground::normalize::schema::Schema;
 use crate::ground::ontology::{Axis, Ontology, is_group_key};
@@ -301,8 +302,8 @@ pub(super) fn not_beside(field: &str, source: &Path) -> String {
 
 /// Whether nothing is called by a blank text, which would be there and say nothing.
 pub(super) fn check_called(words: &Words, place: &str) -> Result<(), BadDefinition> {
-    let is_blank = |called: &Option<String>| called.as_ref().is_some_and(|text| text.trim().is_empty());
-    match words.entries.iter().find(|(_, called)| is_blank(called)) {
+    let is_empty = |called: &Option<String>| called.as_deref().is_some_and(is_blank);
+    match words.entries.iter().find(|(_, called)| is_empty(called)) {
         Some((word, _)) => {
             let fault = format!("`{word}` is called by a blank text; null says that it is not taken");
             Err(BadDefinition::new(place, fault))

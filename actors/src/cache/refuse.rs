@@ -1,0 +1,206 @@
+//! What the rules refused a verdict by stays in force for its session, known or not.
+//!
+//! A session that is known keeps the check itself. For any other session the check is a row of its own, until the session is
+//! registered or gets a verdict, and takes it over. These rows have a bound in bytes: the oldest go first.
+
+use super::register::kept;
+use super::{ATTEMPTS, Cache, CacheError};
+use crate::clock::Clock;
+use crate::logger::{CommitError, Log};
+use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
+use domain::rules::Check;
+use domain::session::Refusal;
+use domain::{Event, Session, SessionId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::{Expect, Record, RefusalSize, RowKey, Store, StoreError, Write};
+
+/// The room for refusals of sessions that are not known.
+const REFUSALS_MAX_BYTES: u64 = 256 << 20;
+
+/// Commits the record of a verdict that the rules refused, and keeps its check for the session.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), CacheError>")]
+pub struct Refuse {
+    /// The session of the verdict.
+    pub session_id: SessionId,
+    /// What the verdict was checked against.
+    pub check: Arc<Check>,
+    /// The entries of the refusal.
+    pub record: Record,
+}
+
+/// Counts a refusal that was kept, and drops the oldest beyond the bound.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+struct Kept(SessionId);
+
+/// How much room the refusals take. A row that was removed or replaced counts until its turn comes to be dropped.
+#[derive(Debug)]
+pub(super) struct Refusals {
+    by_age: BTreeMap<u64, (SessionId, u64)>,
+    bytes: u64,
+    max_bytes: u64,
+}
+
+impl Default for Refusals {
+    fn default() -> Self {
+        Self { by_age: BTreeMap::new(), bytes: 0, max_bytes: REFUSALS_MAX_BYTES }
+    }
+}
+
+impl Refusals {
+    pub(super) fn load(&mut self, store: &Store) -> Result<(), StoreError> {
+        *self = Self { max_bytes: self.max_bytes, ..Self::default() };
+        for size in store.refusal_sizes()? {
+            self.add(size);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, RefusalSize { session_id, revision, bytes }: RefusalSize) {
+        if self.by_age.insert(revision, (session_id, bytes)).is_none() {
+            self.bytes += bytes;
+        }
+    }
+
+    /// Takes out the oldest ones that are beyond the bound, each with its revision.
+    fn take_excess(&mut self) -> Vec<(SessionId, u64)> {
+        let mut excess = Vec::new();
+        while self.bytes > self.max_bytes
+            && let Some((revision, (session_id, bytes))) = self.by_age.pop_first()
+        {
+            self.bytes = self.bytes.saturating_sub(bytes);
+            excess.push((session_id, revision));
+        }
+        excess
+    }
+}
+
+/// The check that stays in force for `session_id`: its session's, or, where that is not known, the one that a verdict was
+/// refused by. That comes with its revision.
+pub(super) fn in_force(
+    store: &Store,
+    session_id: &SessionId,
+    session: Option<&Session>,
+) -> Result<(Option<Arc<Check>>, Option<u64>), StoreError> {
+    if let Some(session) = session {
+        return Ok((session.check.clone(), None));
+    }
+    let refusal = store.refusal(session_id)?;
+    Ok(refusal.map(|(refusal, revision)| (refusal.check, revision)).unzip())
+}
+
+/// Has a record that opens a session take over what its verdict was refused by: the row must be as it was read, and goes.
+pub(super) fn take_over(record: &mut Record, session_id: &SessionId, revision: Option<u64>) {
+    record.expect.push(Expect { row: RowKey::Refusal(session_id.clone()), revision });
+    if revision.is_some() {
+        record.writes.push(Write::RemoveRefusal(session_id.clone()));
+    }
+}
+
+async fn refuse(refuse: Refuse, store: Store, log: Log, clock: Clock) -> Result<bool, CacheError> {
+    let Refuse { session_id, check, record } = refuse;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let session = store.session(&session_id)?;
+        let (in_force, revision) =
+            in_force(&store, &session_id, session.as_ref().map(|(session, _)| session))?;
+        let (mut record, mut keeps) = (record.clone(), false);
+        match session {
+            Some((session, revision)) if in_force.is_none() => {
+                let session = Session { check: Some(Arc::clone(&check)), ..session };
+                let Record { expect, events, writes, .. } = kept(&session, Some(revision), clock.now());
+                record.expect.extend(expect);
+                record.events.extend(events);
+                record.writes.extend(writes);
+            }
+            None if in_force.as_ref() != Some(&check) => {
+                keeps = true;
+                let (session_id, check) = (session_id.clone(), Arc::clone(&check));
+                record.expect.extend([
+                    Expect { row: RowKey::Session(session_id.clone()), revision: None },
+                    Expect { row: RowKey::Refusal(session_id.clone()), revision },
+                ]);
+                record.writes.push(Write::PutRefusal(Refusal { session_id, check }));
+            }
+            _ => {}
+        }
+        match log.commit(record).await {
+            Ok(_) => return Ok(keeps),
+            Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Drops a refusal, unless it was replaced or removed meanwhile.
+async fn drop_refusal(session_id: SessionId, revision: u64, log: Log, clock: Clock) {
+    let dropped = Event::RefusalDropped { session_id: session_id.clone(), timestamp: clock.now() };
+    let record = Record {
+        expect: vec![Expect { row: RowKey::Refusal(session_id.clone()), revision: Some(revision) }],
+        events: vec![dropped],
+        writes: vec![Write::RemoveRefusal(session_id)],
+        ..Record::default()
+    };
+    match log.commit(record).await {
+        Ok(_) | Err(CommitError::Stale(_)) => {}
+        Err(error) => tracing::warn!(%error, "could not drop an old refusal"),
+    }
+}
+
+impl Handler<Refuse> for Cache {
+    type Result = ResponseFuture<Result<(), CacheError>>;
+
+    fn handle(&mut self, message: Refuse, ctx: &mut Context<Self>) -> Self::Result {
+        let (session_id, cache) = (message.session_id.clone(), ctx.address());
+        let refused = refuse(message, self.store.clone(), self.log.clone(), self.clock.clone());
+        Box::pin(async move {
+            if refused.await? {
+                cache.do_send(Kept(session_id));
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Handler<Kept> for Cache {
+    type Result = ();
+
+    fn handle(&mut self, Kept(session_id): Kept, _: &mut Context<Self>) {
+        match self.store.refusal_size(session_id) {
+            Ok(Some(size)) => self.refusals.add(size),
+            // a session has taken it over already
+            Ok(None) => return,
+            Err(error) => tracing::warn!(%error, "could not read the size of a refusal"),
+        }
+        for (session_id, revision) in self.refusals.take_excess() {
+            actix_rt::spawn(drop_refusal(session_id, revision, self.log.clone(), self.clock.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_refusals_are_dropped_beyond_the_bound() {
+        let mut refusals = Refusals { max_bytes: 10, ..Refusals::default() };
+        let size = |revision, bytes| {
+            let session_id: SessionId = format!("cs_{revision}").parse().expect("an id");
+            RefusalSize { session_id, revision, bytes }
+        };
+        for revision in [3, 1, 2] {
+            refusals.add(size(revision, 5));
+        }
+        let dropped = |refusals: &mut Refusals| {
+            refusals.take_excess().into_iter().map(|(_, revision)| revision).collect::<Vec<_>>()
+        };
+        assert_eq!(dropped(&mut refusals), [1]);
+        refusals.add(size(4, 11));
+        assert_eq!(dropped(&mut refusals), [2, 3, 4]);
+        assert_eq!((refusals.bytes, refusals.by_age.len()), (0, 0));
+    }
+}

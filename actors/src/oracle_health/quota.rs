@@ -1,0 +1,28 @@
+//! The wait that an oracle asks for with a full quota.
+
+use super::OracleHealth;
+use actix::{Context, Handler, Message};
+use domain::OracleId;
+use std::time::Duration;
+
+/// Holds back every call of an oracle that asked for a wait.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct QuotaWait {
+    /// Which oracle.
+    pub oracle_id: OracleId,
+    /// How long it wants no call.
+    pub wait: Duration,
+}
+
+impl Handler<QuotaWait> for OracleHealth {
+    type Result = ();
+
+    fn handle(&mut self, QuotaWait { oracle_id, wait }: QuotaWait, _: &mut Context<Self>) {
+        let now = self.clock.now();
+        // a call was made by a lease, which names an oracle that there is
+        let Ok(watched) = self.at(&oracle_id, now) else { return };
+        watched.health.note_quota_wait(now, wait);
+        tracing::warn!(%oracle_id, wait_s = wait.as_secs(), "oracle asked for a wait");
+    }
+}
