@@ -2,7 +2,7 @@
 
 use domain::{Label, Tier};
 use harness::ground::{
-    approve, begun, ended, ingest, office, put, register, register_all, runs_path, workflow,
+    approve, begun, ended, ingest, office, put, register, register_all, register_gated, runs_path, workflow,
 };
 use harness::making::{lose, order, saying};
 use harness::model::{ModelServer, Reply};
@@ -192,7 +192,7 @@ async fn entries_name_the_caller_who_approves_a_held_run() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
-    one_release(control).await;
+    register_gated(control, SOURCE).await;
     // one of two records is rejected, which is more than a hundredth
     let payload = [HEADER, "Aruba,ABW,1960,54608\nSerbia,SRB,1990,many\n"].concat();
     let run = begun(&ingest(control, SOURCE, "2023-05-04", "2023-05-04", payload).await);

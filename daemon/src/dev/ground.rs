@@ -101,6 +101,7 @@ fn asked(documents: &Documents) -> anyhow::Result<Vec<Step>> {
             "what has changed, in the order in which it became known",
             format!("/v1/changes?oracle_id={}", documents.source.oracle_id),
         )
+        .logging(&["source_queried"])
         .expecting(vec![
             ("/changes/0/kind", is("became_valid")),
             (BEHIND_THE_FIRST, is("superseded")),
@@ -110,6 +111,7 @@ fn asked(documents: &Documents) -> anyhow::Result<Vec<Step>> {
             "where that value comes from, down to its bytes in the payload",
             format!("/v1/records/{}/provenance", documents.record_id(&SECOND)?),
         )
+        .logging(&["source_queried"])
         .expecting(vec![
             ("/raw_hash", is(Sha256Hex::of(new.as_bytes()).as_str())),
             ("/raw/raw_sha256", is(Sha256Hex::of(SECOND.payload.as_bytes()).as_str())),

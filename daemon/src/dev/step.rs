@@ -133,7 +133,8 @@ impl Step {
     /// Asks what a source says.
     pub(super) fn query(title: &str, query: &Value) -> Self {
         let path = "/v1/query".to_owned();
-        Self { body: Some(query.to_string()), ..Self::new(title, Socket::Routes, Method::POST, path) }
+        let step = Self::new(title, Socket::Routes, Method::POST, path).logging(&["source_queried"]);
+        Self { body: Some(query.to_string()), ..step }
     }
 
     /// Puts a question to the sources of a workflow.
