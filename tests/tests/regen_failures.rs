@@ -355,12 +355,16 @@ async fn original_of_another_model(model: &ModelServer, again: &[Reply]) -> (Wor
     let answer = read(&mut daemon.routes().await, "cs_1").await;
     assert_eq!(answer.status, 200, "{answer:?}");
     let status = get(&mut daemon.control().await, "/v1/status").await;
+    let control = &mut daemon.control().await;
+    let checks = log(control, "event=regen_divergence_check").await;
+    let attempts = log(control, "event=oracle_interaction&session=cs_1").await;
+    let asked = attempts.iter().skip(1).map(|entry| field(field(entry, "generation"), "model").clone());
     let mut told = harness::document(&answer);
-    told["regens_watched"] = at(&status, "/variance/regens");
-    let checks = log(&mut daemon.control().await, "event=regen_divergence_check").await;
-    told["check"] = checks[0].clone();
-    let attempts = log(&mut daemon.control().await, "event=oracle_interaction&session=cs_1").await;
-    told["asked"] = attempts.iter().skip(1).map(|entry| entry["generation"]["model"].clone()).collect();
+    told.as_object_mut().expect("a document is an object").extend([
+        ("regens_watched".to_owned(), at(&status, "/variance/regens")),
+        ("check".to_owned(), checks.first().expect("one check").clone()),
+        ("asked".to_owned(), asked.collect()),
+    ]);
     drop(daemon);
     (world, told)
 }

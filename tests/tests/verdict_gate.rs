@@ -19,7 +19,7 @@ async fn submit(routes: &mut Client, session: &str, body: &Value) -> Answer {
 }
 
 fn with(mut body: Value, name: &str, value: Value) -> Value {
-    body[name] = value;
+    body.as_object_mut().expect("a body is an object").insert(name.to_owned(), value);
     body
 }
 

@@ -218,7 +218,7 @@ fn collect_unexpected(level: Level, object: &Node<'_>, prefix: &str, paths: &mut
         match level.member(name) {
             Some(Member::Value) => {}
             Some(Member::Object(level)) => {
-                collect_unexpected(level, node, &format!("{prefix}{name}."), paths)
+                collect_unexpected(level, node, &format!("{prefix}{name}."), paths);
             }
             None => paths.push(format!("{prefix}{}", shortened(name))),
         }

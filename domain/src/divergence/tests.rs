@@ -73,14 +73,15 @@ fn another_prompt_or_other_settings_are_flagged_where_they_are_known() {
         let entry = check(Some(&original(Label::Red, generation)), Label::Red);
         (entry.prompt_changed, entry.settings_changed)
     };
-    assert_eq!(changed(None), (None, None));
+    // an unknown prompt counts as another one
+    assert_eq!(changed(None), (Some(true), None));
     assert_eq!(changed(Some(made("another", "model"))), (Some(true), Some(false)));
     assert_eq!(changed(Some(made("prompt", "another"))), (Some(false), Some(true)));
 }
 
 #[test]
 fn over_one_in_twenty_is_escalated_once_and_again_after_it_was_calm() {
-    let green = original(Label::Green, None);
+    let green = original(Label::Green, Some(made("prompt", "model")));
     let noted = |label| check(Some(&green), label);
     let mut watch = VarianceWatch::default();
     for _ in 0..19 {
@@ -103,7 +104,7 @@ fn over_one_in_twenty_is_escalated_once_and_again_after_it_was_calm() {
 
 #[test]
 fn the_first_few_say_nothing() {
-    let green = original(Label::Green, None);
+    let green = original(Label::Green, Some(made("prompt", "model")));
     let mut watch = VarianceWatch::default();
     for _ in 0..19 {
         assert_eq!(watch.note(&check(Some(&green), Label::Red)), None);
@@ -114,8 +115,8 @@ fn the_first_few_say_nothing() {
 #[test]
 fn what_another_prompt_or_temperature_explains_or_was_handed_in_is_no_variance() {
     let mut watch = VarianceWatch::default();
-    for first in [made("another", "model"), made("prompt", "another")] {
-        watch.note(&check(Some(&original(Label::Green, Some(first))), Label::Red));
+    for first in [Some(made("another", "model")), Some(made("prompt", "another")), None] {
+        watch.note(&check(Some(&original(Label::Green, first)), Label::Red));
     }
     let handed_in = DivergenceCheck {
         path: GatePath::CacheWrite,

@@ -168,6 +168,7 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
             timestamp,
         },
         Event::RulesEvaluated(RulesEntry::of(&evaluation(), None, timestamp)),
+        Event::RefusalDropped { session_id: session_id.clone(), timestamp },
         Event::VerdictCached {
             session_id: session_id.clone(),
             tier: Tier::Full,
@@ -176,7 +177,6 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
             path: GatePath::CacheWrite,
             timestamp,
         },
-        Event::RefusalDropped { session_id: session_id.clone(), timestamp },
         Event::VerdictPurged { session_id: session_id.clone(), verdict_sha256, peer, timestamp },
         Event::SessionRegistered {
             session_id: session_id.clone(),
