@@ -7,6 +7,7 @@ use dispute::Dispute;
 pub(super) use dispute::named;
 pub use said::DEFINITION_MAX_BYTES;
 
+use super::call::CallOutcome;
 use super::candidate::Candidate;
 use super::envelope::Envelope;
 use super::inputs::Inputs;
@@ -57,7 +58,10 @@ pub struct Review {
     pub known_at: Option<Timestamp>,
     /// The axes to decide, by their paths, each with the reasons.
     pub axes: BTreeMap<String, BTreeSet<Reason>>,
-    /// What each oracle answered, with its provenance.
+    /// What came of asking each oracle of the workflow.
+    pub sources: BTreeMap<SourceId, CallOutcome>,
+    /// What each oracle answered, with its provenance; of one that was too slow or could not be reached, the last answer that
+    /// is kept.
     pub candidates: BTreeMap<SourceId, Candidate>,
     /// What somebody claims.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -257,6 +261,11 @@ impl Review {
             point_in_time: envelope.point_in_time,
             known_at: envelope.known_at,
             axes,
+            sources: envelope
+                .candidates
+                .iter()
+                .map(|outcome| (outcome.oracle_id.clone(), outcome.outcome))
+                .collect(),
             candidates,
             claimed: inputs.question.claimed.clone(),
             evidence_hash,
