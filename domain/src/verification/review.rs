@@ -34,8 +34,10 @@ pub const VALIDITY_MAX_S: u64 = MAX_AGE_S;
 /// So many reviews of one thing are open at once; a further dispute over it is left to the latest of them that is about all
 /// of its axes.
 pub const OPEN_MAX: usize = 16;
-/// So many reviews of all things are open at once: whatever else people would have to decide is `blocked`.
+/// The most open reviews of one workflow: whatever else people would have to decide for it is `blocked`.
 pub const QUEUE_MAX: u64 = 10_000;
+/// The most open reviews of all workflows.
+pub const QUEUE_TOTAL_MAX: u64 = 50_000;
 
 /// One question that a person has to decide, with everything that they need for that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
