@@ -46,6 +46,7 @@ pub(crate) enum Table {
     Regens = b'r',
     BySession = b's',
     Verdicts = b'v',
+    OpenByWorkflow = b'w',
     ByExecution = b'x',
     Sessions = b'z',
 }

@@ -5,7 +5,7 @@ use crate::error::StoreError;
 use crate::log::{self, Tip};
 use crate::record::{Receipt, Record, Refused, RowKey, Write};
 use crate::rows::{self, Row, Table};
-use crate::verification::{kept_name, subject_name};
+use crate::verification::{kept_name, open_name, subject_name};
 use crate::watermark::Counts;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -77,7 +77,9 @@ impl<'a> Staged<'a> {
         self.set(table, &name, write.value(), revision)?;
         if let Write::PutReview(state) = write {
             let open = state.is_open().then(Vec::new);
-            self.set(Table::OpenReviews, &name, open, revision)?;
+            let of_workflow = open_name(&state.review.workflow_id, &state.review.review_id);
+            self.set(Table::OpenReviews, &name, open.clone(), revision)?;
+            self.set(Table::OpenByWorkflow, of_workflow.as_bytes(), open, revision)?;
         }
         Ok(())
     }

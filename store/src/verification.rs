@@ -4,7 +4,7 @@
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::log::{LogLine, LogQuery};
-use crate::rows::Table;
+use crate::rows::{Table, key};
 use domain::event::verification::VerificationEntry;
 use domain::ground::adapter::RegisteredAdapter;
 use domain::ground::id::{SourceId, WorkflowId};
@@ -53,6 +53,17 @@ impl Store {
         let names = self.names_behind(Table::OpenReviews, None, 1)?;
         let first = names.first().map(|name| self.review(name)).transpose()?.flatten();
         Ok(first.map(|(state, _)| state.review.opened_at))
+    }
+
+    /// The number of open reviews of a workflow.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    pub fn open_reviews_of(&self, workflow_id: &WorkflowId) -> Result<u64, StoreError> {
+        let keys = |end: &[u8]| key(Table::OpenByWorkflow, &[workflow_id.as_str().as_bytes(), end]);
+        // the byte after the separator ends what begins with it
+        let of_workflow = keys(&[SEPARATOR as u8])..keys(&[SEPARATOR as u8 + 1]);
+        Ok(self.names(Table::OpenByWorkflow, of_workflow, .., usize::MAX)?.len() as u64)
     }
 
     /// A workflow, with its revision.
@@ -173,6 +184,11 @@ impl Store {
             detail: format!("`{name}` names no kept answer"),
         })
     }
+}
+
+/// The name of an open review's row among those of its workflow.
+pub(crate) fn open_name(workflow_id: &WorkflowId, review_id: &str) -> String {
+    format!("{workflow_id}{SEPARATOR}{review_id}")
 }
 
 /// The name of a subject's row.

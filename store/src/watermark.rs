@@ -104,6 +104,7 @@ impl Counts {
             | Table::Log
             | Table::BySession
             | Table::ByExecution
+            | Table::OpenByWorkflow
             | Table::Regens
             | Table::Definitions => None,
         }

@@ -183,7 +183,6 @@ impl Answering {
             latency_ms: self.began.elapsed().as_secs_f64() * 1e3,
             records_scanned: scanned,
             records_returned: records.len() as u64,
-            cache_hit: false,
             data_version,
             known_at: self.known_at,
             oracle_tier: tier_of(view, &age.policy),

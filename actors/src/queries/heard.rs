@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::ground::query::{Hit, RECORDS_SCANNED_MAX};
-use store::ground::view::SourceView;
+use store::ground::view::{Found, SourceView};
 use tokio::task::spawn_blocking;
 
 /// Who has verified what is ingested, and how.
@@ -136,8 +136,8 @@ impl Look {
                 return Err(QueryError::Reading("what it said then has been pruned".into()));
             }
             let is_whole = answered.more.is_none();
-            let nothing = Heard { reply: Reply::NoRecord, before: None, warnings };
-            return Ok(is_whole.then_some((nothing, None)));
+            let reply = self.rejected(None)?.unwrap_or(Reply::NoRecord);
+            return Ok(is_whole.then_some((Heard { reply, before: None, warnings }, None)));
         };
         if answered.found.len() > 1 {
             let reply = Reply::Several { records: answered.found.len() as u64 };
@@ -145,6 +145,9 @@ impl Look {
         }
         if answered.more.is_some() {
             return Ok(None);
+        }
+        if let Some(reply) = self.rejected(Some(hit))? {
+            return Ok(Some((Heard { reply, before: None, warnings }, None)));
         }
         let (candidate, freshness) = self.candidate(hit)?;
         if candidate
@@ -157,6 +160,27 @@ impl Look {
         let before = if self.asked.looks_back { self.before(hit)? } else { None };
         let reply = Reply::Answered { candidate: Box::new(candidate) };
         Ok(Some((Heard { reply, before, warnings }, Some(freshness))))
+    }
+
+    /// The reply of a source whose current release holds the record of the thing and rejected it. It is not ignorant of the
+    /// thing, and what it said before may be what that release corrects.
+    fn rejected(&self, hit: Option<&Hit>) -> Result<Option<Reply>, QueryError> {
+        let Self { view, query, .. } = self;
+        let version = match hit {
+            Some(hit) => view.unconfirmed_by(&hit.found.version),
+            None => view.rejected(&query.identity.key(), &view.knowledge(self.scope()))?,
+        };
+        Ok(version.map(|version| {
+            let cause = format!(
+                "its version {version} rejected the record, or records that cannot be identified; `oraclectl ingest rejects` shows why"
+            );
+            Reply::Failed { failure: Failure::RecordRejected, cause }
+        }))
+    }
+
+    /// Which releases the question sees.
+    const fn scope(&self) -> Scope {
+        Scope { known_at: self.asked.known_at, released_by: Some(self.time) }
     }
 
     /// What the source said of the same, before the run that has brought `hit`.
@@ -175,11 +199,12 @@ impl Look {
         let Hit { found, content } = hit;
         let last_seen = view.state.run(found.version.last_seen).map(|run| &run.release);
         let last_seen = last_seen.ok_or_else(|| QueryError::Reading("a record's run is missing".into()))?;
-        let provenance = view.provenance(found)?;
+        // the artifact is the record of the latest release that says so
+        let artifact = Found { statement: found.latest.clone(), ..found.clone() };
+        let provenance = view.provenance(&artifact)?;
         let paths: Vec<_> = asked.paths.iter().map(String::as_str).collect();
         let at = asked.known_at.map_or(*now, |known_at| known_at.min(*now)).min(*time);
-        let scope = Scope { known_at: asked.known_at, released_by: Some(*time) };
-        let freshness = freshness::of(view, &paths, Some(last_seen.as_of()), at, scope);
+        let freshness = freshness::of(view, &paths, Some(last_seen.as_of()), at, self.scope());
         let stated = |path: &String| {
             let (value, definition) =
                 (content.axes.get(path)?.clone(), content.definitions.get(path).cloned());
@@ -197,8 +222,8 @@ impl Look {
                 source_locator: format!("urn:oracled:record:{}", provenance.record_id),
                 source_version: Some(provenance.source_version.clone()),
                 retrieved_at: last_seen.ingested_at,
-                // by the release and not by the moment of ingestion: in which order releases come in makes none of them newer
-                verified_at: last_seen.as_of(),
+                // a run verifies its records in the commit that ingests them
+                verified_at: last_seen.ingested_at,
                 verification_method: VERIFICATION_METHOD.into(),
                 verifier_id: VERIFIER_ID.into(),
                 evidence_hash: Some(provenance.raw_hash.clone()),
@@ -206,6 +231,7 @@ impl Look {
                 ttl_seconds: None,
                 chain_of_custody: Some(custody(view, &provenance)),
             },
+            // by the release and not by the moment of ingestion: in which order releases come in makes none of them newer
             observed_at: last_seen.as_of(),
             freshness: freshness.axes.clone(),
             deviations: BTreeMap::new(),
@@ -217,10 +243,8 @@ impl Look {
 
 /// Through whose hands a record has come, from its authority on.
 fn custody(view: &SourceView, provenance: &ProvenanceRecord) -> Vec<String> {
-    let registration = &view.state.entry.registration;
-    let origin = provenance.source_url.as_ref().unwrap_or(&registration.upstream_url);
     vec![
-        format!("{} ({origin})", registration.upstream_authority),
+        view.state.entry.registration.authority(provenance.source_url.as_deref()),
         format!("payload {}", provenance.raw.raw_sha256),
         format!("run {} of pipeline {}", provenance.ingestion_run_id, provenance.ingestion_pipeline_id),
     ]

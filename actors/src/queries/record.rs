@@ -314,7 +314,7 @@ fn stand(view: Arc<SourceView>, record: Record, place: usize, now: Timestamp) ->
     let then = view.knowledge(scope).valid_at(record.times(), last_held);
     let fresh_as =
         then.filter(|then| then.content == version.content).map_or(time.run, |then| then.last_seen);
-    let found = Found { key: record.key, statement, version, superseded_by };
+    let found = Found { key: record.key, latest: statement.clone(), statement, version, superseded_by };
     Some(Stands { view, found, standing, same_as, fresh_as })
 }
 

@@ -41,6 +41,8 @@ pub struct LiveAsk {
     pub adapter: Arc<Ready>,
     /// How far the source is trusted, as registered.
     pub oracle_tier: OracleTier,
+    /// Whose answers they are, as registered: the beginning of their chain of custody.
+    pub authority: String,
     /// About which thing: the values of identity axes.
     pub thing: BTreeMap<String, Value>,
     /// As it was then; now where there is none.

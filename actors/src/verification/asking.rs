@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::{Expect, RowKey, Store, StoreError, Write};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 /// An answer of a live source that is to be kept, or when it was issued.
 pub(super) struct Kept {
@@ -78,7 +78,7 @@ pub(super) struct Came {
 
 impl Verifier {
     /// Puts the question of `put_at` to `oracles` at once, each within its hard timeout and all of them until `deadline`, and notes
-    /// in `inputs` what came of it. Untrusted ones are not waited for when all others have answered.
+    /// in `inputs` what came of it. An untrusted one is awaited until all others have answered and the soft timeout is over.
     pub(super) async fn ask_all(
         self: &Arc<Self>,
         inputs: &mut Inputs,
@@ -119,9 +119,16 @@ impl Verifier {
             }
         }
         let nobody_is_trusted = waited_for.is_empty();
+        let soft = Duration::from_millis(inputs.workflow.oracle_latency.soft_timeout_ms).min(limit);
         let mut came = Came::default();
-        while nobody_is_trusted || !waited_for.is_empty() {
-            let Some(ended) = on_their_way.join_next().await else { break };
+        loop {
+            let next = on_their_way.join_next();
+            let ended = if nobody_is_trusted || !waited_for.is_empty() {
+                next.await
+            } else {
+                timeout_at(began + soft, next).await.ok().flatten()
+            };
+            let Some(ended) = ended else { break };
             let Ok((oracle_id, Answered { call, keep, before })) = ended else { continue };
             waited_for.remove(&oracle_id);
             begun.remove(&oracle_id);
@@ -135,7 +142,7 @@ impl Verifier {
                 // its task is gone without an answer
                 Reply::Failed { failure: Failure::Internal, cause: "asking it failed".into() }
             } else {
-                Reply::TimedOut { cut: Cut::Unneeded }
+                Reply::NotAwaited
             };
             inputs.calls.insert(oracle_id, Call { latency_ms, reply, ..call });
         }

@@ -6,10 +6,10 @@ use super::{Verifier, VerifyError};
 use crate::clock::stopwatch;
 use crate::logger::CommitError;
 use domain::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
-use domain::ground::id::SourceId;
+use domain::ground::id::{SourceId, WorkflowId};
 use domain::verification::deviation::{advanced, deviations, note};
 use domain::verification::envelope::Basis;
-use domain::verification::review::{QUEUE_MAX, ReviewState};
+use domain::verification::review::{QUEUE_MAX, QUEUE_TOTAL_MAX, ReviewState};
 use domain::verification::workflow::EnforcementMode;
 use domain::verification::{
     Baseline, Baselines, Envelope, EnvelopeKind, Inputs, Reply, Review, Stage, Subject, SubjectKey,
@@ -176,11 +176,19 @@ impl Verifier {
         inputs.queue_is_full = false;
         let mut envelope = decide(&inputs);
         let opens = envelope.review_id.as_ref() == Some(&envelope.execution_id);
-        if opens && self.doors.log.report().borrow().counts.open_reviews >= QUEUE_MAX {
+        if opens && self.queue_is_full(&inputs.workflow.workflow_id)? {
             inputs.queue_is_full = true;
             envelope = decide(&inputs);
         }
         Ok(Decided { inputs, envelope, subject, people })
+    }
+
+    /// Whether as many questions of the workflow wait for people as may, or of all workflows.
+    fn queue_is_full(&self, workflow_id: &WorkflowId) -> Result<bool, StoreError> {
+        let all = self.doors.log.report().borrow().counts.open_reviews;
+        // a workflow is counted only where all together could fill its pool
+        let is_full = all >= QUEUE_MAX && self.store.open_reviews_of(workflow_id)? >= QUEUE_MAX;
+        Ok(is_full || all >= QUEUE_TOTAL_MAX)
     }
 
     /// Makes a decision durable. Where others have changed meanwhile what it rests on or moves, it is taken anew.

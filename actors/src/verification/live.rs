@@ -54,6 +54,7 @@ impl Verifier {
         let ask = LiveAsk {
             adapter: Arc::clone(adapter),
             oracle_tier: errand.tier(),
+            authority: errand.view.state.entry.registration.authority(None),
             thing: question.thing.clone(),
             point_in_time: question.point_in_time,
             kept,
@@ -61,7 +62,6 @@ impl Verifier {
             execution_id: execution_id.clone(),
         };
         let LiveAnswer { reply, keep, outcome, warnings } = self.config.live.ask(ask).await;
-        let reply = as_recent_as_asked(reply, errand.inputs.asked_at);
         Said { reply, before: None, keep, warnings, outcome }
     }
 
@@ -97,16 +97,5 @@ impl Verifier {
             Reply::Answered { candidate } => Some(candidate),
             _ => None,
         }
-    }
-}
-
-/// An answer that nobody signed is verified when the question was put: whoever dawdles, or is asked last, is no more recent.
-fn as_recent_as_asked(reply: Reply, asked_at: Timestamp) -> Reply {
-    match reply {
-        Reply::Answered { mut candidate } if candidate.record.signature_info.is_none() => {
-            candidate.record.verified_at = candidate.record.verified_at.min(asked_at);
-            Reply::Answered { candidate }
-        }
-        reply => reply,
     }
 }

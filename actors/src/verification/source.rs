@@ -74,7 +74,7 @@ impl Errand {
             ended_at: None,
             latency_ms: 0,
             cache_hit: false,
-            reply: Reply::TimedOut { cut: Cut::Unneeded },
+            reply: Reply::NotAwaited,
             kept: None,
             warnings: self.warnings.clone(),
         }

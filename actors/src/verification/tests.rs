@@ -7,6 +7,7 @@ mod pinned;
 mod poisoning;
 mod promises;
 mod queue;
+mod records;
 pub(crate) mod support;
 pub(crate) mod upstream;
 

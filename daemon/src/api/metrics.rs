@@ -7,6 +7,7 @@ use actors::oracle_health::Statuses;
 use actors::regen::AskVariance;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use domain::ground::id::WorkflowId;
 use domain::ground::source::VersionRecord;
 use domain::health::{HealthStatus, Status};
 use hyper::header::CONTENT_TYPE;
@@ -43,6 +44,10 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
         tracing::warn!(%error, "the metrics lack the oldest review");
         None
     });
+    let open_reviews = open_reviews(&service.system.store).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the open reviews of workflows");
+        Vec::new()
+    });
     let mut body = String::new();
     let written = text::encode(&mut body, &service.registry).and_then(|()| {
         let counted = body.strip_suffix(END).map_or(body.len(), str::len);
@@ -55,6 +60,7 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
         oracle_gauges(&mut body, &oracles)?;
         source_gauges(&mut body, &sources)?;
         oldest_review_gauge(&mut body, oldest_review_at)?;
+        open_review_gauges(&mut body, &open_reviews)?;
         body.write_str(END)
     });
     written.map_err(|error| Problem::Internal(error.to_string()))?;
@@ -79,6 +85,24 @@ async fn oldest_review_at(store: &Store) -> Result<Option<Timestamp>, Problem> {
     let store = store.clone();
     let looked = tokio::task::spawn_blocking(move || Ok(store.oldest_open_review_at()?));
     looked.await.map_err(|error| Problem::Internal(error.to_string()))?
+}
+
+/// The number of open reviews of each workflow.
+async fn open_reviews(store: &Store) -> Result<Vec<(WorkflowId, u64)>, Problem> {
+    let store = store.clone();
+    let counted = tokio::task::spawn_blocking(move || {
+        let of = |workflow_id: WorkflowId| Ok((workflow_id.clone(), store.open_reviews_of(&workflow_id)?));
+        let workflows = store.workflows()?;
+        workflows.into_iter().map(|registered| of(registered.workflow.workflow_id)).collect()
+    });
+    counted.await.map_err(|error| Problem::Internal(error.to_string()))?
+}
+
+fn open_review_gauges(body: &mut String, open: &[(WorkflowId, u64)]) -> fmt::Result {
+    let name = "workflow_reviews_open";
+    write!(body, "# HELP oracled_{name} open reviews of a workflow.\n# TYPE oracled_{name} gauge\n")?;
+    open.iter()
+        .try_for_each(|(workflow, count)| writeln!(body, "oracled_{name}{{workflow=\"{workflow}\"}} {count}"))
 }
 
 fn oldest_review_gauge(body: &mut String, oldest_at: Option<Timestamp>) -> fmt::Result {

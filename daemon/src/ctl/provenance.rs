@@ -63,7 +63,6 @@ fn shown(chain: &ProvenanceRecord, record: Option<&RecordAnswer>) -> Vec<(&'stat
     let status = match chain.verification_status {
         VerificationStatus::Unverified => "unverified: something was noted of it on its way",
         VerificationStatus::AutoVerified => "by its pipeline's schema and checks",
-        VerificationStatus::HumanVerified => "by a person",
     };
     let raw = &chain.raw;
     shown.extend([

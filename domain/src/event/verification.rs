@@ -229,7 +229,10 @@ impl OracleInteraction {
         let is_contested = outcome.is_some_and(|outcome| outcome.contested && !outcome.stale);
         let status = match ended {
             CallOutcome::TimedOut => Status::Timeout,
-            CallOutcome::Failed | CallOutcome::CircuitOpen | CallOutcome::Refused => Status::Error,
+            CallOutcome::Failed
+            | CallOutcome::CircuitOpen
+            | CallOutcome::Refused
+            | CallOutcome::NotAwaited => Status::Error,
             _ if is_contested => Status::Conflict,
             _ => Status::Success,
         };

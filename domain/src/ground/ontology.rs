@@ -9,7 +9,7 @@ pub mod template;
 pub use growth::NotKept;
 pub use template::FactTemplate;
 
-use super::decimal::{PLACES_MAX, PLACES_MIN};
+use super::decimal::{self, Decimal, PLACES_MAX, PLACES_MIN};
 use super::digest_of_json;
 use super::id::{OntologyId, TemplateId};
 use super::unit::Unit;
@@ -94,6 +94,9 @@ pub struct Axis {
     /// Digits behind the point up to which two values are the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision: Option<i32>,
+    /// The difference up to which two values are the same, as a part of the larger magnitude: 0.01 is one hundredth.
+    #[serde(default, deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
+    pub relative_tolerance: Option<Decimal>,
     /// Which way is the careful one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conservative: Option<Conservative>,
@@ -328,10 +331,18 @@ impl Axis {
         if self.indexed && groups > 0 {
             return Err("a group is not indexed".into());
         }
-        if (self.unit.is_some() || self.precision.is_some() || self.conservative.is_some())
-            && !self.kind.is_numeric()
-        {
-            return Err("only numbers have a unit, a precision, or a conservative side".into());
+        let is_for_numbers = self.unit.is_some()
+            || self.precision.is_some()
+            || self.relative_tolerance.is_some()
+            || self.conservative.is_some();
+        if is_for_numbers && !self.kind.is_numeric() {
+            return Err(
+                "only numbers have a unit, a precision, a relative tolerance, or a conservative side".into(),
+            );
+        }
+        let is_part = |part: &Decimal| *part >= Decimal::from(0) && *part < Decimal::from(1);
+        if let Some(part) = self.relative_tolerance.as_ref().filter(|part| !is_part(part)) {
+            return Err(format!("`relative_tolerance` is {part}; allowed: 0 or more, and less than 1"));
         }
         if let Some(unit) = &self.unit {
             unit.parse::<Unit>().map_err(|error| error.to_string())?;

@@ -124,9 +124,7 @@ pub enum Method {
     ApiPull,
     /// Pulled from an endpoint that answers with a file.
     FileDownload,
-    /// Records by the line, sent while they come up.
-    Streaming,
-    /// Handed in by an administrator.
+    /// Uploaded by an administrator, as a file or as a stream.
     ManualUpload,
 }
 

@@ -77,6 +77,4 @@ pub enum VerificationStatus {
     Unverified,
     /// The pipeline: its schema and its checks hold.
     AutoVerified,
-    /// A person.
-    HumanVerified,
 }

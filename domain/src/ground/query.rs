@@ -152,8 +152,6 @@ pub struct QueryMetadata {
     pub records_scanned: u64,
     /// How many are given.
     pub records_returned: u64,
-    /// Whether it was answered from a cache.
-    pub cache_hit: bool,
     /// The versions of the source that were used; where there are no records the one in force, or none.
     pub data_version: String,
     /// As it was known then.

@@ -139,9 +139,6 @@ pub struct VersionRecord {
     pub record_count: Option<u64>,
     /// The SHA-256 of the payload that was ingested.
     pub checksum: Sha256Hex,
-    /// Where it says what changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub changelog_url: Option<String>,
 }
 
 /// Whether a source may answer now.
@@ -245,6 +242,12 @@ pub enum BadSource {
 }
 
 impl Registration {
+    /// Who publishes it and where: at `url`, or at its own address where none is given.
+    #[must_use]
+    pub fn authority(&self, url: Option<&str>) -> String {
+        format!("{} ({})", self.upstream_authority, url.unwrap_or(&self.upstream_url))
+    }
+
     /// Whether a source can be registered so.
     ///
     /// # Errors

@@ -197,6 +197,15 @@ impl Knowledge {
         self.releases.last().map(|known| known.run)
     }
 
+    /// The run of the latest release that holds the record, where it rejected the record and no later snapshot lacks it.
+    #[must_use]
+    pub fn rejected_by<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> Option<u32> {
+        let ranked = statements.into_iter().filter_map(|said| Some((self.rank(said.run)?, said)));
+        let (rank, latest) = ranked.max_by_key(|(rank, _)| *rank)?;
+        let is_withdrawn = self.snapshots.last().is_some_and(|snapshot| *snapshot > rank);
+        (latest.content.is_none() && !is_withdrawn).then_some(latest.run)
+    }
+
     /// All versions of the record of which these are the statements, in the order of `valid_from`.
     ///
     /// Statements of runs that do not count are passed over, so that one list serves whatever is known.

@@ -47,7 +47,7 @@ fn answer() -> QueryAnswer {
         ],
         "provenance": [chain(1), chain(2), chain(3)],
         "query_metadata": {"query_id": "q", "executed_at": "2020-02-01T00:00:00Z", "latency_ms": 0.5,
-            "records_scanned": 3, "records_returned": 3, "cache_hit": false, "data_version": "2020", "known_at": null,
+            "records_scanned": 3, "records_returned": 3, "data_version": "2020", "known_at": null,
             "oracle_tier": "primary",
             "freshness": {"data_as_of": null, "staleness_seconds": null, "axes": [freshness], "answer": "serve",
                 "warnings": [], "refresh": false}},

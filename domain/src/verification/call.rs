@@ -77,6 +77,9 @@ pub enum Reply {
         /// In words.
         cause: String,
     },
+    /// The decision was taken without waiting for it any longer: it is `unverified`, the registered oracles had answered,
+    /// and the soft timeout had passed.
+    NotAwaited,
     /// It was not asked: it is not approved, or no more; or it has none of the axes.
     NotAsked {
         /// Why.
@@ -102,6 +105,9 @@ pub enum CallOutcome {
     CircuitOpen,
     /// It answered, and that cannot be trusted.
     Refused,
+    /// The decision was taken without waiting for it any longer: it is `unverified`, the registered oracles had answered,
+    /// and the soft timeout had passed.
+    NotAwaited,
     /// It was not asked.
     NotAsked,
 }
@@ -118,6 +124,7 @@ impl CallOutcome {
             Self::Failed => "failed",
             Self::CircuitOpen => "circuit_open",
             Self::Refused => "refused",
+            Self::NotAwaited => "not_awaited",
             Self::NotAsked => "not_asked",
         }
     }
@@ -141,21 +148,20 @@ impl Reply {
             Self::Failed { .. } => CallOutcome::Failed,
             Self::CircuitOpen { .. } => CallOutcome::CircuitOpen,
             Self::Refused { .. } => CallOutcome::Refused,
+            Self::NotAwaited => CallOutcome::NotAwaited,
             Self::NotAsked { .. } => CallOutcome::NotAsked,
         }
     }
 }
 
 /// What ended a call without an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cut {
     /// The oracle's hard timeout.
     HardTimeout,
     /// The budget of the whole decision.
     Budget,
-    /// That all others had answered: an untrusted oracle is not waited for.
-    Unneeded,
 }
 
 /// How a call failed.
@@ -167,6 +173,8 @@ pub enum Failure {
     /// It will not answer such a question (a status of 400 to 499), or cannot be asked it: one that knows the present alone is not
     /// asked about the past.
     Rejected,
+    /// Its current release holds the record, and the record was rejected when it was ingested.
+    RecordRejected,
     /// Something is wrong on this side.
     Internal,
 }
@@ -178,6 +186,7 @@ impl Failure {
         match self {
             Self::Unavailable => "unavailable",
             Self::Rejected => "rejected",
+            Self::RecordRejected => "record_rejected",
             Self::Internal => "internal",
         }
     }

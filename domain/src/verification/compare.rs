@@ -4,20 +4,54 @@ use crate::ground::decimal::{Decimal, Rounding};
 use crate::ground::ontology::Axis;
 use crate::ground::value::Typed;
 
-/// Whether two values of `axis` are the same: numbers after the axis's precision, everything else as it stands.
+/// Whether two values of `axis` are the same: numbers after the axis's precision or within its relative tolerance,
+/// everything else as it stands.
 pub(super) fn agree(axis: &Axis, one: &Typed, other: &Typed) -> bool {
-    match (one, other, axis.precision) {
-        (Typed::Number(one), Typed::Number(other), Some(places)) => {
-            let rounded = |number: &Decimal| number.round(places, Rounding::HalfEven);
-            one == other || matches!((rounded(one), rounded(other)), (Ok(one), Ok(other)) if one == other)
-        }
-        _ => one == other,
+    if one == other {
+        return true;
     }
+    let (Typed::Number(a), Typed::Number(b)) = (one, other) else { return false };
+    let rounds_alike = |places: i32| {
+        let rounded = |number: &Decimal| number.round(places, Rounding::HalfEven);
+        matches!((rounded(a), rounded(b)), (Ok(a), Ok(b)) if a == b)
+    };
+    axis.precision.is_some_and(rounds_alike)
+        || axis.relative_tolerance.as_ref().is_some_and(|part| !exceeds_ratio(a, b, part))
 }
 
 /// How far two numbers are apart, whatever the precision; nothing for other values.
 pub(super) fn delta(one: &Typed, other: &Typed) -> Option<Decimal> {
     let (Typed::Number(one), Typed::Number(other)) = (one, other) else { return None };
+    difference(one, other)
+}
+
+/// Whether two numbers differ by more than this part of the larger magnitude. A difference that cannot be computed does.
+pub(super) fn exceeds_ratio(one: &Decimal, other: &Decimal, part: &Decimal) -> bool {
+    let limit = magnitude(one).max(magnitude(other)).and_then(|larger| larger.checked_mul(part).ok());
+    difference(one, other).zip(limit).is_none_or(|(difference, limit)| difference > limit)
+}
+
+/// Whether two numbers differ by more than this factor: in sign, or where the larger magnitude is more than so many times
+/// the smaller one.
+pub(super) fn exceeds_factor(one: &Decimal, other: &Decimal, factor: &Decimal) -> bool {
+    let zero = Decimal::from(0);
+    if one == other {
+        return false;
+    }
+    if (*one < zero) != (*other < zero) || *one == zero || *other == zero {
+        return true;
+    }
+    let (one, other) = (magnitude(one), magnitude(other));
+    let limit = one.clone().min(other.clone()).and_then(|smaller| smaller.checked_mul(factor).ok());
+    one.max(other).zip(limit).is_none_or(|(larger, limit)| larger > limit)
+}
+
+fn difference(one: &Decimal, other: &Decimal) -> Option<Decimal> {
     let (low, high) = if one <= other { (one, other) } else { (other, one) };
     high.checked_sub(low).ok()
+}
+
+fn magnitude(number: &Decimal) -> Option<Decimal> {
+    let zero = Decimal::from(0);
+    if *number < zero { zero.checked_sub(number).ok() } else { Some(number.clone()) }
 }

@@ -44,11 +44,20 @@ pub(super) enum Outcome<'s, 'a> {
 struct Standing<'s, 'a> {
     value: Typed,
     members: Vec<&'s Statement<'a>>,
+    /// Whether the value is the mean of members that do not agree.
+    is_mean: bool,
 }
 
 impl<'s, 'a> Standing<'s, 'a> {
     fn of(statement: &'s Statement<'a>) -> Self {
-        Self { value: statement.value.clone(), members: vec![statement] }
+        Self { value: statement.value.clone(), members: vec![statement], is_mean: false }
+    }
+
+    /// Whether a statement says the same. A tolerance is not transitive: it has to agree with every member, too.
+    fn agrees(&self, axis: &Axis, statement: &Statement<'_>) -> bool {
+        agree(axis, &self.value, &statement.value)
+            && (self.is_mean
+                || self.members.iter().all(|member| agree(axis, &member.value, &statement.value)))
     }
 
     /// The highest tier behind it.
@@ -56,9 +65,9 @@ impl<'s, 'a> Standing<'s, 'a> {
         self.members.iter().map(|member| member.tier).max().unwrap_or(Tier::Unverified)
     }
 
-    /// When it was verified last.
-    fn verified_at(&self) -> Timestamp {
-        let times = self.members.iter().map(|member| member.voice.candidate.record.verified_at);
+    /// The latest date that a publisher gives what stands. An answer that came late is not newer than the question.
+    fn published_at(&self, inputs: &Inputs) -> Timestamp {
+        let times = self.members.iter().map(|member| member.voice.candidate.observed_at.min(inputs.asked_at));
         times.max().unwrap_or(Timestamp::MIN)
     }
 
@@ -84,7 +93,7 @@ pub(super) fn resolve<'s, 'a>(
     let Some(first) = statements.next() else { return Resolution { steps, outcome: Outcome::Nothing } };
     let mut standing = Standing::of(first);
     for statement in statements {
-        if agree(axis, &standing.value, &statement.value) {
+        if standing.agrees(axis, statement) {
             standing.members.push(statement);
             continue;
         }
@@ -119,7 +128,7 @@ pub(super) fn resolve<'s, 'a>(
             Verdict::Averaged(value) => {
                 step.outcome = StepOutcome::Averaged;
                 standing.members.push(statement);
-                standing.value = value;
+                (standing.value, standing.is_mean) = (value, true);
             }
             Verdict::Escalated(reason) => {
                 (step.outcome, step.reason) = (StepOutcome::Escalated, Some(reason));

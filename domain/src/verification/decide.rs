@@ -17,10 +17,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What all axes come to.
 struct Ruling<'a> {
+    /// The gravest kind of the axes.
     kind: EnvelopeKind,
     reasons: BTreeSet<Reason>,
     /// The axes asked for, by their paths.
     settled: BTreeMap<&'a str, Settlement<'a>>,
+    /// Their kinds.
+    kinds: BTreeMap<&'a str, EnvelopeKind>,
     /// Oracles in conflict, on any axis that is looked at.
     contested: BTreeSet<&'a SourceId>,
     /// Whose answers are to be had anew, for which axes and why.
@@ -61,10 +64,6 @@ pub fn decide(inputs: &Inputs) -> Envelope {
     }
     let hearing = hear(inputs);
     let ruling = Ruling::of(inputs, &hearing);
-    if !hearing.ambiguous.is_empty() && !ruling.is_by_people(inputs) {
-        let ruling = Ruling::bare(EnvelopeKind::RequiresSpecification, Reason::SeveralThings);
-        return assemble::envelope(inputs, &hearing, &ruling, Vec::new());
-    }
     let envelope = assemble::envelope(inputs, &hearing, &ruling, Vec::new());
     named(inputs, envelope).unwrap_or_else(|| {
         let ruling = ruling.without_room();
@@ -79,6 +78,7 @@ impl<'a> Ruling<'a> {
             kind,
             reasons: [reason].into(),
             settled: BTreeMap::new(),
+            kinds: BTreeMap::new(),
             contested: BTreeSet::new(),
             reverify: BTreeMap::new(),
             missing: Vec::new(),
@@ -92,6 +92,7 @@ impl<'a> Ruling<'a> {
             kind: EnvelopeKind::Blocked,
             reasons: BTreeSet::new(),
             settled: settled.collect(),
+            kinds: BTreeMap::new(),
             contested: BTreeSet::new(),
             reverify: BTreeMap::new(),
             missing: Vec::new(),
@@ -110,7 +111,7 @@ impl<'a> Ruling<'a> {
         let missing = hearing.absent.iter().filter(|_| !ruling.is_by_people(inputs));
         ruling.missing = missing.filter(is_needed).collect();
         ruling.lay_to_the_missing();
-        ruling.rule(inputs);
+        ruling.rule(inputs, hearing);
         ruling
     }
 
@@ -164,9 +165,7 @@ impl<'a> Ruling<'a> {
             if !settlement.reasons.iter().any(|reason| reason.is_of_all_answers()) {
                 continue;
             }
-            let is_asked = |absent: &&&Absent<'_>| {
-                absent.call.axes.is_empty() || absent.call.axes.iter().any(|asked| asked == path)
-            };
+            let is_asked = |absent: &&&Absent<'_>| is_asked_for(&absent.call.axes, path);
             let missed = self.missing.iter().filter(is_asked).map(|absent| absent.absence.reason());
             let missed: BTreeSet<_> = missed.collect();
             if !missed.is_empty() {
@@ -176,47 +175,101 @@ impl<'a> Ruling<'a> {
         }
     }
 
-    /// The kind of the envelope: what a person has to decide comes first, then what closes the question whatever else there
-    /// is, then the times, then what was not settled.
-    fn rule(&mut self, inputs: &Inputs) {
-        let standings: BTreeSet<_> = self.settled.values().map(|settlement| settlement.standing).collect();
-        self.reasons =
-            self.settled.values().flat_map(|settlement| settlement.reasons.iter().copied()).collect();
-        self.kind = if standings.contains(&Standing::Escalated) {
-            EnvelopeKind::HumanReview
-        } else if self.reasons.iter().any(|reason| reason.is_closing()) {
-            EnvelopeKind::Blocked
-        } else if self.is_over_budget(inputs) {
-            self.reasons.insert(Reason::BudgetExceeded);
-            match inputs.workflow.authority_latency.on_timeout_behavior {
+    /// Rules on each axis by itself; the envelope is of the gravest kind.
+    fn rule(&mut self, inputs: &'a Inputs, hearing: &Hearing<'_>) {
+        for path in &inputs.question.axes {
+            let ruled = self.settled.get(path.as_str()).map(|axis| self.rule_on(inputs, hearing, path, axis));
+            let (kind, reason) = ruled.unwrap_or((EnvelopeKind::Blocked, None));
+            self.kinds.insert(path, kind);
+            let Some(settlement) = self.settled.get_mut(path.as_str()) else { continue };
+            match reason {
+                Some(reason @ Reason::SeveralThings) => settlement.discard(reason),
+                Some(reason) => settlement.add(reason),
+                None => {}
+            }
+            settlement.standing = standing_of(kind);
+        }
+        self.sum_up();
+    }
+
+    /// The kind of one axis, with the reason that comes to those of its settlement. What a person decided comes first, then
+    /// which thing is meant, then what a person has to decide, then what closes the question whatever else there is, then
+    /// the times, then what was not settled.
+    fn rule_on(
+        &self,
+        inputs: &Inputs,
+        hearing: &Hearing<'_>,
+        path: &str,
+        settlement: &Settlement<'_>,
+    ) -> (EnvelopeKind, Option<Reason>) {
+        if settlement.is_by_a_person() {
+            return (EnvelopeKind::Authoritative, None);
+        }
+        let is_asked = |oracle_id: &SourceId| {
+            inputs.calls.get(oracle_id).is_some_and(|call| is_asked_for(&call.axes, path))
+        };
+        if hearing.ambiguous.iter().any(|oracle_id| is_asked(oracle_id)) {
+            return (EnvelopeKind::RequiresSpecification, Some(Reason::SeveralThings));
+        }
+        if settlement.standing == Standing::Escalated {
+            return (EnvelopeKind::HumanReview, None);
+        }
+        if settlement.reasons.iter().any(|reason| reason.is_closing()) {
+            return (EnvelopeKind::Blocked, None);
+        }
+        let missing = self.missing.iter().filter(|absent| is_asked_for(&absent.call.axes, path));
+        let missing: BTreeSet<_> = missing.map(|absent| absent.absence).collect();
+        if is_over_budget(inputs, &missing) {
+            let kind = match inputs.workflow.authority_latency.on_timeout_behavior {
                 OnBudget::Escalate => EnvelopeKind::HumanReview,
                 OnBudget::DegradeToNarrative => EnvelopeKind::NarrativeOnly,
                 OnBudget::FailClosed => EnvelopeKind::Blocked,
-            }
-        } else if self.missing.iter().any(|absent| absent.absence == Absence::Unusable) {
-            self.reasons.insert(Reason::OracleUnusable);
-            EnvelopeKind::Blocked
-        } else if !self.missing.is_empty() {
-            self.reasons.insert(Reason::OracleUnreachable);
-            match inputs.workflow.oracle_latency.on_timeout {
+            };
+            return (kind, Some(Reason::BudgetExceeded));
+        }
+        if missing.contains(&Absence::Unusable) {
+            return (EnvelopeKind::Blocked, Some(Reason::OracleUnusable));
+        }
+        if !missing.is_empty() {
+            let kind = match inputs.workflow.oracle_latency.on_timeout {
                 OnTimeout::FailOpenNarrative => EnvelopeKind::NarrativeOnly,
                 OnTimeout::FailClosedBlock | OnTimeout::ServeStale => EnvelopeKind::Blocked,
-            }
-        } else if standings.contains(&Standing::Unsettled) || self.settled.len() < inputs.question.axes.len()
-        {
-            EnvelopeKind::Blocked
-        } else if standings.contains(&Standing::Disputed) {
-            EnvelopeKind::DisputeSummary
-        } else {
-            EnvelopeKind::Authoritative
+            };
+            return (kind, Some(Reason::OracleUnreachable));
+        }
+        let kind = match settlement.standing {
+            Standing::Settled => EnvelopeKind::Authoritative,
+            Standing::Disputed => EnvelopeKind::DisputeSummary,
+            Standing::Unsettled | Standing::Escalated => EnvelopeKind::Blocked,
         };
+        (kind, None)
     }
 
     /// The same where a person would have to decide, and no further question is put before one.
     fn without_room(mut self) -> Self {
-        self.reasons.insert(Reason::QueueFull);
-        self.kind = EnvelopeKind::Blocked;
+        for (path, kind) in &mut self.kinds {
+            let Some(settlement) = self.settled.get_mut(path).filter(|_| *kind == EnvelopeKind::HumanReview)
+            else {
+                continue;
+            };
+            *kind = EnvelopeKind::Blocked;
+            settlement.add(Reason::QueueFull);
+            settlement.standing = standing_of(*kind);
+        }
+        self.sum_up();
         self
+    }
+
+    /// The kind and the reasons of the envelope.
+    fn sum_up(&mut self) {
+        self.kind = self.kinds.values().copied().max().unwrap_or(EnvelopeKind::Blocked);
+        self.reasons =
+            self.settled.values().flat_map(|settlement| settlement.reasons.iter().copied()).collect();
+    }
+
+    /// What can be told of the axis that was asked for by `path`.
+    fn kind_of(&self, path: &str) -> EnvelopeKind {
+        self.kinds.get(path).copied().unwrap_or(self.kind)
     }
 
     /// Whether people have decided all that is asked, whatever oracles say.
@@ -224,13 +277,30 @@ impl<'a> Ruling<'a> {
         self.settled.len() == inputs.question.axes.len()
             && self.settled.values().all(Settlement::is_by_a_person)
     }
+}
 
-    /// Whether the caller has waited longer than the decision may take, or would have had to.
-    fn is_over_budget(&self, inputs: &Inputs) -> bool {
-        let authority = &inputs.workflow.authority_latency;
-        let waits = authority.enforcement_mode == EnforcementMode::Inline && inputs.stage == Stage::First;
-        let was_cut = self.missing.iter().any(|absent| absent.absence == Absence::TooSlow(Cut::Budget));
-        let took_too_long = inputs.elapsed_ms > authority.authority_latency_budget_ms;
-        waits && (was_cut || took_too_long) && !self.is_by_people(inputs)
+/// Whether an oracle that was asked for `axes` may have a value by `path`. One that was asked for nothing in particular may.
+fn is_asked_for(axes: &[String], path: &str) -> bool {
+    axes.is_empty() || axes.iter().any(|asked| asked == path)
+}
+
+/// How an axis of this kind stands.
+const fn standing_of(kind: EnvelopeKind) -> Standing {
+    match kind {
+        EnvelopeKind::Authoritative => Standing::Settled,
+        EnvelopeKind::HumanReview => Standing::Escalated,
+        EnvelopeKind::DisputeSummary => Standing::Disputed,
+        EnvelopeKind::NarrativeOnly
+        | EnvelopeKind::Blocked
+        | EnvelopeKind::RequiresSpecification
+        | EnvelopeKind::Provisional => Standing::Unsettled,
     }
+}
+
+/// Whether the caller has waited longer than the decision may take, or would have had to for one that is missing so.
+fn is_over_budget(inputs: &Inputs, missing: &BTreeSet<Absence>) -> bool {
+    let authority = &inputs.workflow.authority_latency;
+    let waits = authority.enforcement_mode == EnforcementMode::Inline && inputs.stage == Stage::First;
+    let was_cut = missing.contains(&Absence::TooSlow(Cut::Budget));
+    waits && (was_cut || inputs.elapsed_ms > authority.authority_latency_budget_ms)
 }

@@ -4,7 +4,7 @@
 use super::call::Reply;
 use super::candidate::Candidate;
 use super::compare::delta;
-use super::envelope::{Envelope, EnvelopeKind};
+use super::envelope::Envelope;
 use super::inputs::Inputs;
 use super::kept::{Baseline, Baselines};
 use super::review::HeldAgainst;
@@ -36,18 +36,19 @@ pub fn deviations(
     looked_at.collect()
 }
 
-/// What an authoritative decision over the present makes of `baselines`; nothing where that stays as it is. Of each source that
+/// What the authoritative axes of a decision over the present make of `baselines`; nothing where that stays as it is. Of each source that
 /// answered, and on each axis that was asked for and has a limit, and which sources have settled: what a person decides says
 /// nothing for what sources say beside it.
 #[must_use]
 pub fn advanced(inputs: &Inputs, envelope: &Envelope, baselines: &Baselines) -> Option<Baselines> {
-    if envelope.kind != EnvelopeKind::Authoritative || !inputs.question.is_about_the_present() {
+    if !inputs.question.is_about_the_present() {
         return None;
     }
     let mut advanced = baselines.clone();
     for outcome in envelope.candidates.iter().filter(|outcome| outcome.tier.is_some() && !outcome.stale) {
         let call = inputs.calls.get(&outcome.oracle_id);
         let Some(Reply::Answered { candidate }) = call.map(|call| &call.reply) else { continue };
+        // only an authoritative axis has a basis
         let is_by_sources = |path: &&String| {
             let basis = envelope.axes.get(*path).and_then(|axis| axis.basis);
             basis.is_some_and(|basis| !basis.is_a_person())

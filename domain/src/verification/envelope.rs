@@ -1,5 +1,5 @@
-//! Envelopes: what a caller is told. Only one that is `authoritative` holds values; what the oracles say is told beside it
-//! where that is what the envelope is about, in a dispute or before a review.
+//! Envelopes: what a caller is told. Only an axis whose kind is `authoritative` holds a value; what the oracles say is told
+//! beside it where that is what the axis is about, in a dispute or before a review.
 
 use super::call::CallOutcome;
 use super::candidate::Stated;
@@ -26,9 +26,9 @@ use utoipa::ToSchema;
 pub struct Envelope {
     /// The name of the decision.
     pub execution_id: String,
-    /// Of which kind it is.
+    /// The gravest kind of its axes.
     pub kind: EnvelopeKind,
-    /// Whether its values are verified; without any they are not.
+    /// Whether all axes are verified.
     pub status: VerificationStatus,
     /// By which workflow.
     pub workflow: WorkflowId,
@@ -49,7 +49,7 @@ pub struct Envelope {
     pub known_at: Option<Timestamp>,
     /// When it was decided.
     pub decided_at: Timestamp,
-    /// Why it has no values, in words that programs know; empty where it has.
+    /// Why axes have no values, in words that programs know; empty where all have.
     pub reasons: BTreeSet<Reason>,
     /// Each axis that was asked for, by its path.
     pub axes: BTreeMap<String, AxisOutcome>,
@@ -59,7 +59,7 @@ pub struct Envelope {
     pub steps: Vec<Step>,
     /// What whoever uses it should know.
     pub warnings: Vec<String>,
-    /// With `narrative_only`: what has to be said beside whatever is told of the thing.
+    /// Where an axis is `narrative_only`: what has to be said beside whatever is told of the thing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub disclaimer: Option<String>,
@@ -84,12 +84,14 @@ pub struct Envelope {
     pub sha256: Sha256Hex,
 }
 
-/// What can be told, in the RFC's and the decisions' words.
+/// What can be told, in the RFC's and the decisions' words; the order is that of gravity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EnvelopeKind {
     /// Verified values.
     Authoritative,
+    /// The oracles disagree, and nobody decides.
+    DisputeSummary,
     /// Nothing verified: whatever is told is told as such.
     NarrativeOnly,
     /// Nothing, for now.
@@ -98,21 +100,19 @@ pub enum EnvelopeKind {
     RequiresSpecification,
     /// Nothing yet: the decision comes later.
     Provisional,
-    /// The oracles disagree, and nobody decides.
-    DisputeSummary,
     /// A person decides.
     HumanReview,
 }
 
 impl EnvelopeKind {
-    /// All of them.
+    /// All of them, in the order of gravity.
     pub const ALL: [Self; 7] = [
         Self::Authoritative,
+        Self::DisputeSummary,
         Self::NarrativeOnly,
         Self::Blocked,
         Self::RequiresSpecification,
         Self::Provisional,
-        Self::DisputeSummary,
         Self::HumanReview,
     ];
 
@@ -150,9 +150,11 @@ pub enum VerificationStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AxisOutcome {
+    /// What can be told of this axis.
+    pub kind: EnvelopeKind,
     /// How it stands; with `narrative_only`, `provisional` and `requires_specification` it is `unsettled`.
     pub standing: Standing,
-    /// Its value, in an `authoritative` envelope alone.
+    /// Its value, where its kind is `authoritative`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub value: Option<AxisValue>,
@@ -171,7 +173,7 @@ pub struct AxisOutcome {
     /// Who stands behind the value, the most trusted first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
-    /// The greatest difference between two registered oracles that speak of the same, where the envelope is about that.
+    /// The greatest difference between two registered oracles that speak of the same, where the axis is about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub delta: Option<Decimal>,
@@ -204,11 +206,11 @@ pub struct CandidateOutcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub registered_tier: Option<OracleTier>,
-    /// As what its answer counts; nothing where that does not count at all.
+    /// The tier at which its answer counts, the lowest of the axes asked for; nothing where it does not count at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub tier: Option<Tier>,
-    /// What it says, where the envelope is about that.
+    /// What it says on axes that are about that.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Stated>,
     /// Axes asked for on which that jumps away from what it said before, each with what it said and by how much more than it may,

@@ -14,7 +14,7 @@ use crate::ground::ontology::Axis;
 use crate::ground::source::OracleTier;
 use jiff::Timestamp;
 
-/// All that came, in the workflow's order. Of untrusted oracles nothing is said but what they say: they are not waited for.
+/// All that came, in the workflow's order. Of untrusted oracles nothing is said but what they say: no decision needs them.
 #[derive(Debug, Default)]
 pub(super) struct Hearing<'a> {
     pub(super) voices: Vec<Voice<'a>>,
@@ -49,7 +49,7 @@ pub(super) struct Absent<'a> {
 }
 
 /// Why an oracle has nothing to show.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Absence {
     /// It took too long for this.
     TooSlow(Cut),
@@ -158,7 +158,7 @@ fn heard<'a>(inputs: &Inputs, oracle_id: &SourceId, call: &'a Call, warnings: &m
                 Heard::Voice(candidate)
             }
         },
-        Reply::NoRecord => Heard::Nothing,
+        Reply::NoRecord | Reply::NotAwaited => Heard::Nothing,
         Reply::Several { records } => {
             warnings.push(format!("{oracle_id}: has {records} records that could be meant"));
             Heard::Several
@@ -167,7 +167,6 @@ fn heard<'a>(inputs: &Inputs, oracle_id: &SourceId, call: &'a Call, warnings: &m
             let limit = match cut {
                 Cut::HardTimeout => "its hard timeout",
                 Cut::Budget => "the budget of the decision",
-                Cut::Unneeded => "the time that the others took",
             };
             Heard::Missing(Absence::TooSlow(*cut), format!("no answer within {limit}"))
         }

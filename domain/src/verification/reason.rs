@@ -20,6 +20,8 @@ pub enum Reason {
     OracleVsUser,
     /// The values differ by more than may be settled without a person.
     DeltaThreshold,
+    /// The values differ by a greater part of the larger one than may be settled without a person.
+    RatioThreshold,
     /// Oracles disagree, and a person is to decide that.
     RequireHuman,
     /// Oracles disagree, and none was verified later than the others, or late enough.
@@ -41,7 +43,8 @@ pub enum Reason {
     QueueFull,
     /// An oracle did not answer in time, could not be reached, or is not called while its circuit is open.
     OracleUnreachable,
-    /// An oracle failed, cannot answer such a question, or gave an answer that cannot be trusted.
+    /// An oracle failed, cannot answer such a question, gave an answer that cannot be trusted, or its current release holds
+    /// the record and it was rejected.
     OracleUnusable,
     /// An answer is stale, and its source's policy does not let that pass.
     Stale,
@@ -53,6 +56,8 @@ pub enum Reason {
     NoValue,
     /// Only what is unverified, or counts as that, has a value, and all others that were to answer did.
     UnverifiedOnly,
+    /// Fewer registered oracles have a value than the workflow requires, and all that were to answer did.
+    TooFewSources,
     /// It is not said which thing is meant.
     ThingNotFixed,
     /// An oracle knows several things that could be meant.
@@ -73,6 +78,7 @@ impl Reason {
             Self::Deviation => "deviation",
             Self::OracleVsUser => "oracle_vs_user",
             Self::DeltaThreshold => "delta_threshold",
+            Self::RatioThreshold => "ratio_threshold",
             Self::RequireHuman => "require_human",
             Self::RecencyUndecided => "recency_undecided",
             Self::PrecedenceUnclear => "precedence_unclear",
@@ -89,6 +95,7 @@ impl Reason {
             Self::Reverification => "reverification",
             Self::NoValue => "no_value",
             Self::UnverifiedOnly => "unverified_only",
+            Self::TooFewSources => "too_few_sources",
             Self::ThingNotFixed => "thing_not_fixed",
             Self::SeveralThings => "several_things",
             Self::NonAuthoritative => "non_authoritative",
@@ -106,6 +113,7 @@ impl Reason {
                 | Self::Deviation
                 | Self::OracleVsUser
                 | Self::DeltaThreshold
+                | Self::RatioThreshold
                 | Self::RequireHuman
                 | Self::RecencyUndecided
                 | Self::PrecedenceUnclear
@@ -118,7 +126,7 @@ impl Reason {
     /// Whether it can be said only where all answered that were to.
     #[must_use]
     pub const fn is_of_all_answers(self) -> bool {
-        matches!(self, Self::NoValue | Self::UnverifiedOnly)
+        matches!(self, Self::NoValue | Self::UnverifiedOnly | Self::TooFewSources)
     }
 
     /// Whether it closes the question, whatever else there is.

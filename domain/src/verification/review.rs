@@ -8,6 +8,7 @@ use dispute::Dispute;
 pub(super) use dispute::named;
 pub use said::DEFINITION_MAX_BYTES;
 
+use super::call::CallOutcome;
 use super::candidate::Candidate;
 use super::envelope::Envelope;
 use super::inputs::Inputs;
@@ -34,8 +35,10 @@ pub const VALIDITY_MAX_S: u64 = MAX_AGE_S;
 /// So many reviews of one thing are open at once; a further dispute over it is left to the latest of them that is about all
 /// of its axes.
 pub const OPEN_MAX: usize = 16;
-/// So many reviews of all things are open at once: whatever else people would have to decide is `blocked`.
+/// The most open reviews of one workflow: whatever else people would have to decide for it is `blocked`.
 pub const QUEUE_MAX: u64 = 10_000;
+/// The most open reviews of all workflows.
+pub const QUEUE_TOTAL_MAX: u64 = 50_000;
 
 /// One question that a person has to decide, with everything that they need for that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +61,10 @@ pub struct Review {
     pub known_at: Option<Timestamp>,
     /// The axes to decide, by their paths, each with the reasons.
     pub axes: BTreeMap<String, BTreeSet<Reason>>,
-    /// What each oracle answered, with its provenance.
+    /// What came of asking each oracle of the workflow.
+    pub sources: BTreeMap<SourceId, CallOutcome>,
+    /// What each oracle answered, with its provenance; of one that was too slow or could not be reached, the last answer that
+    /// is kept.
     pub candidates: BTreeMap<SourceId, Candidate>,
     /// What somebody claims.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -258,6 +264,11 @@ impl Review {
             point_in_time: envelope.point_in_time,
             known_at: envelope.known_at,
             axes,
+            sources: envelope
+                .candidates
+                .iter()
+                .map(|outcome| (outcome.oracle_id.clone(), outcome.outcome))
+                .collect(),
             candidates,
             claimed: inputs.question.claimed.clone(),
             evidence_hash,

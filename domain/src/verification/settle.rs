@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use utoipa::ToSchema;
 
+/// The default of `suspicious_ratio` where values are averaged.
+const SUSPICIOUS_RATIO_OF_AVERAGES: &str = "1.1";
+
 /// How an axis stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -98,7 +101,7 @@ pub(super) fn settle<'a>(
 ) -> Settlement<'a> {
     let mut on_axis = on_axis(inputs, hearing, path, axis);
     let mut settlement = Settlement::empty(std::mem::take(&mut on_axis.warnings));
-    settlement.delta = on_axis.deltas().flatten().max();
+    settlement.delta = on_axis.delta();
     if settlement.by_lock(inputs, &on_axis, path, axis) {
         return settlement;
     }
@@ -125,6 +128,10 @@ pub(super) fn settle<'a>(
     }
     if reasons.is_empty() {
         settlement.by_oracles(inputs, &on_axis, path, axis);
+        let sources = u32::try_from(on_axis.statements.len()).unwrap_or(u32::MAX);
+        if settlement.standing == Standing::Settled && sources < inputs.workflow.min_sources {
+            settlement.refuse([Reason::TooFewSources].into());
+        }
     } else {
         settlement.refuse(reasons);
     }
@@ -169,7 +176,7 @@ fn for_a_person(
 /// What speaks against settling a conflict by a strategy.
 fn of_conflict(inputs: &Inputs, on_axis: &OnAxis<'_>, axis: &Axis) -> BTreeSet<Reason> {
     let config = &inputs.workflow.conflict_resolution;
-    let mut reasons = BTreeSet::new();
+    let mut reasons = on_axis.exceeded(&config.thresholds(axis));
     if !on_axis.is_contested(axis) {
         return reasons;
     }
@@ -186,16 +193,21 @@ fn of_conflict(inputs: &Inputs, on_axis: &OnAxis<'_>, axis: &Axis) -> BTreeSet<R
         if on_axis.pairs().all(is_told) {
             reasons.insert(Reason::Disputed);
         }
-        return reasons;
-    }
-    let threshold = config.escalation_delta_threshold.as_ref();
-    // values whose difference cannot be told are not within any threshold
-    let exceeds =
-        |delta: Option<Decimal>| threshold.is_some_and(|most| delta.is_none_or(|delta| delta > *most));
-    if on_axis.deltas().any(exceeds) {
-        reasons.insert(Reason::DeltaThreshold);
     }
     reasons
+}
+
+/// A warning where a conflict was settled over values that differ by more than the suspicious factor: a source may be
+/// inverted, or have another scale. It holds no values, since it is shown where they are withheld, too.
+fn suspicion(inputs: &Inputs, on_axis: &OnAxis<'_>, path: &str, steps: &[Step]) -> Option<String> {
+    let is_averaged = steps.iter().any(|step| step.strategy == Strategy::WeightedAverage);
+    let unless_given = || is_averaged.then(|| SUSPICIOUS_RATIO_OF_AVERAGES.parse().ok())?;
+    let ratio = inputs.workflow.conflict_resolution.suspicious_ratio.clone().or_else(unless_given)?;
+    let (one, other) = on_axis.apart_by(&ratio).filter(|_| !steps.is_empty())?;
+    Some(format!(
+        "`{path}`: the values of {one} and {other} differ by more than a factor of {ratio}; check whether one of them is \
+         inverted, or has another unit or scale"
+    ))
 }
 
 fn is_always_human(inputs: &Inputs, axis: &Axis) -> bool {
@@ -222,6 +234,13 @@ impl<'a> Settlement<'a> {
     /// Whether a person settles it, so that no oracle is needed.
     pub(super) const fn is_by_a_person(&self) -> bool {
         matches!(self.backing, Backing::Lock(_) | Backing::Claim(_))
+    }
+
+    /// Takes its value away for this reason alone, with all that was found out about it.
+    pub(super) fn discard(&mut self, reason: Reason) {
+        self.steps.clear();
+        self.delta = None;
+        self.refuse([reason].into());
     }
 
     /// Takes its value away for one more reason.
@@ -310,6 +329,7 @@ impl<'a> Settlement<'a> {
                     (true, _) => Basis::Agreement,
                     (false, _) => Basis::Resolution,
                 };
+                self.warnings.extend(suspicion(inputs, on_axis, path, &self.steps));
                 self.accept(value, basis, Backing::Oracles(members.into_iter().cloned().collect()));
             }
             Outcome::Escalated(reason) => self.refuse([reason].into()),

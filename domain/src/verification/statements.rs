@@ -1,16 +1,18 @@
 //! Who says what on one axis, how far each is trusted there, and whose values are too old.
 
-use super::compare::{agree, delta};
+use super::compare::{agree, delta, exceeds_factor, exceeds_ratio};
 use super::hearing::{Hearing, Voice};
 use super::inputs::Inputs;
 use super::reason::Reason;
 use super::tier::Tier;
+use super::workflow::AxisThresholds;
 use crate::ground::decimal::Decimal;
 use crate::ground::freshness::{STATE_SENSITIVE_MAX_AGE_S, StaleBehavior, age_s};
 use crate::ground::id::SourceId;
 use crate::ground::moment::age_and_limit;
 use crate::ground::ontology::Axis;
 use crate::ground::value::Typed;
+use std::collections::BTreeSet;
 
 /// What an oracle says on one axis.
 #[derive(Debug, Clone)]
@@ -102,14 +104,27 @@ fn standing(
     }
 }
 
+/// The tier at which an answer counts: the lowest at which one of its values on the axes asked for does.
+pub(super) fn counted_tier(inputs: &Inputs, voice: &Voice<'_>) -> Tier {
+    let asked = inputs.question.axes.iter().filter(|path| voice.asked.contains(path));
+    let said = asked.filter(|path| voice.candidate.values.contains_key(*path));
+    let tiers =
+        said.filter_map(|path| standing(inputs, voice, path, inputs.axes.get(path)?, &mut Vec::new()).ok());
+    tiers.min().unwrap_or(voice.tier)
+}
+
 /// How old a value may be, whatever policies say: what the ontology allows, and where the axis is state-sensitive what the
 /// answer itself allows, in seconds.
-fn ttl_s(voice: &Voice<'_>, axis: &Axis) -> Option<u64> {
-    if !axis.state_sensitive {
-        return axis.max_ttl_seconds;
+pub(super) fn ttl_s(voice: &Voice<'_>, axis: &Axis) -> Option<u64> {
+    let own = voice.candidate.record.ttl_seconds.filter(|_| axis.state_sensitive);
+    axis.ttl_s().into_iter().chain(own).min()
+}
+
+impl Axis {
+    /// How old a value on this axis may be, whoever says so, in seconds; always bounded where the axis is state-sensitive.
+    pub(super) fn ttl_s(&self) -> Option<u64> {
+        self.max_ttl_seconds.or(self.state_sensitive.then_some(STATE_SENSITIVE_MAX_AGE_S))
     }
-    let limit = axis.max_ttl_seconds.unwrap_or(STATE_SENSITIVE_MAX_AGE_S);
-    Some(voice.candidate.record.ttl_seconds.map_or(limit, |ttl| ttl.min(limit)))
 }
 
 impl<'a> OnAxis<'a> {
@@ -124,12 +139,47 @@ impl<'a> OnAxis<'a> {
         self.pairs().any(|(one, other)| one.definition != other.definition)
     }
 
-    /// How far apart every two are that speak of the same and have not the same value; nothing where that cannot be told.
-    pub(super) fn deltas(&self) -> impl Iterator<Item = Option<Decimal>> {
-        let comparable = |(one, other): &(&Statement<'a>, &Statement<'a>)| {
+    /// Every two that have different values by one definition.
+    fn differing(&self) -> impl Iterator<Item = (&Statement<'a>, &Statement<'a>)> {
+        let differ = |(one, other): &(&Statement<'a>, &Statement<'a>)| {
             one.definition == other.definition && one.value != other.value
         };
-        self.pairs().filter(comparable).map(|(one, other)| delta(&one.value, &other.value))
+        self.pairs().filter(differ)
+    }
+
+    /// The greatest difference between two of them by one definition; nothing where there is none, or they are no numbers.
+    pub(super) fn delta(&self) -> Option<Decimal> {
+        self.differing().filter_map(|(one, other)| delta(&one.value, &other.value)).max()
+    }
+
+    /// The thresholds that a difference exceeds, as reasons. A difference that cannot be computed is within no threshold.
+    pub(super) fn exceeded(&self, thresholds: &AxisThresholds) -> BTreeSet<Reason> {
+        let most = thresholds.escalation_delta_threshold.as_ref();
+        let is_too_far = |one: &Typed, other: &Typed| {
+            most.is_some_and(|most| delta(one, other).is_none_or(|delta| delta > *most))
+        };
+        let part = thresholds.escalation_ratio_threshold.as_ref();
+        let is_too_great_a_part = |one: &Typed, other: &Typed| match (one, other) {
+            (Typed::Number(one), Typed::Number(other)) => {
+                part.is_some_and(|part| exceeds_ratio(one, other, part))
+            }
+            _ => part.is_some(),
+        };
+        let mut exceeded = BTreeSet::new();
+        for (Statement { value: one, .. }, Statement { value: other, .. }) in self.differing() {
+            exceeded.extend(is_too_far(one, other).then_some(Reason::DeltaThreshold));
+            exceeded.extend(is_too_great_a_part(one, other).then_some(Reason::RatioThreshold));
+        }
+        exceeded
+    }
+
+    /// Two whose numbers differ by more than this factor, if there are two.
+    pub(super) fn apart_by(&self, factor: &Decimal) -> Option<(&SourceId, &SourceId)> {
+        let is_apart = |(one, other): &(&Statement<'a>, &Statement<'a>)| match (&one.value, &other.value) {
+            (Typed::Number(one), Typed::Number(other)) => exceeds_factor(one, other, factor),
+            _ => false,
+        };
+        self.differing().find(is_apart).map(|(one, other)| (one.voice.oracle_id, other.voice.oracle_id))
     }
 
     /// Every two of them.

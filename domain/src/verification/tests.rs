@@ -16,3 +16,5 @@ mod people;
 mod latency;
 
 mod laws;
+
+mod axes;

@@ -11,7 +11,7 @@ use crate::digest::Sha256Hex;
 use crate::ground::decimal::{self, Decimal};
 use crate::ground::digest_of_json;
 use crate::ground::id::{SourceId, WorkflowId};
-use crate::ground::ontology::OntologyRef;
+use crate::ground::ontology::{Axis, OntologyRef};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -34,6 +34,9 @@ pub struct Workflow {
     /// How conflicts are settled.
     #[serde(default)]
     pub conflict_resolution: ConflictResolutionConfig,
+    /// The number of registered sources that need to have a value that counts before an axis is settled by sources.
+    #[serde(default = "min_sources", skip_serializing_if = "is_one")]
+    pub min_sources: u32,
     /// How far the values of axes may lie from what the same source said of the same thing before; beyond that a person looks
     /// at them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -78,9 +81,18 @@ pub struct ConflictResolutionConfig {
     pub default_strategy: Strategy,
     /// Between oracles of one tier.
     pub same_tier_strategy: Strategy,
-    /// A greater difference, in the axis's unit, is settled by nobody but a person.
+    /// A greater difference, in the axis's unit, is left to a person, whatever the strategy. It applies to numbers.
     #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
     pub escalation_delta_threshold: Option<Decimal>,
+    /// The same for a difference relative to the larger magnitude: 0.1 is a tenth of it.
+    #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
+    pub escalation_ratio_threshold: Option<Decimal>,
+    /// Thresholds of single axes, each in the place of the workflow's.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub axis_thresholds: BTreeMap<String, AxisThresholds>,
+    /// A settlement of values that differ by more than this factor has a warning. `weighted_average` has a default.
+    #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
+    pub suspicious_ratio: Option<Decimal>,
     /// Axes that nobody but a person settles, whatever the oracles say.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub always_human_axes: Vec<String>,
@@ -97,9 +109,43 @@ impl Default for ConflictResolutionConfig {
             default_strategy: Strategy::HigherTierWins,
             same_tier_strategy: Strategy::RequireHuman,
             escalation_delta_threshold: None,
+            escalation_ratio_threshold: None,
+            axis_thresholds: BTreeMap::new(),
+            suspicious_ratio: None,
             always_human_axes: Vec::new(),
             recency_window_seconds: None,
             scope: ConflictScope::default(),
+        }
+    }
+}
+
+/// The thresholds of one axis; one that is absent is the workflow's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AxisThresholds {
+    /// In the axis's unit.
+    #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
+    pub escalation_delta_threshold: Option<Decimal>,
+    /// Relative to the larger magnitude.
+    #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
+    pub escalation_ratio_threshold: Option<Decimal>,
+}
+
+impl ConflictResolutionConfig {
+    /// The thresholds that apply to `axis`: none where its values are no numbers.
+    #[must_use]
+    pub fn thresholds(&self, axis: &Axis) -> AxisThresholds {
+        if !axis.kind.is_numeric() {
+            return AxisThresholds::default();
+        }
+        let own = self.axis_thresholds.get(&axis.axis).cloned().unwrap_or_default();
+        AxisThresholds {
+            escalation_delta_threshold: own
+                .escalation_delta_threshold
+                .or_else(|| self.escalation_delta_threshold.clone()),
+            escalation_ratio_threshold: own
+                .escalation_ratio_threshold
+                .or_else(|| self.escalation_ratio_threshold.clone()),
         }
     }
 }
@@ -268,6 +314,15 @@ impl Workflow {
     pub fn digest(&self) -> Sha256Hex {
         digest_of_json(self)
     }
+}
+
+const fn min_sources() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+const fn is_one(count: &u32) -> bool {
+    *count == 1
 }
 
 const fn soft_timeout_ms() -> u64 {

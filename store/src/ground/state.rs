@@ -246,7 +246,6 @@ impl SourceState {
                 ingested_at: release.ingested_at,
                 record_count: Some(*records),
                 checksum: raw_sha256.clone(),
-                changelog_url: None,
             };
             versions.insert(release.version.clone(), record);
         }

@@ -72,6 +72,8 @@ pub struct Found {
     pub key: Vec<u8>,
     /// The statement that stands for it.
     pub statement: StoredStatement,
+    /// The statement of the latest release that says the same, without the bytes of what it says.
+    pub latest: StoredStatement,
     /// Since when and until when it holds.
     pub version: Version,
     /// The run and the position of the record that has taken its place.
@@ -203,6 +205,20 @@ impl SourceView {
             .filter_map(move |record| record.map(|record| Self::valid_at(&record, known, time)).transpose()))
     }
 
+    /// The source version whose record of the thing with this key was rejected, where that is the latest word on it.
+    ///
+    /// # Errors
+    /// Where a file cannot be read.
+    pub fn rejected(&self, identity: &[u8], known: &Knowledge) -> Result<Option<String>, StoreError> {
+        for record in self.records_in(0..self.open.len(), Some(identity), identity, Bound::Unbounded)? {
+            let run = known.rejected_by(record?.times()).and_then(|run| self.state.run(run));
+            if let Some(run) = run {
+                return Ok(Some(run.release.version.clone()));
+            }
+        }
+        Ok(None)
+    }
+
     /// The keys of records that begin with `prefix` and have had `value` on an axis, in their order, from `from` on or,
     /// where that is excluded, behind it.
     ///
@@ -276,7 +292,7 @@ impl SourceView {
     /// # Errors
     /// `SourceFile` where it names a run that there is not.
     pub fn provenance(&self, found: &Found) -> Result<ProvenanceRecord, StoreError> {
-        let Found { key, statement, version, superseded_by } = found;
+        let Found { key, statement, version, superseded_by, .. } = found;
         let run = statement.time.run;
         let completed =
             self.state.run(run).ok_or_else(|| self.corrupt(&format!("a statement of run {run}")))?;
@@ -329,7 +345,10 @@ impl Found {
             End::Open | End::Withdrawn(_) | End::Expired => None,
         };
         let statement = statements.get(version.statement)?.clone();
-        Some(Self { key: key.to_vec(), statement, version, superseded_by })
+        let latest = statements.iter().find(|said| said.time.run == version.last_seen);
+        let mut latest = latest.unwrap_or(&statement).clone();
+        latest.content = latest.content.map(|_| Bytes::new());
+        Some(Self { key: key.to_vec(), statement, latest, version, superseded_by })
     }
 }
 

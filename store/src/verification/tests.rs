@@ -305,6 +305,8 @@ fn reviews_are_found_newest_first_and_the_open_ones_alone() {
     assert_eq!((journal.counts().reviews, journal.counts().open_reviews), (40, 4));
     drop((journal, store));
     let (_, store) = open(dir.path());
+    let open_of = |workflow: &str| store.open_reviews_of(&workflow.parse().expect("an id")).expect("read");
+    assert_eq!((open_of("intake"), open_of("int"), open_of("intake-2")), (4, 0, 0));
     store.audit().expect("nothing is missing");
     let query = ReviewQuery { open_only: true, before: None, limit: 9 };
     assert_eq!(store.reviews(&query).expect("read").len(), 4);

@@ -67,6 +67,7 @@ fn made(endpoint: &str, changes: &Json) -> Result<Ready, BadAdapter> {
 
 fn ask_by(adapter: Arc<Ready>) -> LiveAsk {
     LiveAsk {
+        authority: "A bank (https://bank.example)".into(),
         adapter,
         oracle_tier: OracleTier::Primary,
         thing: BTreeMap::from([("area".into(), Value::Text("AB".into()))]),

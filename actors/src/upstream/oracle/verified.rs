@@ -77,16 +77,13 @@ impl LiveAnswer {
     ) -> Self {
         let Said { thing, values, version, observed_at, issued_at, warnings } = said;
         let adapter = ask.adapter.adapter();
-        // an answer that is slow, or of a source whose clock is ahead, is no newer for that
-        let issued =
-            issued_at.filter(|_| signature.is_some()).map(|issued_at| issued_at.min(came.retrieved_at));
         let record = OracleVerificationRecord {
             oracle_id: adapter.oracle_id.clone(),
             oracle_tier: ask.oracle_tier.into(),
             source_locator: came.url.to_owned(),
             source_version: version.or_else(|| came.etag.clone()),
             retrieved_at: came.retrieved_at,
-            verified_at: issued.unwrap_or(came.retrieved_at),
+            verified_at: came.at,
             verification_method: method(came.url, signature.as_ref().map(|(policy, ..)| *policy)),
             verifier_id: VERIFIER_ID.to_owned(),
             evidence_hash: Some(Sha256Hex::of(came.body)),
@@ -96,7 +93,7 @@ impl LiveAnswer {
                 signature_valid: true,
             }),
             ttl_seconds: adapter.ttl_seconds,
-            chain_of_custody: None,
+            chain_of_custody: Some(vec![ask.authority.clone(), format!("answer from {}", came.url)]),
         };
         let candidate = Candidate {
             thing,

@@ -277,7 +277,7 @@ fn what_is_kept_is_not_served_by_an_adapter_that_was_replaced_while_its_source_w
 }
 
 #[test]
-fn an_untrusted_source_that_hangs_delays_nobody() {
+fn untrusted_source_that_hangs_is_awaited_to_the_soft_timeout() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -288,9 +288,31 @@ fn an_untrusted_source_that_hangs_delays_nobody() {
             scene.upstream.plays("scraper", &[Act::HANGS]);
             scene.upstream.plays("live", &[Act::after(700, Says::People("54208"))]);
             let (envelope, took_ms) = timed(verified(system)).await;
-            assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 700));
-            assert_eq!(envelope.candidates[0].outcome, CallOutcome::TimedOut);
-            assert_eq!((envelope.candidates[0].latency_ms, envelope.warnings.len()), (700, 0));
+            assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 2_000));
+            assert_eq!(envelope.candidates[0].outcome, CallOutcome::NotAwaited);
+            assert_eq!((envelope.candidates[0].latency_ms, envelope.warnings.len()), (2_000, 0));
+            let logged = entries(system, &envelope.execution_id);
+            assert_eq!(
+                (&logged[0]["oracle_id"], &logged[0]["latency_ms"]),
+                (&json!("scraper"), &json!(2_000))
+            );
+            assert_eq!(
+                (&logged[0]["status"], &logged[0]["error_code"]),
+                (&json!("error"), &json!("not_awaited"))
+            );
+            // a registered source that is slower than that is awaited, and so is the other one meanwhile
+            scene.upstream.plays("live", &[Act::after(3_000, Says::People("54208"))]);
+            scene.upstream.plays("scraper", &[Act::after(2_900, Says::People("1"))]);
+            let (envelope, took_ms) = timed(verified(system)).await;
+            assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 3_000));
+            assert_eq!(envelope.candidates[0].outcome, CallOutcome::Answered);
+            // no budget is exceeded for it
+            workflow(system, &["scraper", "live", "archive"], within(2_000)).await;
+            scene.upstream.plays("scraper", &[Act::HANGS]);
+            scene.upstream.plays("live", &[HONEST]);
+            let (envelope, took_ms) = timed(verified(system)).await;
+            assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 1_980));
+            scene.upstream.plays("scraper", &[Act::HANGS]);
             // where nobody else is asked it is waited for, and decides nothing
             workflow(system, &["scraper"], json!({})).await;
             let (envelope, took_ms) = timed(verified(system)).await;

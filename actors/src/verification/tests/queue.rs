@@ -47,6 +47,12 @@ fn where_too_many_questions_wait_for_people_a_further_one_is_blocked_until_some_
         assert_eq!((blocked.kind, &blocked.review_id), (EnvelopeKind::Blocked, &None));
         assert!(blocked.reasons.contains(&Reason::QueueFull), "{:?}", blocked.reasons);
         assert_eq!(rebuilt(system, &blocked.execution_id)[0].1, *blocked);
+        // another workflow has a pool of its own
+        let always = json!({"conflict_resolution": {"always_human_axes": ["population"]},
+                            "workflow_id": "other"});
+        workflow(system, &["office"], always).await;
+        let elsewhere = asked(system, json!({"workflow": "other"})).await.expect("there is an envelope");
+        assert_eq!(elsewhere.kind, EnvelopeKind::HumanReview, "{:?}", elsewhere.reasons);
         let again = verified(system).await;
         assert_eq!(again.review_id.as_ref(), Some(&review_id), "what waits already goes on waiting");
 

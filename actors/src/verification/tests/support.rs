@@ -7,6 +7,7 @@ use crate::verification::{Verify, VerifyError};
 use domain::Event;
 use domain::event::verification::{VerificationEntry, WorkflowEntry};
 use domain::ground::id::SourceId;
+use domain::ground::run::Run;
 use domain::ground::source::Registration;
 use domain::verification::workflow::RegisteredWorkflow;
 use domain::verification::{Envelope, VerifyRequest, Workflow};
@@ -69,6 +70,12 @@ pub(crate) async fn registered(system: &System, oracle_id: &str, settings: Json)
 
 /// Has a source say how many people live where: rows of name, code, year and number.
 pub(crate) async fn says(system: &System, oracle_id: &str, version: &str, rows: &[&str]) {
+    let run = released(system, oracle_id, version, rows).await;
+    assert_eq!(run.counts.records, rows.len() as u64, "{run:?}");
+}
+
+/// The run that ingests these rows of a source, sound or not.
+pub(crate) async fn released(system: &System, oracle_id: &str, version: &str, rows: &[&str]) -> Run {
     let mut document = parsed(PIPELINE);
     document["pipeline"]["pipeline_id"] = json!(oracle_id);
     document["pipeline"]["oracle_id"] = json!(oracle_id);
@@ -76,8 +83,7 @@ pub(crate) async fn says(system: &System, oracle_id: &str, version: &str, rows: 
     let registered = system.registry.ask(RegisterPipeline { definition: read(document), peer: PEER }).await;
     let pipeline_id = registered.expect("it answers").expect("it is registered").document.pipeline_id;
     let payload = format!("Country Name,Country Code,Year,Value\n{}\n", rows.join("\n"));
-    let run = ingested(system, &pipeline_id, &payload, version).await;
-    assert_eq!(run.counts.records, rows.len() as u64, "{run:?}");
+    ingested(system, &pipeline_id, &payload, version).await
 }
 
 /// A workflow over `oracles`, with these settings beside the simplest ones.

@@ -67,7 +67,7 @@ mod tests {
         let page = json!({
             "query_metadata": {
                 "query_id": "q", "executed_at": "2026-01-01T00:00:00Z", "latency_ms": 0.5, "records_scanned": 10,
-                "records_returned": records.len(), "cache_hit": false, "data_version": day, "known_at": null,
+                "records_returned": records.len(), "data_version": day, "known_at": null,
                 "oracle_tier": if answer == "degrade_tier" { "secondary" } else { "primary" },
                 "freshness": {
                     "data_as_of": format!("{day}T00:00:00Z"), "staleness_seconds": age_s, "axes": [axis],

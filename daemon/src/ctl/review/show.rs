@@ -122,6 +122,10 @@ pub(super) fn review(out: &mut dyn Write, state: &ReviewState) -> Result<(), Ctl
             writeln!(out, "  {}", on_one_line(&candidate))?;
         }
     }
+    let silent = review.sources.iter().filter(|(oracle_id, _)| !review.candidates.contains_key(*oracle_id));
+    for (oracle_id, outcome) in silent {
+        writeln!(out, "{oracle_id}: {}", outcome.as_str())?;
+    }
     writeln!(out)?;
     if state.is_open() {
         writeln!(out, "next: {}", on_one_line(&how_to_resolve(review)))?;

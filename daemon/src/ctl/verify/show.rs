@@ -4,7 +4,7 @@ use super::super::CtlError;
 use super::super::look::Look;
 use super::super::output::{by_whom, on_one_line, pairs, table};
 use super::words;
-use domain::verification::envelope::{AxisOutcome, CandidateOutcome, Evidence, Standing};
+use domain::verification::envelope::{AxisOutcome, CandidateOutcome, Evidence};
 use domain::verification::{Envelope, EnvelopeKind, Reason};
 use std::io::Write;
 
@@ -34,7 +34,7 @@ pub(in crate::ctl) fn envelope(out: &mut dyn Write, envelope: &Envelope, look: L
         writeln!(
             out,
             "\n{}",
-            table(["source", "says", "counts as", "first said in", "as of", "came of it"], rows)
+            table(["source", "says", "counts as", "version", "as of", "came of it"], rows)
         )?;
     }
     if !envelope.steps.is_empty() {
@@ -50,15 +50,9 @@ pub(in crate::ctl) fn envelope(out: &mut dyn Write, envelope: &Envelope, look: L
 /// One axis: its value with what it rests on, or why it has none.
 fn axis(out: &mut dyn Write, path: &str, outcome: &AxisOutcome) -> Result<(), CtlError> {
     let Some(value) = &outcome.value else {
-        if outcome.standing == Standing::Settled {
-            let path = on_one_line(path);
-            return Ok(writeln!(
-                out,
-                "{path}: withheld until the rest is decided, or all that were to answer have"
-            )?);
-        }
         let apart = outcome.delta.as_ref().map(|delta| format!(", {delta} apart at the most"));
-        writeln!(out, "{}: no value{}", on_one_line(path), apart.unwrap_or_default())?;
+        let kind = outcome.kind.as_str();
+        writeln!(out, "{}: no value ({kind}){}", on_one_line(path), apart.unwrap_or_default())?;
         for why in words::reasons(&outcome.reasons) {
             writeln!(out, "  {why}")?;
         }
@@ -154,7 +148,7 @@ mod tests {
             "execution_id": "v-1", "kind": "human_review", "status": "unverified", "workflow": "census",
             "workflow_sha256": "0".repeat(64), "ontology": {"ontology_id": "population", "version": "1"},
             "where": {"area": "ABW"}, "decided_at": "2026-11-20T10:00:00Z", "reasons": ["deviation"],
-            "axes": {"population": {"standing": "escalated", "reasons": ["deviation"]}},
+            "axes": {"population": {"kind": "human_review", "standing": "escalated", "reasons": ["deviation"]}},
             "candidates": [], "steps": [], "warnings": [],
             "inputs_sha256": "0".repeat(64), "sha256": "0".repeat(64),
         });
@@ -171,7 +165,7 @@ mod tests {
             "late": false, "latency_ms": 5, "values": {"population": {"value": "9000"}},
             "deviations": {"population": "it was 54208 in v1 and is 9000, more than 100 apart"}});
         let told = shown(json!({"candidates": [candidate]}));
-        let wanted = "population: no value\n  a value jumps away from what its source said before (deviation)\n  \
+        let wanted = "population: no value (human_review)\n  a value jumps away from what its source said before (deviation)\n  \
                       office: it was 54208 in v1 and is 9000, more than 100 apart\n";
         assert!(told.contains(wanted), "{told}");
     }

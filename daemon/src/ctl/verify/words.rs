@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What an envelope of this kind says.
 pub(in crate::ctl) const fn kind(kind: EnvelopeKind) -> &'static str {
     match kind {
-        EnvelopeKind::Authoritative => "the values are verified",
+        EnvelopeKind::Authoritative => "all values are verified",
         EnvelopeKind::NarrativeOnly => "nothing is verified, and no values are told",
         EnvelopeKind::Blocked => "nothing is told for now",
         EnvelopeKind::RequiresSpecification => "the question leaves open which thing it is about",
@@ -42,6 +42,9 @@ pub(in crate::ctl) const fn reason(reason: Reason) -> &'static str {
         Reason::Deviation => "a value jumps away from what its source said before",
         Reason::OracleVsUser => "somebody claims another value than a source has",
         Reason::DeltaThreshold => "the values are further apart than may be settled without a person",
+        Reason::RatioThreshold => {
+            "the values differ by a greater part of the larger one than may be settled without a person"
+        }
         Reason::RequireHuman => "the sources disagree, and a person is to decide that",
         Reason::RecencyUndecided => {
             "the sources disagree, and none was verified later than the others, or late enough"
@@ -67,7 +70,7 @@ pub(in crate::ctl) const fn reason(reason: Reason) -> &'static str {
             "a source did not answer in time, could not be reached, or is not called while its circuit is open"
         }
         Reason::OracleUnusable => {
-            "a source failed, cannot answer such a question, or gave an answer that cannot be trusted"
+            "a source failed, cannot answer such a question, gave an answer that cannot be trusted, or rejected the record in its current release"
         }
         Reason::Stale => "what a source says is stale, and its freshness policy does not let that pass",
         Reason::Expired => "what a source says is older than the axis, or the source itself, allows",
@@ -76,6 +79,7 @@ pub(in crate::ctl) const fn reason(reason: Reason) -> &'static str {
         Reason::UnverifiedOnly => {
             "only what is unverified, or counts as that, has a value, and all others that were to answer did"
         }
+        Reason::TooFewSources => "fewer registered sources have a value than the workflow requires",
         Reason::ThingNotFixed => "it is not said which thing is meant",
         Reason::SeveralThings => "a source knows several things that could be meant",
         Reason::NonAuthoritative => "the workflow verifies nothing",
@@ -99,6 +103,7 @@ pub(super) fn outcome(candidate: &CandidateOutcome) -> String {
         CallOutcome::Failed => format!("failed after {took}"),
         CallOutcome::CircuitOpen => "not called while its circuit is open".into(),
         CallOutcome::Refused => "answered, and that is not trusted".into(),
+        CallOutcome::NotAwaited => format!("not awaited beyond {took}"),
         CallOutcome::NotAsked => "not asked".into(),
     };
     for (is_so, word) in [
@@ -116,7 +121,7 @@ pub(in crate::ctl) fn reply(reply: &Reply) -> String {
     let word = reply.outcome().as_str();
     match reply {
         // what it said is for the envelope to tell, or not
-        Reply::Answered { .. } | Reply::NoRecord => word.into(),
+        Reply::Answered { .. } | Reply::NoRecord | Reply::NotAwaited => word.into(),
         Reply::Several { records } => format!("{word}: {records} records"),
         Reply::TimedOut { cut } => format!("{word}: {}", self::cut(*cut)),
         Reply::Failed { failure, cause } => format!("{word}: {}, {cause}", failure.as_str()),
@@ -134,7 +139,6 @@ const fn cut(cut: Cut) -> &'static str {
     match cut {
         Cut::HardTimeout => "its hard timeout had passed",
         Cut::Budget => "the time for the decision was over",
-        Cut::Unneeded => "all others had answered",
     }
 }
 

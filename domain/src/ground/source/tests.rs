@@ -33,7 +33,6 @@ fn version(version: &str, released_at: &str) -> VersionRecord {
         ingested_at: time("2024-01-01T00:00:00Z"),
         record_count: Some(1),
         checksum: Sha256Hex::of(version.as_bytes()),
-        changelog_url: None,
     }
 }
 

@@ -4,6 +4,7 @@ use super::{Ruling, retry};
 use crate::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
+use crate::ground::ontology::Axis;
 use crate::verification::call::CallOutcome;
 use crate::verification::envelope::{
     AxisOutcome, CandidateOutcome, Envelope, EnvelopeKind, Evidence, Reverification, VerificationStatus,
@@ -11,10 +12,11 @@ use crate::verification::envelope::{
 use crate::verification::hearing::{Hearing, Voice};
 use crate::verification::inputs::Inputs;
 use crate::verification::lock::{CONFIRMATION_ORACLE_ID, oracle_id};
+use crate::verification::reason::Reason;
 use crate::verification::record::OracleVerificationRecord;
 use crate::verification::request::Claim;
 use crate::verification::settle::{Backing, Settlement, Standing};
-use crate::verification::statements::Statement;
+use crate::verification::statements::{Statement, counted_tier, ttl_s};
 use crate::verification::tier::Tier;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,13 +34,17 @@ pub(super) fn envelope(
     let kind = ruling.kind;
     let is_authoritative = kind == EnvelopeKind::Authoritative;
     let outcome = |path: &String| {
-        let outcome = ruling
-            .settled
-            .get(path.as_str())
-            .map_or_else(unsettled, |settlement| axis(inputs, path, settlement, kind));
+        let kind = ruling.kind_of(path);
+        let outcome = match ruling.settled.get(path.as_str()) {
+            Some(settlement) => axis(inputs, path, settlement, kind),
+            None => unsettled(kind, ruling.reasons.clone()),
+        };
         (path.clone(), outcome)
     };
-    let steps = ruling.settled.values().filter(|_| kind.tells_what_oracles_say());
+    let axes: BTreeMap<_, _> = inputs.question.axes.iter().map(outcome).collect();
+    let is_narrative = axes.values().any(|axis| axis.kind == EnvelopeKind::NarrativeOnly);
+    let told = ruling.settled.iter().filter(|(path, _)| ruling.kind_of(path).tells_what_oracles_say());
+    let steps = told.flat_map(|(_, settlement)| settlement.steps.iter().cloned()).collect();
     let mut warnings = hearing.warnings.clone();
     warnings.extend(ruling.settled.values().flat_map(|settlement| settlement.warnings.iter().cloned()));
     let reverify = ruling.reverify.iter().map(|(oracle_id, (axes, reasons))| Reverification {
@@ -58,11 +64,11 @@ pub(super) fn envelope(
         known_at: inputs.question.known_at,
         decided_at: inputs.decided_at,
         reasons: ruling.reasons.clone(),
-        axes: inputs.question.axes.iter().map(outcome).collect(),
+        axes,
         candidates: hearing.outcomes.iter().map(|heard| candidate(inputs, hearing, *heard, ruling)).collect(),
-        steps: steps.flat_map(|settlement| settlement.steps.iter().cloned()).collect(),
+        steps,
         warnings,
-        disclaimer: (kind == EnvelopeKind::NarrativeOnly).then(|| DISCLAIMER.to_owned()),
+        disclaimer: is_narrative.then(|| DISCLAIMER.to_owned()),
         retry: (kind == EnvelopeKind::Blocked).then(|| retry::guidance(inputs, ruling)),
         review_id: None,
         unspecified,
@@ -73,8 +79,9 @@ pub(super) fn envelope(
     .sealed()
 }
 
-fn unsettled() -> AxisOutcome {
+fn unsettled(kind: EnvelopeKind, reasons: BTreeSet<Reason>) -> AxisOutcome {
     AxisOutcome {
+        kind,
         standing: Standing::Unsettled,
         value: None,
         unit: None,
@@ -82,7 +89,7 @@ fn unsettled() -> AxisOutcome {
         basis: None,
         evidence: Vec::new(),
         delta: None,
-        reasons: BTreeSet::new(),
+        reasons,
     }
 }
 
@@ -90,8 +97,7 @@ fn axis(inputs: &Inputs, path: &str, settlement: &Settlement<'_>, kind: Envelope
     let outcome = AxisOutcome {
         standing: settlement.standing,
         delta: settlement.delta.clone().filter(|_| kind.tells_what_oracles_say()),
-        reasons: settlement.reasons.clone(),
-        ..unsettled()
+        ..unsettled(kind, settlement.reasons.clone())
     };
     if kind != EnvelopeKind::Authoritative {
         return outcome;
@@ -116,17 +122,17 @@ fn evidence(inputs: &Inputs, path: &str, settlement: &Settlement<'_>) -> Vec<Evi
         Backing::Nobody => Vec::new(),
         Backing::Oracles(members) => {
             let of_member = |member: &Statement<'_>| Evidence {
-                record: OracleVerificationRecord {
-                    oracle_tier: member.tier,
-                    ..member.voice.candidate.record.clone()
-                },
+                record: record(inputs, member.voice, member.tier, [path].into_iter()),
                 observed_at: member.voice.candidate.observed_at,
                 stale: member.voice.is_kept,
             };
             members.iter().map(of_member).collect()
         }
         Backing::Lock(lock) => {
-            vec![Evidence { record: lock.record(), observed_at: lock.verified_at, stale: false }]
+            let mut record = lock.record();
+            let limit_s = inputs.axes.get(path).and_then(Axis::ttl_s);
+            record.ttl_seconds = record.ttl_seconds.into_iter().chain(limit_s).min();
+            vec![Evidence { record, observed_at: lock.verified_at, stale: false }]
         }
         Backing::Claim(claim) => {
             let record = confirmation(inputs, path, claim);
@@ -148,9 +154,22 @@ fn confirmation(inputs: &Inputs, path: &str, claim: &Claim) -> OracleVerificatio
         verifier_id: claim.claimed_by.clone(),
         evidence_hash: Some(digest_of_json(claim)),
         signature_info: None,
-        ttl_seconds: None,
+        ttl_seconds: inputs.axes.get(path).and_then(Axis::ttl_s),
         chain_of_custody: None,
     }
+}
+
+/// The record of an answer, at the tier at which it counts, with the time to live that is enforced on state-sensitive axes.
+fn record<'p>(
+    inputs: &Inputs,
+    voice: &Voice<'_>,
+    oracle_tier: Tier,
+    paths: impl Iterator<Item = &'p str>,
+) -> OracleVerificationRecord {
+    let axes = paths.filter_map(|path| inputs.axes.get(path)).filter(|axis| axis.state_sensitive);
+    let ttl_s = axes.filter_map(|axis| ttl_s(voice, axis)).min();
+    let record = voice.candidate.record.clone();
+    OracleVerificationRecord { oracle_tier, ttl_seconds: ttl_s.or(record.ttl_seconds), ..record }
 }
 
 fn candidate(
@@ -161,20 +180,26 @@ fn candidate(
 ) -> CandidateOutcome {
     let call = inputs.calls.get(oracle_id);
     let voice = hearing.voices.iter().find(|voice| voice.oracle_id == oracle_id);
-    let told = voice.filter(|_| ruling.kind.tells_what_oracles_say());
+    let tier = voice.map(|voice| counted_tier(inputs, voice));
+    let paths = |voice: &Voice<'_>| {
+        let asked = inputs.question.axes.iter().filter(|path| voice.asked.contains(path));
+        asked.map(String::as_str).collect::<Vec<_>>()
+    };
+    let told = voice.map(|voice| {
+        let told = paths(voice).into_iter().filter(|path| ruling.kind_of(path).tells_what_oracles_say());
+        (voice, told.collect::<Vec<_>>())
+    });
     CandidateOutcome {
         oracle_id: oracle_id.clone(),
         outcome,
         registered_tier: call.map(|call| call.oracle_tier),
-        tier: voice.map(|voice| voice.tier),
-        values: told.map(|voice| asked_of(inputs, voice, &voice.candidate.values)).unwrap_or_default(),
+        tier,
+        values: told.as_ref().map(|(voice, paths)| of(paths, &voice.candidate.values)).unwrap_or_default(),
         deviations: told
-            .map(|voice| asked_of(inputs, voice, &voice.candidate.deviations))
+            .as_ref()
+            .map(|(voice, paths)| of(paths, &voice.candidate.deviations))
             .unwrap_or_default(),
-        record: voice.map(|voice| OracleVerificationRecord {
-            oracle_tier: voice.tier,
-            ..voice.candidate.record.clone()
-        }),
+        record: voice.zip(tier).map(|(voice, tier)| record(inputs, voice, tier, paths(voice).into_iter())),
         observed_at: voice.map(|voice| voice.candidate.observed_at),
         stale: voice.is_some_and(|voice| voice.is_kept),
         contested: ruling.contested.contains(oracle_id),
@@ -183,12 +208,7 @@ fn candidate(
     }
 }
 
-/// What `by_axis` has of the axes that `voice` was asked for by this question.
-fn asked_of<T: Clone>(
-    inputs: &Inputs,
-    voice: &Voice<'_>,
-    by_axis: &BTreeMap<String, T>,
-) -> BTreeMap<String, T> {
-    let asked = inputs.question.axes.iter().filter(|path| voice.asked.contains(path));
-    asked.filter_map(|path| Some((path.clone(), by_axis.get(path)?.clone()))).collect()
+/// What `by_axis` has of these axes.
+fn of<T: Clone>(paths: &[&str], by_axis: &BTreeMap<String, T>) -> BTreeMap<String, T> {
+    paths.iter().filter_map(|path| Some(((*path).to_owned(), by_axis.get(*path)?.clone()))).collect()
 }

@@ -4,7 +4,8 @@ use super::OPEN_MAX;
 use crate::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
-use crate::verification::call::Reply;
+use crate::ground::source::OracleTier;
+use crate::verification::call::{Failure, Reply};
 use crate::verification::candidate::Candidate;
 use crate::verification::envelope::{Envelope, EnvelopeKind};
 use crate::verification::inputs::Inputs;
@@ -22,21 +23,14 @@ pub(super) struct Dispute {
 
 impl Dispute {
     pub(super) fn of(inputs: &Inputs, envelope: &Envelope) -> Option<Self> {
-        if envelope.kind != EnvelopeKind::HumanReview {
+        let for_a_person = envelope.axes.iter().filter(|(_, axis)| axis.kind == EnvelopeKind::HumanReview);
+        let axes: BTreeMap<_, _> =
+            for_a_person.map(|(path, axis)| (path.clone(), axis.reasons.clone())).collect();
+        if axes.is_empty() {
             return None;
         }
-        let mut axes: BTreeMap<_, _> = envelope
-            .axes
-            .iter()
-            .filter(|(_, outcome)| outcome.reasons.iter().any(|reason| reason.is_for_a_person()))
-            .map(|(path, outcome)| (path.clone(), outcome.reasons.clone()))
-            .collect();
-        if axes.is_empty() {
-            // the time ran out: all that was asked is left to a person
-            axes = envelope.axes.keys().map(|path| (path.clone(), envelope.reasons.clone())).collect();
-        }
         let candidates = candidates(inputs, envelope);
-        let evidence_hash = evidence_hash(inputs, &axes, &candidates);
+        let evidence_hash = evidence_hash(inputs, envelope, &axes, &candidates);
         Some(Self { axes, candidates, evidence_hash })
     }
 }
@@ -60,29 +54,42 @@ pub(in crate::verification) fn named(inputs: &Inputs, mut envelope: Envelope) ->
     Some(envelope.sealed())
 }
 
-/// What was answered, be it instead of an answer: by those oracles whose answers the envelope holds.
+/// The answers of the oracles, each with its record as it counted. Of an oracle that was too slow or could not be reached it
+/// is the last one that is kept, if there is one, so that the reviewer has something to start from.
 fn candidates(inputs: &Inputs, envelope: &Envelope) -> BTreeMap<SourceId, Candidate> {
-    let heard = envelope.candidates.iter().filter(|outcome| outcome.record.is_some());
-    let found = heard.filter_map(|outcome| {
+    let found = envelope.candidates.iter().filter_map(|outcome| {
         let call = inputs.calls.get(&outcome.oracle_id)?;
-        let candidate = match (&call.reply, outcome.stale) {
-            (Reply::Answered { candidate }, false) => candidate,
-            _ => call.kept.as_ref()?,
+        let candidate = match (&call.reply, outcome.stale, &outcome.record) {
+            (Reply::Answered { candidate }, false, Some(_)) => candidate,
+            (_, true, _)
+            | (Reply::TimedOut { .. } | Reply::CircuitOpen { .. }, ..)
+            | (Reply::Failed { failure: Failure::Unavailable, .. }, ..) => call.kept.as_ref()?,
+            _ => return None,
         };
-        Some((outcome.oracle_id.clone(), (**candidate).clone()))
+        let mut candidate = (**candidate).clone();
+        if let Some(record) = &outcome.record {
+            candidate.record = record.clone();
+        }
+        Some((outcome.oracle_id.clone(), candidate))
     });
     found.collect()
 }
 
-/// The SHA-256 of what there is to decide, and of all that was said of it; when and how it was said does not count.
+/// The SHA-256 of what there is to decide, and of all that was said of it; when and how it was said does not count. An
+/// unverified oracle changes nothing of it, and neither does what is kept of one that is missing.
 fn evidence_hash(
     inputs: &Inputs,
+    envelope: &Envelope,
     axes: &BTreeMap<String, BTreeSet<Reason>>,
     candidates: &BTreeMap<SourceId, Candidate>,
 ) -> Sha256Hex {
     let question = &inputs.question;
-    let said = candidates.iter().map(|(oracle_id, candidate)| {
-        (oracle_id, (&candidate.values, candidate.record.source_version.as_deref()))
+    let counted = envelope.candidates.iter().filter(|outcome| {
+        outcome.record.is_some() && outcome.registered_tier != Some(OracleTier::Unverified)
+    });
+    let said = counted.filter_map(|outcome| {
+        let candidate = candidates.get(&outcome.oracle_id)?;
+        Some((&outcome.oracle_id, (&candidate.values, candidate.record.source_version.as_deref())))
     });
     let said: BTreeMap<_, _> = said.collect();
     let Workflow { workflow_id, ontology, .. } = &inputs.workflow;

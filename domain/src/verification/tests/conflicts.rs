@@ -10,14 +10,14 @@ use serde_json::{Value as Json, json};
 
 const LABS: [&str; 6] = ["lab-a", "lab-b", "lab-c", "lab-d", "lab-e", "lab-f"];
 
-/// Oracles of these tiers that say these doses, each verified a second after the one before it.
+/// Oracles of these tiers that say these doses, each published a second after the one before it.
 fn doses(config: Json, said: &[(OracleTier, &str)]) -> Inputs {
     let labs = &LABS[..said.len()];
     let mut inputs =
         inputs(workflow(&["dose"], labs, json!({"conflict_resolution": config})), &["dose"], json!({}));
     for ((lab, (tier, dose)), place) in labs.iter().zip(said).zip(0..) {
         answers(&mut inputs, lab, *tier, &[("dose", dose)]);
-        answer_of(&mut inputs, lab).record.verified_at = ago(60 - place);
+        answer_of(&mut inputs, lab).observed_at = ago(60 - place);
     }
     inputs
 }
@@ -166,7 +166,7 @@ fn what_was_verified_before_the_window_or_at_the_same_moment_is_left_to_a_person
         (EnvelopeKind::HumanReview, Reason::RecencyUndecided)
     );
     let mut inputs = doses(json!({"same_tier_strategy": "most_recent"}), &said);
-    answer_of(&mut inputs, "lab-a").record.verified_at = ago(59);
+    answer_of(&mut inputs, "lab-a").observed_at = ago(59);
     assert_eq!(only_reason(&decide(&inputs)), Reason::RecencyUndecided);
 }
 

@@ -192,15 +192,25 @@ proptest! {
     }
 
     #[test]
-    fn only_an_authoritative_envelope_holds_values_and_each_is_vouched_for(inputs in questions()) {
+    fn only_an_authoritative_axis_holds_a_value_and_each_is_vouched_for(inputs in questions()) {
         let envelope = decide(&inputs);
-        let is_authoritative = envelope.kind == EnvelopeKind::Authoritative;
-        for outcome in envelope.axes.values() {
+        let gravest = envelope.axes.values().map(|outcome| outcome.kind).max();
+        prop_assert_eq!(gravest, Some(envelope.kind));
+        for (path, outcome) in &envelope.axes {
+            let is_authoritative = outcome.kind == EnvelopeKind::Authoritative;
             prop_assert_eq!(outcome.value.is_some(), is_authoritative);
+            prop_assert_eq!(outcome.reasons.is_empty(), is_authoritative);
+            let tells = matches!(
+                outcome.kind,
+                EnvelopeKind::Authoritative | EnvelopeKind::DisputeSummary | EnvelopeKind::HumanReview
+            );
+            let is_told = envelope.candidates.iter().any(|one| one.values.contains_key(path))
+                || envelope.steps.iter().any(|step| step.axis == *path);
+            prop_assert!(tells || !is_told, "{path} is withheld: {envelope:#?}");
             prop_assert_eq!(outcome.evidence.is_empty(), !is_authoritative);
             prop_assert!(outcome.evidence.iter().all(|one| one.record.oracle_tier != crate::verification::Tier::Unverified));
         }
-        prop_assert_eq!(envelope.reasons.is_empty(), is_authoritative);
+        prop_assert_eq!(envelope.reasons.is_empty(), envelope.kind == EnvelopeKind::Authoritative);
         prop_assert_eq!(envelope.retry.is_some(), envelope.kind == EnvelopeKind::Blocked);
     }
 

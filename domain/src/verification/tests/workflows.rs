@@ -207,12 +207,6 @@ fn by_its_strategies() -> Vec<Refused> {
         ),
         over(
             &["dose", "status"],
-            json!({"escalation_delta_threshold": 1}),
-            "`conflict_resolution.escalation_delta_threshold`: 1 cannot work on `status`: it is of type enum; allowed: \
-             number, integer",
-        ),
-        over(
-            &["dose", "status"],
             json!({"default_strategy": "weighted_average"}),
             "`conflict_resolution.default_strategy`: `weighted_average` cannot work on `status`: it is of type enum",
         ),

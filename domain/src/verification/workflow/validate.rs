@@ -179,6 +179,22 @@ impl Subject<'_> {
 
     /// A measured axis of which no registered oracle tells would never have a value.
     fn check_providers(&self) -> Result<(), BadWorkflow> {
+        let needed = self.workflow.min_sources;
+        if needed == 0 {
+            return Err(field("min_sources", "it is 0; allowed: 1 or more".into()));
+        }
+        let few = |axis: &&&Axis| {
+            let providers = self.providers(axis).count();
+            u32::try_from(providers).is_ok_and(|providers| providers < needed)
+        };
+        if let Some(axis) = self.axes.iter().filter(|_| needed > 1).find(few) {
+            let fault = format!(
+                "it is {needed}, and `{}` is provided by {} oracles of the workflow that are more than `unverified`",
+                axis.axis,
+                self.providers(axis).count()
+            );
+            return Err(field("min_sources", fault));
+        }
         let verifies =
             self.workflow.authority_latency.enforcement_mode != EnforcementMode::NonAuthoritativeOnly;
         let is_mute =

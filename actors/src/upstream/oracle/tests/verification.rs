@@ -22,6 +22,9 @@ async fn an_answer_has_the_record_of_its_verification() {
     assert_eq!(record.source_locator, server.url("127.0.0.1", "/rates/AB"));
     assert_eq!(record.source_version.as_deref(), Some("2026-11"));
     assert_eq!((record.retrieved_at, record.verified_at, candidate.observed_at), (now(), now(), now()));
+    let custody =
+        ["A bank (https://bank.example)".to_owned(), format!("answer from {}", record.source_locator)];
+    assert_eq!(record.chain_of_custody.as_deref(), Some(&custody[..]));
     assert_eq!(record.verification_method, "retrieval by http");
     assert_eq!(record.verifier_id, concat!("oracled/", env!("CARGO_PKG_VERSION")));
     assert_eq!(record.evidence_hash, Some(Sha256Hex::of(body("7.10").as_bytes())));
@@ -30,18 +33,20 @@ async fn an_answer_has_the_record_of_its_verification() {
 }
 
 #[tokio::test]
-async fn a_signed_answer_is_verified_as_of_its_issue_and_never_later_than_it_was_asked_for() {
+async fn signed_answer_is_dated_by_its_issue_and_never_later_than_it_was_asked_for() {
     let (pair, ours) = key(7, "k-1");
     let changes = signed_by(json!({ "method": "ed25519", "header": "x-signature", "keys": [ours] }));
-    for (issued, verified_at) in
+    for (issued, observed_at) in
         [("2026-11-20T11:58:00Z", "2026-11-20T11:58:00Z"), ("2026-11-20T12:00:30Z", "2026-11-20T12:00:00Z")]
     {
         let body = format!(r#"{{"data":{{"area":"AB","rate":7}},"issued":"{issued}"}}"#);
         let line = format!("X-Signature: {}\r\n", STANDARD.encode(pair.sign(body.as_bytes())));
         let answer = asked(vec![whole(&line, &body)], changes.clone()).await.0;
         assert_eq!(answer.keep.as_ref().and_then(|kept| kept.issued_at), issued.parse().ok());
-        let record = said(answer).record;
-        assert_eq!((record.verified_at, record.retrieved_at), (verified_at.parse().expect("a time"), now()));
+        let candidate = said(answer);
+        assert_eq!(candidate.observed_at, observed_at.parse().expect("a time"));
+        let record = candidate.record;
+        assert_eq!((record.verified_at, record.retrieved_at), (now(), now()));
         assert_eq!(record.verification_method, "retrieval by http, signature of the body (Ed25519)");
     }
 }

@@ -4,7 +4,7 @@ use super::{BadWorkflow, CASCADE_LIMIT_MAX, Subject, distinct, field, joined, wi
 use crate::ground::decimal::{Decimal, DecimalError};
 use crate::ground::freshness::MAX_AGE_S;
 use crate::ground::ontology::{Axis, AxisType};
-use crate::verification::workflow::Strategy;
+use crate::verification::workflow::{AxisThresholds, Strategy};
 
 impl Subject<'_> {
     pub(super) fn check_strategies(&self) -> Result<(), BadWorkflow> {
@@ -28,7 +28,7 @@ impl Subject<'_> {
             return Err(field("conflict_resolution.same_tier_strategy", fault));
         }
         self.check_window()?;
-        self.check_threshold()?;
+        self.check_thresholds()?;
         self.check_numbers("default_strategy", config.default_strategy)?;
         self.check_numbers("same_tier_strategy", config.same_tier_strategy)
     }
@@ -64,32 +64,67 @@ impl Subject<'_> {
         within(FIELD, window, 1..=MAX_AGE_S, " s")
     }
 
-    fn check_threshold(&self) -> Result<(), BadWorkflow> {
-        let Some(threshold) = &self.workflow.conflict_resolution.escalation_delta_threshold else {
-            return Ok(());
-        };
-        let bad = |axis: &Axis, fault: String| BadWorkflow::Strategy {
-            field: "escalation_delta_threshold",
-            what: threshold.to_string(),
+    fn check_thresholds(&self) -> Result<(), BadWorkflow> {
+        const FIELD: &str = "conflict_resolution.axis_thresholds";
+        let config = &self.workflow.conflict_resolution;
+        let zero = Decimal::from(0);
+        for (name, own) in &config.axis_thresholds {
+            let numbers = || self.axes.iter().filter(|axis| axis.kind.is_numeric()).map(|axis| &axis.axis);
+            if !numbers().any(|axis| axis == name) {
+                let (axis, known) = (name.clone(), joined(numbers().map(String::as_str)));
+                return Err(BadWorkflow::UnknownAxis { field: FIELD, axis, known });
+            }
+            if *own == AxisThresholds::default() {
+                let fault = format!(
+                    "`{name}` has no threshold; allowed: `escalation_delta_threshold`, `escalation_ratio_threshold`"
+                );
+                return Err(field(FIELD, fault));
+            }
+            let given = [&own.escalation_delta_threshold, &own.escalation_ratio_threshold];
+            if let Some(threshold) = given.into_iter().flatten().find(|threshold| **threshold < zero) {
+                return Err(field(FIELD, format!("`{name}`: it is {threshold}; allowed: 0 or more")));
+            }
+        }
+        for (name, threshold, least) in [
+            ("conflict_resolution.escalation_delta_threshold", &config.escalation_delta_threshold, 0),
+            ("conflict_resolution.escalation_ratio_threshold", &config.escalation_ratio_threshold, 0),
+            ("conflict_resolution.suspicious_ratio", &config.suspicious_ratio, 1),
+        ] {
+            if let Some(threshold) = threshold.as_ref().filter(|given| **given < Decimal::from(least)) {
+                return Err(field(name, format!("it is {threshold}; allowed: {least} or more")));
+            }
+        }
+        self.contested().try_for_each(|axis| self.check_thresholds_on(axis))
+    }
+
+    /// A threshold below what an axis calls the same would leave agreement to a person.
+    fn check_thresholds_on(&self, axis: &Axis) -> Result<(), BadWorkflow> {
+        let thresholds = self.workflow.conflict_resolution.thresholds(axis);
+        let bad = |field, what: &Decimal, fault| BadWorkflow::Strategy {
+            field,
+            what: what.to_string(),
             axis: axis.axis.clone(),
             fault,
         };
-        if *threshold < Decimal::from(0) {
-            let fault = format!("it is {threshold}; allowed: 0 or more");
-            return Err(field("conflict_resolution.escalation_delta_threshold", fault));
-        }
-        for axis in self.contested() {
-            if !axis.kind.is_numeric() {
-                return Err(bad(axis, not_numeric(axis)));
-            }
+        if let Some(threshold) = &thresholds.escalation_delta_threshold {
+            const FIELD: &str = "escalation_delta_threshold";
             let unit = axis.precision.map(last_digit).transpose();
-            let unit = unit.map_err(|error| bad(axis, error.to_string()))?;
+            let unit = unit.map_err(|error| bad(FIELD, threshold, error.to_string()))?;
             if let Some(unit) = unit.filter(|unit| threshold < unit) {
                 let fault = format!(
                     "values that are the same after its precision may differ by {unit}; allowed: {unit} or more"
                 );
-                return Err(bad(axis, fault));
+                return Err(bad(FIELD, threshold, fault));
             }
+        }
+        if let Some((threshold, part)) =
+            thresholds.escalation_ratio_threshold.as_ref().zip(axis.relative_tolerance.as_ref())
+            && threshold < part
+        {
+            let fault = format!(
+                "values that are the same within its relative tolerance may differ by {part}; allowed: {part} or more"
+            );
+            return Err(bad("escalation_ratio_threshold", threshold, fault));
         }
         Ok(())
     }

@@ -1,0 +1,132 @@
+//! The record of a verification, unverified sources, and sources whose current release rejected a record.
+
+use super::support::*;
+use super::upstream::{Act, Says, Scene, live, timed, two_sources, with_scene};
+use crate::testing::{World, with_world};
+use domain::verification::{CallOutcome, EnvelopeKind, Reason};
+use jiff::Timestamp;
+use serde_json::json;
+
+const SAME: &str = "Aruba,ABW,1960,54208";
+
+fn at(time: &str) -> Timestamp {
+    time.parse().expect("a time")
+}
+
+#[test]
+fn verification_record_describes_the_latest_release_that_says_so() {
+    with_world(async |World { system, .. }: World| {
+        source(&system, "office", json!({})).await;
+        says(&system, "office", "2020-04-14", &[SAME]).await;
+        let first = verified(&system_with(&system).await).await;
+        says(&system, "office", "2023-05-04", &[SAME, "Aruba,ABW,1961,55434"]).await;
+        let envelope = verified(&system).await;
+        let evidence = &envelope.axes["population"].evidence[0];
+        let record = &evidence.record;
+        assert_eq!(record.source_version.as_deref(), Some("2023-05-04"));
+        assert_eq!(evidence.observed_at, at("2023-05-04T00:00:00Z"), "the publisher's date");
+        // the artifact that it names is the one whose hash, run and times it has
+        let record_id = record.source_locator.strip_prefix("urn:oracled:record:").expect("a record's");
+        let chain = system.queries.provenance(record_id).await.expect("it is there");
+        assert_eq!(record.evidence_hash.as_ref(), Some(&chain.raw_hash));
+        assert_eq!(record.source_version.as_deref(), Some(chain.source_version.as_str()));
+        assert_eq!(record.retrieved_at, chain.ingested_at);
+        let custody = record.chain_of_custody.clone().expect("it has one");
+        assert!(custody.iter().any(|hand| hand.contains(&chain.ingestion_run_id.to_string())), "{custody:?}");
+        assert!(custody.iter().any(|hand| hand.contains(chain.raw.raw_sha256.as_str())), "{custody:?}");
+        assert!(record.verified_at >= record.retrieved_at, "{record:?}");
+        let before = &first.axes["population"].evidence[0].record;
+        assert_ne!(before.chain_of_custody, record.chain_of_custody);
+        // a question about the time before sees the release of then alone
+        let then = asked(&system, json!({"point_in_time": "2021-01-01"})).await.expect("an envelope");
+        let record = &then.axes["population"].evidence[0].record;
+        assert_eq!(record.source_version.as_deref(), Some("2020-04-14"));
+        assert!(record.verified_at >= record.retrieved_at, "{record:?}");
+    });
+}
+
+/// The same system, with a workflow over its one source.
+async fn system_with(system: &crate::system::System) -> crate::system::System {
+    workflow(system, &["office"], json!({})).await;
+    system.clone()
+}
+
+#[test]
+fn source_whose_current_release_rejected_the_record_is_unusable() {
+    with_world(async |World { system, .. }: World| {
+        let others = ["Aruba,ABW,1961,55434", "Aruba,ABW,1962,56234"];
+        for oracle_id in ["office-a", "office-b"] {
+            source(&system, oracle_id, json!({})).await;
+            says(&system, oracle_id, "2020-04-14", &[SAME, others[0], others[1]]).await;
+        }
+        workflow(&system, &["office-a", "office-b"], json!({})).await;
+        assert_eq!(verified(&system).await.kind, EnvelopeKind::Authoritative);
+        let damaged = ["Aruba,ABW,1960,\"54,208\"", others[0], others[1]];
+        let run = released(&system, "office-b", "2023-05-04", &damaged).await;
+        assert_eq!(run.counts.rejected, 1, "{run:?}");
+        let envelope = verified(&system).await;
+        assert_eq!(
+            (envelope.kind, &envelope.reasons),
+            (EnvelopeKind::Blocked, &[Reason::OracleUnusable].into())
+        );
+        assert_eq!(envelope.candidates[1].outcome, CallOutcome::Failed);
+        assert!(envelope.warnings.iter().any(|warning| warning.contains("2023-05-04")), "{envelope:#?}");
+        // it is about that record alone, and about the time since then alone
+        let other =
+            asked(&system, json!({"where": {"area": "ABW", "year": 1961}})).await.expect("an envelope");
+        assert_eq!(other.kind, EnvelopeKind::Authoritative);
+        let then = asked(&system, json!({"point_in_time": "2021-01-01"})).await.expect("an envelope");
+        assert_eq!(then.kind, EnvelopeKind::Authoritative, "{then:#?}");
+        says(&system, "office-b", "2024-05-04", &[SAME, others[0], others[1]]).await;
+        assert_eq!(verified(&system).await.kind, EnvelopeKind::Authoritative);
+    });
+}
+
+#[test]
+fn source_that_has_only_ever_rejected_the_record_is_unusable_until_it_withdraws_it() {
+    with_world(async |World { system, .. }: World| {
+        for oracle_id in ["office-a", "office-b"] {
+            source(&system, oracle_id, json!({})).await;
+        }
+        says(&system, "office-a", "2020-04-14", &[SAME]).await;
+        let others = ["Aruba,ABW,1961,55434", "Aruba,ABW,1962,56234"];
+        let damaged = ["Aruba,ABW,1960,\"54,208\"", others[0], others[1]];
+        released(&system, "office-b", "2020-04-14", &damaged).await;
+        workflow(&system, &["office-a", "office-b"], json!({})).await;
+        let envelope = verified(&system).await;
+        assert_eq!(envelope.reasons, [Reason::OracleUnusable].into(), "{envelope:#?}");
+        says(&system, "office-b", "2023-05-04", &others).await;
+        let envelope = verified(&system).await;
+        assert_eq!(envelope.kind, EnvelopeKind::Authoritative);
+        assert_eq!(envelope.candidates[1].outcome, CallOutcome::NoRecord);
+    });
+}
+
+#[test]
+fn answer_of_an_unverified_source_is_among_the_candidates_and_in_the_review() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            live(system, "scraper", json!({"oracle_tier": "unverified"})).await;
+            two_sources(&scene, json!({})).await;
+            // all registered ones are ingested, and answer at once
+            workflow(system, &["archive", "scraper"], json!({})).await;
+            scene.upstream.plays("scraper", &[Act::after(300, Says::People("99"))]);
+            let (envelope, took_ms) = timed(verified(system)).await;
+            assert_eq!((envelope.kind, took_ms), (EnvelopeKind::Authoritative, 300));
+            let told = &envelope.candidates[1];
+            assert_eq!((told.outcome, told.values.len()), (CallOutcome::Answered, 1));
+            let logged = entries(system, &envelope.execution_id);
+            assert_eq!(
+                (&logged[1]["oracle_id"], &logged[1]["status"]),
+                (&json!("scraper"), &json!("success"))
+            );
+            let always = json!({"conflict_resolution": {"always_human_axes": ["population"]}});
+            workflow(system, &["archive", "scraper"], always).await;
+            let review_id = verified(system).await.review_id.clone().expect("a person decides");
+            let (state, _) = system.store.review(&review_id).expect("it is read").expect("it is there");
+            assert_eq!(state.review.candidates.len(), 2, "{state:?}");
+        },
+    );
+}
