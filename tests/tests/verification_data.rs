@@ -6,7 +6,8 @@
 use bytes::Bytes;
 use domain::ground::decimal::Decimal;
 use harness::ground::{
-    answers, approve, begun, ended, example, ingest, open_pipeline, put, register_all, workflow,
+    answers, approve, begun, ended, example, ingest, open_pipeline, put, register_all, register_gated,
+    workflow,
 };
 use harness::{World, document, get, post, problem};
 use oracled::client::Client;
@@ -336,4 +337,63 @@ async fn what_a_person_decides_is_told_by_the_definition_that_they_meant() {
         let evaluation = document(&post(routes, "/v1/rules/evaluate", &body).await);
         assert_eq!(evaluation["verdict"], verdict, "{text}: {evaluation}");
     }
+}
+
+/// Under `population-latest`, which takes the most recent source, the day after the release of the United Nations of 2019: the
+/// later releases of the World Bank are ingested, and no answer sees them.
+#[tokio::test]
+#[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
+async fn most_recent_source_of_2019_in_real_data_is_the_newest_release_of_then() {
+    const AS_OF: &str = "2019-07-01";
+    let folder = env::var_os("ORACLED_GROUND_DATA").map(PathBuf::from);
+    let folder = folder.expect("ORACLED_GROUND_DATA names the folder").join("population");
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    for source in [UN, WORLD_BANK] {
+        register_gated(control, source).await;
+        approve(control, source).await;
+    }
+    for (source, version, released_at, file) in [
+        (UN, "2019", "2019-06-17", "un-wpp2019.tsv"),
+        (WORLD_BANK, "2017", "2017-10-26", "worldbank-2017-10-26.csv"),
+        (WORLD_BANK, "2020", "2020-04-14", "worldbank-2020-04-14.csv"),
+        (WORLD_BANK, "2023", "2023-05-04", "worldbank-2023-05-04.csv"),
+        (WORLD_BANK, "2026", "2026-03-06", "worldbank-2026-03-06.csv"),
+    ] {
+        let payload = fs::read(folder.join(file)).expect(file);
+        let run = begun(&ingest(control, source, version, released_at, payload).await);
+        assert_eq!(ended(control, &run).await["state"], "completed", "{source} {version}");
+    }
+    let latest = example("workflows/population-latest.json");
+    assert_eq!(put(control, "/v1/workflows/population-latest", &latest).await.status, 200);
+    let routes = &mut daemon.routes().await;
+    let request = json!({"axes_requested": ["population"], "point_in_time": AS_OF});
+    let said = |answers: Vec<(Value, Value)>| {
+        let key = |axes: &Value| (axes["area"].to_string(), axes["year"].to_string());
+        answers.into_iter().map(|(record, _)| (key(&record["axes"]), record)).collect::<BTreeMap<_, _>>()
+    };
+    let un = said(answers(routes, UN, &request).await);
+    let world_bank = said(answers(routes, WORLD_BANK, &request).await);
+    let (mut authoritative, mut of_the_un) = (0, 0);
+    for (key, record) in un.iter().filter(|(key, _)| world_bank.contains_key(*key)) {
+        let request = json!({"workflow": "population-latest", "axes": ["population"], "point_in_time": AS_OF,
+            "where": {"area": record["axes"]["area"], "year": record["axes"]["year"]}});
+        let envelope = document(&post(routes, "/v1/verify", &request).await);
+        if envelope["kind"] != "authoritative" {
+            continue;
+        }
+        authoritative += 1;
+        of_the_un += i32::from(envelope["axes"]["population"]["value"] == record["axes"]["population"]);
+        assert_eq!(
+            envelope["axes"]["population"]["value"], record["axes"]["population"],
+            "{key:?}: {envelope}"
+        );
+        for candidate in envelope["candidates"].as_array().into_iter().flatten() {
+            let observed_at = candidate["observed_at"].as_str().unwrap_or_default();
+            assert!(observed_at < AS_OF, "{key:?}: {envelope}");
+        }
+    }
+    println!("as of {AS_OF}: {authoritative} authoritative, {of_the_un} by the United Nations");
+    assert_eq!((authoritative, of_the_un), (2297, 2297));
 }

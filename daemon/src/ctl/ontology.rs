@@ -160,7 +160,9 @@ fn marks(axis: &Axis) -> Vec<String> {
         mark(axis.class == AxisClass::SelfReported, "self-reported"),
         (!words.is_empty()).then_some(words),
         axis.precision.map(|digits| format!("the same up to {digits} digits behind the point")),
-        axis.relative_tolerance.as_ref().map(|part| format!("the same within {part} of the larger magnitude")),
+        axis.relative_tolerance
+            .as_ref()
+            .map(|part| format!("the same within {part} of the larger magnitude")),
         axis.conservative.map(careful),
         mark(axis.state_sensitive, "state sensitive"),
         axis.max_ttl_seconds.map(|ttl_s| format!("at most {} old", span(ttl_s))),

@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_verdict_goes_out_byte_for_byte_as_the_model_wrote_it() {
-        let verdict = r#"{ "summary": "A sound and simple plan.", "x": 1.10, "verdict": "GREEN" }"#;
+        let verdict = r#"{ "summary":  "A sound and simple\u0020plan.", "verdict": "GREEN" }"#;
         let mail = mail_of(MailKind::Verdict, Tier::Quick, verdict, None);
         let body = serde_json::to_string(&Request::of(&mail)).expect("it serializes");
         assert!(body.contains(&format!("\"verdict\":{verdict},")), "{body}");
