@@ -172,7 +172,7 @@ impl Look {
         };
         Ok(version.map(|version| {
             let cause = format!(
-                "its version {version} rejected the record, or records that cannot be identified; `oraclectl ingest rejects` shows why"
+                "its version {version} rejected the record, or records that cannot be identified; `oraclectl rejects RUN` shows why"
             );
             Reply::Failed { failure: Failure::RecordRejected, cause }
         }))
