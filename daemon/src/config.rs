@@ -3,12 +3,14 @@
 //! What is not known, not of the right type or out of range is an error that names the key and what is allowed;
 //! only variables that do not look like a key are ignored, and reported. TMM's constants are not here, and cannot be.
 
+mod directories;
 mod ingestion;
 mod mail;
 mod model;
 mod rules;
 mod variables;
 
+pub use directories::Directories;
 pub use ingestion::{Credential, Ingestion, Proof, SecretFrom};
 pub use mail::{Mail, Tls as MailTls, Transport as MailTransport};
 pub use model::{Model, Provider};
@@ -404,47 +406,6 @@ fn socket_path(key: &'static str, path: &Path) -> Result<(), ConfigError> {
     }
     let given = format!("`{}`, of {bytes} bytes", path.display());
     Err(not_allowed(key, given, format!("a path of 1 to {SOCKET_PATH_MAX_BYTES} bytes")))
-}
-
-/// Where things are by default: systemd's directories where it runs the daemon, else those of the XDG Base
-/// Directory Specification.
-#[derive(Debug)]
-pub struct Directories {
-    config: PathBuf,
-    state: PathBuf,
-    runtime: PathBuf,
-}
-
-impl Directories {
-    /// Those of this process.
-    #[must_use]
-    pub fn of_this_process() -> Self {
-        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let home = variable("HOME").unwrap_or_else(|| "/".into());
-        let below =
-            |base: Option<PathBuf>, rest: &str| base.unwrap_or_else(|| home.join(rest)).join("oracled");
-        let config = variable("CONFIGURATION_DIRECTORY")
-            .unwrap_or_else(|| below(variable("XDG_CONFIG_HOME"), ".config"));
-        let state =
-            variable("STATE_DIRECTORY").unwrap_or_else(|| below(variable("XDG_STATE_HOME"), ".local/state"));
-        let runtime = variable("RUNTIME_DIRECTORY");
-        // without a runtime directory the sockets live where nobody else can put one
-        let runtime = runtime.or_else(|| variable("XDG_RUNTIME_DIR").map(|dir| dir.join("oracled")));
-        let runtime = runtime.unwrap_or_else(|| state.clone());
-        Self { config, state, runtime }
-    }
-
-    /// Where a client looks for the socket called `name`: among systemd's if it is there, else among the user's own.
-    #[must_use]
-    pub fn socket(name: &str) -> PathBuf {
-        let of_systemd = Path::new("/run/oracled").join(name);
-        if of_systemd.exists() { of_systemd } else { Self::of_this_process().runtime.join(name) }
-    }
-
-    /// The configuration file, if there is one.
-    fn config_file(&self) -> Option<PathBuf> {
-        Some(self.config.join("oracled.toml")).filter(|file| file.is_file())
-    }
 }
 
 #[cfg(test)]

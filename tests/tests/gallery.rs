@@ -61,7 +61,6 @@ async fn the_gallery_is_ingested_and_answers_and_the_second_time_nothing_changes
         "0.643",
         "0.0000006",
         "superseded 15, withdrawn 1",
-        "note          a record that is rejected counts as lacking",
         "unit_conversion  nutrients.vitamin_c.amount",
         "-1 is below 0",
         "PASS: 1 rule passes",

@@ -205,7 +205,7 @@ fn every_member() -> Value {
         "workflow_sha256": digest, "ontology": {"ontology_id": "population", "version": "1"},
         "where": {"area": "ABW", "coastal": true}, "point_in_time": at, "known_at": at, "decided_at": at, "reasons": ["deviation"],
         "axes": {"population": {
-            "standing": "escalated", "value": "54208", "unit": "{person}", "definition": "without the islands",
+            "kind": "human_review", "standing": "escalated", "value": "54208", "unit": "{person}", "definition": "without the islands",
             "basis": "resolution", "evidence": [{"record": record, "observed_at": at, "stale": false}],
             "delta": "400", "reasons": ["deviation"],
         }},

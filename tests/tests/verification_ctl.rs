@@ -52,7 +52,7 @@ async fn a_verified_value_is_shown_with_what_it_rests_on_and_how_a_conflict_was_
     has(
         &shown,
         &[
-            "authoritative: the values are verified",
+            "authoritative: all values are verified",
             "thing       area ABW, year 1960",
             "population: 54208 {person}",
             "the sources disagreed, and that was settled as told below",
@@ -93,7 +93,7 @@ async fn what_is_for_a_person_is_shown_with_what_to_do_and_their_decision_is_tol
         &shown,
         &[
             "human_review: a person has to decide",
-            "population: no value, 400 apart at the most",
+            "population: no value (human_review), 400 apart at the most",
             "further apart than may be settled without a person (delta_threshold)",
             "somebody claims another value than a source has (oracle_vs_user)",
             &format!("next: oraclectl review show {id}"),

@@ -13,7 +13,7 @@ use super::reason::Reason;
 use super::statements::{OnAxis, Statement};
 use super::step::{Party, Relation, Step, StepOutcome};
 use super::tier::Tier;
-use super::workflow::Strategy;
+use super::workflow::{AxisThresholds, ConflictResolutionConfig, Strategy};
 use crate::ground::ontology::Axis;
 use crate::ground::value::Typed;
 use jiff::Timestamp;
@@ -145,4 +145,23 @@ pub(super) fn resolve<'s, 'a>(
         steps.push(step);
     }
     Resolution { steps, outcome: Outcome::Value(standing.value, standing.members) }
+}
+
+impl ConflictResolutionConfig {
+    /// The thresholds that apply to `axis`: none where its values are no numbers.
+    #[must_use]
+    pub fn thresholds(&self, axis: &Axis) -> AxisThresholds {
+        if !axis.kind.is_numeric() {
+            return AxisThresholds::default();
+        }
+        let own = self.axis_thresholds.get(&axis.axis).cloned().unwrap_or_default();
+        AxisThresholds {
+            escalation_delta_threshold: own
+                .escalation_delta_threshold
+                .or_else(|| self.escalation_delta_threshold.clone()),
+            escalation_ratio_threshold: own
+                .escalation_ratio_threshold
+                .or_else(|| self.escalation_ratio_threshold.clone()),
+        }
+    }
 }

@@ -132,6 +132,9 @@ impl Inputs {
     /// The moment whose state is asked for: answers are as old as they were then.
     #[must_use]
     pub fn as_of(&self) -> Timestamp {
-        self.question.as_of(self.decided_at)
+        match self.question.known_at {
+            Some(_) => self.question.as_of(self.decided_at),
+            None => self.question.point_in_time.unwrap_or(self.decided_at),
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::digest::Sha256Hex;
 use crate::ground::decimal::{self, Decimal};
 use crate::ground::digest_of_json;
 use crate::ground::id::{SourceId, WorkflowId};
-use crate::ground::ontology::{Axis, OntologyRef};
+use crate::ground::ontology::OntologyRef;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -129,25 +129,6 @@ pub struct AxisThresholds {
     /// Relative to the larger magnitude.
     #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
     pub escalation_ratio_threshold: Option<Decimal>,
-}
-
-impl ConflictResolutionConfig {
-    /// The thresholds that apply to `axis`: none where its values are no numbers.
-    #[must_use]
-    pub fn thresholds(&self, axis: &Axis) -> AxisThresholds {
-        if !axis.kind.is_numeric() {
-            return AxisThresholds::default();
-        }
-        let own = self.axis_thresholds.get(&axis.axis).cloned().unwrap_or_default();
-        AxisThresholds {
-            escalation_delta_threshold: own
-                .escalation_delta_threshold
-                .or_else(|| self.escalation_delta_threshold.clone()),
-            escalation_ratio_threshold: own
-                .escalation_ratio_threshold
-                .or_else(|| self.escalation_ratio_threshold.clone()),
-        }
-    }
 }
 
 /// How one conflict between two oracles is settled.

@@ -11,20 +11,20 @@ use super::statement::StoredStatement;
 use super::view::{INDEX, Record, SourceView, identity_in, key_of};
 use crate::error::StoreError;
 use domain::Sha256Hex;
-use domain::ground::gates::Effect;
 use domain::ground::rejection::{Reject, Rejection};
 use domain::ground::run::{AxisFill, FileRef, RunCounts, RunWarning};
 use domain::ground::timeline::{Knowledge, Release, Scope, Statement, changes};
-use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::ops::Bound;
 
 mod changed;
+mod effect;
 mod fresh;
 mod tiers;
 
 pub use changed::ChangeEntry;
+use effect::EffectGauge;
 use fresh::{Fresh, Group};
 
 /// The key of the first row of a file, which holds the id of the run that has made it, and which file it is: no two files
@@ -212,12 +212,7 @@ impl Staging {
                 if walked > 0 {
                     record = view.before(walked, record)?;
                 }
-                if statement.time.content.is_some() {
-                    self.counts.records += 1;
-                    self.rows.push(&row_key(PLACE, statement.position), &record.key)?;
-                }
-                record.statements.push(statement);
-                record.places.push(usize::MAX);
+                self.add(&mut record, statement)?;
             }
             if record.places.iter().any(|place| *place >= kept) {
                 filter.add(identity_in(&record.key));
@@ -237,25 +232,29 @@ impl Staging {
         }
         drop(old);
         self.counts.effect = others_change.then_some(gauge.effect);
-        if release.undoes.is_some() {
-            // it says nothing itself: the statements stay where they are
-            let mut made = Made::new(&self.files);
-            let rows = self.write_rows(&mut made)?;
-            return Ok(Some(Staged {
-                counts: self.counts,
-                rows,
-                statements: view.state.files.clone(),
-                made,
-            }));
-        }
-        self.write_index(&mut facts, view.open.get(kept..).unwrap_or_default())?;
-        facts.push(FILTER, filter.bytes())?;
         let mut made = Made::new(&self.files);
-        let facts = self.files.keep(&facts_name, facts.finish()?, written, &mut made)?;
+        let statements = if release.undoes.is_some() {
+            // it says nothing itself: the statements stay where they are
+            view.state.files.clone()
+        } else {
+            self.write_index(&mut facts, view.open.get(kept..).unwrap_or_default())?;
+            facts.push(FILTER, filter.bytes())?;
+            let facts = self.files.keep(&facts_name, facts.finish()?, written, &mut made)?;
+            view.state.files.iter().take(kept).cloned().chain([facts]).collect()
+        };
         let rows = self.write_rows(&mut made)?;
-        let mut statements = view.state.files.get(..kept).unwrap_or_default().to_vec();
-        statements.push(facts);
         Ok(Some(Staged { counts: self.counts, rows, statements, made }))
+    }
+
+    /// Adds the run's own statement to what there is of its record.
+    fn add(&mut self, record: &mut Record, statement: StoredStatement) -> Result<(), StoreError> {
+        if statement.time.content.is_some() {
+            self.counts.records += 1;
+            self.rows.push(&row_key(PLACE, statement.position), &record.key)?;
+        }
+        record.statements.push(statement);
+        record.places.push(usize::MAX);
+        Ok(())
     }
 
     /// Whether going through the oldest `kept` files takes less than looking up each record of the run in them.
@@ -374,36 +373,6 @@ fn next_key(old: &mut Peekable<Records<'_>>, fresh: &mut Fresh<'_>) -> Result<Op
         (Some(old), Some(new)) => Some(old.min(new).to_vec()),
         (old, new) => old.or(new).map(<[u8]>::to_vec),
     })
-}
-
-/// Counts what a release does to the records in force at its date.
-struct EffectGauge {
-    before: Knowledge,
-    after: Knowledge,
-    at: Timestamp,
-    effect: Effect,
-}
-
-impl EffectGauge {
-    fn new(view: &SourceView, releases: &[Release], release: &Release) -> Self {
-        let scope = Scope { released_by: Some(release.released_at), ..Scope::default() };
-        Self {
-            before: Knowledge::new(&view.state.releases(), scope),
-            after: Knowledge::new(releases, scope),
-            at: release.released_at,
-            effect: Effect::default(),
-        }
-    }
-
-    fn count(&mut self, record: &Record) {
-        let Some(before) = self.before.valid_at(record.times(), self.at) else { return };
-        self.effect.in_force += 1;
-        match self.after.valid_at(record.times(), self.at) {
-            None => self.effect.withdrawn += 1,
-            Some(after) if after.content != before.content => self.effect.changed += 1,
-            Some(_) => {}
-        }
-    }
 }
 
 /// Whether a release can change records that it does not hold: a snapshot withdraws them, and an undo, or a version that is

@@ -309,7 +309,7 @@ impl SourceView {
             ingestion_pipeline_id: pipeline_id.clone(),
             ingestion_run_id: run_id.clone(),
             raw_hash: Sha256Hex::from_bytes(&statement.raw_hash),
-            normalized_hash: statement.time.content.as_ref().map(|digest| Sha256Hex::from_bytes(digest)),
+            normalized_hash: statement.time.content.as_ref().map(Sha256Hex::from_bytes),
             transformations_applied: transformations.cloned().unwrap_or_default(),
             valid_from: version.valid_from,
             valid_until: version.valid_until,

@@ -79,7 +79,7 @@ fn release_that_breaks_gates_is_held_and_changes_no_answer() {
         let rejects = system.store.rejects(&run, None, 10).expect("they are read");
         assert_eq!(rejects.len(), 3, "its rejects can be looked at");
         assert_eq!(all(&system, None).await.response.records, before.response.records);
-        assert_eq!(state(&system).held, [run.run_id.clone()]);
+        assert_eq!(state(&system).held, std::slice::from_ref(&run.run_id));
 
         let again = ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
         assert_eq!((again.run_id, again.state), (run.run_id, RunState::Held), "it is held once");

@@ -171,7 +171,11 @@ fn a_food_whose_nutrients_are_a_list() {
     );
     assert_eq!(said(&normalizer, &butter), ("ndb/1001".into(), content.into()));
     let refused = |nutrient: Json| {
-        let rejection = normalizer.normalize(&food(json!([nutrient]))).unwrap_err();
+        let lacks_energy = nutrient["nutrient"]["name"] != "Energy";
+        let energy =
+            lacks_energy.then(|| json!({"nutrient": {"name": "Energy", "unitName": "KCAL"}, "amount": 1}));
+        let nutrients: Vec<_> = energy.into_iter().chain([nutrient]).collect();
+        let rejection = normalizer.normalize(&food(json!(nutrients))).unwrap_err();
         (rejection.rule, rejection.place.unwrap())
     };
     let (group, water) = ("$.foodNutrients[*].amount", "nutrients.water.amount");
