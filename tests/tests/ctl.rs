@@ -625,5 +625,5 @@ async fn a_verdict_is_made_lost_made_again_and_the_difference_is_told() {
         assert!(shown.contains(said), "{said} in {shown}");
     }
     let shown = printed(&world.ctl(&["status"]), 0);
-    assert!(shown.contains("openai, made-up") && shown.contains("2 of the last 2"), "{shown}");
+    assert!(shown.contains("openai, made-up") && shown.contains("1 of the last 1"), "{shown}");
 }
