@@ -28,7 +28,7 @@ fn submit(world: &World, version: &str, payload: &str) -> Output {
 }
 
 fn json_of(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    serde_json::from_slice(&output.stdout).expect("it prints JSON")
 }
 
 async fn values(world: &World) -> Vec<Value> {
