@@ -8,6 +8,7 @@ use actix::{Message, MessageResult, ResponseFuture};
 use domain::Caller;
 use std::future::Future;
 use std::sync::Arc;
+use store::{Callers, Record};
 
 tokio::task_local! {
     static CALLER: Option<Arc<Caller>>;
@@ -26,6 +27,14 @@ pub fn carried<F: Future>(work: F) -> impl Future<Output = F::Output> {
 /// The current caller; none where the daemon acts on its own.
 pub(crate) fn current() -> Option<Arc<Caller>> {
     CALLER.try_with(Clone::clone).ok().flatten()
+}
+
+/// `record` with the current caller, unless it names callers of its own.
+pub(crate) fn of_caller(record: Record) -> Record {
+    match (&record.callers, current()) {
+        (Callers::Nobody, Some(caller)) => Record { callers: Callers::One(caller), ..record },
+        _ => record,
+    }
 }
 
 /// Calls `handle` on behalf of `caller`.

@@ -24,7 +24,7 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use store::{Callers, Counts, Journal, Receipt, Record, Refused, RowKey, StoreError};
+use store::{Counts, Journal, Receipt, Record, Refused, RowKey, StoreError};
 use tokio::sync::{oneshot, watch};
 
 /// The most records that are made durable at once.
@@ -326,7 +326,7 @@ impl Log {
     /// # Errors
     /// `Stale`, after which to read and decide again; `Unavailable`, after which nothing may be delivered.
     pub async fn commit(&self, record: Record) -> Result<Receipt, CommitError> {
-        let record = Arc::new(of_caller(record));
+        let record = Arc::new(caller::of_caller(record));
         let outcome = self.ask(&record).await;
         if let Err(CommitError::Unavailable(cause)) = &outcome {
             self.fall_back(&record, cause);
@@ -379,14 +379,6 @@ impl Log {
     #[must_use]
     pub fn door(&self) -> &Door<Logger> {
         &self.door
-    }
-}
-
-/// `record` with the current caller, unless it names callers of its own.
-fn of_caller(record: Record) -> Record {
-    match (&record.callers, caller::current()) {
-        (Callers::Nobody, Some(caller)) => Record { callers: Callers::One(caller), ..record },
-        _ => record,
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod flight;
 mod model;
+mod outcome;
 
 pub use flight::{Failed, Landed, Landing};
 pub use model::AskedModel;

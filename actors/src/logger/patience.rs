@@ -1,6 +1,7 @@
 //! Commits of what has happened outside and cannot be taken back: they are tried until the journal takes them.
 
-use super::{CommitError, Log, of_caller};
+use super::{CommitError, Log};
+use crate::caller::of_caller;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Receipt, Record, RowKey};

@@ -6,10 +6,10 @@ use crate::clock::{Clock, monotonic};
 use crate::crosscheck::{GateError, Judge, Outcome};
 use crate::door::NoAnswer;
 use crate::logger::CommitError;
-use crate::metrics::{MadeOutcome, Metrics};
+use crate::metrics::Metrics;
 use crate::oracle_health::{Lease, Permit, PermitError, QuotaWait, Statuses};
 use crate::rate_limiter::{Limited, Place, Take, TakeError, TakeFirst, TakeRetry, Taken};
-use crate::upstream::{Called, Caller, Health, ModelError, Purpose, Refusal};
+use crate::upstream::{Called, Caller, Health, ModelError, Purpose};
 use domain::generation::Settings;
 use domain::health;
 use domain::rules::{Check, Evaluation};
@@ -101,44 +101,6 @@ pub enum Failed {
     /// The flight itself panicked.
     #[error("having the verdict made failed")]
     Crashed,
-}
-
-impl Landing {
-    const fn outcome(&self) -> MadeOutcome {
-        match self {
-            Self::Delivered(_) => MadeOutcome::Delivered,
-            Self::Regenerated(..) => MadeOutcome::Regenerated,
-            Self::Replayed(_) => MadeOutcome::Replayed,
-            Self::Rejected { .. } => MadeOutcome::Rejected,
-            Self::RefusedByRules { .. } => MadeOutcome::RefusedByRules,
-            Self::Mismatch(_) => MadeOutcome::SessionMismatch,
-        }
-    }
-}
-
-impl Failed {
-    const fn outcome(&self) -> MadeOutcome {
-        match self {
-            Self::SessionUnknown => MadeOutcome::SessionUnknown,
-            Self::DeliveredAlready => MadeOutcome::DeliveredAlready,
-            Self::NoModel => MadeOutcome::NoModel,
-            Self::Limited(Limited::Session { .. }) => MadeOutcome::RateLimited,
-            Self::Limited(Limited::Places { .. } | Limited::Budget { .. }) => MadeOutcome::ModelBusy,
-            Self::NotPermitted { error: PermitError::QuotaWait { .. }, .. } => MadeOutcome::QuotaWait,
-            Self::NotPermitted { .. } => MadeOutcome::CircuitOpen,
-            Self::Model { error, .. } => match error {
-                ModelError::Unavailable { .. } => MadeOutcome::ModelUnavailable,
-                ModelError::Timeout { .. } => MadeOutcome::ModelTimeout,
-                ModelError::RefusedRequest { .. } => MadeOutcome::RequestRefused,
-                ModelError::Refused { reason: Refusal::PromptBlocked(_) } => MadeOutcome::PromptBlocked,
-                ModelError::Refused { reason: Refusal::Stopped(_) } => MadeOutcome::StoppedEarly,
-                ModelError::Refused { reason: Refusal::Declined(_) } => MadeOutcome::Declined,
-                ModelError::Refused { reason: Refusal::Empty } => MadeOutcome::EmptyAnswer,
-            },
-            Self::Store(_) | Self::Commit(_) | Self::Cache(_) => MadeOutcome::StorageFailed,
-            Self::Gate(_) | Self::NoAnswer(_) | Self::Crashed => MadeOutcome::Failed,
-        }
-    }
 }
 
 impl From<TakeError> for Failed {
