@@ -4,7 +4,7 @@ use super::output::{json, table};
 use super::{CtlError, Options, segment};
 use crate::control::health::{Order, Probed, Steered};
 use actors::oracle_health::Action;
-use domain::health::HealthStatus;
+use domain::health::{HealthStatus, Status};
 use hyper::Method;
 use std::io::Write;
 
@@ -75,7 +75,10 @@ fn page(statuses: Vec<HealthStatus>) -> String {
         let at = |at: Option<jiff::Timestamp>| at.map_or_else(|| "never".into(), |at| at.to_string());
         let status = match oracle.retry_at {
             _ if oracle.held_open => "circuit_open until it is closed".into(),
-            Some(retry_at) => format!("circuit_open until {retry_at}"),
+            Some(retry_at) if oracle.status == Status::CircuitOpen => {
+                format!("circuit_open until {retry_at}")
+            }
+            Some(retry_at) => format!("{}, not called until {retry_at}", oracle.status.as_str()),
             None => oracle.status.as_str().to_owned(),
         };
         [
@@ -98,6 +101,15 @@ fn page(statuses: Vec<HealthStatus>) -> String {
 mod tests {
     use super::*;
     use domain::health::{self, HealthConfig, Outcome};
+
+    #[test]
+    fn table_shows_a_requested_wait_beside_the_status() {
+        let at = "2026-11-20T10:00:00Z".parse().expect("a time");
+        let mut model = health::Health::new("model".parse().expect("an id"), HealthConfig::default());
+        model.note_quota_wait(at, std::time::Duration::from_secs(61));
+        let shown = page(vec![model.status()]).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.contains("healthy, not called until") && !shown.contains("circuit_open"), "{shown}");
+    }
 
     #[test]
     fn the_table_says_until_when_a_circuit_is_open() {
