@@ -259,6 +259,14 @@ impl World {
         Self { dir: again, system, ..self }
     }
 
+    /// Stops the system, and starts it again `seconds` later. The log ends first: a schedule that comes due in between would
+    /// otherwise be noticed by the system that stops.
+    pub(crate) async fn restarted_after(self, seconds: i64) -> Self {
+        self.system.log.close().await;
+        self.time.turn(seconds);
+        self.restarted(Outside::default()).await
+    }
+
     /// Makes every write to the store fail until it is mended.
     pub(crate) fn break_store(&self) {
         fs::rename(self.dir.join("store/db"), self.dir.join("store/gone")).expect("it is moved");
