@@ -63,7 +63,6 @@ pub(crate) struct Told {
     name: String,
     population: i64,
     valid_from: i64,
-    valid_until: Option<i64>,
     run: u32,
     position: i64,
     raw_hash: [u8; 32],

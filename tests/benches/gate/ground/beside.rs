@@ -15,8 +15,8 @@ const TABLE: &str = "CREATE TABLE facts (area TEXT, year INTEGER, valid_from INT
     PRIMARY KEY (area, year, valid_from)) WITHOUT ROWID";
 const INSERT: &str = "INSERT INTO facts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const INDEX: &str = "CREATE INDEX by_name ON facts (area_name)";
-const COLUMNS: &str =
-    "SELECT area, year, area_name, population, valid_from, valid_until, run, position, raw_hash FROM facts";
+/// Without `valid_until`: an answer as of a time does not show an end that comes later.
+const COLUMNS: &str = "SELECT area, year, area_name, population, valid_from, run, position, raw_hash FROM facts";
 const LOOKUP: &str =
     "WHERE area = ?1 AND year = ?2 AND valid_from <= ?3 AND (valid_until IS NULL OR valid_until > ?3)";
 const NAMED: &str = "WHERE area_name = ?1 AND valid_from <= ?2 AND (valid_until IS NULL OR valid_until > ?2) \
@@ -103,10 +103,9 @@ fn told(row: &Row<'_>) -> rusqlite::Result<Told> {
         name: row.get(2)?,
         population: row.get(3)?,
         valid_from: row.get(4)?,
-        valid_until: row.get(5)?,
-        run: row.get(6)?,
-        position: row.get(7)?,
-        raw_hash: row.get(8)?,
+        run: row.get(5)?,
+        position: row.get(6)?,
+        raw_hash: row.get(7)?,
     })
 }
 

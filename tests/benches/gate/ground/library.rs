@@ -92,7 +92,6 @@ fn told(found: &Found, mut content: Content) -> Told {
         name: text("area_name"),
         population: text("population").parse().unwrap_or_default(),
         valid_from: version.valid_from.as_second(),
-        valid_until: version.valid_until.map(Timestamp::as_second),
         run: statement.time.run,
         position: i64::try_from(statement.position).unwrap_or_default(),
         raw_hash: statement.raw_hash,
