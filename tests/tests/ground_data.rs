@@ -398,7 +398,13 @@ async fn damaged_releases_change_nothing(releases: Vec<Release>) {
         let request = json!({"axes_requested": axes, "include_provenance": true});
         let before = answers(&mut daemon.routes().await, source, &request).await;
         assert!(!before.is_empty(), "{source}");
-        for (number, (damage, payload)) in damages(layout, field, &good.payload).into_iter().enumerate() {
+        let mut damages = damages(layout, field, &good.payload);
+        if source == "usda-sr" {
+            let text = str::from_utf8(&good.payload).expect("it is text");
+            let renamed = text.replace("\"foodCategory\"", "\"category\"");
+            damages.push(("a renamed member of an axis that may be empty", renamed.into()));
+        }
+        for (number, (damage, payload)) in damages.into_iter().enumerate() {
             let control = &mut daemon.control().await;
             let released_at = format!("2026-10-0{}", number + 1);
             let answer = ingest(control, source, &format!("damaged-{number}"), &released_at, payload).await;

@@ -35,7 +35,6 @@ pub(super) async fn approve(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
         counts: RunCounts::default(),
         rows: None,
         cause: None,
-        breaches: Vec::new(),
         decision: Some(decision),
         ..held
     };
@@ -69,11 +68,13 @@ pub(super) async fn approve(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
 pub(super) async fn discard(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, IngestionError> {
     let mut run = shop.held(&wanted.run_id)?;
     (run.state, run.decision) = (RunState::Discarded, Some(shop.decision(&wanted)));
+    run.ended_at = Some(shop.clock.now());
     let close = |desk: &Desk| {
         shop.held(&wanted.run_id)?;
         shop.closed(desk, &run, Some(wanted.peer))
     };
     shop.desk().change_or(close).await?;
+    shop.metrics.ingesting.decided(&run);
     shop.let_go(&run).await;
     Ok(run)
 }
@@ -131,6 +132,7 @@ pub(super) async fn undo(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Ingesti
     // where the commit failed it is not certain whether the files are named; the next start removes them if not
     staged.named();
     committed?;
+    shop.metrics.ingesting.decided(&run);
     drop(claim);
     Ok(run)
 }

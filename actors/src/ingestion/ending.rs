@@ -9,7 +9,8 @@ use crate::logger::CommitError;
 use crate::registry::{Decided, Desk, Ready, policy_of};
 use domain::event::ground::{InvalidationCause, InvalidationEntry, RunEntry};
 use domain::ground::freshness::InvalidationTrigger;
-use domain::ground::run::{FileRef, Run, RunState};
+use domain::ground::gates::GateBreach;
+use domain::ground::run::{FileRef, Run, RunCounts, RunState};
 use domain::ground::timeline::Release;
 use domain::{Event, Peer, Sha256Hex};
 use std::time::Duration;
@@ -62,8 +63,9 @@ impl Shop {
             let gates = &ready.definition.pipeline.gates;
             let same_payload = same_payload(&run, &source, gates.accept_same_payload);
             run.breaches = gates.breaches(&staged.counts, same_payload);
+            run.breaches.extend(self.emptied_axes(&run, &source, &staged.counts)?);
         }
-        if run.breaches.is_empty() {
+        if run.breaches.is_empty() || run.decision.is_some() {
             return self.complete(run, staged, ready).await;
         }
         let causes: Vec<_> = run.breaches.iter().map(ToString::to_string).collect();
@@ -71,6 +73,27 @@ impl Shop {
         (run.state, run.cause) = (RunState::Held, Some(causes.join("; ")));
         (run.counts, run.rows) = (counts, Some(rows));
         self.close(run).await
+    }
+
+    /// The axes that have no value in the run and had some in the release that its pipeline brought before.
+    fn emptied_axes(
+        &self,
+        run: &Run,
+        source: &SourceState,
+        counts: &RunCounts,
+    ) -> Result<Vec<GateBreach>, IngestionError> {
+        let counting = source.counting();
+        let before = counting.iter().rev().find(|completed| completed.pipeline_id == run.pipeline_id);
+        let Some((before, _)) = before.map(|before| self.store.run(&before.run_id)).transpose()?.flatten() else {
+            return Ok(Vec::new());
+        };
+        let had = |axis: &String| before.counts.axes.get(axis).is_some_and(|fill| fill.records > 0);
+        let emptied = counts.axes.iter().filter(|(axis, fill)| fill.records == 0 && had(axis));
+        let breach = |(axis, _): (&String, _)| {
+            let (axis, version) = (axis.clone(), before.input.version.clone());
+            GateBreach::EmptiedAxis { axis, version }
+        };
+        Ok(emptied.map(breach).collect())
     }
 
     /// Makes a run visible, unless somebody has ended it.
@@ -131,7 +154,8 @@ impl Shop {
     }
 
     /// Ends a run that comes to nothing, unless somebody has.
-    async fn close(&self, run: Run) -> Result<Run, IngestionError> {
+    async fn close(&self, mut run: Run) -> Result<Run, IngestionError> {
+        held_again(&mut run);
         let is_ours = self.commit_end(&run.run_id, |desk| self.closed(desk, &run, None)).await?;
         if is_ours { Ok(run) } else { self.ended(run) }
     }
@@ -216,15 +240,21 @@ impl Shop {
     }
 }
 
-/// Another version of the source with the payload of `run`, where that is a sign of a mistake: an operator has submitted
-/// the wrong file, or the version was undone. What a pull brings back is its source's own statement.
+/// A run that was approved and did not become visible is held again: it can be approved once more.
+pub(super) fn held_again(run: &mut Run) {
+    if matches!(run.state, RunState::Failed | RunState::Cancelled) && run.decision.take().is_some() {
+        run.state = RunState::Held;
+    }
+}
+
+/// Another version of the source with the payload of `run`, where that is a sign of a mistake: somebody has submitted, or
+/// published, the wrong file, or the version was undone.
 fn same_payload(run: &Run, source: &SourceState, is_accepted: bool) -> Option<String> {
-    let is_suspicious = run.source_url.is_none() && !is_accepted;
     let is_mistaken = |completed: &&Completed| {
         completed.raw_sha256 == run.input.raw_sha256
             && completed.release.undoes.is_none()
             && (source.undone_by(completed.release.run).is_some()
-                || is_suspicious && completed.release.version != run.input.version)
+                || !is_accepted && completed.release.version != run.input.version)
     };
     source.completed.iter().rev().find(is_mistaken).map(|completed| completed.release.version.clone())
 }

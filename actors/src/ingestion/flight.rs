@@ -1,5 +1,6 @@
 //! A run on its way: begun by a commit, read on a thread of its own, ended by another commit.
 
+use super::ending::held_again;
 use super::flights::Claim;
 use super::progress::{Ending, Progress};
 use super::reading::{Outcome, Reading};
@@ -128,6 +129,7 @@ pub(super) async fn cancel(shop: Arc<Shop>, run_id: Sha256Hex, peer: Peer) -> Re
     }
     (run.state, run.ended_at) = (RunState::Cancelled, Some(shop.clock.now()));
     run.cause = Some("an administrator has cancelled it".into());
+    held_again(&mut run);
     let close = |desk: &Desk| shop.unless_ended(&run_id, || shop.closed(desk, &run, Some(peer)));
     let (_, is_cancelled) = shop.desk().change_or(close).await?;
     if !is_cancelled {

@@ -69,13 +69,21 @@ impl Ingesting {
         self.pulls_failed.inc();
     }
 
-    /// Counts a run that has ended, with what came of it.
+    /// Counts a run that an operator has ended without reading anything: discarded, or an undo.
+    pub(crate) fn decided(&self, run: &Run) {
+        let (oracle, state) = (run.oracle_id.as_str().into(), Word(run.state.as_str()));
+        self.runs.get_or_create(&EndedAs { oracle, state }).inc();
+    }
+
+    /// Counts a run that has ended, with its records.
     pub(crate) fn ended(&self, run: &Run) {
         let oracle = run.oracle_id.as_str();
         self.running.dec();
-        self.runs.get_or_create(&EndedAs { oracle: oracle.into(), state: Word(run.state.as_str()) }).inc();
+        self.decided(run);
         if let Some(ended_at) = run.ended_at {
-            self.seconds.observe(ended_at.duration_since(run.started_at).as_secs_f64().max(0.0));
+            // an approved run is read again from when it was approved
+            let began_at = run.decision.as_ref().map_or(run.started_at, |decision| decision.decided_at);
+            self.seconds.observe(ended_at.duration_since(began_at).as_secs_f64().max(0.0));
         }
         if run.state == RunState::Completed {
             let counts = &run.counts;

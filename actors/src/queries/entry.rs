@@ -70,8 +70,8 @@ impl OpenEntry {
         self.entry.records_returned = lines;
     }
 
-    /// Notes that the read came to nothing.
-    pub fn failed(&mut self, outcome: ReadOutcome) {
+    /// Notes the outcome of a read that returned no complete answer.
+    pub fn ended_as(&mut self, outcome: ReadOutcome) {
         self.entry.outcome = outcome;
     }
 
@@ -80,7 +80,7 @@ impl OpenEntry {
         for<'e> ReadOutcome: From<&'e E>,
     {
         if let Some(error) = error {
-            self.failed(error.into());
+            self.ended_as(error.into());
         }
     }
 }

@@ -85,9 +85,10 @@ impl Queries {
         let provided = &view.state.entry.registration.axes_provided;
         let query = Query::new(&request(&asked), &view.ontology, provided)?;
         let time = asked.point_in_time.unwrap_or(now);
-        if view.state.completed.is_empty() {
-            // nobody knows what it would say: the others do not decide as if it had said nothing
-            let cause = "no version of it was ingested yet".to_owned();
+        let scope = Scope { known_at: asked.known_at, released_by: Some(time) };
+        if view.knowledge(scope).latest().is_none() {
+            // it is not known what it would have answered: the others do not decide as if it had no record
+            let cause = "no release of it is known for the time asked about".to_owned();
             let reply = Reply::Failed { failure: Failure::Internal, cause };
             return Ok((Heard { reply, before: None, warnings: Vec::new() }, None));
         }

@@ -101,7 +101,9 @@ impl Desk {
         }
         let before = self.ontology(&state.entry.registration.ontology)?;
         let adapter = self.check_adapter(registration, &ontology)?;
-        let is_being_read = adapter.is_some() || self.is_being_read(&state)?;
+        // a run that was undone, or is held, may come back
+        let has_runs = !state.completed.is_empty() || !state.held.is_empty();
+        let is_being_read = adapter.is_some() || has_runs || self.is_being_read(&state)?;
         let entry = state.entry.amended(registration.clone(), &before, &ontology, is_being_read)?;
         let seen_by = self.check_workflows(registration)?;
         let before = Some(state.entry.clone());

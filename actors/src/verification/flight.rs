@@ -158,7 +158,9 @@ impl Verifier {
             let known = self.store.subject(&key)?;
             let revision = known.as_ref().map(|(_, revision)| *revision);
             people.push(Expect { row: RowKey::Subject(key), revision });
-            Ok::<_, StoreError>(known.map(|(subject, _)| subject).unwrap_or_default())
+            let mut subject = known.map(|(subject, _)| subject).unwrap_or_default();
+            self.drop_undone(&mut subject.baselines)?;
+            Ok::<_, StoreError>(subject)
         };
         let subject = read(key(&inputs))?;
         (inputs.locks, inputs.open_reviews) = (subject.locks.clone(), subject.open.clone());
@@ -181,6 +183,18 @@ impl Verifier {
             envelope = decide(&inputs);
         }
         Ok(Decided { inputs, envelope, subject, people })
+    }
+
+    /// Drops what sources said in runs that were undone since.
+    fn drop_undone(&self, baselines: &mut Baselines) -> Result<(), StoreError> {
+        for (oracle_id, of_source) in baselines.iter_mut() {
+            let Some(view) = self.store.view(oracle_id)? else { continue };
+            let releases = view.state.completed.iter().map(|completed| &completed.release);
+            let undone: Vec<_> = releases.filter(|release| view.known.is_undone(release.run)).collect();
+            of_source.retain(|_, said| !undone.iter().any(|release| release.ingested_at == said.verified_at));
+        }
+        baselines.retain(|_, of_source| !of_source.is_empty());
+        Ok(())
     }
 
     /// Whether as many questions of the workflow wait for people as may, or of all workflows.
@@ -267,6 +281,7 @@ impl Verifier {
 /// Holds what each source says, or what is kept of it, against what it has said before.
 fn hold_against(inputs: &mut Inputs, baselines: &Baselines, came: &Came) {
     let as_of = (!inputs.question.is_about_the_present()).then(|| inputs.as_of());
+    let known_at = inputs.question.known_at;
     let Inputs { workflow, axes, calls, .. } = inputs;
     for (oracle_id, call) in calls {
         let (known, before) = (baselines.get(oracle_id), came.before.get(oracle_id));
@@ -276,7 +291,10 @@ fn hold_against(inputs: &mut Inputs, baselines: &Baselines, came: &Came) {
             match as_of {
                 None => known.or_else(before),
                 // decisions over the present may rest on later releases, which a question about the past does not see
-                Some(as_of) => before().or_else(|| known.filter(|known| known.observed_at <= as_of)),
+                Some(as_of) => before().or_else(|| {
+                    let is_known = |known: &Baseline| known_at.is_none_or(|at| known.verified_at <= at);
+                    known.filter(|known| known.observed_at <= as_of && is_known(known))
+                }),
             }
         };
         let answered = match &mut call.reply {

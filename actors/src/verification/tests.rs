@@ -74,7 +74,7 @@ fn a_source_that_is_still_to_be_approved_or_ingested_is_not_passed_over() {
             assert!(envelope.warnings.iter().any(|warning| warning.contains(cause)), "{envelope:#?}");
         };
         workflow(&system, &["office-a", "office-b", "office-c"], json!({})).await;
-        blocked(&*verified(&system).await, "no version of it was ingested yet");
+        blocked(&*verified(&system).await, "no release of it is known");
         registered(&system, "office-d", json!({})).await;
         workflow(&system, &["office-a", "office-b", "office-d"], json!({})).await;
         blocked(&*verified(&system).await, "source office-d is not approved yet");

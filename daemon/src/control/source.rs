@@ -146,7 +146,10 @@ pub async fn confirm(
 pub(super) fn reason(document: &Document) -> Result<String, Problem> {
     let Reason { reason } = document.read()?;
     if is_blank(&reason) || reason.len() > REASON_MAX_BYTES {
-        let told = format!("`reason` has {} bytes; allowed: 1 to {REASON_MAX_BYTES}", reason.len());
+        let told = format!(
+            "`reason` has {} bytes; it must hold visible text of at most {REASON_MAX_BYTES} bytes",
+            reason.len()
+        );
         return Err(Problem::InvalidRequest(told));
     }
     Ok(reason)

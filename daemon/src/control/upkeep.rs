@@ -164,37 +164,31 @@ pub async fn export(
     let oracle_id: SourceId = named(oracle_id)?;
     let queries = service.system.queries.clone();
     let requested = serde_json::json!({"oracle_id": oracle_id});
-    let mut entry = queries.open_entry(ReadKind::Export, Some(oracle_id.clone()), &requested);
+    let open = || queries.open_entry(ReadKind::Export, Some(oracle_id.clone()), &requested);
+    let mut started = open();
     let Some(view) = service.system.store.view(&oracle_id)? else {
-        entry.failed(ReadOutcome::SourceUnknown);
-        queries.close_entry(entry).await?;
+        started.ended_as(ReadOutcome::SourceUnknown);
+        queries.close_entry(started).await?;
         return Err(GroundProblem::SourceUnknown(format!("no source {oracle_id} is registered")).into());
     };
-    // the entry follows once it is known how many records were read
-    if let Some((cause, _)) = service.journal().failure {
-        return Err(Problem::StorageUnavailable(cause));
-    }
+    let mut ended = open();
+    started.ended_as(ReadOutcome::Started);
+    queries.close_entry(started).await?;
     let (sender, body) = Pieces::new(PIECES_WAITING);
     let runtime = Handle::current();
-    let mut out = Export { sender, piece: Vec::new(), runtime };
+    let mut out = Export { sender, piece: Vec::new(), lines: 0, runtime };
     let exporting = tokio::task::spawn_blocking(move || {
         let exported = view.export(&mut out).map_err(|error| error.to_string());
-        let exported = exported.and_then(|lines| match out.flush() {
-            Ok(()) => Ok(lines),
-            Err(error) => Err(error.to_string()),
-        });
+        let exported = exported.and_then(|_| out.flush().map_err(|error| error.to_string()));
         (exported, view, out)
     });
     tokio::spawn(carried(async move {
         let Ok((exported, view, out)) = exporting.await else { return };
-        match &exported {
-            Ok(lines) => {
-                let versions = view.state.completed.iter().map(|run| run.release.version.as_str());
-                entry.exported(versions, *lines);
-            }
-            Err(_) => entry.failed(ReadOutcome::Failed),
+        ended.exported(view.state.completed.iter().map(|run| run.release.version.as_str()), out.lines);
+        if exported.is_err() {
+            ended.ended_as(ReadOutcome::Failed);
         }
-        let closed = queries.close_entry(entry).await.map_err(|error| error.to_string());
+        let closed = queries.close_entry(ended).await.map_err(|error| error.to_string());
         match exported.and(closed) {
             Ok(()) => out.sender.finish(),
             Err(error) => tracing::warn!(error, "an export has broken off"),
@@ -207,6 +201,8 @@ pub async fn export(
 struct Export {
     sender: Sender,
     piece: Vec<u8>,
+    /// The lines that were sent.
+    lines: u64,
     runtime: Handle,
 }
 
@@ -223,7 +219,10 @@ impl Write for Export {
         if self.piece.is_empty() {
             return Ok(());
         }
-        let piece = std::mem::take(&mut self.piece).into();
-        self.runtime.block_on(self.sender.send(piece)).map_err(io::Error::other)
+        let piece = std::mem::take(&mut self.piece);
+        let lines = piece.iter().filter(|byte| **byte == b'\n').count();
+        self.runtime.block_on(self.sender.send(piece.into())).map_err(io::Error::other)?;
+        self.lines += lines as u64;
+        Ok(())
     }
 }

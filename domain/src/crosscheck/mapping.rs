@@ -229,11 +229,11 @@ fn shortened(name: &str) -> String {
     name.chars().take(UNEXPECTED_NAME_CHARS).collect()
 }
 
-/// A test of a strategy is a non-blank string or a non-empty object.
+/// A test of a strategy is a text that is not blank, or an object with such a text.
 fn is_a_test(node: &Node<'_>) -> bool {
     match node {
         Node::Text(text) => !is_blank(text),
-        Node::Object(members) => !members.is_empty(),
+        Node::Object(members) => members.iter().any(|(_, member)| is_a_test(member)),
         Node::Scalar | Node::List(_) => false,
     }
 }

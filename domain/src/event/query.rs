@@ -57,12 +57,14 @@ pub enum ReadKind {
     Export,
 }
 
-/// The result of a read; other than `answered`, the problem code of the response.
+/// The result of a read; other than `answered` and `started`, the problem code of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadOutcome {
     /// Records were returned, or there are none.
     Answered,
+    /// An export began; a second entry reports its end.
+    Started,
     /// No such source is registered.
     SourceUnknown,
     /// The source is live and has no stored records.

@@ -22,7 +22,7 @@ pub struct Gates {
     pub max_changed_ratio: Option<Decimal>,
     /// The smallest number of accepted records.
     pub min_records: u64,
-    /// Whether a submitted payload may be, byte for byte, the one of another version. Where not, it is taken for a file
+    /// Whether a payload may be, byte for byte, the one of another version. Where not, it is taken for a file
     /// under the wrong version.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub accept_same_payload: bool,
@@ -95,6 +95,13 @@ pub enum GateBreach {
         /// The other version.
         version: String,
     },
+    /// No record has a value on an axis that the release before had values on.
+    EmptiedAxis {
+        /// The axis.
+        axis: String,
+        /// The version of the release before.
+        version: String,
+    },
 }
 
 impl fmt::Display for GateBreach {
@@ -116,6 +123,9 @@ impl fmt::Display for GateBreach {
             }
             Self::SamePayload { version } => {
                 write!(f, "the payload is byte for byte the one of version {version}")
+            }
+            Self::EmptiedAxis { axis, version } => {
+                write!(f, "no record has a value on axis `{axis}`, which version {version} has values on")
             }
         }
     }

@@ -110,6 +110,8 @@ pub struct Knowledge {
     unidentified: Vec<usize>,
     /// The runs that were undone.
     undone: BTreeSet<u32>,
+    /// The runs whose version was read again, with the ranks of its release, in ascending order.
+    read_again: Vec<(u32, usize)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,6 +163,11 @@ impl Knowledge {
         let mut ranks: Vec<_> =
             ordered.iter().enumerate().map(|(rank, release)| (release.run, rank)).collect();
         ranks.sort_unstable();
+        let read_again = releases.iter().filter(counts).filter_map(|release| {
+            let rank = ordered.iter().position(|other| other.version == release.version)?;
+            ordered.get(rank).filter(|latest| latest.run != release.run).map(|_| (release.run, rank))
+        });
+        let read_again = read_again.collect();
         let snapshots = |unidentified: bool| {
             let of_kind =
                 move |release: &Release| release.snapshot && release.has_unidentified == unidentified;
@@ -172,6 +179,7 @@ impl Knowledge {
             unidentified: snapshots(true),
             undone,
             ranks,
+            read_again,
             releases: ordered
                 .iter()
                 .map(|release| Known { run: release.run, released_at: release.released_at })
@@ -232,26 +240,41 @@ impl Knowledge {
         self.ranks.get(found).map(|(_, rank)| *rank)
     }
 
+    /// The rank of the release that a later run has read again, where this run read it first.
+    fn read_again(&self, run: u32) -> Option<usize> {
+        let found = self.read_again.binary_search_by_key(&run, |(run, _)| *run).ok()?;
+        self.read_again.get(found).map(|(_, rank)| *rank)
+    }
+
     fn release(&self, rank: usize) -> Option<Known> {
         self.releases.get(rank).copied()
     }
 
     /// The statements that count, each as an entry of its own, in the order of `valid_from`, the latest release first; and
     /// the rank of the latest release that could not confirm the record.
+    ///
+    /// Where the latest reading of a version rejected the record, what an earlier reading of it said stays.
     fn placed<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> (Vec<Entry>, Option<usize>) {
         let mut placed = Vec::new();
         let mut rejected = Vec::new();
+        let mut earlier = Vec::new();
         for (index, said) in statements.into_iter().enumerate() {
-            match self.place(index, said) {
-                Some(entry) => placed.push(entry),
-                None => rejected.extend(self.rank(said.run)),
+            match self.rank(said.run) {
+                Some(rank) if said.content.is_none() => rejected.push(rank),
+                Some(rank) => placed.extend(self.place(index, said, rank)),
+                None => earlier.extend(self.read_again(said.run).map(|rank| (rank, index, said))),
             }
+        }
+        earlier.sort_unstable_by_key(|(_, _, said)| said.run);
+        for rank in &rejected {
+            let said = earlier.iter().rev().filter(|(of, _, _)| of == rank);
+            placed.extend(said.filter_map(|(_, index, said)| self.place(*index, said, *rank)).next());
         }
         placed.sort_unstable_by_key(|entry| entry.last_seen);
         rejected.sort_unstable();
         let newest = placed.last().map(|entry| entry.last_seen);
-        let unconfirmed = rejected.last().max(self.unidentified.last()).copied();
-        let unconfirmed = unconfirmed.filter(|rank| Some(*rank) > newest);
+        let unidentified = self.unidentified.last().copied().filter(|rank| Some(*rank) > newest);
+        let unconfirmed = rejected.last().copied().filter(|rank| Some(*rank) >= newest).max(unidentified);
         // the next release that holds the record, and the first snapshot without it from there on
         let mut next: Option<(usize, Option<usize>)> = None;
         for entry in placed.iter_mut().rev() {
@@ -277,9 +300,8 @@ impl Knowledge {
         }
     }
 
-    /// The entry of a statement; none where its run does not count, or its record was rejected.
-    fn place(&self, index: usize, said: &Statement) -> Option<Entry> {
-        let last_seen = self.rank(said.run)?;
+    /// The entry of a statement that the release of this rank makes; none where it rejected the record.
+    fn place(&self, index: usize, said: &Statement, last_seen: usize) -> Option<Entry> {
         Some(Entry {
             statement: index,
             content: said.content?,

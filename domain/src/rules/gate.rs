@@ -3,7 +3,7 @@
 use super::{Candidate, Check, Evaluation, FactSet, Settings, Verdict, evaluate};
 use crate::crosscheck::Approved;
 use crate::payload::Node;
-use crate::verdict::Label;
+use crate::verdict::{Dimension, Label};
 
 /// What the rules say of an approved verdict, and the verdict, if they let it through.
 #[derive(Debug)]
@@ -51,10 +51,16 @@ fn collect_texts(node: &Node<'_>, path: String, texts: &mut Vec<(String, String)
         }
         Node::Object(members) => {
             for (name, node) in members {
+                let path = member_path(&path, name);
+                // a name that is more than an identifier is text that somebody reads
+                let is_identifier = |char: char| char.is_ascii_alphanumeric() || "_-".contains(char);
+                if !name.chars().all(is_identifier) && Dimension::exactly(name).is_none() {
+                    texts.push((path.clone(), name.to_string()));
+                }
                 let is_label =
                     name == "verdict" && matches!(node, Node::Text(text) if Label::exactly(text).is_some());
                 if !is_label {
-                    collect_texts(node, member_path(&path, name), texts);
+                    collect_texts(node, path, texts);
                 }
             }
         }

@@ -99,6 +99,8 @@ pub struct Baseline {
     pub source_version: Option<String>,
     /// As of when.
     pub observed_at: Timestamp,
+    /// When it was learned: the end of the run, or the retrieval.
+    pub verified_at: Timestamp,
 }
 
 impl Baseline {
@@ -109,6 +111,7 @@ impl Baseline {
             stated: candidate.values.get(path)?.clone(),
             source_version: candidate.record.source_version.clone(),
             observed_at: candidate.observed_at,
+            verified_at: candidate.record.verified_at,
         })
     }
 }

@@ -43,8 +43,8 @@ pub struct Invalidation {
     pub since: Timestamp,
     /// When it was last declared.
     pub last_at: Timestamp,
-    /// What ended it; none while it lasts.
-    pub ended_by: Option<InvalidationEnd>,
+    /// What ended it, in order. A run that was undone ends nothing.
+    pub ends: Vec<InvalidationEnd>,
 }
 
 /// What ends that a source counts as stale.
@@ -150,30 +150,39 @@ impl SourceState {
     /// the question does not see ends no invalidation for it.
     #[must_use]
     pub fn invalidated_at(&self, at: Timestamp, scope: Scope) -> Option<Timestamp> {
-        let lasts = |ended_by: InvalidationEnd| match ended_by {
+        let known = Knowledge::new(&self.releases(), scope);
+        let ends = |end: &InvalidationEnd| match *end {
             InvalidationEnd::Run(number) => {
                 let is_seen = self.run(number).is_some_and(|completed| scope.sees(&completed.release));
-                !is_seen || Knowledge::new(&self.releases(), scope).is_undone(number)
+                is_seen && !known.is_undone(number)
             }
-            InvalidationEnd::Confirmed(confirmed_at) => at < confirmed_at,
+            InvalidationEnd::Confirmed(confirmed_at) => confirmed_at <= at,
         };
         let mut declared = self.invalidations.iter().rev().filter(|invalidation| invalidation.since <= at);
-        let lasting = declared.find(|invalidation| invalidation.ended_by.is_none_or(lasts))?;
+        let lasting = declared.find(|invalidation| !invalidation.ends.iter().any(ends))?;
         Some(if lasting.last_at <= at { lasting.last_at } else { lasting.since })
     }
 
     /// When it was last declared stale, where it still is.
     #[must_use]
     pub fn stale_since(&self) -> Option<Timestamp> {
-        self.invalidations.last().filter(|last| last.ended_by.is_none()).map(|last| last.last_at)
+        self.lasting().last().and_then(|place| self.invalidations.get(*place)).map(|lasting| lasting.last_at)
+    }
+
+    /// The places of the invalidations that last.
+    fn lasting(&self) -> Vec<usize> {
+        let known = Knowledge::new(&self.releases(), Scope::default());
+        let ends = |end: &InvalidationEnd| !matches!(end, InvalidationEnd::Run(run) if known.is_undone(*run));
+        let lasts = |(_, invalidation): &(usize, &Invalidation)| !invalidation.ends.iter().any(ends);
+        self.invalidations.iter().enumerate().filter(lasts).map(|(place, _)| place).collect()
     }
 
     /// The same source, declared stale.
     #[must_use]
     pub fn invalidated(mut self, at: Timestamp) -> Self {
-        match self.invalidations.last_mut().filter(|last| last.ended_by.is_none()) {
+        match self.invalidations.last_mut().filter(|last| last.ends.is_empty()) {
             Some(last) => last.last_at = at,
-            None => self.invalidations.push(Invalidation { since: at, last_at: at, ended_by: None }),
+            None => self.invalidations.push(Invalidation { since: at, last_at: at, ends: Vec::new() }),
         }
         self
     }
@@ -181,8 +190,10 @@ impl SourceState {
     /// The same source, no longer stale.
     #[must_use]
     pub fn no_longer_invalidated(mut self, by: InvalidationEnd) -> Self {
-        if let Some(last) = self.invalidations.last_mut().filter(|last| last.ended_by.is_none()) {
-            last.ended_by = Some(by);
+        for place in self.lasting() {
+            if let Some(invalidation) = self.invalidations.get_mut(place) {
+                invalidation.ends.push(by);
+            }
         }
         self
     }
@@ -221,8 +232,9 @@ impl SourceState {
         let released_at = completed.release.released_at;
         let is_newest = completed.release.undoes.is_none()
             && self.counting().iter().all(|other| other.release.released_at <= released_at);
-        // the payload was asked for, or submitted, before: it may be what was declared stale
-        let begun_at = run.retrieved_at.unwrap_or(run.started_at);
+        // the payload was asked for, or submitted, before: it may be what was declared stale, unless a person has approved it
+        let begun_at = run.decision.as_ref().map(|decision| decision.decided_at);
+        let begun_at = begun_at.or(run.retrieved_at).unwrap_or(run.started_at);
         if is_newest && self.stale_since().is_some_and(|at| at <= begun_at) {
             self = self.no_longer_invalidated(InvalidationEnd::Run(completed.release.run));
         }

@@ -1,11 +1,11 @@
 //! Releases that break a gate, and what operators decide of them.
 
 use super::*;
-use crate::registry::{Review, ReviewSource};
+use crate::registry::{RegisterSource, Review, ReviewSource};
 use crate::testing::ground::{gallery_pipeline, register_pipeline};
 use domain::ground::gates::GateBreach;
 use domain::ground::query::{OracleQuery, QueryAnswer, QueryRequest};
-use domain::ground::timeline::ChangeKind;
+use domain::ground::timeline::{ChangeKind, Scope};
 
 /// The source, approved, with the gallery's gates and one release of 100 records.
 async fn hundred(system: &System) -> PipelineId {
@@ -94,6 +94,7 @@ fn held_run_becomes_visible_only_when_it_is_approved() {
         let held = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
         let run = approve(&system, &held).await.expect("it is held");
         assert_eq!((run.state, run.run_id.clone()), (RunState::Completed, held.run_id.clone()), "{run:?}");
+        assert_eq!(run.breaches, held.breaches, "what was approved can be read later");
         let decision = run.decision.expect("an operator has decided");
         assert_eq!(
             (decision.decided_by.as_str(), decision.reason.as_str()),
@@ -233,5 +234,93 @@ fn undone_payload_is_held_when_it_comes_again() {
         assert_eq!(run.breaches, [GateBreach::SamePayload { version: "2023-05-04".into() }]);
         let right = ingested(&system, &pipeline_id, &rows(0..100, "3"), "2023-05-04").await;
         assert_eq!(right.state, RunState::Completed, "the version can be brought by another payload");
+    });
+}
+
+#[test]
+fn undo_of_the_run_that_ended_an_invalidation_brings_it_back_until_the_next_release() {
+    with_world(|World { system, time, .. }| async move {
+        let pipeline_id = hundred(&system).await;
+        time.turn(60);
+        let (trigger, detail) = (InvalidationCause::Manual, String::new());
+        let oracle_id = "world-bank-population".parse().expect("an id");
+        let invalidate = Invalidate { oracle_id, trigger, detail, peer: PEER };
+        system.registry.ask(invalidate).await.expect("it answers").expect("it is stale");
+        time.turn(60);
+        let bad = ingested(&system, &pipeline_id, &rows(0..98, "2"), "2023-05-04").await;
+        assert_eq!(state(&system).stale_since(), None);
+        let known = time.clock().now();
+        undo(&system, &bad).await.expect("it is in force");
+        let undone = state(&system);
+        assert!(undone.stale_since().is_some());
+        time.turn(60);
+        let right = ingested(&system, &pipeline_id, &rows(0..98, "3"), "2023-05-04").await;
+        assert_eq!(right.state, RunState::Completed, "{right:?}");
+        let now = state(&system);
+        assert_eq!(now.stale_since(), None);
+        assert_eq!(now.invalidated_at(time.clock().now(), Scope::default()), None);
+        let then = Scope { known_at: Some(known), ..Scope::default() };
+        assert_eq!(now.invalidated_at(known, then), None, "the bad run had ended it by then");
+    });
+}
+
+#[test]
+fn new_date_of_a_version_is_gated_at_its_former_date_too() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = hundred(&system).await;
+        let begin = Begin {
+            replace: true,
+            ..asked(&pipeline_id, archived(&system, rows(0..10, "1").as_bytes()), "2020-04-14")
+        };
+        let begin = Begin { released_at: "2019-01-01T00:00:00Z".parse().expect("a time"), ..begin };
+        let begun = system.ingestion.ask(begin).await.expect("it answers").expect("it begins");
+        let run = ended(&system, begun).await;
+        let effect = run.counts.effect.map(|effect| (effect.in_force, effect.withdrawn));
+        assert_eq!((run.state, effect), (RunState::Held, Some((100, 90))), "{run:?}");
+    });
+}
+
+#[test]
+fn ontology_of_a_source_with_a_held_or_undone_run_stays() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = hundred(&system).await;
+        let first = state(&system).completed[0].run_id.clone();
+        let run = system.store.run(&first).expect("it is read").expect("it is there").0;
+        undo(&system, &run).await.expect("it is in force");
+        let held = ingested(&system, &pipeline_id, &rows(0..50, ""), "2023-05-04").await;
+        assert_eq!(held.state, RunState::Failed, "{held:?}");
+        let mut registration = state(&system).entry.registration;
+        registration.snapshot = !registration.snapshot;
+        let register = RegisterSource { registration: Box::new(registration), peer: PEER };
+        let refused = system.registry.ask(register).await.expect("it answers");
+        assert!(refused.is_err(), "{refused:?}");
+    });
+}
+
+#[test]
+fn discard_is_dated_when_it_is_decided() {
+    with_world(|World { system, time, .. }| async move {
+        let pipeline_id = hundred(&system).await;
+        let held = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+        time.turn(3600);
+        let run = discard(&system, &held).await.expect("it is held");
+        assert!(run.ended_at >= Some(time.clock().now()), "{run:?}");
+    });
+}
+
+#[test]
+fn approval_that_is_cut_short_leaves_the_run_held() {
+    with_world(|World { system, dir, .. }| async move {
+        let pipeline_id = hundred(&system).await;
+        let held = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+        let payload = dir.join(format!("ground/raw/{}.raw", held.input.raw_sha256));
+        let away = payload.with_extension("away");
+        std::fs::rename(&payload, &away).expect("it is moved");
+        let run = approve(&system, &held).await.expect("it is held");
+        assert_eq!((run.state, run.decision.is_none()), (RunState::Held, true), "{run:?}");
+        assert_eq!(run.breaches, held.breaches);
+        std::fs::rename(&away, &payload).expect("it is moved back");
+        let run = approve(&system, &held).await.expect("it is held");
+        assert_eq!(run.state, RunState::Completed, "{run:?}");
     });
 }

@@ -28,11 +28,12 @@ impl Knowledge {
         if self.is_undone(said.run) {
             return Some(Became::Undone);
         }
-        let Some(own) = self.place(index, said) else { return Some(Became::Replaced) };
         let versions = self.versions(statements);
         if let Some(version) = versions.iter().find(|version| version.statement == index) {
             return Some(Became::Version(*version));
         }
+        let own = self.rank(said.run).and_then(|rank| self.place(index, said, rank));
+        let Some(own) = own else { return Some(Became::Replaced) };
         let (entries, _) = self.entries(statements);
         let counts = entries.iter().find(|entry| entry.valid_from == own.valid_from)?;
         let version = at(&versions, own.valid_from).filter(|version| version.content == counts.content);

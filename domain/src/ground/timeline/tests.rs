@@ -395,7 +395,16 @@ fn model(history: &History, day: i64) -> Option<u8> {
     let mut ordered: Vec<_> = history.releases.iter().filter(counts).collect();
     ordered.sort_by_key(|release| (release.released_at, &release.version));
     let holds = |release: &Release| history.statements.iter().find(|said| said.run == release.run);
-    let spoken = |release: &Release| holds(release).filter(|said| said.content.is_some());
+    // where the latest reading of a version rejected the record, what an earlier one said stays
+    let spoken = |release: &Release| {
+        let readings = history.releases.iter().filter(|other| other.version == release.version);
+        let readings: Vec<_> = readings.map(|other| other.run).collect();
+        let said = |run: &u32| {
+            history.statements.iter().find(|said| said.run == *run).filter(|said| said.content.is_some())
+        };
+        holds(release)?;
+        said(&release.run).or_else(|| readings.iter().rev().find_map(said))
+    };
     let begins = |place: usize| {
         let release = ordered[place];
         spoken(release).map(|said| day_of(said.valid_from.unwrap_or(release.released_at)))
@@ -443,6 +452,16 @@ fn plain(history: &History, version: &Version) -> (String, i64, Option<i64>, u8,
         version.content[0],
         end,
     )
+}
+
+#[test]
+fn record_that_a_new_reading_rejects_keeps_what_the_former_reading_said() {
+    let releases = releases(&[("v1", 1, true), ("v1", 1, true)]);
+    let statements = [said(1, b'a'), rejected(2)];
+    let versions = known(&releases).versions(&statements);
+    assert_eq!(versions.len(), 1);
+    assert_eq!((versions[0].statement, versions[0].content[0], versions[0].unconfirmed_by), (0, b'a', Some(2)));
+    assert_eq!(known(&releases[..1]).versions(&statements)[0].unconfirmed_by, None);
 }
 
 proptest! {
@@ -514,7 +533,7 @@ proptest! {
             });
             let holds = at(&versions, begins.expect("its run is there"));
             let counts = known.counts(said.run) && said.content.is_some();
-            prop_assert_eq!(matches!(became, Became::Replaced), !counts);
+            prop_assert_eq!(matches!(became, Became::Replaced), !counts && stands.is_none());
             match became {
                 Became::Version(version) => prop_assert_eq!(stands, Some(&version)),
                 Became::Same(version) => {

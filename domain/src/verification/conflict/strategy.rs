@@ -55,11 +55,11 @@ fn higher_tier_wins(axis: &Axis, standing: &Standing<'_, '_>, against: &Standing
     }
 }
 
-/// The one that was published later; nothing that was published before the window counts, and two of one moment do not settle it.
+/// The one that was published later; nothing that was published before the window, which ends with the time asked about, counts, and two of one moment do not settle it.
 fn most_recent(inputs: &Inputs, standing: &Standing<'_, '_>, against: &Standing<'_, '_>) -> Verdict {
     let (one, other) = (standing.published_at(inputs), against.published_at(inputs));
     let window_s = inputs.workflow.conflict_resolution.recency_window_seconds;
-    let counts = |at| window_s.is_none_or(|window_s| age_s(at, inputs.decided_at) <= window_s);
+    let counts = |at| window_s.is_none_or(|window_s| age_s(at, inputs.as_of()) <= window_s);
     let latest = one.max(other);
     match one.cmp(&other) {
         Ordering::Greater if counts(latest) => Verdict::Kept,

@@ -5,32 +5,64 @@ use domain::ground::gates::Effect;
 use domain::ground::timeline::{Knowledge, Release, Scope};
 use jiff::Timestamp;
 
-/// Counts what a release does to the records in force at its date.
+/// Counts what a release does to the records in force at its date or later. Where the release takes the place of another
+/// reading of its version, with another date, the records in force at that date count as well.
 pub(super) struct EffectGauge {
+    times: Vec<AtTime>,
+    pub(super) effect: Effect,
+}
+
+/// What is known as of a time, without the release and with it.
+struct AtTime {
+    at: Timestamp,
     before: Knowledge,
     after: Knowledge,
-    at: Timestamp,
-    pub(super) effect: Effect,
 }
 
 impl EffectGauge {
     pub(super) fn new(view: &SourceView, releases: &[Release], release: &Release) -> Self {
-        let scope = Scope { released_by: Some(release.released_at), ..Scope::default() };
-        Self {
-            before: Knowledge::new(&view.state.releases(), scope),
-            after: Knowledge::new(releases, scope),
-            at: release.released_at,
-            effect: Effect::default(),
-        }
+        let replaced = view.state.read_as(&release.version).map(|completed| completed.release.released_at);
+        let replaced = replaced.filter(|at| *at != release.released_at);
+        let times = [Some(release.released_at), replaced].into_iter().flatten().map(|at| {
+            let scope = Scope { released_by: Some(at), ..Scope::default() };
+            let before = Knowledge::new(&view.state.releases(), scope);
+            AtTime { at, before, after: Knowledge::new(releases, scope) }
+        });
+        Self { times: times.collect(), effect: Effect::default() }
     }
 
     pub(super) fn count(&mut self, record: &Record) {
-        let Some(before) = self.before.valid_at(record.times(), self.at) else { return };
-        self.effect.in_force += 1;
-        match self.after.valid_at(record.times(), self.at) {
-            None => self.effect.withdrawn += 1,
-            Some(after) if after.content != before.content => self.effect.changed += 1,
-            Some(_) => {}
-        }
+        let changes: Vec<_> = self.times.iter().filter_map(|time| time.change(record)).collect();
+        self.effect.in_force += u64::from(!changes.is_empty());
+        self.effect.withdrawn += u64::from(changes.contains(&Change::Withdrawn));
+        let is_changed = changes.contains(&Change::Changed) && !changes.contains(&Change::Withdrawn);
+        self.effect.changed += u64::from(is_changed);
+    }
+}
+
+/// What becomes of a record that was in force.
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    None,
+    Changed,
+    Withdrawn,
+}
+
+impl AtTime {
+    /// What becomes of the record, where it is in force at the time or will be.
+    fn change(&self, record: &Record) -> Option<Change> {
+        let (before, at) = match self.before.valid_at(record.times(), self.at) {
+            Some(before) => (before, self.at),
+            None => {
+                let versions = self.before.versions(record.times());
+                let next = versions.into_iter().find(|version| version.valid_from > self.at)?;
+                (next, next.valid_from)
+            }
+        };
+        Some(match self.after.valid_at(record.times(), at) {
+            None => Change::Withdrawn,
+            Some(after) if after.content != before.content => Change::Changed,
+            Some(_) => Change::None,
+        })
     }
 }
