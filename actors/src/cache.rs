@@ -178,7 +178,7 @@ impl Actor for Cache {
 
     fn started(&mut self, _: &mut Context<Self>) {
         if let Err(error) = self.refusals.load(&self.store) {
-            tracing::warn!(%error, "could not read how much room refusals take");
+            tracing::warn!(%error, "could not read the size of the refusals");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The caller of the request that is being handled. It follows the request through actors and tasks into its audit entries.
 //!
-//! The front of a socket names it with [`called_by`]. A [`Door`](crate::Door) carries it with each message to the actor. A task
-//! that is spawned for a request takes it along with [`carried`]; one that is spawned without acts for the daemon itself, and
-//! its entries name nobody.
+//! The front of a socket names it with [`called_by`]. A [`Door`](crate::Door) carries it with each message to the
+//! actor. A task that is spawned for a request keeps it through [`carried`]. A task that is spawned without it acts for
+//! the daemon itself, and its entries have no caller.
 
 use actix::{Message, MessageResult, ResponseFuture};
 use domain::Caller;
@@ -24,7 +24,7 @@ pub fn carried<F: Future>(work: F) -> impl Future<Output = F::Output> {
     CALLER.scope(current(), work)
 }
 
-/// The current caller; none where the daemon acts on its own.
+/// The current caller; `None` if the daemon acts on its own.
 pub(crate) fn current() -> Option<Arc<Caller>> {
     CALLER.try_with(Clone::clone).ok().flatten()
 }
@@ -42,7 +42,7 @@ pub(crate) fn handled<T>(caller: Option<Arc<Caller>>, handle: impl FnOnce() -> T
     CALLER.sync_scope(caller, handle)
 }
 
-/// What a handler returns: where that is a future, it runs on behalf of the caller of its message.
+/// The result of a handler. If it is a future, it runs on behalf of the caller of the message.
 pub trait Carry {
     /// The same on behalf of `caller`.
     #[must_use]

@@ -184,7 +184,7 @@ impl Delivery {
     }
 }
 
-/// What the cache's answer means for the verdict.
+/// The outcome for the verdict, by the cache's answer.
 async fn settle(
     admitted: Result<Result<Admission, CacheError>, NoAnswer>,
     record: Record,
@@ -198,8 +198,8 @@ async fn settle(
     })
 }
 
-/// The cache's answer. Where the cache did not get as far as the log, the judgement's record goes there now: a judgement
-/// without an entry would be a gap.
+/// The cache's answer. If the cache failed before it committed `record`, the record is committed here: every judgement
+/// has an entry.
 async fn logged<T>(
     answer: Result<Result<T, CacheError>, NoAnswer>,
     record: Record,

@@ -24,17 +24,17 @@ pub enum NoAnswer {
     },
 }
 
-/// A message on its way to the actor, with the caller on whose behalf it was sent: what the actor is to do with both.
+/// A message with its caller, as work for the actor.
 pub struct Called<A: Actor>(pub(crate) Work<A, A::Context>);
 
-/// What is done with an actor and its context.
+/// Work on an actor and its context.
 pub(crate) type Work<A, C> = Box<dyn FnOnce(&mut A, &mut C) + Send>;
 
 impl<A: Actor> Message for Called<A> {
     type Result = ();
 }
 
-/// Lets an actor be asked through a [`Door`], and in debug builds be told [`InjectPanic`](crate::InjectPanic).
+/// Makes an actor reachable through a [`Door`], and in debug builds handle [`InjectPanic`](crate::InjectPanic).
 macro_rules! asked_through_a_door {
     ($actor:ty) => {
         impl actix::Handler<$crate::door::Called<Self>> for $actor {
@@ -102,7 +102,8 @@ impl<A: Actor> Door<A> {
         Ok(answer)
     }
 
-    /// `message` with the current caller, for whoever has an actor's address. It is skipped where nobody waits for its answer any more.
+    /// `message` with the current caller, for code that has the actor's address. The actor skips it if the requester no
+    /// longer waits for the answer.
     pub(crate) fn called<M>(message: M, reply: oneshot::Sender<M::Result>) -> Called<A>
     where
         M: Message + Send + 'static,

@@ -41,7 +41,7 @@ impl Fallback {
         Self(Arc::new(write))
     }
 
-    /// Writes those events of `record` that have happened although they were not committed, and hands back how many.
+    /// Writes those events of `record` that have happened although they were not committed, and returns their number.
     pub(crate) fn write(&self, record: &Record, cause: &str) -> u64 {
         let mut entries = 0;
         for (index, entry) in record.events.iter().enumerate().filter(|(_, event)| event.holds_uncommitted())

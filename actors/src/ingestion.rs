@@ -91,7 +91,7 @@ pub struct Begin {
 pub enum Begun {
     /// It goes on.
     Started(Box<Run>),
-    /// The same run has brought the same records before, or is held: nothing changes.
+    /// The same run was completed before, or is held. Nothing changes.
     Unchanged(Box<Run>),
 }
 
@@ -105,37 +105,37 @@ pub struct Cancel {
     pub peer: Peer,
 }
 
-/// Lets a held run pass its gates: it is read again and becomes visible.
+/// Approves a held run: its payload is read again, and its records become visible.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Run, IngestionError>")]
 pub struct Approve {
-    /// Which run.
+    /// The id of the run.
     pub run_id: Sha256Hex,
-    /// Why, in the operator's words.
+    /// The operator's reason.
     pub reason: String,
     /// The operator.
     pub peer: Peer,
 }
 
-/// Discards a held run: nothing of it becomes visible.
+/// Discards a held run. Its records never become visible.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Run, IngestionError>")]
 pub struct Discard {
-    /// Which run.
+    /// The id of the run.
     pub run_id: Sha256Hex,
-    /// Why, in the operator's words.
+    /// The operator's reason.
     pub reason: String,
     /// The operator.
     pub peer: Peer,
 }
 
-/// Takes a completed run back. Answers with the run that says so.
+/// Takes a completed run back. Returns the new run that does so.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Run, IngestionError>")]
 pub struct Undo {
-    /// Which run.
+    /// The id of the run.
     pub run_id: Sha256Hex,
-    /// Why, in the operator's words.
+    /// The operator's reason.
     pub reason: String,
     /// The operator.
     pub peer: Peer,

@@ -321,7 +321,8 @@ impl Log {
         (Self { door, queue, report, fallback, fallback_entries, metrics }, waiting)
     }
 
-    /// Makes `record` durable, on behalf of the current caller. Where that fails for any cause but a stale row, its events go to the service log.
+    /// Makes `record` durable, on behalf of the current caller. If that fails for any cause but a stale row, its events
+    /// go to the service log.
     ///
     /// # Errors
     /// `Stale`, after which to read and decide again; `Unavailable`, after which nothing may be delivered.
@@ -361,7 +362,7 @@ impl Log {
         }
     }
 
-    /// Puts everything on the disk, queued entries included; nothing is taken any more.
+    /// Writes everything to the disk, queued entries included. The log accepts no more entries.
     pub async fn close(&self) {
         self.flush().await;
         if let Err(error) = self.door.ask(Close).await {

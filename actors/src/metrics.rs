@@ -39,15 +39,15 @@ impl EncodeLabelValue for Word {
     }
 }
 
-/// A family in which a counter of each of `labels` stands at 0 from the start: `increase()` of a series whose first value is 1
-/// is 0, and an alert would miss the first event.
+/// A family with a counter at 0 for each of `labels`. Without it `increase()` of a series whose first value is 1 is 0,
+/// and an alert misses the first event.
 fn counters<L: Clone + Debug + Eq + Hash>(labels: impl IntoIterator<Item = L>) -> Family<L, Counter> {
     let family = Family::default();
     expect(&family, labels);
     family
 }
 
-/// Creates the counters of `labels`, at 0, that are not in `family` yet.
+/// Creates a counter at 0 for each of `labels` that `family` does not have yet.
 fn expect<L: Clone + Debug + Eq + Hash>(family: &Family<L, Counter>, labels: impl IntoIterator<Item = L>) {
     for labels in labels {
         drop(family.get_or_create(&labels));

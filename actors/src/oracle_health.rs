@@ -80,7 +80,7 @@ pub enum PermitError {
         /// When to try again, from now; nothing where that is up to an administrator.
         retry_after: Option<Duration>,
     },
-    /// It asked for a wait that is not over.
+    /// The oracle asked for a wait that is not over.
     #[error("the oracle `{oracle_id}` asked not to be called for {} s", .retry_after.as_secs_f64().ceil())]
     QuotaWait {
         /// Which oracle.

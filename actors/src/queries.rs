@@ -74,7 +74,7 @@ pub enum QueryError {
     /// Reading failed inside.
     #[error("the query could not be answered: {0}")]
     Reading(String),
-    /// The log does not take its entry.
+    /// The log does not accept the entry of the read.
     #[error(transparent)]
     Unlogged(#[from] CommitError),
 }

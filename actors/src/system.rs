@@ -52,7 +52,7 @@ pub struct Parts {
     pub pages_bytes: usize,
     /// How mail is sent.
     pub mailing: Mailing,
-    /// What happens to members of a verdict that were not judged.
+    /// How members of a verdict that were not judged are handled.
     pub unexpected_fields: UnexpectedFields,
     /// How text is checked against facts.
     pub rules: RulesConfig,

@@ -260,7 +260,7 @@ impl World {
     }
 
     /// Stops the system, and starts it again `seconds` later. The log ends first: a schedule that comes due in between would
-    /// otherwise be noticed by the system that stops.
+    /// otherwise start in the system that stops.
     pub(crate) async fn restarted_after(self, seconds: i64) -> Self {
         self.system.log.close().await;
         self.time.turn(seconds);

@@ -1,7 +1,7 @@
 //! The configuration: defaults, then the TOML file, then `ORACLED_…` variables, then flags.
 //!
 //! What is not known, not of the right type or out of range is an error that names the key and what is allowed;
-//! only variables that do not look like a key are ignored, and reported. TMM's constants are not here, and cannot be.
+//! only variables that do not look like a key are ignored, and logged. TMM's constants are not here, and cannot be.
 
 mod directories;
 mod ingestion;
@@ -43,12 +43,12 @@ pub enum ConfigError {
     /// The file, a variable or a flag says something that is not understood.
     #[error("configuration: {0}")]
     NotUnderstood(String),
-    /// A variable looks like a key and is none.
+    /// A variable looks like a key but is not one.
     #[error("configuration: the variable `{variable}` is not a key; unset it, or use {allowed}")]
     UnknownVariable {
         /// The variable's name.
         variable: String,
-        /// The variables that it may be meant as.
+        /// The keys that are spelled similarly, as variables.
         allowed: String,
     },
     /// A value is not one of those allowed.
@@ -99,7 +99,7 @@ pub struct Config {
     pub mail: Mail,
     /// When what is asked outside counts as failing, and is left alone.
     pub health: HealthConfig,
-    /// What the crosscheck delivers.
+    /// Delivery of verdicts.
     pub gate: Gate,
     /// Which rules apply to text, and what they allow.
     pub rules: Rules,
@@ -109,11 +109,11 @@ pub struct Config {
     pub verification: Verification,
 }
 
-/// What the crosscheck delivers.
+/// Delivery of verdicts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
-    /// What happens to members of a verdict that were not judged.
+    /// How members of a verdict that were not judged are handled.
     pub unexpected_fields: UnexpectedFields,
 }
 
@@ -262,7 +262,7 @@ impl Config {
         Self::from_sources(flags, env::vars_os())
     }
 
-    /// The names of the `ORACLED_…` variables of this process that are not keys, nor look like one.
+    /// The names of the `ORACLED_…` variables of this process that are ignored, since they do not look like keys.
     #[must_use]
     pub fn ignored_variables() -> Vec<String> {
         Variables::of(env::vars_os()).map(|variables| variables.ignored).unwrap_or_default()

@@ -67,6 +67,7 @@ Exit codes:
   4  the daemon answers that it cannot for now
   5  a file cannot be read or written, or is not what it must be, if only in some lines
   6  for verify: the question is answered, and no values are verified
+  7  for ingest: the run is held and waits for approve or discard
   130  interrupted; a run goes on";
 
 /// Steers oracled, and asks it.

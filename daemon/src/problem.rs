@@ -151,12 +151,12 @@ pub enum Problem {
     /// The model answered, and gave no verdict.
     #[error("{cause}")]
     ModelRefused {
-        /// How.
+        /// The cause.
         cause: String,
         /// When the verdict may be regenerated again.
         retry_after: Option<Duration>,
     },
-    /// The model refused the request itself, and will refuse it again.
+    /// The model refused the request itself, and will refuse the same request again.
     #[error("{0}; check `model.name`, `model.base_url` and the key")]
     ModelRefusedRequest(String),
     /// The verdict did not pass the crosscheck.

@@ -34,7 +34,7 @@ pub enum Reason {
     DimensionConflict,
     /// C is below Ω for any other cause.
     LowCoherence,
-    /// C is at least Ω, but the verdict has members that were not judged, and the configuration refuses those.
+    /// C is at least Ω, but the verdict has members that were not judged, and the configuration refuses such verdicts.
     UnexpectedField,
 }
 
@@ -100,7 +100,7 @@ pub fn decide(inspection: &Inspection) -> Decision {
     }
 }
 
-/// Judges `payload` as a verdict of `tier`, as [`judge_with`] does by default.
+/// Judges `payload` as a verdict of `tier`, as [`judge_with`] with the default for unexpected fields.
 #[must_use]
 pub fn judge(tier: Tier, payload: Payload) -> Judgement {
     judge_with(UnexpectedFields::default(), tier, payload)
@@ -128,8 +128,8 @@ pub fn judge_with(unexpected: UnexpectedFields, tier: Tier, payload: Payload) ->
     Judgement { tier, inspection, decision, sha256, outcome: Ok(approved) }
 }
 
-/// Judges a delivered verdict once more: the approved verdict, if `decision` was taken on it. The flags of what was cut
-/// then are `decision`'s.
+/// Judges a delivered verdict again. Returns the approved verdict if `decision` matches it. Flags of members that were
+/// cut before the delivery are taken from `decision`.
 pub(crate) fn judge_delivered(tier: Tier, payload: Payload, decision: Decision) -> Option<Approved> {
     let mut approved = judge_with(UnexpectedFields::Deliver, tier, payload).outcome.ok()?;
     let judged =
@@ -152,7 +152,8 @@ pub struct Judgement {
     pub inspection: Inspection,
     /// The decision.
     pub decision: Decision,
-    /// The SHA-256 of the text that may be delivered; of a refused payload, of its text without the white space around it.
+    /// The SHA-256 of the text that may be delivered. For a refused payload, that of its text without the white space
+    /// around it.
     pub sha256: Sha256Hex,
     /// The verdict that may be delivered, or the sign that none may.
     pub outcome: Result<Approved, Rejected>,

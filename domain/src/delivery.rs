@@ -39,14 +39,14 @@ pub struct Delivery {
 pub struct Regen {
     /// The label of the verdict that was delivered first.
     pub original: OriginalLabel,
-    /// Whether it was made from another prompt, or from one that is not known.
+    /// Whether the original was made from another prompt, or from one that is not known.
     pub prompt_changed: bool,
-    /// Whether it was made by another model or with other settings.
+    /// Whether the original was made by another model or with other settings.
     pub settings_changed: bool,
 }
 
 impl Regen {
-    /// What `check` says of the verdict that it compares with the original.
+    /// The comparison `check`, as the answer shows it.
     #[must_use]
     pub fn of(check: &DivergenceCheck) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Regen {
         }
     }
 
-    /// The notice that the customer is shown.
+    /// The notice to the customer.
     const fn notice(&self) -> Option<&'static str> {
         if self.original.0.is_none() {
             Some(UNKNOWN_NOTICE)
@@ -245,7 +245,7 @@ mod tests {
         assert!(!text.contains("[1]") && text.contains(r#""flags":["unexpected_field:mood"]"#), "{text}");
         let back: Delivery = serde_json::from_str(&text).expect("it reads back");
         assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
-        // a member that no flag names was added later
+        // no flag names this member, so it was added later
         let added = text.replace(r#"{"verdict":"GREEN","summary""#, r#"{"x":1,"verdict":"GREEN","summary""#);
         assert_ne!(added, text);
         assert!(serde_json::from_str::<Delivery>(&added).is_err());

@@ -48,7 +48,7 @@ impl Sha256Hex {
     /// The digest of `value`'s canonical JSON (RFC 8785).
     ///
     /// # Panics
-    /// Where `value` has no JSON, as a map with keys that are not text.
+    /// If `value` cannot be written as JSON, for instance a map whose keys are not text.
     #[must_use]
     pub fn of_canonical_json(value: &impl Serialize) -> Self {
         Self::of(&serde_json_canonicalizer::to_vec(value).expect("plain data with text for keys has a JSON"))

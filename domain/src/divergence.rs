@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 pub const DISCLAIMER: &str = "NOTE: Due to a technical condition, the verdict on your results page may differ \
     slightly from the one you received by email. Both represent a valid coherence reading of your submission. If \
     you have questions, reply to this email and we will provide clarification.";
-/// The notice of a regenerated verdict whose original is not known. There may be none.
+/// The notice of a regenerated verdict whose original is not known, or may not exist.
 pub const UNKNOWN_NOTICE: &str = "NOTE: This verdict was generated when it was read. No earlier verdict is on record here. \
     If you received one before, that one stands, and this one may differ from it.";
 /// The notice of a regenerated verdict that was not made in the same way as the original.
@@ -121,7 +121,7 @@ pub struct DivergenceCheck {
     /// On which path the second verdict came: `regen`, or handed in over a lost one.
     pub path: GatePath,
     /// Whether the original was made from another prompt. A regeneration whose original's prompt is not known counts as
-    /// changed. Null where a verdict was handed in and that is not known.
+    /// changed. Null for a submitted verdict, if that is not known.
     pub prompt_changed: Option<bool>,
     /// Whether the original was made with other settings; null where that is not known.
     pub settings_changed: Option<bool>,

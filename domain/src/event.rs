@@ -71,7 +71,7 @@ pub enum Event {
     },
     /// A text, or what a verdict says in words, was checked against facts.
     RulesEvaluated(RulesEntry),
-    /// The check that a session's verdict was refused by is no longer kept: newer refusals take its room.
+    /// The check that refused a session's verdict was dropped to make room for newer ones.
     RefusalDropped {
         /// The session.
         session_id: SessionId,

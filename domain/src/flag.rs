@@ -184,7 +184,7 @@ impl Flag {
         }
     }
 
-    /// Whether it names a member that was not judged.
+    /// Whether the flag names a member that was not judged.
     #[must_use]
     pub const fn is_unexpected(&self) -> bool {
         matches!(self, Self::UnexpectedField(_))

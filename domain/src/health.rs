@@ -48,8 +48,8 @@ pub enum Outcome {
     },
     /// It did not, for this reason.
     Failure(String),
-    /// It answers, and refuses for this reason until someone changes something: the key, say. That opens no circuit, since
-    /// waiting does not help.
+    /// It answers, and refuses for this reason until the configuration changes, for instance the key. That opens no
+    /// circuit, since waiting does not help.
     Refusal(String),
     /// It says nothing of the oracle's health: a mistake of ours (HTTP 400), a limit that was reached (429), an answer to
     /// a probe that does not know the question, or a call that was never made.
@@ -256,14 +256,14 @@ impl Health {
         }
     }
 
-    /// Refuses every call for `wait`, because the oracle asked for it. A longer wait that is noted already stays.
+    /// Refuses every call for `wait`, because the oracle asked for it. A longer wait that is already in force stays.
     pub fn note_quota_wait(&mut self, now: Timestamp, wait: Duration) {
         self.follow_back(now);
         let until = now.checked_add(wait).unwrap_or(Timestamp::MAX);
         self.quota_wait_until = self.quota_wait_until.max(Some(until));
     }
 
-    /// How long the oracle still wants no call.
+    /// The rest of the wait that the oracle asked for.
     fn quota_wait(&self, now: Timestamp) -> Option<SignedDuration> {
         let left = self.quota_wait_until?.duration_since(now);
         left.is_positive().then_some(left)
@@ -276,7 +276,7 @@ impl Health {
         (!held).then(|| self.enter(State::Held { since: now }, "opened by an administrator".into()))
     }
 
-    /// Makes the oracle healthy, whatever it was, and ends a wait that it asked for.
+    /// Makes the oracle healthy, whatever its status was, and ends a wait that it asked for.
     pub fn close(&mut self) -> Option<Change> {
         if self.quota_wait_until.take().is_none() && matches!(self.state, State::Healthy) {
             return None;
@@ -314,7 +314,7 @@ impl Health {
         }
     }
 
-    /// Notes what the oracle failed with, and returns the part that is kept.
+    /// Stores the oracle's error message, and returns the stored part.
     fn note_error(&mut self, now: Timestamp, error: String) -> String {
         let error: String = error.chars().take(ERROR_MAX_CHARS).collect();
         self.last_failure_at = Some(now);

@@ -2,10 +2,10 @@
 //!
 //! [`evaluate`] applies rules to a [`Candidate`] and says of each what it found, on what evidence. The same input gives
 //! the same bytes: nothing is sampled, and no meaning is guessed at. One family of rules a file: [`precision`] asks
-//! where claims come from, [`patterns`] what must and must not stand there, [`contradiction`] and [`comparison`] whether
-//! the text agrees with itself. The rules after the published ones go by Unicode's boundaries: [`sentences`], [`words`],
-//! texts without their layout by [`plain`], joined claims by [`parts`], numbers with units by [`quantity`], facts that are
-//! [`notes`], opposites by their [`inflections`].
+//! where claims come from, [`patterns`] what must and must not stand there, [`contradiction`] and [`comparison`]
+//! whether the text agrees with itself. The rules after the published ones go by Unicode's boundaries: [`sentences`],
+//! [`words`], texts without their layout by [`plain`], joined claims by [`parts`], numbers with units by [`quantity`],
+//! facts without "is" by [`notes`], opposites by their [`inflections`].
 
 mod candidate;
 mod check;

@@ -224,13 +224,13 @@ impl Session {
     }
 }
 
-/// The check that the rules refused a verdict by, kept for a session that is not known: it stays in force for every later
-/// verdict that comes without facts of its own.
+/// The check that refused a verdict of a session that is not known. It stays in force for every later verdict of that
+/// session that brings no facts of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The session of the verdict.
     pub session_id: SessionId,
-    /// What the verdict was checked against.
+    /// The check.
     pub check: Arc<Check>,
 }
 

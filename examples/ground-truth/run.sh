@@ -18,8 +18,8 @@ register() {
     oraclectl pipeline register "pipelines/$1.json"
 }
 
-# One release: the source, its version, the day on which it came out, the payload. Of a few records much changes, so that
-# some releases break a gate (exit status 7); an operator lets them pass
+# One release: the source, its version, the day on which it came out, the payload. A release of a few records changes a
+# large share of them, so some releases break a gate (exit status 7), and an operator approves them
 ingest() {
     local status=0
     oraclectl ingest run "$1" "data/$1/$4" --version "$2" --released-at "$3" || status=$?

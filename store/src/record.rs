@@ -26,11 +26,11 @@ pub struct Record {
     pub events: Vec<Event>,
     /// What changes in the tables.
     pub writes: Vec<Write>,
-    /// Who caused the events. Nothing in the tables depends on it.
+    /// The callers that caused the events. Nothing in the tables depends on them.
     pub callers: Callers,
 }
 
-/// Who caused the events of a record.
+/// The callers that caused the events of a record.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Callers {
     /// No request: the daemon acted on its own.
@@ -78,7 +78,7 @@ pub enum RowKey {
     Session(SessionId),
     /// The latest attempt to regenerate a session's verdict.
     Regen(SessionId),
-    /// What the rules refused a verdict by, of a session that is not known.
+    /// The check that refused a verdict of a session that is not known.
     Refusal(SessionId),
     /// A mail in the outbox.
     Mail(MailId),
@@ -119,9 +119,9 @@ pub enum Write {
     PutRegen(RegenAttempt),
     /// Takes such a note back: the model was not reached.
     RemoveRegen(SessionId),
-    /// Keeps what the rules refused a verdict by, in place of any other of its session.
+    /// Stores the check that refused a verdict, instead of any earlier one of the session.
     PutRefusal(Refusal),
-    /// Removes it.
+    /// Removes the check that refused a verdict.
     RemoveRefusal(SessionId),
     /// Puts a mail into the outbox, in place of what there is under its id.
     PutMail(Arc<Mail>),

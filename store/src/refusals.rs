@@ -1,4 +1,4 @@
-//! What the rules refused verdicts by, of sessions that are not known.
+//! Checks that refused verdicts of sessions that are not known.
 
 use crate::engine::Store;
 use crate::error::StoreError;
@@ -6,12 +6,12 @@ use crate::rows::{self, CHUNK_BYTES, Table};
 use domain::SessionId;
 use domain::session::Refusal;
 
-/// How much room a refusal takes.
+/// The size of a stored refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusalSize {
     /// Its session.
     pub session_id: SessionId,
-    /// Its revision, which grows with its age.
+    /// Its revision; a newer refusal has a higher one.
     pub revision: u64,
     /// Its bytes on the disk, rounded up.
     pub bytes: u64,
@@ -26,7 +26,7 @@ impl Store {
         self.read_row(Table::Refusals, session_id.as_str())
     }
 
-    /// How much room the refusal of a session takes, if there is one.
+    /// The size of the refusal of a session, if there is one.
     ///
     /// # Errors
     /// Where it cannot be read.
@@ -39,7 +39,7 @@ impl Store {
         }))
     }
 
-    /// How much room every refusal takes.
+    /// The sizes of all refusals.
     ///
     /// # Errors
     /// Where one cannot be read.

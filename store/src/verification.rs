@@ -61,7 +61,7 @@ impl Store {
     /// Where they cannot be read.
     pub fn open_reviews_of(&self, workflow_id: &WorkflowId) -> Result<u64, StoreError> {
         let keys = |end: &[u8]| key(Table::OpenByWorkflow, &[workflow_id.as_str().as_bytes(), end]);
-        // the byte after the separator ends what begins with it
+        // the byte after the separator is the end of the range with this prefix
         let of_workflow = keys(&[SEPARATOR as u8])..keys(&[SEPARATOR as u8 + 1]);
         Ok(self.names(Table::OpenByWorkflow, of_workflow, .., usize::MAX)?.len() as u64)
     }

@@ -57,7 +57,7 @@ pub struct Counts {
     pub pending: u64,
     /// Adapters of live sources.
     pub adapters: u64,
-    /// What the rules refused verdicts by.
+    /// Checks that refused verdicts of sessions that are not known.
     pub refusals: u64,
 }
 

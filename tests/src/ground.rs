@@ -135,7 +135,7 @@ pub async fn register_all(control: &mut Client, ontology: &Value, source: &Value
     }
 }
 
-/// Registers the source of this name that comes with the project, with gates that let everything pass.
+/// Registers the project's source of this name, with gates that let everything pass.
 ///
 /// # Panics
 /// Where it is not taken.
@@ -143,7 +143,7 @@ pub async fn register(control: &mut Client, source: &str) {
     register_with(control, source, &open_pipeline(source)).await;
 }
 
-/// Registers the source of this name that comes with the project, as it is.
+/// Registers the project's source of this name, with its own gates.
 ///
 /// # Panics
 /// Where it is not taken.

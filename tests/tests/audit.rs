@@ -1,4 +1,4 @@
-//! The audit log: which process caused an entry, by which request, and what was asked of the sources.
+//! The audit log: the process and the request that caused an entry, and the reads of sources.
 
 use domain::{Label, Tier};
 use harness::ground::{
@@ -16,7 +16,7 @@ use std::time::Duration;
 const SOURCE: &str = "world-bank-population";
 const HEADER: &str = "Country Name,Country Code,Year,Value\n";
 
-/// What entries name as their caller where this process has sent `request_id`.
+/// The caller in entries of the request `request_id` from this process.
 fn caller(request_id: &str) -> Value {
     let (uid, gid) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
     json!({"uid": uid, "gid": gid, "pid": std::process::id(), "request_id": request_id})
@@ -55,7 +55,7 @@ async fn one_release(control: &mut Client) {
     approve(control, SOURCE).await;
 }
 
-/// The entries of queries, once there are `count`: they are written in groups that nobody waits for.
+/// The entries of queries, once `count` are in the log. They are committed in groups after the response.
 async fn queries(control: &mut Client, count: usize) -> Vec<Value> {
     let mut entries = Vec::new();
     eventually("the entries of the queries are written", async || {

@@ -615,7 +615,7 @@ async fn a_verdict_is_made_lost_made_again_and_the_difference_is_told() {
     let document = json_of(&world.ctl(&["divergence", "--since", "1h", "--json"]), 0);
     let counts = document["table"]["cells"].as_array().unwrap().iter().map(|cell| &cell["count"]);
     assert_eq!(counts.filter(|count| **count == 1).count(), 2, "{document}");
-    // of a verdict that was delivered elsewhere the prompt is not known: it does not count
+    // the prompt of a verdict that was delivered elsewhere is not known, so its regeneration does not count
     assert_eq!(document["variance"]["diverged"], 1);
     let none = json_of(&world.ctl(&["divergence", "--since", "2099-01-01T00:00:00Z", "--json"]), 0);
     assert!(none["table"]["cells"].as_array().unwrap().iter().all(|cell| cell["count"] == 0), "{none}");

@@ -31,12 +31,12 @@ struct Release {
     payload: Bytes,
 }
 
-/// Which gates a pipeline has.
+/// The gates of a pipeline.
 #[derive(Debug, Clone, Copy)]
 enum Gates {
-    /// Those of the gallery, which real releases pass.
+    /// The gallery's gates, which real releases pass.
     OfGallery,
-    /// None: of a few records much changes.
+    /// No gates: a release of a few records changes a large share of them.
     Open,
 }
 
@@ -146,7 +146,7 @@ fn excerpts() -> Vec<Release> {
     ]
 }
 
-/// Those releases all records of which are accepted.
+/// The releases without rejected records.
 fn excerpts_without_rejects() -> Vec<Release> {
     excerpts().into_iter().filter(|release| release.version != "2023").collect()
 }
@@ -264,7 +264,7 @@ async fn gives_back(releases: &[Release], order: [usize; 4], gates: Gates) {
     println!("order {order:?}: {} answers lead to their raw records", told.len());
 }
 
-/// The entries that tell of changes: queries, which are logged a moment later, are none.
+/// The entries of changes, without those of queries, which are logged a moment later.
 fn changes_in(mut entries: Vec<Value>) -> Vec<Value> {
     entries.retain(|entry| entry["event"] != "source_queried");
     entries
@@ -298,7 +298,7 @@ fn print_line(release: &Release, run: &Value, seconds: f64, bytes: u64) {
     );
 }
 
-/// How a source's payload is laid out, and the column or member that holds its main value.
+/// The format of a source's payload, and the column or member with its main value.
 const LAYOUTS: [(&str, Layout, &str); 6] = [
     ("iso-3166", Layout::Json("3166-1"), "numeric"),
     ("iso-4217", Layout::Json("4217"), "numeric"),
@@ -337,11 +337,11 @@ fn with_commas(mut value: Value, field: &str) -> Value {
     value
 }
 
-/// The damages that a release of each source may come with.
+/// The damaged variants of a release.
 fn damages(layout: Layout, field: &str, payload: &[u8]) -> Vec<(&'static str, Bytes)> {
     let text = str::from_utf8(payload).expect("it is text");
     let parsed = |line: &str| serde_json::from_str::<Value>(line).expect("it is JSON");
-    // of one record alone nothing is left
+    // half of a single record would be nothing
     let half = |place: usize| place % 2 == 1;
     let (commas, halved): (String, String) = match layout {
         Layout::Json(records) => {
@@ -380,7 +380,7 @@ fn damages(layout: Layout, field: &str, payload: &[u8]) -> Vec<(&'static str, By
     ]
 }
 
-/// Damaged releases after a good one of each source: each is held or fails, and changes no answer.
+/// Submits damaged releases after a good one of each source. Each is held or fails, and changes no answer.
 async fn damaged_releases_change_nothing(releases: Vec<Release>) {
     let world = World::default();
     let daemon = world.serve().await;

@@ -1,4 +1,4 @@
-//! Held runs as operators meet them: exit statuses, decisions, metrics, kills, pulls and the log.
+//! Held runs for operators: exit statuses, decisions, metrics, kills, pulls and the log.
 
 #![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
 
@@ -69,7 +69,7 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     assert_eq!(held_gauge(&world).await, "1");
     assert_eq!(submit(&world, "2021-01-01", &bad).status.code(), Some(HELD), "it is held once");
 
-    // nothing is decided by a kill
+    // a kill decides nothing
     daemon.kill();
     let daemon = world.serve().await;
     assert_eq!((values(&world).await, held_gauge(&world).await.as_str()), (before.clone(), "1"));

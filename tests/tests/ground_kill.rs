@@ -211,7 +211,7 @@ async fn runs_go_on_after_sixty_kills_and_end_as_if_there_had_been_none() {
     kill_during_runs(60).await;
 }
 
-/// The SHA-256 of what `record` says, computed from the answer alone.
+/// The `normalized_hash` of `record`, computed from the answer alone.
 fn normalized_hash(record: &Value) -> String {
     let members = |field: &str| {
         let members = record[field].as_object().into_iter().flatten();
@@ -225,7 +225,8 @@ fn normalized_hash(record: &Value) -> String {
     Sha256Hex::of(&serde_json::to_vec(&content).expect("it is plain data")).to_string()
 }
 
-/// Queries the source by scan, index, identity and id until told to stop; checks the hash of every record, and counts them.
+/// Queries the source by scan, index, identity and id until it is stopped. Checks the hash of every record, and counts
+/// them.
 async fn check_hashes(socket: PathBuf, turn: usize, stop: Arc<AtomicBool>) -> usize {
     let mut routes = Client::connect(&socket).await.expect("the routes' socket is served");
     let (mut checked, mut code) = (0, "AAA".to_owned());

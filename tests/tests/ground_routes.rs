@@ -24,7 +24,7 @@ async fn two_releases(control: &mut Client) {
     assert_eq!(approved.status, 200, "{}", document(&approved));
 }
 
-/// A source with two releases that is not approved; gives the ids of their runs.
+/// Registers a source with two releases and does not approve it. Returns the ids of the runs.
 async fn pending_releases(control: &mut Client) -> Vec<String> {
     for (path, body) in [
         ("/v1/ontologies/population/1".to_owned(), example("ontologies/population.json")),
@@ -102,13 +102,13 @@ async fn a_value_leads_from_its_answer_to_the_bytes_of_its_source() {
         (&record["units"]["population"], &record["definitions"]["population"]),
         (&json!("{person}"), &json!("without Kosovo"))
     );
-    assert_eq!(record["valid_until"], Value::Null, "what was released later is not seen");
+    assert_eq!(record["valid_until"], Value::Null, "the later release is not seen");
     assert_eq!(answer.pointer("/response/explain/access"), Some(&json!("identity_prefix")));
     let chain = answer.pointer("/response/provenance/0").expect("it was asked for");
     let id = record["record_id"].as_str().expect("it has an id");
     let mut traced = document(&get(routes, &format!("/v1/records/{id}/provenance")).await);
     let ended = ["valid_until", "superseded_by"].map(|name| traced[name].take());
-    assert_eq!(&traced, chain, "it differs in what ended it later");
+    assert_eq!(&traced, chain, "the provenance differs in the later end");
     assert_eq!(ended[0], "2023-05-04T00:00:00Z");
     let now = document(&get(routes, &format!("/v1/records/{id}")).await);
     assert_eq!((&now["standing"], &now["source_version"]), (&json!("withdrawn"), &json!("2020-04-14")));

@@ -87,7 +87,7 @@ fn is_told(answer: &Answer, case: &Case, retry_after_s_: Option<u64>) {
     assert_eq!(retry_after_s(answer), retry_after_s_, "{document}");
 }
 
-/// Ends the wait that a full quota asked for, so that the next call reaches the model.
+/// Ends the wait after a used-up quota, so that the next call reaches the model.
 async fn end_wait(world: &World, case: &Case) {
     if case.error_code == "http_429" {
         let closed = world.ctl_meanwhile(&["health", "close", "gemini"]).await;
@@ -325,7 +325,7 @@ async fn wait_requested_by_the_model_holds_for_all_sessions() {
         problem(&answer, 503, "model_unavailable");
         assert!(retry_after_s(&answer).is_some_and(|wait_s| (50..=61).contains(&wait_s)), "{answer:?}");
     }
-    assert_eq!(model.asked(), 1, "the model is left alone");
+    assert_eq!(model.asked(), 1, "the model is not called");
     let status = at(&get(routes, "/v1/health/oracles").await, "/0");
     assert_eq!((&status["status"], status["retry_at"].is_string()), (&json!("healthy"), true), "{status}");
     // closing the circuit ends the wait

@@ -342,7 +342,7 @@ async fn regen_gap_06_more_than_one_in_twenty_that_differ_is_escalated_in_the_lo
     assert_eq!(log(control, "event=infrastructure_variance").await.len(), 1, "and told once");
 }
 
-/// A world in which the model `made-up-1` was configured when `cs_1` got its verdict, and is gone now.
+/// A world in which the model `made-up-1` was configured when `cs_1` got its verdict, and no longer exists.
 async fn original_of_another_model(model: &ModelServer, again: &[Reply]) -> (World, Value) {
     let mut world = model.asked_by("name = \"made-up-1\"");
     let daemon = world.serve().await;

@@ -1,4 +1,4 @@
-//! What the gate counts as text, what it delivers, and how long a refusal by the rules stays in force.
+//! The gate: invisible text, delivered members, and how long a refusal by the rules stays in force.
 
 use domain::{Label, Tier};
 use harness::load::field;
@@ -48,7 +48,7 @@ async fn invisible_summary_is_refused() {
             problem(&submit(routes, &format!("cs_{n}"), &submission(&raw)).await, 422, "crosscheck_rejected");
         assert_eq!(refused["decision"]["flags"], json!(["short_summary"]), "{invisible:?}");
     }
-    // nine visible characters are too few, whatever stands between them
+    // nine visible characters are too few, with any invisible ones between them
     let raw = json!({"verdict": "GREEN", "summary": "\u{200b}so\u{200d}und\u{ad} pla\u{feff}"}).to_string();
     let short = submit(routes, "short", &submission(&raw)).await;
     assert_eq!(at(&short, "/decision/flags"), json!(["short_summary"]), "{}", document(&short));
@@ -137,7 +137,7 @@ async fn unexpected_members_are_refused_or_delivered_as_configured() {
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
     assert_eq!(verdict_text(&submit(routes, "cs_1", &submission(raw)).await), raw);
-    // what is delivered is checked
+    // the rules check delivered members, too
     let hidden = r#"{"verdict":"GREEN","summary":"A sound and simple plan.","x":{"y":["Gold below it."]}}"#;
     let refused =
         problem(&submit(routes, "cs_2", &with_facts(submission(hidden))).await, 422, "rules_rejected");
@@ -199,7 +199,7 @@ async fn verdict_refused_by_rules_stays_refused_without_facts() {
         }
         problem(&submit(routes, session, &submission(UNSUPPORTED)).await, 422, "rules_rejected");
         problem(&post(routes, "/cache/cs_1", &submission_value(UNSUPPORTED)).await, 422, "rules_rejected");
-        // the session is not known by that
+        // the refusal does not register the session
         problem(&read(routes, session).await, 404, "session_unknown");
     }
     let routes = &mut daemon.routes().await;
@@ -230,7 +230,7 @@ async fn refusal_by_rules_outlives_a_registration_and_binds_orders() {
     assert_eq!(put(routes, "registered", &order(Tier::Quick)).await.status, 201);
     problem(&read(routes, "registered").await, 422, "rules_rejected");
     problem(&submit(routes, "registered", &submission(UNSUPPORTED)).await, 422, "rules_rejected");
-    // other facts take the place of those that it was refused by
+    // other facts replace those of the refusal
     let others = with(submission(UNSUPPORTED), "facts", json!([FACTS[0], "Gold below it"]));
     assert_eq!(submit(routes, "registered", &others).await.status, 201);
     let purged = daemon.control().await.call(Method::DELETE, "/v1/verdicts/registered", None).await;

@@ -339,8 +339,8 @@ async fn what_a_person_decides_is_told_by_the_definition_that_they_meant() {
     }
 }
 
-/// Under `population-latest`, which takes the most recent source, the day after the release of the United Nations of 2019: the
-/// later releases of the World Bank are ingested, and no answer sees them.
+/// The workflow `population-latest`, which takes the most recent source, asked as of the day after the United Nations'
+/// release of 2019. The later releases of the World Bank are ingested, and no answer sees them.
 #[tokio::test]
 #[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
 async fn most_recent_source_of_2019_in_real_data_is_the_newest_release_of_then() {

@@ -1,7 +1,7 @@
-//! What the rules refused a verdict by stays in force for its session, known or not.
+//! The check that refused a verdict stays in force for its session, whether the session is known or not.
 //!
-//! A session that is known keeps the check itself. For any other session the check is a row of its own, until the session is
-//! registered or gets a verdict, and takes it over. These rows have a bound in bytes: the oldest go first.
+//! A known session stores the check itself. For any other session the check is a row of its own. The session takes that
+//! row over when it is registered or gets a verdict. The rows share a limit in bytes; the oldest are dropped first.
 
 use super::register::kept;
 use super::{ATTEMPTS, Cache, CacheError};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::{Expect, Record, RefusalSize, RowKey, Store, StoreError, Write};
 
-/// The room for refusals of sessions that are not known.
+/// The limit for the refusals of all sessions that are not known.
 const REFUSALS_MAX_BYTES: u64 = 256 << 20;
 
 /// Commits the record of a verdict that the rules refused, and keeps its check for the session.
@@ -24,18 +24,18 @@ const REFUSALS_MAX_BYTES: u64 = 256 << 20;
 pub struct Refuse {
     /// The session of the verdict.
     pub session_id: SessionId,
-    /// What the verdict was checked against.
+    /// The check that refused the verdict.
     pub check: Arc<Check>,
     /// The entries of the refusal.
     pub record: Record,
 }
 
-/// Counts a refusal that was kept, and drops the oldest beyond the bound.
+/// Counts a stored refusal, and drops the oldest ones beyond the limit.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 struct Kept(SessionId);
 
-/// How much room the refusals take. A row that was removed or replaced counts until its turn comes to be dropped.
+/// The bytes that the refusals take. A row that was removed or replaced still counts until it is the oldest.
 #[derive(Debug)]
 pub(super) struct Refusals {
     by_age: BTreeMap<u64, (SessionId, u64)>,
@@ -64,7 +64,7 @@ impl Refusals {
         }
     }
 
-    /// Takes out the oldest ones that are beyond the bound, each with its revision.
+    /// Removes the oldest ones beyond the limit, and returns them with their revisions.
     fn take_excess(&mut self) -> Vec<(SessionId, u64)> {
         let mut excess = Vec::new();
         while self.bytes > self.max_bytes
@@ -77,8 +77,8 @@ impl Refusals {
     }
 }
 
-/// The check that stays in force for `session_id`: its session's, or, where that is not known, the one that a verdict was
-/// refused by. That comes with its revision.
+/// The check in force for `session_id`: that of the session, or, for a session that is not known, that of the stored
+/// refusal with its revision.
 pub(super) fn in_force(
     store: &Store,
     session_id: &SessionId,
@@ -91,7 +91,7 @@ pub(super) fn in_force(
     Ok(refusal.map(|(refusal, revision)| (refusal.check, revision)).unzip())
 }
 
-/// Has a record that opens a session take over what its verdict was refused by: the row must be as it was read, and goes.
+/// Makes `record`, which opens a session, remove the stored refusal. The record is stale if that row has changed since.
 pub(super) fn take_over(record: &mut Record, session_id: &SessionId, revision: Option<u64>) {
     record.expect.push(Expect { row: RowKey::Refusal(session_id.clone()), revision });
     if revision.is_some() {
@@ -171,7 +171,7 @@ impl Handler<Kept> for Cache {
     fn handle(&mut self, Kept(session_id): Kept, _: &mut Context<Self>) {
         match self.store.refusal_size(session_id) {
             Ok(Some(size)) => self.refusals.add(size),
-            // a session has taken it over already
+            // a session has already taken the row over
             Ok(None) => return,
             Err(error) => tracing::warn!(%error, "could not read the size of a refusal"),
         }

@@ -8,9 +8,9 @@ use domain::ground::record::Content;
 use domain::ground::run::{AxisFill, RunWarning};
 use std::collections::BTreeMap;
 
-/// What a run has found of what its definition reads.
+/// Which columns, paths and axes of the definition a run has found.
 pub(super) struct Coverage<'n> {
-    /// The paths that have led to nothing so far.
+    /// The paths that have matched nothing so far.
     unmatched: Vec<PathUse<'n>>,
     /// The axes that are mapped to, each with the number of records that have a value on it.
     filled: Vec<(&'n Axis, u64)>,
@@ -20,7 +20,7 @@ pub(super) struct Coverage<'n> {
 }
 
 impl<'n> Coverage<'n> {
-    /// Begins a payload, whose header has these columns if it has one.
+    /// Begins a payload. `columns` are those of its header, if it has one.
     ///
     /// # Errors
     /// `MissingColumn` where the definition reads a column that the header does not have.
@@ -43,7 +43,7 @@ impl<'n> Coverage<'n> {
         Ok(Self { unmatched, filled, taken: 0, warnings })
     }
 
-    /// Notes which paths lead to something in `raw`.
+    /// Notes which paths match in `raw`.
     pub(super) fn read(&mut self, raw: &Raw) {
         self.unmatched.retain(|path| !path.matches(raw));
     }
@@ -61,7 +61,7 @@ impl<'n> Coverage<'n> {
         }
     }
 
-    /// How many records filled each axis, and what is to be noted of the run.
+    /// The number of records that filled each axis, and the warnings of the run.
     pub(super) fn into_parts(self) -> (BTreeMap<String, AxisFill>, Vec<RunWarning>) {
         let Self { unmatched, filled, taken, mut warnings } = self;
         let unmatched = unmatched.iter().filter(|path_use| !path_use.may_be_unmatched());

@@ -1,4 +1,4 @@
-//! An operator's decisions over runs: to let a held run pass, to discard it, to undo a completed one.
+//! An operator's decisions about runs: approve or discard a held run, undo a completed one.
 
 use super::ending::completed;
 use super::flight::{Changed, behind, changed, fly};
@@ -16,7 +16,7 @@ use store::ground::staging::{Staged, Staging};
 use store::ground::view::SourceView;
 use tokio::task::spawn_blocking;
 
-/// Which run is decided on, by whom, and why.
+/// A decision: the run, the operator and the reason.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub(super) run_id: Sha256Hex,
@@ -24,7 +24,7 @@ pub(super) struct Wanted {
     pub(super) peer: Peer,
 }
 
-/// Reads a held run again and lets it pass its gates. It then becomes visible as any other run.
+/// Reads a held run again without checking its gates. Its records become visible as those of any other run.
 pub(super) async fn approve(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, IngestionError> {
     let decision = shop.decision(&wanted);
     let held = shop.held(&wanted.run_id)?;
@@ -79,7 +79,7 @@ pub(super) async fn discard(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
     Ok(run)
 }
 
-/// Takes a completed run back, as a new run that says so: questions with an earlier `known_at` still see it.
+/// Takes a completed run back, by a new run. Questions with an earlier `known_at` still see the completed run.
 pub(super) async fn undo(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, IngestionError> {
     let unknown = || IngestionError::NotCompleted(wanted.run_id.clone());
     let (undone, _) = shop.store.run(&wanted.run_id)?.ok_or_else(unknown)?;
@@ -129,7 +129,7 @@ pub(super) async fn undo(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Ingesti
         })
     });
     let committed = committed.await;
-    // where the commit failed it is not certain whether the files are named; the next start removes them if not
+    // after a failed commit the store may or may not name the files; if not, the next start removes them
     staged.named();
     committed?;
     shop.metrics.ingesting.decided(&run);
@@ -156,7 +156,7 @@ impl Shop {
         Ok(run)
     }
 
-    /// What an undo changes, in files.
+    /// The files with the changes of an undo.
     async fn staged_undo(
         &self,
         run: &Run,

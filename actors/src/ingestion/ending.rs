@@ -56,7 +56,7 @@ impl Shop {
         }
     }
 
-    /// Makes a run visible, or holds it where it breaks a gate of its pipeline that no operator has let it pass.
+    /// Makes a run visible, or holds it if it breaks a gate of its pipeline. An approved run is not checked.
     async fn passed(&self, mut run: Run, staged: Staged, ready: &Ready) -> Result<Run, IngestionError> {
         if run.decision.is_none() {
             let (source, _) = self.desk().source(&run.oracle_id)?;
@@ -84,7 +84,8 @@ impl Shop {
     ) -> Result<Vec<GateBreach>, IngestionError> {
         let counting = source.counting();
         let before = counting.iter().rev().find(|completed| completed.pipeline_id == run.pipeline_id);
-        let Some((before, _)) = before.map(|before| self.store.run(&before.run_id)).transpose()?.flatten() else {
+        let Some((before, _)) = before.map(|before| self.store.run(&before.run_id)).transpose()?.flatten()
+        else {
             return Ok(Vec::new());
         };
         let had = |axis: &String| before.counts.axes.get(axis).is_some_and(|fill| fill.records > 0);
@@ -186,7 +187,7 @@ impl Shop {
             };
             let is_lost = matches!(run.state, RunState::Failed | RunState::Held);
             if is_lost && run.source_url.is_some() && self.heeds_versions(&source) {
-                // the source has a newer version by now, which is not visible
+                // the source has a newer version, which is not visible
                 source = source.invalidated(timestamp);
                 events.push(Event::SourceInvalidated(InvalidationEntry {
                     oracle_id: run.oracle_id.clone(),

@@ -1,4 +1,4 @@
-//! Why ingestion refuses what it is asked for.
+//! Errors of ingestion.
 
 use super::pull::PullError;
 use super::pulling::REFRESH_PAUSE;
@@ -10,60 +10,60 @@ use domain::ground::run::RunState;
 use jiff::Timestamp;
 use store::StoreError;
 
-/// Why a run has not begun, or is not cancelled.
+/// Why ingestion refuses a request.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestionError {
-    /// Another run of the source goes on.
-    #[error("run {run_id} of source {oracle_id} goes on; wait for it, or cancel it")]
+    /// Another run of the source is in progress.
+    #[error("run {run_id} of source {oracle_id} is in progress; wait for it, or cancel it")]
     Busy {
-        /// Whose.
+        /// The source.
         oracle_id: SourceId,
-        /// Which.
+        /// The run in progress.
         run_id: Sha256Hex,
     },
-    /// The source's files are written anew.
+    /// The source's files are being rewritten.
     #[error("source {0} is being pruned or rebuilt; try again when that is done")]
     Upkeep(SourceId),
-    /// What is to be pruned is to be kept.
+    /// The retention of a pipeline still covers what would be pruned.
     #[error(
-        "what had ceased to hold before {before} is not pruned: the pipelines' `retention_days` keep what was there at {kept_until}"
+        "cannot prune records that ended before {before}: `retention_days` of a pipeline keeps all after {kept_until}"
     )]
     Retained {
-        /// Up to when was to be pruned.
+        /// The requested limit.
         before: Timestamp,
-        /// Up to when may be.
+        /// The latest limit that `retention_days` allows.
         kept_until: Timestamp,
     },
-    /// Its files cannot be made anew.
+    /// The source's files cannot be rebuilt.
     #[error("source {oracle_id} was not rebuilt, and nothing has changed: {why}")]
     NotRebuilt {
-        /// Which.
+        /// The source.
         oracle_id: SourceId,
-        /// Why.
+        /// The cause.
         why: String,
     },
-    /// Something failed inside.
+    /// An internal error.
     #[error("{0}")]
     Inside(String),
-    /// The pipeline's payload is handed in.
-    #[error("pipeline {0} is not one that pulls: its payload is handed in")]
+    /// The pipeline's payloads are uploaded.
+    #[error("pipeline {0} does not pull; submit its payload with `oraclectl ingest run`")]
     NotPulled(PipelineId),
     /// No pipeline of the source pulls.
-    #[error("no pipeline of source {0} pulls, so that there is nothing to refresh it by")]
+    #[error("no pipeline of source {0} pulls, so it cannot be refreshed")]
     NoPull(SourceId),
-    /// The source was pulled for a stale answer a moment ago, in vain.
+    /// A recent pull for a stale answer brought nothing new.
     #[error(
-        "source {oracle_id} had nothing new at {at}; for stale answers it is pulled once in {} s",
+        "source {oracle_id} had nothing new at {at}; a stale answer causes at most one pull in {} s",
         REFRESH_PAUSE.as_secs()
     )]
     Resting {
-        /// Which.
+        /// The source.
         oracle_id: SourceId,
-        /// When.
+        /// The time of that pull.
         at: Timestamp,
     },
-    /// Another pull of the pipeline goes on.
-    #[error("pipeline {0} is being pulled; wait for what comes of that")]
+    /// Another pull of the pipeline is in progress.
+    #[error("pipeline {0} is being pulled; wait until that pull has ended")]
     Pulling(PipelineId),
     /// The payload could not be pulled.
     #[error(transparent)]
@@ -71,74 +71,74 @@ pub enum IngestionError {
     /// The payload could not be archived.
     #[error("{0}")]
     Archiving(String),
-    /// No such run goes on.
-    #[error("no run {0} goes on")]
+    /// The run is not in progress.
+    #[error("run {0} is not in progress")]
     NotRunning(Sha256Hex),
-    /// The version is none.
-    #[error("`version` has 1 to 64 visible ASCII characters")]
+    /// The version is invalid.
+    #[error("`version` is invalid (1 to 64 visible ASCII characters allowed)")]
     Version,
-    /// The release lies ahead.
+    /// The release date is in the future.
     #[error(
-        "`released_at` is {released_at}, and now it is {now}: what is here has been released, so it is no more than a day \
-         ahead of now; from when on records hold, `valid_time` of the pipeline says"
+        "`released_at` ({released_at}) is more than 24 h in the future (it is {now}); use the pipeline's `valid_time` \
+         for records that take effect later"
     )]
     Ahead {
-        /// When it is said to be released.
+        /// The submitted release date.
         released_at: Timestamp,
-        /// What time it is.
+        /// The current time.
         now: Timestamp,
     },
-    /// The version was read from something else.
+    /// The version was read from another payload.
     #[error(
-        "version {version} was read from another payload, or as released at another time, by run {run_id} (released at \
-         {released_at}); a new release has a version of its own, and `replace` puts this one in the place of that one"
+        "version {version} was already read by run {run_id}, from another payload or with another release date \
+         ({released_at}); submit a new release under its own version, or replace this version with `replace`"
     )]
     VersionKnown {
-        /// Which.
+        /// The version.
         version: String,
-        /// The run that has read it.
+        /// The run that read it.
         run_id: Sha256Hex,
-        /// When what it has read was released.
+        /// The release date of that run.
         released_at: Timestamp,
     },
-    /// The same run has brought the same records, and they count no longer.
+    /// The same run was completed before, and another run has replaced it since.
     #[error(
-        "run {run_id} has brought these records as version {version} before, and run {by} has taken its place since; to \
-         read them so again, register the pipeline with another `normalizer_id`, or hand them in as another version, of a \
+        "run {run_id} already read these records as version {version}, and run {by} has replaced it since; to read \
+         them again, register the pipeline with another `normalizer_id`, or submit them as another version with a \
          later `released_at`"
     )]
     Replaced {
-        /// The run that would be begun.
+        /// The requested run.
         run_id: Sha256Hex,
-        /// Of which version.
+        /// Its version.
         version: String,
-        /// The run that counts.
+        /// The run that counts now.
         by: Sha256Hex,
     },
     /// The run is not held.
     #[error("run {run_id} is {}: only a held run can be approved or discarded", .state.as_str())]
     NotHeld {
-        /// Which run.
+        /// The run.
         run_id: Sha256Hex,
         /// Its state.
         state: RunState,
     },
-    /// The run is not visible.
+    /// The run is not completed, or no longer counts.
     #[error("run {0} is not in force: only a completed run that still counts can be undone")]
     NotCompleted(Sha256Hex),
     /// The run was undone.
     #[error("run {run_id} was undone by run {by}; to restore it, undo run {by}")]
     Undone {
-        /// Which run.
+        /// The run.
         run_id: Sha256Hex,
-        /// The run that says so.
+        /// The run that undid it.
         by: Sha256Hex,
     },
-    /// The source was described otherwise while the run was about to begin.
+    /// The source's registration changed while the run was being prepared.
     #[error("source {0} was just changed; try again")]
     Amended(SourceId),
-    /// Two runs would have records of the same ids.
-    #[error("run {0} begins with the digits of another one")]
+    /// Records of two runs would have the same ids.
+    #[error("the id of run {0} begins with the same digits as the id of another run")]
     Collision(Sha256Hex),
     /// The pipeline cannot be used.
     #[error(transparent)]
@@ -146,7 +146,7 @@ pub enum IngestionError {
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What has happened could not be committed.
+    /// The commit failed.
     #[error(transparent)]
     Commit(#[from] CommitError),
 }

@@ -200,11 +200,11 @@ fn failed(cause: String) -> Outcome {
 }
 
 impl Shop {
-    /// The run that has brought what `run` would, where its records count or it is held.
+    /// The earlier run with the same id, if its records count.
     ///
     /// # Errors
-    /// `Undone` and `Replaced` where they count no longer, and, unless it may `replace`, `VersionKnown` where others count for
-    /// its version.
+    /// `Undone` and `Replaced` if its records no longer count. `VersionKnown` if another run counts for the version,
+    /// unless `replace` is set.
     pub(super) fn brought_before(
         &self,
         run: &Run,
@@ -232,8 +232,8 @@ impl Shop {
         Ok(None)
     }
 
-    /// The run as an operator has to decide, or has decided, on it. Only an operator who submits a discarded payload once
-    /// more has it read again; a schedule does not.
+    /// The earlier run with the same id, if it is held or discarded. A discarded payload is read again only if an
+    /// operator submits it, not if a schedule pulls it.
     fn held_before(&self, run: &Run, peer: Option<Peer>) -> Result<Option<Run>, StoreError> {
         let known = self.store.run(&run.run_id)?.map(|(known, _)| known);
         Ok(known.filter(|known| match known.state {

@@ -185,8 +185,8 @@ pub fn slices<R: Read>(format: &Format, reader: R, limits: Limits) -> Result<Sli
 }
 
 impl<R> Slices<R> {
-    /// The names of the header's columns, in their order, of a payload that has a header. One without a name is blank; no
-    /// record has it.
+    /// The names of the header's columns in their order, if the payload has a header. A column without a name is blank
+    /// here and in no record.
     pub fn columns(&self) -> Option<&[String]> {
         match &self.cut {
             Some(Cut::Delimited(delimited)) => Some(delimited.columns()),

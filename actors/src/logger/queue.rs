@@ -1,4 +1,5 @@
-//! Entries that nobody waits for: of reads, which change nothing. They are queued and committed in groups.
+//! Entries of reads. They are queued and committed in groups. No request waits for the commit, since a read changes
+//! nothing.
 //!
 //! A full queue makes the reads wait; no entry is dropped. A crash may lose the entries of the last 100 ms.
 
@@ -19,7 +20,7 @@ const GROUP_MAX: usize = 256;
 /// How long an entry waits for others to join its group. With the commit itself an entry is on the disk within 100 ms.
 const GROUP_WAIT: Duration = Duration::from_millis(80);
 
-/// What is sent to the writer.
+/// A message to the writer.
 #[derive(Debug)]
 enum Queued {
     Entry(Box<Event>, Option<Arc<Caller>>),
@@ -27,7 +28,7 @@ enum Queued {
     Flush(oneshot::Sender<()>),
 }
 
-/// The way into the queue.
+/// The sending side of the queue.
 #[derive(Debug, Clone)]
 pub(super) struct Queue(mpsc::Sender<Queued>);
 
@@ -43,10 +44,11 @@ impl Queue {
 }
 
 impl Log {
-    /// Queues the entry of a read, on behalf of the current caller. Waits while the queue is full, and not for the commit.
+    /// Queues the entry of a read, on behalf of the current caller. Waits while the queue is full, but not for the
+    /// commit.
     ///
     /// # Errors
-    /// `Unavailable` where the journal does not take entries: the entry is in the service log then, and nothing may be
+    /// `Unavailable` if the journal does not accept entries. The entry is in the service log then, and nothing may be
     /// delivered.
     pub async fn append(&self, event: Event) -> Result<(), CommitError> {
         let caller = caller::current();
@@ -56,7 +58,7 @@ impl Log {
             None => match self.queue.0.send(Queued::Entry(Box::new(event), caller.clone())).await {
                 Ok(()) => None,
                 Err(mpsc::error::SendError(Queued::Entry(event, _))) => {
-                    Some((*event, "the queue of the log is gone".to_owned()))
+                    Some((*event, "the queue of the log is closed".to_owned()))
                 }
                 Err(_) => None,
             },
@@ -71,11 +73,11 @@ impl Log {
     pub async fn flush(&self) {
         let (reply, flushed) = oneshot::channel();
         if self.queue.0.send(Queued::Flush(reply)).await.is_err() || flushed.await.is_err() {
-            tracing::error!("the queue of the log is gone");
+            tracing::error!("the queue of the log is closed");
         }
     }
 
-    /// Commits what is `waiting` in groups, for as long as the daemon runs.
+    /// Commits the `waiting` entries in groups, for as long as the daemon runs.
     pub(crate) async fn write(self, Waiting(mut waiting): Waiting) {
         let mut group = Vec::with_capacity(GROUP_MAX);
         while waiting.recv_many(&mut group, GROUP_MAX).await > 0 {
@@ -107,12 +109,12 @@ impl Log {
             let record = Record { events, callers: Callers::Each(callers), ..Record::default() };
             // entries that are not committed are in the service log
             if let Err(error) = self.commit(record).await {
-                tracing::warn!(%error, "entries of reads were not committed");
+                tracing::warn!(%error, "could not commit entries of reads");
             }
         }
         for reply in flushed {
             if reply.send(()).is_err() {
-                tracing::debug!("nobody waits for the flush any more");
+                tracing::debug!("the caller of a flush no longer waits");
             }
         }
     }

@@ -11,7 +11,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use strum::VariantArray;
 
-/// What becomes of a run's records.
+/// The outcome of a run's records.
 const RESULTS: [&str; 3] = ["taken", "collapsed", "rejected"];
 
 /// The label of a run that has ended.

@@ -15,10 +15,10 @@ use strum::{IntoStaticStr, VariantArray};
 
 /// The paths on which the model is asked.
 const PATHS: [GatePath; 2] = [GatePath::Generate, GatePath::Regen];
-/// What the model's tokens are counted by.
+/// The kinds of the model's tokens.
 const DIRECTIONS: [&str; 2] = ["prompt", "output"];
 
-/// What became of a verdict that the model was to make.
+/// The outcome of a request for a verdict by the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub(crate) enum MadeOutcome {
@@ -78,7 +78,7 @@ impl AttemptAs {
     }
 }
 
-/// The label of a request that the model refused for good.
+/// The label of a request that the model refused permanently.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct RefusedWith {
     status: u16,
@@ -199,7 +199,7 @@ impl Making {
         );
         registry.register(
             "model_refused_requests",
-            "calls that the model refused for good, by HTTP status",
+            "requests that the model refused permanently, by HTTP status",
             self.refused_requests.clone(),
         );
         registry.register_with_unit(

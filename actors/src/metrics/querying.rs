@@ -10,7 +10,7 @@ use prometheus_client::registry::{Registry, Unit};
 use std::time::Duration;
 use strum::{IntoStaticStr, VariantArray};
 
-/// What came of a query.
+/// The outcome of a query.
 #[derive(Debug, Clone, Copy, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 enum QueryOutcome {

@@ -14,7 +14,7 @@ use strum::VariantArray;
 
 /// What was kept of a source has taken the place of its answer.
 const STALE: &str = "stale";
-/// An answer that was still fresh was used again.
+/// A cached answer was still fresh.
 const CACHE_HIT: &str = "cache_hit";
 
 /// The labels of a decision.

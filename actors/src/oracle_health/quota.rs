@@ -1,4 +1,4 @@
-//! The wait that an oracle asks for with a full quota.
+//! The wait that an oracle asks for when a quota is used up.
 
 use super::OracleHealth;
 use actix::{Context, Handler, Message};
@@ -9,9 +9,9 @@ use std::time::Duration;
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct QuotaWait {
-    /// Which oracle.
+    /// The oracle.
     pub oracle_id: OracleId,
-    /// How long it wants no call.
+    /// How long it must not be called.
     pub wait: Duration,
 }
 
@@ -20,7 +20,7 @@ impl Handler<QuotaWait> for OracleHealth {
 
     fn handle(&mut self, QuotaWait { oracle_id, wait }: QuotaWait, _: &mut Context<Self>) {
         let now = self.clock.now();
-        // a call was made by a lease, which names an oracle that there is
+        // a call has a lease, and a lease names an oracle that exists
         let Ok(watched) = self.at(&oracle_id, now) else { return };
         watched.health.note_quota_wait(now, wait);
         tracing::warn!(%oracle_id, wait_s = wait.as_secs(), "oracle asked for a wait");

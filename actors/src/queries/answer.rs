@@ -121,7 +121,7 @@ impl Answering {
         (releases.iter().max().copied(), releases.iter().min().copied().or_else(in_force))
     }
 
-    /// Which releases the question sees.
+    /// The releases that the question sees.
     pub(super) const fn scope(&self) -> Scope {
         Scope { known_at: self.known_at, released_by: Some(self.point_in_time) }
     }

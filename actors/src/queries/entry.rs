@@ -32,7 +32,7 @@ impl OpenEntry {
         self.began
     }
 
-    /// Notes what a query was answered with.
+    /// Notes the answer of a query.
     pub(super) fn answered(&mut self, answer: &QueryAnswer) {
         let metadata = &answer.response.query_metadata;
         self.entry.query_id = Some(answer.query_id.clone());
@@ -64,7 +64,7 @@ impl OpenEntry {
         self.entry.records_returned = page.changes.len() as u64;
     }
 
-    /// Notes that all records of these versions of the source were read, so many lines of them.
+    /// Notes that all records of these versions of the source were read, in this number of lines.
     pub fn exported<'v>(&mut self, versions: impl Iterator<Item = &'v str>, lines: u64) {
         self.entry.data_version = named(versions);
         self.entry.records_returned = lines;
@@ -86,7 +86,7 @@ impl OpenEntry {
 }
 
 impl Queries {
-    /// Begins the entry of a read of `oracle_id`, where that is known, with the canonical JSON of its `request`.
+    /// Begins the entry of a read of `oracle_id`, if that is known, with the digest of its `request`.
     pub fn open_entry(
         &self,
         read: ReadKind,
@@ -110,7 +110,7 @@ impl Queries {
         OpenEntry { entry, began: monotonic() }
     }
 
-    /// The entry of a query, with the times that it asks about, be it by its cursor.
+    /// The entry of a query, with the times that the query or its cursor names.
     pub(super) fn open_query_entry(&self, asked: &OracleQuery) -> OpenEntry {
         let OracleQuery { query_id, oracle_id, request } = asked;
         let mut open = self.open_entry(ReadKind::Query, Some(oracle_id.clone()), request);
@@ -123,10 +123,10 @@ impl Queries {
         open
     }
 
-    /// Hands the entry of a read to the log: before the answer is given, and without waiting for the disk.
+    /// Queues the entry of a read in the log, before the answer is returned, without waiting for the disk.
     ///
     /// # Errors
-    /// `Unavailable` where the journal takes no entries: nothing may be delivered.
+    /// `Unavailable` if the journal does not accept entries. Nothing may be delivered then.
     pub async fn close_entry(&self, OpenEntry { mut entry, began }: OpenEntry) -> Result<(), CommitError> {
         entry.latency_ms = began.elapsed().as_secs_f64() * 1e3;
         entry.timestamp = self.clock.now();
@@ -134,7 +134,7 @@ impl Queries {
     }
 }
 
-/// Versions by their names, each once; of many the first ones, and how many more.
+/// The names of the versions, each once. Only the first ones are named, with the number of the others.
 fn named<'v>(versions: impl Iterator<Item = &'v str>) -> Option<String> {
     let versions: BTreeSet<_> = versions.collect();
     let named: Vec<_> = versions.iter().take(VERSIONS_NAMED_MAX).copied().collect();

@@ -63,12 +63,13 @@ pub struct ChangesPage {
     pub next: Option<Place>,
     /// Whether there are more by now.
     pub more: bool,
-    /// Sources that do not answer, whose changes are left out. Once such a source answers, `oracle_id` asks for them.
+    /// Sources that do not answer, whose changes are left out. Once such a source answers, request its changes by
+    /// `oracle_id`.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub withheld: BTreeSet<SourceId>,
 }
 
-/// The request for changes, as its digest is taken.
+/// The request for changes, for its digest.
 #[derive(Serialize)]
 struct Requested<'r> {
     since: Option<Place>,
@@ -77,7 +78,7 @@ struct Requested<'r> {
 }
 
 impl Queries {
-    /// The first `limit` changes behind `since`, of all sources that answer or of one.
+    /// The first `limit` changes after `since`, of all sources that answer or of one.
     ///
     /// # Errors
     /// `SourceUnknown`, `Silent`; where the store cannot be read.

@@ -22,8 +22,7 @@ pub struct Stale {
     pub freshness: Box<Freshness>,
 }
 
-/// How fresh what a source says of `axes` is at `at`, for a question that sees `scope`, where it is of a release at
-/// `as_of`.
+/// The freshness at `at` of a release from `as_of`, on `axes`, for a question that sees `scope`.
 pub(super) fn of(
     view: &SourceView,
     axes: &[&str],

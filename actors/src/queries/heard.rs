@@ -34,7 +34,7 @@ pub(crate) struct Asked {
     pub(crate) paths: Vec<String>,
     /// As it was then; now where there is none.
     pub(crate) point_in_time: Option<Timestamp>,
-    /// As far as it was known then; as it is known now where there is none.
+    /// The time by which the data was known; `None` for all that is known now.
     pub(crate) known_at: Option<Timestamp>,
     /// Whether to tell what it said before.
     pub(crate) looks_back: bool,
@@ -163,8 +163,8 @@ impl Look {
         Ok(Some((Heard { reply, before, warnings }, Some(freshness))))
     }
 
-    /// The reply of a source whose current release holds the record of the thing and rejected it. It is not ignorant of the
-    /// thing, and what it said before may be what that release corrects.
+    /// The reply of a source whose current release rejected the record of the thing. The release does have the record,
+    /// and may correct the former value, so neither "no record" nor that value is returned.
     fn rejected(&self, hit: Option<&Hit>) -> Result<Option<Reply>, QueryError> {
         let Self { view, query, .. } = self;
         let version = match hit {
@@ -173,13 +173,13 @@ impl Look {
         };
         Ok(version.map(|version| {
             let cause = format!(
-                "its version {version} rejected the record, or records that cannot be identified; `oraclectl rejects RUN` shows why"
+                "its version {version} rejected the record, or records without an identity; see `oraclectl rejects RUN`"
             );
             Reply::Failed { failure: Failure::RecordRejected, cause }
         }))
     }
 
-    /// Which releases the question sees.
+    /// The releases that the question sees.
     const fn scope(&self) -> Scope {
         Scope { known_at: self.asked.known_at, released_by: Some(self.time) }
     }
@@ -232,7 +232,7 @@ impl Look {
                 ttl_seconds: None,
                 chain_of_custody: Some(custody(view, &provenance)),
             },
-            // by the release and not by the moment of ingestion: in which order releases come in makes none of them newer
+            // the date of the release, not of the ingestion: a late ingestion does not make a release newer
             observed_at: last_seen.as_of(),
             freshness: freshness.axes.clone(),
             deviations: BTreeMap::new(),

@@ -85,12 +85,12 @@ pub enum RecordError {
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The log does not take the entry of the read.
+    /// The log does not accept the entry of the read.
     #[error(transparent)]
     Unlogged(#[from] CommitError),
 }
 
-/// The request for a record, as its digest is taken.
+/// The request for a record, for its digest.
 #[derive(Serialize)]
 struct Requested<'r> {
     record_id: &'r str,
@@ -102,7 +102,8 @@ struct Stands {
     found: Found,
     standing: RecordStanding,
     same_as: Option<(u32, u64)>,
-    /// The run of the latest release that said so while the version held: one that says it later makes it no fresher then.
+    /// The run of the latest release that confirmed the version while it was in force. A later confirmation does not
+    /// count.
     fresh_as: u32,
 }
 
@@ -170,7 +171,7 @@ impl Queries {
         })
     }
 
-    /// Where a record comes from, as long as its source answers.
+    /// The provenance of a record whose source answers.
     ///
     /// # Errors
     /// `Unknown`, `Silent`; where the store cannot be read.
@@ -178,8 +179,8 @@ impl Queries {
         self.traced(record_id, |view| warnings_of(&view.state.entry, self.clock.now()).map(drop)).await
     }
 
-    /// Where a record comes from, whether its source answers or not: for administrators, since provenance is kept for as long
-    /// as the source is.
+    /// The provenance of a record, whether its source answers or not. For administrators: provenance is kept as long as
+    /// the source exists.
     ///
     /// # Errors
     /// `Unknown`; where the store cannot be read.
@@ -187,7 +188,7 @@ impl Queries {
         self.traced(record_id, |_| Ok(())).await
     }
 
-    /// Where a record comes from, once `check` lets its source answer; with an entry for the log.
+    /// The provenance of a record, if `check` allows its source to answer. Writes the audit entry of the read.
     async fn traced(
         &self,
         record_id: &str,
@@ -228,7 +229,7 @@ impl Queries {
     }
 }
 
-/// What is to be said of a source that answers.
+/// The warnings of a source that answers.
 fn warnings_of(entry: &SourceRegistryEntry, now: Timestamp) -> Result<Vec<String>, RecordError> {
     match entry.standing(now) {
         Standing::Answers => Ok(Vec::new()),
@@ -239,7 +240,7 @@ fn warnings_of(entry: &SourceRegistryEntry, now: Timestamp) -> Result<Vec<String
 
 /// How fresh a version is, which says `content`: each of its axes that is no identity, or those where it has no others. What
 /// no longer holds is as fresh as it was when it ceased to.
-/// `fresh_as` is the run of the release that it is as fresh as.
+/// `fresh_as` is the run of the release that its age counts from.
 fn freshness_of(
     view: &SourceView,
     (version, fresh_as): (&Version, u32),

@@ -237,7 +237,7 @@ fn a_record_is_found_by_its_id_whatever_has_become_of_it() {
         let provenance = old.provenance.expect("it was asked for");
         for (record, chain) in old.records.iter().zip(&provenance) {
             let now = system.queries.provenance(&record.record_id).await.expect("it is there");
-            // an answer about an earlier time does not see what ended it later
+            // an answer about an earlier time does not see the later release that ended the record
             assert_eq!((chain.valid_until, &chain.superseded_by), (None, &None));
             let (valid_until, superseded_by) = (now.valid_until, now.superseded_by.clone());
             assert_eq!(now, ProvenanceRecord { valid_until, superseded_by, ..chain.clone() });

@@ -43,9 +43,9 @@ pub enum Landing {
     },
     /// It was made, passed the crosscheck, and not the rules.
     RefusedByRules {
-        /// What the rules say.
+        /// The evaluation by the rules.
         evaluation: Arc<Evaluation>,
-        /// The same.
+        /// When the session's verdict may be regenerated again; nothing for a first verdict.
         retry_after: Option<Duration>,
     },
     /// The session is of another tier or query.
@@ -70,7 +70,7 @@ pub enum Failed {
     /// The model's circuit is open, or it asked for a wait.
     #[error("{error}")]
     NotPermitted {
-        /// Which of the two.
+        /// The cause.
         error: PermitError,
         /// When to try again.
         retry_after: Duration,
@@ -257,7 +257,7 @@ impl Pilot {
             && self.may_retry(model).await
         {
             let (gone, instead) = (&order.settings.model, &settings.model);
-            tracing::warn!(gone, instead, "the model of the original is gone; asking the configured one");
+            tracing::warn!(gone, instead, "the original's model is gone; asking the configured model");
             order.settings = settings;
             let first = std::mem::take(&mut called.interactions);
             called = self.call(model, &model.caller.after(began.elapsed()), &order).await;
@@ -289,14 +289,14 @@ impl Pilot {
         let on_quota_wait = async |wait| {
             let quota_wait = QuotaWait { oracle_id: model.oracle_id.clone(), wait };
             if let Err(error) = self.doors.oracle_health.ask(quota_wait).await {
-                tracing::warn!(%error, "could not note the wait that the model asked for");
+                tracing::warn!(%error, "could not store the wait that the model asked for");
             }
         };
         let may_retry = async || self.may_retry(model).await;
         caller.call(&purpose, &order.prompt, &order.settings, on_quota_wait, may_retry).await
     }
 
-    /// Whether the model may be called once more within a call: its circuit is closed, and the budget has room.
+    /// Whether an attempt may be retried: the model's circuit is closed, and the retry budget is not used up.
     async fn may_retry(&self, model: &AskedModel) -> bool {
         let closed = self.is_closed(&model.oracle_id).await;
         closed && matches!(self.doors.rate_limiter.ask(TakeRetry).await, Ok(Ok(())))
@@ -322,7 +322,7 @@ impl Pilot {
         self.wait_after(order.path, &order.session_id)
     }
 
-    /// How long a session has to wait for its next regeneration, after one on `path`.
+    /// The time until the session's next regeneration; none unless `path` is a regeneration.
     fn wait_after(&self, path: GatePath, session_id: &SessionId) -> Option<Duration> {
         (path == GatePath::Regen).then(|| self.wait(session_id)).flatten()
     }

@@ -14,7 +14,7 @@ pub struct AskedModel {
     pub caller: Caller,
     /// How it is asked for a first verdict.
     pub original: Settings,
-    /// The name that is asked for where nothing else is known.
+    /// The configured name, for a session whose first model is not known.
     name: String,
 }
 
@@ -26,15 +26,15 @@ impl AskedModel {
         Self { oracle_id, caller, original, name }
     }
 
-    /// How a lost verdict is asked for (seed: "Regen configuration lock"): from the model that made the original, or from
-    /// the configured one where that is not known.
+    /// The settings of a regeneration (seed: "Regen configuration lock"): with the model that made the original, or the
+    /// configured one if that is not known.
     pub(super) fn regen(&self, original: Option<&Original>) -> Settings {
         let made_by = original.and_then(|original| original.generation.as_ref());
         Settings::locked(made_by.map_or_else(|| self.name.clone(), |made| made.settings.model.clone()))
     }
 
-    /// The settings to ask with instead, where `error` may mean that the provider has no model of the name in `settings`.
-    /// Most answer 404 then, some 400.
+    /// The settings for a second call with the configured model, if `error` may mean that the provider has no model of
+    /// the name in `settings`. Most providers answer 404 then, some 400.
     pub(super) fn substitute(&self, settings: &Settings, error: &ModelError) -> Option<Settings> {
         let may_be_gone = matches!(error, ModelError::RefusedRequest { status: 400 | 404, .. });
         (may_be_gone && settings.model != self.name).then(|| Settings::locked(self.name.clone()))

@@ -1,4 +1,4 @@
-//! How the making of a verdict ended, for the metrics.
+//! The outcomes of generation and regeneration, for the metrics.
 
 use super::flight::{Failed, Landing};
 use crate::metrics::MadeOutcome;

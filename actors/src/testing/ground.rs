@@ -29,7 +29,8 @@ pub(crate) async fn population(system: &System) -> PipelineId {
     register_pipeline(system, open_pipeline()).await
 }
 
-/// The gallery's pipeline with gates that let everything pass: payloads of three records change much of what there is.
+/// The gallery's pipeline with gates that let everything pass: a payload of three records changes a large share of the
+/// data.
 pub(crate) fn open_pipeline() -> Box<Definition> {
     let mut definition = gallery_pipeline();
     definition.pipeline.gates = open_gates();

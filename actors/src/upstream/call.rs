@@ -88,12 +88,12 @@ pub enum ModelError {
         /// What was waited for last.
         cause: String,
     },
-    /// It refused the request itself. The same request is refused again.
+    /// The model refused the request itself. It will refuse the same request again.
     #[error("the model refused the request: {cause}")]
     RefusedRequest {
         /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// The model's message.
         cause: String,
     },
     /// It answered, but gave no verdict. Asking again would not help.
@@ -154,7 +154,7 @@ impl Caller {
         Self { model, policy, clock }
     }
 
-    /// The same caller for a call that begins when a part of the time is spent.
+    /// The same caller, with `spent` taken off the deadline.
     #[must_use]
     pub(crate) fn after(&self, spent: Duration) -> Self {
         let deadline = self.policy.deadline.saturating_sub(spent);
@@ -165,8 +165,8 @@ impl Caller {
     /// attempt is the caller's own to allow.
     ///
     /// A wait that the model asks for is kept; where it would not end before the deadline, the call ends at once and
-    /// hands it back. An attempt that the deadline finds unanswered has timed out. `on_quota_wait` gets the wait that a full
-    /// quota asks for, as soon as it is known: it holds for all calls of the model.
+    /// hands it back. An attempt that the deadline finds unanswered has timed out. `on_quota_wait` receives the wait
+    /// that the model asks for when a quota is used up. That wait applies to all calls of the model.
     ///
     /// Dropping the future loses what was to be logged: it belongs into a task of its own.
     pub async fn call(

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
-/// The statuses that refuse a request for good.
+/// The statuses of a permanent refusal: the same request is refused again.
 pub const PERMANENT_STATUSES: [u16; 6] = [400, 401, 403, 404, 413, 422];
 /// A server that asks for a longer wait may be asked again after this.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
@@ -77,8 +77,8 @@ impl Failure {
         }
     }
 
-    /// The status of an answer that refuses the request itself. The same request is refused again, until someone changes
-    /// the request, the key or the model.
+    /// The status of an answer that refuses the request itself. The same request is refused again until the request,
+    /// the key or the model changes.
     #[must_use]
     pub fn permanent_status(&self) -> Option<u16> {
         match self.kind {
@@ -87,7 +87,7 @@ impl Failure {
         }
     }
 
-    /// The wait that a full quota asks of every caller: status 429 with `Retry-After`, one hour at most.
+    /// The wait for all calls after a quota is used up: status 429 with `Retry-After`, one hour at most.
     #[must_use]
     pub fn quota_wait(&self) -> Option<Duration> {
         self.retry_after.filter(|_| self.kind == Kind::Status(429)).map(|wait| wait.min(RETRY_AFTER_MAX))

@@ -41,7 +41,7 @@ pub struct LiveAsk {
     pub adapter: Arc<Ready>,
     /// How far the source is trusted, as registered.
     pub oracle_tier: OracleTier,
-    /// Whose answers they are, as registered: the beginning of their chain of custody.
+    /// The publisher of the answers, as registered: the first link of their chain of custody.
     pub authority: String,
     /// About which thing: the values of identity axes.
     pub thing: BTreeMap<String, Value>,

@@ -200,7 +200,7 @@ impl Verifier {
     /// Whether as many questions of the workflow wait for people as may, or of all workflows.
     fn queue_is_full(&self, workflow_id: &WorkflowId) -> Result<bool, StoreError> {
         let all = self.doors.log.report().borrow().counts.open_reviews;
-        // a workflow is counted only where all together could fill its pool
+        // the reviews of a workflow are only counted if all open reviews together could fill its pool
         let is_full = all >= QUEUE_MAX && self.store.open_reviews_of(workflow_id)? >= QUEUE_MAX;
         Ok(is_full || all >= QUEUE_TOTAL_MAX)
     }

@@ -39,7 +39,7 @@ pub struct Asked {
     params(Asked),
     responses(
         (status = 200, description = "`{changes: [{kind, oracle_id, run_id, source_version, known_at, record_id, source_record_id, valid_from, valid_until, superseded_by}], next, more, withheld?}`: `withheld` names sources that do not answer, whose changes are left out", body = Object),
-        (status = "4XX", description = "The question is not understood, or there is no such source, or it does not answer", body = ProblemDocument),
+        (status = "4XX", description = "The request is invalid, the source is not registered, or it does not answer", body = ProblemDocument),
         (status = "5XX", description = "It cannot be told for now", body = ProblemDocument),
     ),
 )]

@@ -31,7 +31,7 @@ pub async fn get(
     Ok(Json(service.work(async move { Ok(queries.record(&record_id).await?) }).await?))
 }
 
-/// Where a record comes from, as long as its source answers.
+/// The provenance of a record whose source answers.
 ///
 /// # Errors
 /// `record_unknown`, `source_silent`.

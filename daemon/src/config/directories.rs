@@ -1,10 +1,10 @@
-//! Where the configuration, the state and the sockets are by default.
+//! The default directories of the configuration, the state and the sockets.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Where things are by default: systemd's directories where it runs the daemon, else those of the XDG Base
-/// Directory Specification.
+/// The default directories: systemd's if systemd runs the daemon, otherwise those of the XDG Base Directory
+/// Specification.
 #[derive(Debug)]
 pub struct Directories {
     pub(super) config: PathBuf,
@@ -13,7 +13,7 @@ pub struct Directories {
 }
 
 impl Directories {
-    /// Those of this process.
+    /// The directories of this process.
     #[must_use]
     pub fn of_this_process() -> Self {
         let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -25,20 +25,20 @@ impl Directories {
         let state =
             variable("STATE_DIRECTORY").unwrap_or_else(|| below(variable("XDG_STATE_HOME"), ".local/state"));
         let runtime = variable("RUNTIME_DIRECTORY");
-        // without a runtime directory the sockets live where nobody else can put one
+        // without a runtime directory the sockets are in the state directory, where only this user can create files
         let runtime = runtime.or_else(|| variable("XDG_RUNTIME_DIR").map(|dir| dir.join("oracled")));
         let runtime = runtime.unwrap_or_else(|| state.clone());
         Self { config, state, runtime }
     }
 
-    /// Where a client looks for the socket called `name`: among systemd's if it is there, else among the user's own.
+    /// The path at which a client connects to the socket `name`: systemd's if it exists, otherwise the user's own.
     #[must_use]
     pub fn socket(name: &str) -> PathBuf {
         let of_systemd = Path::new("/run/oracled").join(name);
         if of_systemd.exists() { of_systemd } else { Self::of_this_process().runtime.join(name) }
     }
 
-    /// The configuration file, if there is one.
+    /// The configuration file, if it exists.
     pub(super) fn config_file(&self) -> Option<PathBuf> {
         Some(self.config.join("oracled.toml")).filter(|file| file.is_file())
     }

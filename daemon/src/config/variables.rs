@@ -1,14 +1,15 @@
-//! `ORACLED_…` variables: keys of the configuration, misspelled ones, and those that other programs set. Kubernetes, for
-//! instance, sets `ORACLED_PORT` and `ORACLED_SERVICE_HOST` in every container beside a service called `oracled`.
+//! `ORACLED_…` variables: keys of the configuration, misspelled keys, and variables of other programs. For instance,
+//! Kubernetes sets `ORACLED_PORT` and `ORACLED_SERVICE_HOST` in every container next to a service called `oracled`.
 
 use super::{CONFIG_VARIABLE, Config, ConfigError, PREFIX};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use strsim::osa_distance;
 
-/// What separates the levels of a key in a variable's name.
+/// The separator of a key's levels in a variable's name.
 const LEVEL: &str = "__";
-/// At most this many letters differ between a misspelled key and the key. Two neighbors in the wrong order are one.
+/// The most letters by which a misspelled key differs from the key. Two adjacent letters in the wrong order count as
+/// one.
 const MISSPELLED_LETTERS: usize = 2;
 /// Tables whose keys the user names.
 const FREE_TABLES: [&str; 2] = ["ingestion__credentials__", "verification__credentials__"];
@@ -16,7 +17,7 @@ const FREE_TABLES: [&str; 2] = ["ingestion__credentials__", "verification__crede
 /// The variables with our prefix.
 #[derive(Debug, Default)]
 pub(super) struct Variables {
-    /// Those that are keys, with their values.
+    /// The variables that are keys, with their values.
     pub(super) keys: HashMap<String, String>,
     /// The names of the others, in alphabetical order.
     pub(super) ignored: Vec<String>,
@@ -26,7 +27,7 @@ impl Variables {
     /// Sorts the variables of `environment`.
     ///
     /// # Errors
-    /// The first variable that looks like a key and is none, or that is a key and whose value is not text.
+    /// The first variable that looks like a key but is not one, or that is a key with a value that is not text.
     pub(super) fn of(
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
@@ -55,7 +56,8 @@ impl Variables {
     }
 }
 
-/// The keys that `key`, which is none, may be meant as: those that are spelled nearly so, or else all under its first level.
+/// The keys that a misspelled `key` may mean: keys that are spelled similarly, or otherwise all keys under its first
+/// level.
 fn meant<'a>(key: &str, known: &'a [String]) -> Vec<&'a str> {
     let flat = |key: &str| key.replace(LEVEL, "_");
     let is_near = |known: &&str| osa_distance(&flat(key), &flat(known)) <= MISSPELLED_LETTERS;

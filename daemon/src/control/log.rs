@@ -29,7 +29,7 @@ pub struct Asked {
     session: Option<String>,
     /// Only those of the verification of this execution id.
     execution: Option<String>,
-    /// Only those that the request of this id caused.
+    /// Only entries that the request with this id caused.
     request_id: Option<String>,
     /// Only events of this name.
     event: Option<String>,

@@ -104,11 +104,11 @@ pub async fn cancel(
     .await
 }
 
-/// Lets a held run pass its gates: 202, and it is read again and becomes visible.
+/// Approves a held run: 202, and its payload is read again and its records become visible.
 ///
 /// # Errors
-/// `RunUnknown`, `RunNotHeld`, `RunBusy`; `VersionKnown` where another run has brought its version since; `InvalidRequest`
-/// where the path names none or several, or there is no reason.
+/// `RunUnknown`, `RunNotHeld`, `RunBusy`; `VersionKnown` if another run has read its version since; `InvalidRequest` if
+/// the path does not name exactly one run, or the reason is missing.
 pub async fn approve(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -127,7 +127,7 @@ pub async fn approve(
 /// Discards a held run.
 ///
 /// # Errors
-/// `RunUnknown`, `RunNotHeld`; `InvalidRequest` where the path names none or several, or there is no reason.
+/// `RunUnknown`, `RunNotHeld`; `InvalidRequest` if the path does not name exactly one run, or the reason is missing.
 pub async fn discard(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -143,10 +143,11 @@ pub async fn discard(
     .await
 }
 
-/// Takes a completed run back; answers with the run that says so, which can be undone in its turn.
+/// Takes a completed run back. Returns the new run that does so, which can itself be undone.
 ///
 /// # Errors
-/// `RunUnknown`, `RunNotInForce`, `RunBusy`; `InvalidRequest` where the path names none or several, or there is no reason.
+/// `RunUnknown`, `RunNotInForce`, `RunBusy`; `InvalidRequest` if the path does not name exactly one run, or the reason
+/// is missing.
 pub async fn undo(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,

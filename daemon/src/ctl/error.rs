@@ -39,7 +39,7 @@ pub enum CtlError {
     /// A run came to nothing. Why was printed.
     #[error("the run came to nothing")]
     CameToNothing,
-    /// A run is held. Which gate it has broken was printed.
+    /// A run is held. The gates that it broke were printed.
     #[error(
         "run {0} is held and nothing of it is visible; `oraclectl ingest approve {0} --reason …` lets it pass, `oraclectl \
          ingest discard {0} --reason …` discards it"

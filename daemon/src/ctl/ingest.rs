@@ -53,14 +53,14 @@ enum Action {
         /// Which one, by its id or 8 or more of its first digits
         run_id: String,
     },
-    /// Let a held run pass the gates that it has broken, and show it until it has ended
+    /// Approve a held run, so that it passes its gates, and show it until it has ended
     Approve {
         /// The run's id, or 8 or more of its first digits
         run_id: String,
         /// The reason, for the log
         #[arg(long)]
         reason: String,
-        /// Do not wait for the run's end
+        /// Do not wait for the end of the run
         #[arg(long)]
         detach: bool,
     },
@@ -72,7 +72,7 @@ enum Action {
         #[arg(long)]
         reason: String,
     },
-    /// Take a completed run back; questions with an earlier `known_at` still see it
+    /// Undo a completed run; questions with an earlier `known_at` still see it
     Undo {
         /// The run's id, or 8 or more of its first digits
         run_id: String,
@@ -172,7 +172,7 @@ async fn pull(
     ended(options, out, &follow::to_its_end(options, &run.run_id).await?)
 }
 
-/// Hands an operator's decision over a run to the daemon.
+/// Sends an operator's decision about a run to the daemon.
 async fn decide(options: &Options, run_id: &str, verb: &str, reason: &str) -> Result<Seen, CtlError> {
     let reason = Reason { reason: reason.to_owned() };
     Ok(options.done_on_control(&format!("{}/{verb}", path(run_id)), &reason).await?.json()?)

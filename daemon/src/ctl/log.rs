@@ -26,7 +26,7 @@ pub struct Log {
     /// Only entries of the verification of this execution id
     #[arg(long, value_name = "ID")]
     execution: Option<String>,
-    /// Only entries that the request with this X-Request-Id caused
+    /// Only entries caused by the request with this X-Request-Id
     #[arg(long, value_name = "ID")]
     request: Option<String>,
     /// Only events of this name
@@ -157,7 +157,7 @@ fn in_one_width(timestamp: String) -> String {
     timestamp.parse::<Timestamp>().map_or(timestamp, |at| format!("{at:.3}"))
 }
 
-/// One line: number, time, event, session, what else is worth knowing at a glance, and the caller.
+/// One line: number, time, event, session, a summary of the entry, and the caller.
 pub(crate) fn for_people(entry: &Value) -> String {
     let text = |name: &str| text_of(entry, name);
     let what = match text("event").as_str() {

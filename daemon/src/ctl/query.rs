@@ -173,10 +173,11 @@ async fn provided(options: &Options, oracle_id: &SourceId) -> Result<Provided, C
     ))
 }
 
-/// Every path that a record has, with a value or without one, in the order of `axes`: a group's in its place, by their keys.
+/// Every path of a record, with or without a value, in the order of `axes`. The paths of a group are sorted by their
+/// keys.
 fn paths(records: &[NormalizedRecord], axes: &[String]) -> Vec<String> {
     let all: BTreeSet<_> = records.iter().flat_map(|record| record.axes.keys()).collect();
-    // a group stands as a whole where a record has nothing of it
+    // a group without a value in the record is one line
     let is_told = |path: &String| all.iter().any(|other| *other != path && covers(path, other));
     let mut paths: Vec<_> = all.iter().filter(|path| !is_told(path)).map(|path| (*path).clone()).collect();
     paths.sort_by_key(|path| axes.iter().position(|axis| covers(axis, path)).unwrap_or(axes.len()));

@@ -41,7 +41,7 @@ pub struct Verify {
     /// As it was then: a day or a time
     #[arg(long, value_name = "WHEN")]
     at: Option<Moment>,
-    /// Only by what the daemon had ingested then: a day or a time
+    /// Use only what the daemon had ingested by then: a day or a time
     #[arg(long, value_name = "WHEN")]
     known_at: Option<Moment>,
     /// Wait for a decision that is taken later

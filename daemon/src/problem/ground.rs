@@ -83,7 +83,7 @@ pub enum GroundProblem {
     /// The run cannot be approved or discarded, since it is not held.
     #[error("{0}")]
     RunNotHeld(String),
-    /// The run cannot be undone, since it does not count.
+    /// The run cannot be undone, since it is not completed or no longer counts.
     #[error("{0}")]
     RunNotInForce(String),
     /// Another pull of the pipeline goes on.

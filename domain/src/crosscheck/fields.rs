@@ -7,7 +7,7 @@ use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// What the gate does with members of a verdict that its tier does not have, and so were not judged.
+/// How the gate handles members of a verdict that its tier does not have, and that were therefore not judged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, DeriveDeserialize)]
 #[serde(rename_all = "snake_case", try_from = "String")]
 pub enum UnexpectedFields {

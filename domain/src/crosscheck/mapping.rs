@@ -212,7 +212,7 @@ impl Findings {
 }
 
 /// Adds the paths of all members below `object` that their level does not have. `prefix` is the path of `object`,
-/// with a dot behind it.
+/// with a dot after it.
 fn collect_unexpected(level: Level, object: &Node<'_>, prefix: &str, paths: &mut Vec<String>) {
     for (name, node) in object.members() {
         match level.member(name) {

@@ -1,4 +1,4 @@
-//! Who caused an entry.
+//! The caller that caused an entry.
 
 use super::Peer;
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,13 @@ pub const REQUEST_ID_MAX_CHARS: usize = 128;
 
 /// The process that sent a request, and the id of that request.
 ///
-/// An entry has one where a request caused it, and none where the daemon acted on its own: a schedule, a probe, a retry.
+/// An entry has a caller if a request caused it, and none if the daemon acted on its own: a schedule, a probe, a retry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
     /// The process, as the kernel reports it.
     #[serde(flatten)]
     pub peer: Peer,
-    /// The request's `X-Request-Id`: the caller's own, or one that the daemon made up. 1 to 128 visible ASCII characters.
+    /// The request's `X-Request-Id`: the caller's own, or one that the daemon generated. 1 to 128 visible ASCII
+    /// characters.
     pub request_id: String,
 }

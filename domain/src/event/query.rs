@@ -1,4 +1,4 @@
-//! What the log keeps of a read of a source: what was asked, and which versions answered; no values.
+//! The audit entry of a read of a source: the request and the versions that answered, without values.
 
 use crate::digest::Sha256Hex;
 use crate::ground::freshness::Answer;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct QueryEntry {
     /// The way it was read.
     pub read: ReadKind,
-    /// The source; absent for the change feed of all sources, and where no such record exists.
+    /// The source; absent for the change feed of all sources, and if no such record exists.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub oracle_id: Option<SourceId>,
     /// The id of the query.
@@ -77,7 +77,7 @@ pub enum ReadOutcome {
     RecordUnknown,
     /// The query is invalid.
     InvalidQuery,
-    /// Too many answers are being made.
+    /// The limit of concurrent answers is reached.
     Overloaded,
     /// Reading failed.
     Failed,

@@ -1,4 +1,4 @@
-//! Gates: what keeps a bad release from replacing what a source said before.
+//! Gates: limits that keep a bad release from replacing the data of earlier releases.
 //!
 //! A run whose release breaks a gate of its pipeline is held. Nothing of it becomes visible before an operator approves it.
 
@@ -41,7 +41,7 @@ impl Default for Gates {
     }
 }
 
-/// What a release does to the records that were in force at its date.
+/// The effect of a release on the records that were in force at its date.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effect {
     /// Records in force before it.
@@ -175,7 +175,7 @@ impl Gates {
 /// Whether `part` of `whole` is more than the share that is allowed.
 fn exceeds(part: u64, whole: u64, allowed: &Decimal) -> bool {
     let number = |count: u64| Decimal::from(i64::try_from(count).unwrap_or(i64::MAX));
-    // a share with more digits than a number has room for is taken as broken: an operator looks at it
+    // a product with too many digits counts as a broken gate, so that an operator decides
     allowed.checked_mul(&number(whole)).map_or(true, |most| number(part) > most)
 }
 

@@ -100,8 +100,7 @@ impl Normalizer {
         self.finish(raw, values, warnings)
     }
 
-    /// What a rejected record covers, and the id by which its source knows it, as far as they can be read without the rest
-    /// of the record.
+    /// The identity and the source record id of a rejected record, if they can be read without the rest of the record.
     #[must_use]
     pub fn identify(&self, raw: &Raw) -> Option<(Identity, String)> {
         let mut identity = Vec::new();

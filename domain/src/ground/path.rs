@@ -132,7 +132,7 @@ impl Path {
         list.iter().map(|raw| Element { name: None, raw }).chain(named)
     }
 
-    /// Whether it leads to anything in `root`; for a group, in any of its elements.
+    /// Whether it matches anything in `root`; for a group, in any of its elements.
     #[must_use]
     pub fn matches(&self, root: &Raw) -> bool {
         if self.is_group() {
@@ -142,7 +142,7 @@ impl Path {
         }
     }
 
-    /// The name of the column that it reads from a delimited payload, where it is one name.
+    /// The name of the column that it reads from a delimited payload, if the path is a single name.
     #[must_use]
     pub fn column(&self) -> Option<&str> {
         match (self.steps.as_slice(), &self.within) {

@@ -82,7 +82,7 @@ pub struct IngestionPipeline {
     pub retrieval: Retrieval,
     /// What must hold of a raw record.
     pub validation: Validation,
-    /// What must hold of a release; the defaults where absent.
+    /// The limits for a release; the defaults where absent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gates: Gates,
     /// How it is normalized.

@@ -38,7 +38,8 @@ pub struct ProvenanceRecord {
     pub valid_until: Option<Timestamp>,
     /// Which record has taken its place.
     pub superseded_by: Option<String>,
-    /// The source version that holds the record, rejected. The statement stays in force without being confirmed.
+    /// The later source version that does not confirm the statement, because it rejected this record, or a record that
+    /// cannot be identified. The statement stays in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unconfirmed_by: Option<String>,
     /// Whether somebody has vouched for it.

@@ -126,13 +126,14 @@ pub struct NormalizedRecord {
     pub valid_from: Timestamp,
     /// Until when; nothing while it is.
     pub valid_until: Option<Timestamp>,
-    /// The source version that holds the record, rejected: the values are those of an earlier version.
+    /// The later source version that does not confirm the values, because it rejected this record, or a record that
+    /// cannot be identified. The values are those of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unconfirmed_by: Option<String>,
 }
 
 impl NormalizedRecord {
-    /// The values that there are, by the paths of their axes.
+    /// The values that are not null, by the paths of their axes.
     #[must_use]
     pub fn values(&self) -> BTreeMap<String, Value> {
         self.axes.iter().filter_map(|(path, value)| Some((path.clone(), value.clone()?))).collect()
@@ -288,8 +289,8 @@ impl Query {
         self.filters.iter().all(|filter| filter.holds(axes))
     }
 
-    /// The values that were asked for, by the paths of their axes. An axis without a value is there with nothing: of a group
-    /// that was asked for as a whole, where the group has no value at all.
+    /// The requested values, by the paths of their axes; `None` for an axis without a value. A group that was requested
+    /// as a whole has one `None` if it has no value at all.
     #[must_use]
     pub fn chosen<'v>(
         &'v self,

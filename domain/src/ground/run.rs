@@ -59,10 +59,10 @@ pub struct Run {
     pub input: RunInput,
     /// Whether the version holds all that the source holds.
     pub snapshot: bool,
-    /// Whether it may take the place of what was read as this version before.
+    /// Whether it may replace an earlier run of this version.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replace: bool,
-    /// The run that this one takes back, with all that it brought. Such a run reads no payload.
+    /// The run that this one takes back, with all its records. Such a run reads no payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<UndoneRun>,
     /// How long the payload is, in bytes.
@@ -88,13 +88,13 @@ pub struct Run {
     /// The file that holds its rejects, its changes, and where its records are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<FileRef>,
-    /// Why it has come to nothing, if it has, or is held.
+    /// Why it failed, or is held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// The gates that it has broken.
+    /// The gates that it broke.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub breaches: Vec<GateBreach>,
-    /// An operator's decision: to let a held run pass, to discard it, or to undo another one.
+    /// An operator's decision: to approve a held run, to discard it, or to undo another run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<RunDecision>,
 }
@@ -108,14 +108,14 @@ pub struct UndoneRun {
     pub number: u32,
 }
 
-/// What an operator has decided of a run.
+/// An operator's decision about a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunDecision {
-    /// The peer's user.
+    /// The user of the operator's process.
     pub decided_by: String,
-    /// When.
+    /// The time of the decision.
     pub decided_at: Timestamp,
-    /// Why, in the operator's words.
+    /// The operator's reason.
     pub reason: String,
 }
 
@@ -144,7 +144,7 @@ pub enum RunState {
     Failed,
     /// An administrator has ended it.
     Cancelled,
-    /// It has broken a gate. Nothing of it is visible until an operator approves it.
+    /// It broke a gate. Nothing of it is visible until an operator approves it.
     Held,
     /// An operator has discarded it after it was held.
     Discarded,
@@ -181,16 +181,16 @@ pub struct RunCounts {
     pub rejected_by_rule: BTreeMap<Rule, u64>,
     /// What was noted of records that were taken, by rule.
     pub warnings_by_rule: BTreeMap<Rule, u64>,
-    /// Rejected records among them whose identity could not be read. A snapshot with any withdraws nothing.
+    /// Rejected records whose identity could not be read. A snapshot with such a record withdraws nothing.
     pub unidentified: u64,
     /// The axes that the definition maps to, and how many of the records that passed normalization have a value on each.
     pub axes: BTreeMap<String, AxisFill>,
-    /// What was noted of the run as a whole.
+    /// Warnings about the run as a whole.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<RunWarning>,
     /// What changed by it: versions that became valid, were superseded, withdrawn, and so on.
     pub changes: BTreeMap<String, u64>,
-    /// What it does to the records in force at its date; absent where it can only add to them.
+    /// Its effect on the records in force at its date; absent if it can only add records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
 }
@@ -205,7 +205,7 @@ pub struct AxisFill {
 }
 
 impl AxisFill {
-    /// That `records` of `all` have one.
+    /// `records` of `all` have a value.
     #[must_use]
     pub fn new(records: u64, all: u64) -> Self {
         let whole = |count: u64| Decimal::from(i64::try_from(count).unwrap_or(i64::MAX));
@@ -214,17 +214,17 @@ impl AxisFill {
     }
 }
 
-/// What was noted of a run as a whole, and did not fail it.
+/// A warning about a run as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RunWarning {
-    /// A path of the definition led to nothing in any record.
+    /// A path of the definition matched nothing in any record.
     UnmatchedPath {
         /// The path.
         path: String,
-        /// The part of the definition that it stands in: `mapping`, `key`, `from_unit_field` and so on.
+        /// The part of the definition that contains it: `mapping`, `key`, `from_unit_field` and so on.
         field: String,
-        /// The axis that it is for, where it is for one.
+        /// The axis that it is for, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         axis: Option<String>,
     },
@@ -286,7 +286,7 @@ impl Run {
     }
 }
 
-/// The id of the run with this number that takes another one back.
+/// The id of the run `number`, which undoes another run.
 #[must_use]
 pub fn undo_run_id(undone: &UndoneRun, number: u32) -> Sha256Hex {
     digest_of_json(&("undo", undone, number))

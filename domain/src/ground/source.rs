@@ -242,7 +242,7 @@ pub enum BadSource {
 }
 
 impl Registration {
-    /// Who publishes it and where: at `url`, or at its own address where none is given.
+    /// The publisher and the address: `url`, or the registered address without one.
     #[must_use]
     pub fn authority(&self, url: Option<&str>) -> String {
         format!("{} ({})", self.upstream_authority, url.unwrap_or(&self.upstream_url))

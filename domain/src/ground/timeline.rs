@@ -15,11 +15,11 @@
 //!   its content the same. Other releases end nothing by what they leave out.
 //! - What was withdrawn speaks against nothing that was said afterwards: a statement after the withdrawal that holds from
 //!   the same time or an earlier one takes its place.
-//! - A release that holds the record, but whose record was rejected, withdraws nothing and says nothing: the former
-//!   statement stays in force, unconfirmed by that release. A snapshot with rejects whose record cannot be identified
-//!   withdraws nothing at all, since each record that it seems to lack may be one of them.
+//! - A release whose record was rejected does not withdraw that record. The former statement stays in force,
+//!   unconfirmed by that release. A snapshot with a rejected record that cannot be identified withdraws nothing at all,
+//!   since any record that it seems to lack may be that one.
 //! - An undo takes a run back from the moment it is committed. An undo can itself be undone.
-//! - A question about a time sees only the releases up to that time, see [`Scope`].
+//! - A question about a time sees only the releases up to that time ([`Scope`]).
 //! - An interval that would end before it begins is none. Where that is so because the record itself names a `valid_until`
 //!   up to its `valid_from`, the record had expired by then, and so had what it said before.
 
@@ -44,7 +44,7 @@ pub struct Statement {
     pub valid_from: Option<Timestamp>,
     /// From when on it no longer holds, where the record names that.
     pub valid_until: Option<Timestamp>,
-    /// The SHA-256 of what it says; none where the release holds the record and it was rejected.
+    /// The SHA-256 of its content; `None` for a record that was rejected.
     pub content: Option<[u8; 32]>,
 }
 
@@ -74,9 +74,10 @@ pub struct Version {
     pub valid_until: Option<Timestamp>,
     /// What ends it.
     pub ended_by: End,
-    /// The run of the latest visible release that says so: what it is as fresh as.
+    /// The run of the latest visible release that says so. The version's age counts from it.
     pub last_seen: u32,
-    /// The run of the latest visible release that should have confirmed it and could not: its record was rejected.
+    /// The run of the latest visible release that could not confirm it, because this record, or one that cannot be
+    /// identified, was rejected.
     pub unconfirmed_by: Option<u32>,
 }
 
@@ -106,7 +107,8 @@ pub struct Knowledge {
     ranks: Vec<(u32, usize)>,
     /// The ranks of the snapshots that withdraw what they lack, in ascending order.
     snapshots: Vec<usize>,
-    /// The ranks of the snapshots that do not, since they have rejects without an identity, in ascending order.
+    /// The ranks of the snapshots that withdraw nothing, since they have rejects without an identity, in ascending
+    /// order.
     unidentified: Vec<usize>,
     /// The runs that were undone.
     undone: BTreeSet<u32>,
@@ -138,7 +140,7 @@ struct Entry {
 }
 
 impl Knowledge {
-    /// What `scope` sees of `releases`, which are in the order of their runs.
+    /// The releases among `releases` that `scope` sees. `releases` must be in the order of their runs.
     #[must_use]
     pub fn new(releases: &[Release], scope: Scope) -> Self {
         let mut undone = BTreeSet::new();
@@ -205,7 +207,7 @@ impl Knowledge {
         self.releases.last().map(|known| known.run)
     }
 
-    /// The run of the latest release that holds the record, where it rejected the record and no later snapshot lacks it.
+    /// The run of the latest release that has the record, if it rejected the record and no later snapshot lacks it.
     #[must_use]
     pub fn rejected_by<'s>(&self, statements: impl IntoIterator<Item = &'s Statement>) -> Option<u32> {
         let ranked = statements.into_iter().filter_map(|said| Some((self.rank(said.run)?, said)));
@@ -278,7 +280,7 @@ impl Knowledge {
         // the next release that holds the record, and the first snapshot without it from there on
         let mut next: Option<(usize, Option<usize>)> = None;
         for entry in placed.iter_mut().rev() {
-            // a release with the record rejected still holds it
+            // a release that rejected the record still has it
             while let Some(rank) = rejected.pop_if(|rank| *rank > entry.last_seen) {
                 next = Some((rank, self.withdrawn_after(rank, next)));
             }
@@ -289,8 +291,8 @@ impl Knowledge {
         (placed, unconfirmed)
     }
 
-    /// The first snapshot after the release of this rank that lacks a record, where the `next` release to hold the record
-    /// has this rank and this first snapshot without it.
+    /// The first snapshot after the release of `rank` that lacks a record. `next` is the rank of the next release that
+    /// has the record, with the first snapshot after it without the record.
     fn withdrawn_after(&self, rank: usize, next: Option<(usize, Option<usize>)>) -> Option<usize> {
         let after = self.snapshots.partition_point(|snapshot| *snapshot <= rank);
         let snapshot = self.snapshots.get(after).copied();
@@ -393,7 +395,7 @@ impl Iterator for Backwards<'_> {
 }
 
 impl Backwards<'_> {
-    /// The run that could not confirm a version that ends so, if one could not.
+    /// The run that could not confirm a version with this end, if any.
     fn unconfirmed_by(&self, end: Option<(Timestamp, End)>) -> Option<u32> {
         let known = self.knowledge.release(self.unconfirmed?)?;
         let ended_before = match end {

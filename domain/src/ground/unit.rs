@@ -1,10 +1,11 @@
 //! Units of measurement by their UCUM codes, and exact conversion between them (seed: `rfc-0002-ground-truth`, "Schema
 //! Normalization": `unit_conversion`).
 //!
-//! A unit is known by what it comes to in UCUM's base units. Two that come to the same dimensions differ by a factor, which is
-//! a fraction of whole numbers; nothing is rounded unless that is asked for. UCUM lets annotations (`{USD}`) measure nothing;
-//! here each is a dimension of its own, since dollars are no euros and a person is no household. Reading a unit and finding a factor take some
-//! microseconds, applying one a tenth of one: whoever converts a million records keeps the factors.
+//! A unit is known by what it comes to in UCUM's base units. Two that come to the same dimensions differ by a factor,
+//! which is a fraction of whole numbers; nothing is rounded unless that is asked for. In UCUM an annotation (`{USD}`)
+//! has no dimension. Here each is a dimension of its own: dollars are not euros, and persons are not households.
+//! Reading a unit and finding a factor take some microseconds, applying one a tenth of one: whoever converts a million
+//! records keeps the factors.
 
 mod equivalence;
 mod factor;
@@ -170,8 +171,8 @@ impl Unit {
     ///
     /// # Errors
     ///
-    /// If the two measure different things, one is the inverse of the other, or one is a reading on a scale (`Cel`, `[pH]`) and
-    /// the other is not the same.
+    /// If the two measure different things, if one is the inverse of the other, or if one is a reading on a scale
+    /// (`Cel`, `[pH]`) and the other is another unit.
     pub fn conversion(from: &Self, to: &Self) -> Result<Factor, UnitError> {
         let quotient = Self::quotient(from, to)?;
         quotient.number().map(Factor::new).ok_or_else(|| Self::mismatch(from, to))
@@ -201,7 +202,7 @@ impl Unit {
             return Err(UnitError::Scale { from: from.code.clone(), to: to.code.clone() });
         }
         let (quotient, product) = (of.over(by), of.times(by));
-        // `mg` and `/mg` differ in what they measure, `%` and `/%` only in their size
+        // `mg` and `/mg` have different dimensions, `%` and `/%` only different factors
         let is_inverse = match quotient.number() {
             None => product.number().is_some(),
             Some(_) => product == Measure::one() && quotient != Measure::one(),

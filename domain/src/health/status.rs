@@ -1,4 +1,4 @@
-//! How an oracle is doing, as it is shown.
+//! The health of an oracle, as reports show it.
 
 #[cfg(doc)]
 use super::ERROR_MAX_CHARS;
@@ -6,13 +6,13 @@ use crate::oracle::OracleId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// How an oracle is doing, in the seed's words.
+/// The status of an oracle, in the seed's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// It answers.
     Healthy,
-    /// It failed lately, and not often enough to be unhealthy.
+    /// It failed recently, but not often enough to be unhealthy.
     Degraded,
     /// It fails; if its circuit was open, one call at a time is let through now.
     Unhealthy,
@@ -36,14 +36,14 @@ impl Status {
     }
 }
 
-/// An oracle's health on one page: the seed's fields, and behind them what an operator needs beside.
+/// The health of an oracle: the seed's fields, then fields for operators.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthStatus {
-    /// Which oracle.
+    /// The oracle.
     pub oracle_id: OracleId,
-    /// How it is doing.
+    /// Its status.
     pub status: Status,
-    /// When it last did what it was asked to.
+    /// When it last succeeded.
     pub last_success_at: Option<Timestamp>,
     /// When it last failed.
     pub last_failure_at: Option<Timestamp>,
@@ -55,11 +55,11 @@ pub struct HealthStatus {
     pub latency_p99_ms: u64,
     /// Since when its circuit is open, or was before it became half open.
     pub circuit_opened_at: Option<Timestamp>,
-    /// When it is called again: its open circuit lets a call through, or the wait is over that it asked for (HTTP 429 with
-    /// `Retry-After`). Null where no call is held back, or an administrator decides.
+    /// When it is called again: when its open circuit lets a call through, or when the wait that it asked for is over
+    /// (HTTP 429 with `Retry-After`). Null if calls are allowed, or an administrator decides.
     pub retry_at: Option<Timestamp>,
     /// Whether an administrator holds its circuit open.
     pub held_open: bool,
-    /// What it failed with last, cut at [`ERROR_MAX_CHARS`].
+    /// Its last error, cut at [`ERROR_MAX_CHARS`].
     pub last_error: Option<String>,
 }

@@ -561,7 +561,7 @@ fn refusals_for_good_are_shown_and_open_no_circuit() {
     let status = health.status();
     assert_eq!((status.status, status.consecutive_failures), (Status::Healthy, 0));
     assert_eq!((status.last_failure_at, status.last_error.as_deref()), (Some(at(9)), Some("no such key")));
-    // it does not decide a half-open circuit, and makes way for another call
+    // it does not close or open a half-open circuit, and permits another call
     let mut health = opened();
     health.pass(at(1000));
     assert_eq!(call(&mut health, 1000, Outcome::Refusal("no such key".into())), None);
@@ -587,7 +587,7 @@ fn quota_wait_refuses_calls_until_it_is_over_or_the_circuit_is_closed() {
     let change = health.close().expect("the wait is over");
     assert_eq!((change.from, change.to), (Status::Healthy, Status::Healthy));
     assert!(health.permit(at(0)).is_ok() && health.close().is_none());
-    // who holds the circuit open decides when it is called again
+    // with the circuit held open by an administrator, the wait has no effect
     health.note_quota_wait(at(0), Duration::from_secs(61));
     health.open(at(0));
     assert_eq!(health.permit(at(1)), Err(Refused { retry_after: None, is_quota_wait: false }));

@@ -80,7 +80,7 @@ impl<'a> Normal<'a> {
         &self.text
     }
 
-    /// The stretch of the text as it came, by one of the normalized text.
+    /// The range of the original text that became `range` of the normalized text.
     pub(super) fn origin(&self, range: Range<usize>) -> Range<usize> {
         self.origins.get_or_init(|| Origins::of(&self.source)).range(&self.source, range)
     }

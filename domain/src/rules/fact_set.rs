@@ -102,7 +102,7 @@ impl FactSet {
         self.made(form).joined.get_or_init(|| Joined::of(self.in_form(form, facts)))
     }
 
-    /// The notes among the facts; none in a form without notes.
+    /// The notes among the facts; `None` in a form without notes.
     pub(super) fn notes(&self, form: Form, facts: &[String]) -> Option<&Notes> {
         matches!(form, Form::Notes).then(|| self.notes.get_or_init(|| Notes::of(self.in_form(form, facts))))
     }

@@ -10,7 +10,7 @@ pub(super) enum Form {
     Words,
     /// As rows of words, with quantities in one form.
     Quantities,
-    /// The same, with counted units too; a claim may add words to a note.
+    /// The same with counted units; a claim may add words to a note.
     Notes,
 }
 

@@ -18,7 +18,7 @@ pub struct Examination {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedByRules(());
 
-/// The second gate: applies rules to every text of `approved`, and hands it back only where they come to `PASS`.
+/// The second gate: applies rules to every text of `approved`, and returns it only if the result is `PASS`.
 #[must_use]
 pub fn examine(approved: Approved, check: &Check, facts: &FactSet, settings: &Settings) -> Examination {
     let texts = texts(&approved);
@@ -67,7 +67,7 @@ fn collect_texts(node: &Node<'_>, path: String, texts: &mut Vec<(String, String)
     }
 }
 
-/// The path of the member `name` of the object at `path`. A name that would read as several is quoted.
+/// The path of the member `name` of the object at `path`. A name that could be read as several names is quoted.
 fn member_path(path: &str, name: &str) -> String {
     if name.contains(['.', '[', '"']) {
         format!("{path}[{name:?}]")

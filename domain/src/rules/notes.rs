@@ -1,4 +1,4 @@
-//! Notes, that is facts without "is" and "are", as sentences that add these words: RULE-PREC-009, RULE-PREC-010.
+//! Notes: facts without "is" and "are", which a sentence may complete with these words (RULE-PREC-009, RULE-PREC-010).
 
 use super::facts::{Facts, Support};
 use super::result::Direction;
@@ -7,8 +7,8 @@ use std::collections::HashMap;
 /// The words that a sentence may add to a note. "was" and "will be" add a time that the note does not have.
 pub(super) const ADDED: [&str; 2] = ["are", "is"];
 
-/// The words that show that no object follows an added word: "the bank is charged 5 €" says something else than the note
-/// "the bank charged 5 €", while "is scheduled for May" only completes "scheduled for May".
+/// The words that show that no object follows an added word. "The bank is charged 5 €" does not have the meaning of the
+/// note "the bank charged 5 €", while "is scheduled for May" only completes "scheduled for May".
 pub(super) const PREPOSITIONS: [&str; 27] = [
     "above", "after", "as", "at", "before", "below", "between", "by", "during", "for", "from", "in", "of",
     "on", "over", "per", "since", "than", "through", "to", "under", "until", "up", "via", "with", "within",
@@ -36,8 +36,8 @@ impl Notes {
         (size_of::<Self>() + texts + self.0.capacity() * (size_of::<(String, u32)>() + 1)) as u64
     }
 
-    /// The first note that equals `claim` without its added words. None where `claim` adds no word: its facts support it or
-    /// do not.
+    /// The first note that equals `claim` without its added words. `None` if `claim` adds no word: then only facts can
+    /// support it.
     pub(super) fn support(&self, claim: &str) -> Option<Support> {
         let fact = *self.0.get(&without_added(claim)?)?;
         Some(Support { fact, direction: Direction::FactInClaim })
@@ -48,18 +48,18 @@ fn is_added(word: &str) -> bool {
     ADDED.contains(&word)
 }
 
-/// `claim` without the added words in it; none where it has none.
+/// `claim` without its added words; `None` if it has none.
 fn without_added(claim: &str) -> Option<String> {
     let words: Vec<&str> = claim.split(' ').filter(|word| !word.is_empty()).collect();
     let is_kept = |(place, word): &(usize, &str)| {
-        // at the beginning the word asks, and at the end it completes nothing
+        // at the beginning the word asks a question, and at the end it completes nothing
         !is_added(word) || *place == 0 || !completes(words.get(place + 1..).unwrap_or_default())
     };
     let kept: Vec<&str> = words.iter().copied().enumerate().filter(is_kept).map(|(_, word)| word).collect();
     (kept.len() < words.len()).then(|| format!(" {} ", kept.join(" ")))
 }
 
-/// Whether `rest`, which follows an added word, has no object.
+/// Whether `rest`, the text after an added word, has no object.
 fn completes(rest: &[&str]) -> bool {
     let is_preposition = |word: &&str| PREPOSITIONS.contains(word);
     match rest {

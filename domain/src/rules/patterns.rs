@@ -1,4 +1,4 @@
-//! What must and must not stand in the text: RULE-PREC-002, RULE-PREC-003, and with line ends RULE-PREC-011, RULE-PREC-012.
+//! Required and forbidden patterns: RULE-PREC-002, RULE-PREC-003, and with line ends RULE-PREC-011, RULE-PREC-012.
 
 use super::candidate::{Normal, Subject};
 use super::claims::Place;
@@ -11,7 +11,7 @@ use super::result::{Finding, Output};
 /// How line ends in texts and patterns are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineEnds {
-    /// As any other white space.
+    /// Like any other white space.
     Space,
     /// CR LF, CR and LF are three different line ends: a pattern with LF is not found where CR LF stands.
     Whole,
@@ -25,8 +25,8 @@ impl LineEnds {
         self != Self::Space && pattern.contains(['\r', '\n'])
     }
 
-    /// `text` with control characters for its line ends, which normalization keeps. The same control characters in `text`
-    /// become another one. Every character keeps its length in bytes.
+    /// `text` with control characters in place of its line ends, since normalization keeps those. The same control
+    /// characters in `text` are replaced by another one. Every character keeps its length in bytes.
     fn marked(self, text: &str) -> String {
         let mut marked = String::with_capacity(text.len());
         let mut characters = text.chars().peekable();
@@ -95,7 +95,7 @@ fn note(subject: &Subject<'_>, findings: &mut Findings, pattern: &str, place: Op
     });
 }
 
-/// Each pattern, normalized unless its line ends count, and where it appears first in the texts as they came.
+/// Each pattern, normalized unless its line ends count, with its first place in the original texts.
 fn found(
     subject: &Subject<'_>,
     list: &str,
@@ -132,7 +132,7 @@ fn found(
     Ok(given.iter().map(found).collect())
 }
 
-/// Where each pattern appears first in `texts`, by the texts as they came.
+/// The first place of each pattern in `texts`, as a place in the original texts.
 fn places(texts: &[Normal<'_>], patterns: &Lines) -> Vec<Option<Place>> {
     let bytes: u64 = texts.iter().map(|text| text.text().len() as u64).sum();
     let worth_it = bytes.saturating_mul(patterns.len() as u64) > Needles::cost(patterns);

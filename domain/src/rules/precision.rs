@@ -78,7 +78,7 @@ pub(super) fn part_by_part(
     Ok(())
 }
 
-/// The test of `claims` by the facts in `form`, and where these do not support a claim, by the notes.
+/// Tests `claims` against the facts in `form`, and a claim that no fact supports against the notes.
 fn sourced_in(subject: &Subject<'_>, findings: &mut Findings, form: Form, claims: &[Claim]) {
     let given = &subject.check.facts;
     let facts = subject.facts.in_form(form, given);

@@ -77,8 +77,8 @@ pub enum Reply {
         /// In words.
         cause: String,
     },
-    /// The decision was taken without waiting for it any longer: it is `unverified`, the registered oracles had answered,
-    /// and the soft timeout had passed.
+    /// The decision did not wait for it any longer: it is `unverified`, the registered oracles had answered, and the
+    /// soft timeout had passed.
     NotAwaited,
     /// It was not asked: it is not approved, or no more; or it has none of the axes.
     NotAsked {
@@ -105,8 +105,8 @@ pub enum CallOutcome {
     CircuitOpen,
     /// It answered, and that cannot be trusted.
     Refused,
-    /// The decision was taken without waiting for it any longer: it is `unverified`, the registered oracles had answered,
-    /// and the soft timeout had passed.
+    /// The decision did not wait for it any longer: it is `unverified`, the registered oracles had answered, and the
+    /// soft timeout had passed.
     NotAwaited,
     /// It was not asked.
     NotAsked,
@@ -173,7 +173,7 @@ pub enum Failure {
     /// It will not answer such a question (a status of 400 to 499), or cannot be asked it: one that knows the present alone is not
     /// asked about the past.
     Rejected,
-    /// Its current release holds the record, and the record was rejected when it was ingested.
+    /// Its current release has the record, and the ingestion rejected it.
     RecordRejected,
     /// Something is wrong on this side.
     Internal,

@@ -25,14 +25,13 @@ pub(super) fn delta(one: &Typed, other: &Typed) -> Option<Decimal> {
     difference(one, other)
 }
 
-/// Whether two numbers differ by more than this part of the larger magnitude. A difference that cannot be computed does.
+/// Whether two numbers differ by more than `part` of the larger magnitude. True if the difference cannot be computed.
 pub(super) fn exceeds_ratio(one: &Decimal, other: &Decimal, part: &Decimal) -> bool {
     let limit = magnitude(one).max(magnitude(other)).and_then(|larger| larger.checked_mul(part).ok());
     difference(one, other).zip(limit).is_none_or(|(difference, limit)| difference > limit)
 }
 
-/// Whether two numbers differ by more than this factor: in sign, or where the larger magnitude is more than so many times
-/// the smaller one.
+/// Whether two numbers differ in sign, or the larger magnitude is more than `factor` times the smaller one.
 pub(super) fn exceeds_factor(one: &Decimal, other: &Decimal, factor: &Decimal) -> bool {
     let zero = Decimal::from(0);
     if one == other {

@@ -53,7 +53,7 @@ impl<'s, 'a> Standing<'s, 'a> {
         Self { value: statement.value.clone(), members: vec![statement], is_mean: false }
     }
 
-    /// Whether a statement says the same. A tolerance is not transitive: it has to agree with every member, too.
+    /// Whether a statement agrees. A tolerance is not transitive, so the statement must agree with every member, too.
     fn agrees(&self, axis: &Axis, statement: &Statement<'_>) -> bool {
         agree(axis, &self.value, &statement.value)
             && (self.is_mean
@@ -65,7 +65,7 @@ impl<'s, 'a> Standing<'s, 'a> {
         self.members.iter().map(|member| member.tier).max().unwrap_or(Tier::Unverified)
     }
 
-    /// The latest date that a publisher gives what stands. An answer that came late is not newer than the question.
+    /// The latest publication date of what stands, at most the time of the question.
     fn published_at(&self, inputs: &Inputs) -> Timestamp {
         let times = self.members.iter().map(|member| member.voice.candidate.observed_at.min(inputs.asked_at));
         times.max().unwrap_or(Timestamp::MIN)
@@ -148,7 +148,7 @@ pub(super) fn resolve<'s, 'a>(
 }
 
 impl ConflictResolutionConfig {
-    /// The thresholds that apply to `axis`: none where its values are no numbers.
+    /// The thresholds that apply to `axis`; none unless its values are numbers.
     #[must_use]
     pub fn thresholds(&self, axis: &Axis) -> AxisThresholds {
         if !axis.kind.is_numeric() {

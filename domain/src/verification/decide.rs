@@ -175,7 +175,7 @@ impl<'a> Ruling<'a> {
         }
     }
 
-    /// Rules on each axis by itself; the envelope is of the gravest kind.
+    /// Decides each axis by itself. The envelope gets the gravest kind of its axes.
     fn rule(&mut self, inputs: &'a Inputs, hearing: &Hearing<'_>) {
         for path in &inputs.question.axes {
             let ruled = self.settled.get(path.as_str()).map(|axis| self.rule_on(inputs, hearing, path, axis));
@@ -192,9 +192,9 @@ impl<'a> Ruling<'a> {
         self.sum_up();
     }
 
-    /// The kind of one axis, with the reason that comes to those of its settlement. What a person decided comes first, then
-    /// which thing is meant, then what a person has to decide, then what closes the question whatever else there is, then
-    /// the times, then what was not settled.
+    /// Decides the kind of one axis, and adds the reason to those of its settlement. The order of precedence: a
+    /// reviewer's decision, an identity that is not fixed, a decision that a reviewer must take, reasons that close the
+    /// question in any case, late or missing answers, and an axis that is not settled.
     fn rule_on(
         &self,
         inputs: &Inputs,
@@ -267,7 +267,7 @@ impl<'a> Ruling<'a> {
             self.settled.values().flat_map(|settlement| settlement.reasons.iter().copied()).collect();
     }
 
-    /// What can be told of the axis that was asked for by `path`.
+    /// The kind of the requested axis `path`.
     fn kind_of(&self, path: &str) -> EnvelopeKind {
         self.kinds.get(path).copied().unwrap_or(self.kind)
     }
@@ -279,12 +279,12 @@ impl<'a> Ruling<'a> {
     }
 }
 
-/// Whether an oracle that was asked for `axes` may have a value by `path`. One that was asked for nothing in particular may.
+/// Whether an oracle that was asked for `axes` may have a value for `path`. An empty list means all axes.
 fn is_asked_for(axes: &[String], path: &str) -> bool {
     axes.is_empty() || axes.iter().any(|asked| asked == path)
 }
 
-/// How an axis of this kind stands.
+/// The standing of an axis of this kind.
 const fn standing_of(kind: EnvelopeKind) -> Standing {
     match kind {
         EnvelopeKind::Authoritative => Standing::Settled,

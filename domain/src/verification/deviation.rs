@@ -36,9 +36,9 @@ pub fn deviations(
     looked_at.collect()
 }
 
-/// What the authoritative axes of a decision over the present make of `baselines`; nothing where that stays as it is. Of each source that
-/// answered, and on each axis that was asked for and has a limit, and which sources have settled: what a person decides says
-/// nothing for what sources say beside it.
+/// `baselines` after a decision over the present, by its authoritative axes; `None` if nothing changes. Of each source
+/// that answered, and on each axis that was asked for and has a limit, and which sources have settled: what a person
+/// decides says nothing for what sources say beside it.
 #[must_use]
 pub fn advanced(inputs: &Inputs, envelope: &Envelope, baselines: &Baselines) -> Option<Baselines> {
     if !inputs.question.is_about_the_present() {

@@ -1,5 +1,5 @@
-//! Envelopes: what a caller is told. Only an axis whose kind is `authoritative` holds a value; what the oracles say is told
-//! beside it where that is what the axis is about, in a dispute or before a review.
+//! Envelopes: the answers to verification requests. Only an axis whose kind is `authoritative` has a value. The
+//! oracles' answers are shown for `authoritative` axes and for axes in a dispute or a review.
 
 use super::call::CallOutcome;
 use super::candidate::Stated;
@@ -43,13 +43,13 @@ pub struct Envelope {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub point_in_time: Option<Timestamp>,
-    /// Only by what was ingested by then; by all that is known where absent.
+    /// The time by which the data was ingested; absent for all data known now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub known_at: Option<Timestamp>,
     /// When it was decided.
     pub decided_at: Timestamp,
-    /// Why axes have no values, in words that programs know; empty where all have.
+    /// Why axes have no value, as stable words for programs; empty if all axes have one.
     pub reasons: BTreeSet<Reason>,
     /// Each axis that was asked for, by its path.
     pub axes: BTreeMap<String, AxisOutcome>,
@@ -59,7 +59,7 @@ pub struct Envelope {
     pub steps: Vec<Step>,
     /// What whoever uses it should know.
     pub warnings: Vec<String>,
-    /// Where an axis is `narrative_only`: what has to be said beside whatever is told of the thing.
+    /// With an axis that is `narrative_only`: the text that must accompany any statement about the entity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub disclaimer: Option<String>,
@@ -84,13 +84,13 @@ pub struct Envelope {
     pub sha256: Sha256Hex,
 }
 
-/// What can be told, in the RFC's and the decisions' words; the order is that of gravity.
+/// The kind of an axis or an envelope, in the words of the RFC and the decisions, in the order of gravity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EnvelopeKind {
     /// Verified values.
     Authoritative,
-    /// The oracles disagree, and nobody decides.
+    /// The oracles disagree, and no reviewer decides.
     DisputeSummary,
     /// Nothing verified: whatever is told is told as such.
     NarrativeOnly,
@@ -150,11 +150,11 @@ pub enum VerificationStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AxisOutcome {
-    /// What can be told of this axis.
+    /// Its kind.
     pub kind: EnvelopeKind,
     /// How it stands; with `narrative_only`, `provisional` and `requires_specification` it is `unsettled`.
     pub standing: Standing,
-    /// Its value, where its kind is `authoritative`.
+    /// Its value, if its kind is `authoritative`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub value: Option<AxisValue>,
@@ -173,7 +173,8 @@ pub struct AxisOutcome {
     /// Who stands behind the value, the most trusted first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
-    /// The greatest difference between two registered oracles that speak of the same, where the axis is about that.
+    /// The greatest difference between two registered oracles with the same definition, if the axis shows their
+    /// answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub delta: Option<Decimal>,
@@ -206,11 +207,11 @@ pub struct CandidateOutcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub registered_tier: Option<OracleTier>,
-    /// The tier at which its answer counts, the lowest of the axes asked for; nothing where it does not count at all.
+    /// The tier at which its answer counts, the lowest on the requested axes; `None` if it does not count at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub tier: Option<Tier>,
-    /// What it says on axes that are about that.
+    /// Its values, on axes that show the oracles' answers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, Stated>,
     /// Axes asked for on which that jumps away from what it said before, each with what it said and by how much more than it may,

@@ -14,7 +14,7 @@ use crate::ground::ontology::Axis;
 use crate::ground::source::OracleTier;
 use jiff::Timestamp;
 
-/// All that came, in the workflow's order. Of untrusted oracles nothing is said but what they say: no decision needs them.
+/// All answers, in the workflow's order. An untrusted oracle adds only its answer: no decision depends on it.
 #[derive(Debug, Default)]
 pub(super) struct Hearing<'a> {
     pub(super) voices: Vec<Voice<'a>>,

@@ -61,13 +61,13 @@ pub enum Stage {
 }
 
 impl Question {
-    /// Whether it is about what is the case, and known, now.
+    /// Whether it asks about the present state, as known now.
     #[must_use]
     pub const fn is_about_the_present(&self) -> bool {
         self.point_in_time.is_none() && self.known_at.is_none()
     }
 
-    /// The moment as of which answers are judged, for a question that is put at `now`.
+    /// The time as of which answers are judged, for a question asked at `now`.
     #[must_use]
     pub fn as_of(&self, now: Timestamp) -> Timestamp {
         let then = self.point_in_time.map_or(now, |time| time.min(now));

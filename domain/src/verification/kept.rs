@@ -140,7 +140,7 @@ pub struct SubjectKey {
 }
 
 impl SubjectKey {
-    /// The key of `thing` as of `point_in_time`, and as it was known at `known_at`, in a workflow.
+    /// The key of `thing` in a workflow, as of `point_in_time` and as known at `known_at`.
     #[must_use]
     pub fn of(
         workflow_id: &WorkflowId,

@@ -34,7 +34,7 @@ pub struct HumanLock {
     /// Of its state at which time; of the present one where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
-    /// As it was known at which time; as it is known now where there is none.
+    /// The time by which the data was known; `None` for all that is known now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_at: Option<Timestamp>,
     /// On which axis.

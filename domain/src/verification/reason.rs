@@ -20,7 +20,7 @@ pub enum Reason {
     OracleVsUser,
     /// The values differ by more than may be settled without a person.
     DeltaThreshold,
-    /// The values differ by a greater part of the larger one than may be settled without a person.
+    /// The values differ by more than the ratio that may be settled without a reviewer.
     RatioThreshold,
     /// Oracles disagree, and a person is to decide that.
     RequireHuman,
@@ -56,7 +56,7 @@ pub enum Reason {
     NoValue,
     /// Only what is unverified, or counts as that, has a value, and all others that were to answer did.
     UnverifiedOnly,
-    /// Fewer registered oracles have a value than the workflow requires, and all that were to answer did.
+    /// Fewer registered oracles have a value than the workflow requires, and all expected answers arrived.
     TooFewSources,
     /// It is not said which thing is meant.
     ThingNotFixed,

@@ -42,7 +42,7 @@ pub struct VerifyRequest {
     #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Moment>)]
     pub point_in_time: Option<Timestamp>,
-    /// Only by what the daemon had ingested at this time; by all that it knows where absent.
+    /// Use only what the daemon had ingested by this time; all that it knows if absent.
     #[serde(default, deserialize_with = "moment::optional", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Moment>)]
     pub known_at: Option<Timestamp>,
@@ -78,7 +78,7 @@ pub struct Question {
     /// As it was then; now where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
-    /// Only by what the daemon had ingested at this time; by all that it knows where absent.
+    /// Use only what the daemon had ingested by this time; all that it knows if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_at: Option<Timestamp>,
 }

@@ -35,7 +35,7 @@ pub const VALIDITY_MAX_S: u64 = MAX_AGE_S;
 /// So many reviews of one thing are open at once; a further dispute over it is left to the latest of them that is about all
 /// of its axes.
 pub const OPEN_MAX: usize = 16;
-/// The most open reviews of one workflow: whatever else people would have to decide for it is `blocked`.
+/// The most open reviews of one workflow. Beyond it, further questions for a reviewer are `blocked`.
 pub const QUEUE_MAX: u64 = 10_000;
 /// The most open reviews of all workflows.
 pub const QUEUE_TOTAL_MAX: u64 = 50_000;
@@ -56,15 +56,15 @@ pub struct Review {
     /// Of its state at which time; of the present one where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point_in_time: Option<Timestamp>,
-    /// As it was known at which time; as it is known now where there is none.
+    /// The time by which the data was known; `None` for all that is known now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_at: Option<Timestamp>,
     /// The axes to decide, by their paths, each with the reasons.
     pub axes: BTreeMap<String, BTreeSet<Reason>>,
-    /// What came of asking each oracle of the workflow.
+    /// The outcome of the call of each oracle of the workflow.
     pub sources: BTreeMap<SourceId, CallOutcome>,
-    /// What each oracle answered, with its provenance; of one that was too slow or could not be reached, the last answer that
-    /// is kept.
+    /// The answer of each oracle, with its provenance. For an oracle that was too slow or not reachable, its last
+    /// cached answer.
     pub candidates: BTreeMap<SourceId, Candidate>,
     /// What somebody claims.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

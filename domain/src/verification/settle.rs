@@ -197,8 +197,8 @@ fn of_conflict(inputs: &Inputs, on_axis: &OnAxis<'_>, axis: &Axis) -> BTreeSet<R
     reasons
 }
 
-/// A warning where a conflict was settled over values that differ by more than the suspicious factor: a source may be
-/// inverted, or have another scale. It holds no values, since it is shown where they are withheld, too.
+/// A warning if a conflict was settled over values that differ by more than the suspicious factor: a source may be
+/// inverted, or have another scale. The warning names no values, since it is also shown where values are withheld.
 fn suspicion(inputs: &Inputs, on_axis: &OnAxis<'_>, path: &str, steps: &[Step]) -> Option<String> {
     let is_averaged = steps.iter().any(|step| step.strategy == Strategy::WeightedAverage);
     let unless_given = || is_averaged.then(|| SUSPICIOUS_RATIO_OF_AVERAGES.parse().ok())?;
@@ -236,7 +236,7 @@ impl<'a> Settlement<'a> {
         matches!(self.backing, Backing::Lock(_) | Backing::Claim(_))
     }
 
-    /// Takes its value away for this reason alone, with all that was found out about it.
+    /// Removes its value, with everything derived from it, for this reason alone.
     pub(super) fn discard(&mut self, reason: Reason) {
         self.steps.clear();
         self.delta = None;

@@ -121,7 +121,7 @@ pub(super) fn ttl_s(voice: &Voice<'_>, axis: &Axis) -> Option<u64> {
 }
 
 impl Axis {
-    /// How old a value on this axis may be, whoever says so, in seconds; always bounded where the axis is state-sensitive.
+    /// The maximum age of a value on this axis from any oracle, in seconds; always set if the axis is state-sensitive.
     pub(super) fn ttl_s(&self) -> Option<u64> {
         self.max_ttl_seconds.or(self.state_sensitive.then_some(STATE_SENSITIVE_MAX_AGE_S))
     }
@@ -139,7 +139,7 @@ impl<'a> OnAxis<'a> {
         self.pairs().any(|(one, other)| one.definition != other.definition)
     }
 
-    /// Every two that have different values by one definition.
+    /// Every pair with different values by one definition.
     fn differing(&self) -> impl Iterator<Item = (&Statement<'a>, &Statement<'a>)> {
         let differ = |(one, other): &(&Statement<'a>, &Statement<'a>)| {
             one.definition == other.definition && one.value != other.value
@@ -147,12 +147,13 @@ impl<'a> OnAxis<'a> {
         self.pairs().filter(differ)
     }
 
-    /// The greatest difference between two of them by one definition; nothing where there is none, or they are no numbers.
+    /// The greatest difference between two numbers by one definition; `None` if there is no such pair.
     pub(super) fn delta(&self) -> Option<Decimal> {
         self.differing().filter_map(|(one, other)| delta(&one.value, &other.value)).max()
     }
 
-    /// The thresholds that a difference exceeds, as reasons. A difference that cannot be computed is within no threshold.
+    /// The thresholds that a difference exceeds, as reasons. A difference that cannot be computed exceeds every
+    /// threshold.
     pub(super) fn exceeded(&self, thresholds: &AxisThresholds) -> BTreeSet<Reason> {
         let most = thresholds.escalation_delta_threshold.as_ref();
         let is_too_far = |one: &Typed, other: &Typed| {
@@ -173,7 +174,7 @@ impl<'a> OnAxis<'a> {
         exceeded
     }
 
-    /// Two whose numbers differ by more than this factor, if there are two.
+    /// The first pair whose numbers differ by more than `factor`, if any.
     pub(super) fn apart_by(&self, factor: &Decimal) -> Option<(&SourceId, &SourceId)> {
         let is_apart = |(one, other): &(&Statement<'a>, &Statement<'a>)| match (&one.value, &other.value) {
             (Typed::Number(one), Typed::Number(other)) => exceeds_factor(one, other, factor),

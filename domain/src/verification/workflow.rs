@@ -34,7 +34,7 @@ pub struct Workflow {
     /// How conflicts are settled.
     #[serde(default)]
     pub conflict_resolution: ConflictResolutionConfig,
-    /// The number of registered sources that need to have a value that counts before an axis is settled by sources.
+    /// The number of registered sources with a value that counts, required before sources settle an axis.
     #[serde(default = "min_sources", skip_serializing_if = "is_one")]
     pub min_sources: u32,
     /// How far the values of axes may lie from what the same source said of the same thing before; beyond that a person looks
@@ -81,13 +81,13 @@ pub struct ConflictResolutionConfig {
     pub default_strategy: Strategy,
     /// Between oracles of one tier.
     pub same_tier_strategy: Strategy,
-    /// A greater difference, in the axis's unit, is left to a person, whatever the strategy. It applies to numbers.
+    /// A greater difference, in the axis's unit, goes to a reviewer, whatever the strategy. It applies to numbers.
     #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
     pub escalation_delta_threshold: Option<Decimal>,
     /// The same for a difference relative to the larger magnitude: 0.1 is a tenth of it.
     #[serde(deserialize_with = "decimal::optional", skip_serializing_if = "Option::is_none")]
     pub escalation_ratio_threshold: Option<Decimal>,
-    /// Thresholds of single axes, each in the place of the workflow's.
+    /// Thresholds of single axes, each instead of the workflow's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub axis_thresholds: BTreeMap<String, AxisThresholds>,
     /// A settlement of values that differ by more than this factor has a warning. `weighted_average` has a default.

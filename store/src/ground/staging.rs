@@ -116,8 +116,8 @@ impl Staging {
         Ok(())
     }
 
-    /// Stores a record that was rejected, under its `key` where that could be read: what the source said of it before
-    /// stays in force.
+    /// Stores a rejected record, under its `key` if that could be read. The source's former statement about it stays in
+    /// force.
     ///
     /// # Errors
     /// As [`Staging::accept`].
@@ -130,7 +130,7 @@ impl Staging {
         self.keep_reject(reject)
     }
 
-    /// The statement that this run holds a record, which was rejected at this position.
+    /// The statement that this run has a record, rejected at this position.
     const fn rejected(&self, position: u64) -> StoredStatement {
         StoredStatement {
             time: Statement { run: self.run, valid_from: None, valid_until: None, content: None },
@@ -148,7 +148,7 @@ impl Staging {
         *self.counts.warnings_by_rule.entry(warning.rule).or_default() += 1;
     }
 
-    /// Keeps how many records filled each axis, and what was noted of the run as a whole.
+    /// Stores the number of records that filled each axis, and the warnings of the run.
     pub fn describe(&mut self, axes: BTreeMap<String, AxisFill>, warnings: Vec<RunWarning>) {
         (self.counts.axes, self.counts.warnings) = (axes, warnings);
     }
@@ -234,7 +234,7 @@ impl Staging {
         self.counts.effect = others_change.then_some(gauge.effect);
         let mut made = Made::new(&self.files);
         let statements = if release.undoes.is_some() {
-            // it says nothing itself: the statements stay where they are
+            // an undo has no statements of its own, and the stored ones stay
             view.state.files.clone()
         } else {
             self.write_index(&mut facts, view.open.get(kept..).unwrap_or_default())?;
@@ -246,7 +246,7 @@ impl Staging {
         Ok(Some(Staged { counts: self.counts, rows, statements, made }))
     }
 
-    /// Adds the run's own statement to what there is of its record.
+    /// Adds the run's own statement to the stored statements of its record.
     fn add(&mut self, record: &mut Record, statement: StoredStatement) -> Result<(), StoreError> {
         if statement.time.content.is_some() {
             self.counts.records += 1;
@@ -270,7 +270,7 @@ impl Staging {
         Ok(writer)
     }
 
-    /// The one statement that all of one key come to: themselves where they are equal; otherwise all are rejected.
+    /// The single statement for all records of one key: any of them if they are equal; otherwise all are rejected.
     fn one_of(&mut self, group: Group, view: &SourceView) -> Result<StoredStatement, StoreError> {
         if group.same {
             self.counts.collapsed += group.members.saturating_sub(1);
@@ -350,7 +350,7 @@ impl Staged {
         (counts, self.rows.clone())
     }
 
-    /// The rejects and the changes that it would make, for a run that is held: its other files are removed.
+    /// Keeps the rejects and the planned changes of a held run, and removes its other files.
     #[must_use]
     pub fn held(mut self) -> (RunCounts, FileRef) {
         self.made.kept(&self.rows);

@@ -22,7 +22,7 @@ pub struct SourceState {
     pub entry: SourceRegistryEntry,
     /// How old its answers may be, where that was set.
     pub policy: Option<FreshnessPolicy>,
-    /// When what it has said was declared stale, and what ended that, the oldest first.
+    /// The times when its data was declared stale, with the end of each, the oldest first.
     pub invalidations: Vec<Invalidation>,
     /// The runs that are visible, in the order of their numbers, from 1.
     pub completed: Vec<Completed>,
@@ -36,7 +36,7 @@ pub struct SourceState {
     pub held: Vec<Sha256Hex>,
 }
 
-/// A time from which on what a source has said counts as stale.
+/// A period in which the data of a source counts as stale.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invalidation {
     /// When it was first declared.
@@ -47,7 +47,7 @@ pub struct Invalidation {
     pub ends: Vec<InvalidationEnd>,
 }
 
-/// What ends that a source counts as stale.
+/// The end of an invalidation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InvalidationEnd {
@@ -122,7 +122,7 @@ impl SourceState {
         self.completed.iter().map(|completed| completed.release.clone()).collect()
     }
 
-    /// The run that counts for a version: the latest that has read it and was not undone.
+    /// The run that counts for a version: the latest that read it and was not undone.
     #[must_use]
     pub fn read_as(&self, version: &str) -> Option<&Completed> {
         self.counting().into_iter().rev().find(|completed| completed.release.version == version)
@@ -138,7 +138,7 @@ impl SourceState {
         self.completed.iter().filter(brings).collect()
     }
 
-    /// The run that has undone the one with this number, if one has.
+    /// The run that undid the run with this number, if any.
     #[must_use]
     pub fn undone_by(&self, number: u32) -> Option<&Completed> {
         let known = Knowledge::new(&self.releases(), Scope::default());
@@ -146,8 +146,8 @@ impl SourceState {
         self.completed.iter().rev().find(undoes).filter(|_| known.is_undone(number))
     }
 
-    /// Since when all that the source has said counts as stale at `at`, for a question that sees `scope`. A release that
-    /// the question does not see ends no invalidation for it.
+    /// The time since which the source's data counts as stale at `at`, for a question that sees `scope`. A release
+    /// outside `scope` ends no invalidation.
     #[must_use]
     pub fn invalidated_at(&self, at: Timestamp, scope: Scope) -> Option<Timestamp> {
         let known = Knowledge::new(&self.releases(), scope);
@@ -163,7 +163,7 @@ impl SourceState {
         Some(if lasting.last_at <= at { lasting.last_at } else { lasting.since })
     }
 
-    /// When it was last declared stale, where it still is.
+    /// When it was last declared stale, if it still is.
     #[must_use]
     pub fn stale_since(&self) -> Option<Timestamp> {
         self.lasting().last().and_then(|place| self.invalidations.get(*place)).map(|lasting| lasting.last_at)

@@ -19,7 +19,7 @@ pub struct StoredStatement {
     pub raw_hash: [u8; 32],
     /// Whether its pipeline vouches for it: nothing was noted of it on its way.
     pub verified: bool,
-    /// Its canonical JSON; none where it was pruned, or the record was rejected.
+    /// Its canonical JSON; `None` if it was pruned, or the record was rejected.
     pub content: Option<Bytes>,
 }
 
@@ -30,7 +30,7 @@ const UNTIL: u8 = 8;
 const REJECTED: u8 = 16;
 
 impl StoredStatement {
-    /// Whether what it said was pruned.
+    /// Whether its content was pruned.
     #[must_use]
     pub const fn is_pruned(&self) -> bool {
         self.content.is_none() && self.time.content.is_some()

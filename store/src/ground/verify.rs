@@ -141,7 +141,7 @@ impl SourceView {
             places.push(&key, &[&len.to_be_bytes()[..], raw_hash.as_str().as_bytes()].concat())
         };
         for record in self.records(&[], Bound::Unbounded)? {
-            // the place of a rejected record is among the rejects
+            // the payload offset of a rejected record is among the rejects
             let is_of_run = |said: &&StoredStatement| said.time.run == run && said.time.content.is_some();
             for said in record?.statements.iter().filter(is_of_run) {
                 push(said.offset, said.position, said.len, &Sha256Hex::from_bytes(&said.raw_hash))?;

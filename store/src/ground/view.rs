@@ -72,7 +72,7 @@ pub struct Found {
     pub key: Vec<u8>,
     /// The statement that stands for it.
     pub statement: StoredStatement,
-    /// The statement of the latest release that says the same, without the bytes of what it says.
+    /// The statement of the latest release with the same content, without the bytes of the content.
     pub latest: StoredStatement,
     /// Since when and until when it holds.
     pub version: Version,
@@ -110,7 +110,7 @@ impl SourceView {
         Ok(Self { state, revision, ontology, known, open, filters, files: files.clone() })
     }
 
-    /// What `scope` sees. Where it sees everything, that is at hand.
+    /// The releases that `scope` sees. The result for all releases is precomputed.
     #[must_use]
     pub fn knowledge(&self, scope: Scope) -> Cow<'_, Knowledge> {
         if self.state.completed.iter().all(|completed| scope.sees(&completed.release)) {
@@ -205,7 +205,7 @@ impl SourceView {
             .filter_map(move |record| record.map(|record| Self::valid_at(&record, known, time)).transpose()))
     }
 
-    /// The source version whose record of the thing with this key was rejected, where that is the latest word on it.
+    /// The source version that rejected the record with this key, if no later release has or withdraws it.
     ///
     /// # Errors
     /// Where a file cannot be read.
@@ -280,7 +280,8 @@ impl SourceView {
         statement.content.as_ref().map(read).transpose()
     }
 
-    /// The source version that holds the record of `version`, rejected, and so does not confirm it.
+    /// The later source version that rejected the record of `version`, or a record that cannot be identified, and so
+    /// does not confirm it.
     #[must_use]
     pub fn unconfirmed_by(&self, version: &Version) -> Option<String> {
         let completed = self.state.run(version.unconfirmed_by?)?;

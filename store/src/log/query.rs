@@ -1,4 +1,4 @@
-//! Which entries of the log are read.
+//! Queries of the log.
 
 use domain::SessionId;
 use jiff::Timestamp;
@@ -7,11 +7,11 @@ use serde::Deserialize;
 /// Which entries to read. Without any field set, the whole log.
 #[derive(Debug, Clone, Default)]
 pub struct LogQuery {
-    /// Only entries that speak of this session.
+    /// Only entries of this session.
     pub session: Option<SessionId>,
-    /// Only entries of the verification of this execution id.
+    /// Only entries of the verification with this execution id.
     pub execution: Option<String>,
-    /// Only entries that the request of this id caused.
+    /// Only entries that the request with this id caused.
     pub request_id: Option<String>,
     /// Only events of this name.
     pub event: Option<String>,
@@ -19,26 +19,26 @@ pub struct LogQuery {
     pub since: Option<Timestamp>,
     /// Only entries with a higher number.
     pub after: u64,
-    /// The most entries to give.
+    /// The most entries to return.
     pub limit: usize,
-    /// The last ones of those that match instead of the first; either way the lowest number comes first.
+    /// Return the last matching entries instead of the first; in ascending order in both cases.
     pub newest: bool,
 }
 
-/// What a query looks at in an entry.
+/// The fields of an entry that a query reads.
 #[derive(Deserialize)]
 pub(super) struct Looked {
     pub(super) seq: u64,
     event: String,
     session_id: Option<SessionId>,
     execution_id: Option<String>,
-    /// A review has the name of the decision that it comes of.
+    /// The id of a review is the `execution_id` of its decision.
     review_id: Option<String>,
     caller: Option<LookedCaller>,
     timestamp: Timestamp,
 }
 
-/// What a query looks at in the caller of an entry.
+/// The fields of an entry's caller that a query reads.
 #[derive(Deserialize)]
 struct LookedCaller {
     request_id: String,

@@ -19,7 +19,7 @@ const QUOTE: u8 = b'"';
 pub(super) struct Delimited<R> {
     input: Input<R>,
     row: Row,
-    /// The names of the columns. Those without one are blank, as of a file whose lines each end in a delimiter.
+    /// The names of the columns; blank for a column without a name, as in a file whose lines each end in a delimiter.
     names: Vec<String>,
 }
 
@@ -205,7 +205,7 @@ impl Row {
     }
 }
 
-/// Whether a column of this name has none.
+/// Whether this column has no name.
 pub(in crate::ingestion) fn is_blank(name: &str) -> bool {
     name.trim().is_empty()
 }

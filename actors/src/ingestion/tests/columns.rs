@@ -1,4 +1,4 @@
-//! What a run makes of columns and fields that its definition names and the payload does not have, or the other way round.
+//! Columns and fields that the definition names and the payload lacks, and the other way round.
 
 use super::*;
 use crate::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 /// The shape of the ECB's `eurofxref-hist.csv`: each line ends in a delimiter.
 const RATES: &str = "Date,USD,JPY,CYP,\n2026-01-02,1.17,183.4,N/A,\n2025-12-31,1.175,,N/A,\n";
 
-/// Reference rates of the euro, by the day: `usd` and `jpy` out of the places `usd_from` and `jpy_from`.
+/// Registers daily reference rates of the euro, with `usd` at the path `usd_from` and `jpy` at `jpy_from`.
 async fn rates(system: &System, format: &Json, usd_from: &str, jpy_from: &str) -> PipelineId {
     let rate = |axis: &str, unit: &str| json!({"axis": axis, "type": "number", "unit": unit, "class": "measured", "description": "For one euro"});
     let day = json!({"axis": "day", "type": "date", "identity": true, "class": "measured", "description": "Its day"});

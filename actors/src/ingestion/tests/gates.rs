@@ -1,4 +1,4 @@
-//! Releases that break a gate, and what operators decide of them.
+//! Releases that break a gate, and the operators' decisions about them.
 
 use super::*;
 use crate::registry::{RegisterSource, Review, ReviewSource};
@@ -77,7 +77,7 @@ fn release_that_breaks_gates_is_held_and_changes_no_answer() {
         assert_eq!(gates, wanted.each_ref().map(std::mem::discriminant));
         assert_eq!(run.counts.effect.map(|effect| (effect.in_force, effect.withdrawn)), Some((100, 50)));
         let rejects = system.store.rejects(&run, None, 10).expect("they are read");
-        assert_eq!(rejects.len(), 3, "its rejects can be looked at");
+        assert_eq!(rejects.len(), 3, "its rejects can be read");
         assert_eq!(all(&system, None).await.response.records, before.response.records);
         assert_eq!(state(&system).held, std::slice::from_ref(&run.run_id));
 
@@ -146,7 +146,7 @@ fn rejected_record_keeps_its_former_value_unconfirmed() {
         );
         assert_eq!(answer.records[1].values()["population"].to_string(), "2");
         assert!(answer.records[1..].iter().all(|record| record.unconfirmed_by.is_none()));
-        // it is as old as the release that confirmed it last
+        // its age counts from the last release that confirmed it
         let as_of = answer.query_metadata.freshness.data_as_of.map(|at| at.to_string());
         assert_eq!(as_of.as_deref(), Some("2023-05-04T00:00:00Z"));
         assert!(!answer.warnings.is_empty());

@@ -32,7 +32,7 @@ fn queued_entries_are_committed_as_one_group_each_with_its_caller() {
             called_by(caller(request_id), system.log.append(stopped())).await.expect("it is queued");
         }
         system.log.append(stopped()).await.expect("it is queued");
-        assert!(logged(&system.store).is_empty(), "nobody waits for the disk");
+        assert!(logged(&system.store).is_empty(), "an append does not wait for the commit");
         sleep(GROUP_WAIT + Duration::from_millis(200)).await;
         let lines = lines(&system.store);
         let callers: Vec<_> = lines.iter().map(|line| line.get("caller").cloned()).collect();
@@ -78,7 +78,7 @@ fn a_full_queue_makes_appends_wait_and_drops_no_entry() {
                 log.append(stopped()).await.expect("it is queued");
             }
         }));
-        // the writer has no turn within one poll
+        // the writer does not run within one poll
         let fit_at_once = poll_fn(|cx| Poll::Ready(all.as_mut().poll(cx).is_ready())).await;
         assert!(!fit_at_once, "{count} entries fit at once");
         all.await;
@@ -92,7 +92,7 @@ fn an_append_to_a_failed_journal_is_refused_and_in_the_service_log() {
     with_world(|world| async move {
         let log = &world.system.log;
         world.break_store();
-        called_by(caller("r-1"), log.append(stopped())).await.expect("nobody knows of the failure yet");
+        called_by(caller("r-1"), log.append(stopped())).await.expect("the failure is not known yet");
         log.flush().await;
         let mut report = log.report();
         report.wait_for(|report| report.failure.is_some()).await.expect("the logger reports");

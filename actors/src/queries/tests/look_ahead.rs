@@ -1,11 +1,11 @@
-//! A question about a time sees nothing from after it: adding a release changes no answer about an earlier time.
+//! A question about a time sees no later release: adding a release changes no answer about an earlier time.
 
 use super::freshness::set;
 use super::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-/// What a release says of each of four records: nothing, a value, or a value that is rejected.
+/// The content of a release for each of four records: none, a value, or a value that is rejected.
 type Values = [Option<Option<u8>>; 4];
 
 /// The years in which releases appear.
@@ -17,11 +17,11 @@ fn payload(values: Values) -> String {
         Some(format!("Aruba,ABW,{},{value}\n", 1960 + place))
     };
     let rows: String = values.into_iter().enumerate().filter_map(row).collect();
-    // a record that is always there, so that no run comes to nothing
+    // every payload has this record, so that no run fails as empty
     format!("Country Name,Country Code,Year,Value\n{rows}Zambia,ZMB,1960,1\n")
 }
 
-/// All that is answered about a time, without what only tells of the asking.
+/// The answers about a time, without the fields that differ for each request.
 async fn about(system: &System, time: &str) -> serde_json::Value {
     let request = QueryRequest {
         point_in_time: Some(time.parse().expect("a time")),

@@ -115,7 +115,7 @@ pub(super) fn show(out: &mut dyn Write, Seen { run, progress }: &Seen) -> Result
         }
         if run.snapshot && counts.unidentified > 0 {
             let note = format!(
-                "{} rejected records could not be identified: this release withdraws nothing",
+                "{} rejected records have no readable identity, so this release withdraws nothing",
                 counts.unidentified
             );
             shown.push(("note", note));
@@ -130,7 +130,7 @@ pub(super) fn show(out: &mut dyn Write, Seen { run, progress }: &Seen) -> Result
     Ok(out.write_all(pairs(&shown).as_bytes())?)
 }
 
-/// How many records filled an axis.
+/// The number and the share of the records that filled an axis.
 fn filled(axis: &str, AxisFill { records, share }: &AxisFill) -> String {
     let percent = share.checked_mul(&Decimal::from(100)).unwrap_or_else(|_| share.clone());
     format!("{axis} {percent} %, {records} records")

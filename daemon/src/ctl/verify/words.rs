@@ -43,7 +43,7 @@ pub(in crate::ctl) const fn reason(reason: Reason) -> &'static str {
         Reason::OracleVsUser => "somebody claims another value than a source has",
         Reason::DeltaThreshold => "the values are further apart than may be settled without a person",
         Reason::RatioThreshold => {
-            "the values differ by a greater part of the larger one than may be settled without a person"
+            "the values differ by more than the ratio that may be settled without a reviewer"
         }
         Reason::RequireHuman => "the sources disagree, and a person is to decide that",
         Reason::RecencyUndecided => {

@@ -1,4 +1,4 @@
-//! Which places of a raw record a definition reads, so that one that is not there is reported.
+//! The paths that a definition reads from a raw record, so that a path without a match is reported.
 
 use super::Normalizer;
 use crate::ground::ontology::Axis;
@@ -18,13 +18,13 @@ const COLUMN_NAME_MAX_CHARS: usize = 64;
 pub struct PathUse<'n> {
     path: &'n Path,
     field: PathField,
-    /// The axis that it is for, where it is for one.
+    /// The axis that it is for, if any.
     axis: Option<&'n str>,
-    /// Whether a default value takes its place.
+    /// Whether a default value replaces a missing one.
     has_default: bool,
 }
 
-/// The part of a definition that a path stands in.
+/// The part of a definition that contains a path.
 #[derive(Debug, Clone, Copy)]
 enum PathField {
     Mapping,
@@ -90,19 +90,19 @@ impl Normalizer {
 }
 
 impl PathUse<'_> {
-    /// Whether the path leads to anything in `raw`.
+    /// Whether the path matches anything in `raw`.
     #[must_use]
     pub fn matches(&self, raw: &Raw) -> bool {
         self.path.matches(raw)
     }
 
-    /// Whether it may lead to nothing: a mapping with a default value may be there for that value alone.
+    /// Whether the path may match nothing: a mapping with a default value may exist for that value alone.
     #[must_use]
     pub const fn may_be_unmatched(&self) -> bool {
         self.has_default
     }
 
-    /// The warning that the path has led to nothing in any record.
+    /// The warning that the path matched nothing in any record.
     #[must_use]
     pub fn unmatched(&self) -> RunWarning {
         RunWarning::UnmatchedPath {

@@ -1,4 +1,4 @@
-//! What is done to a value on its way: the RFC's six normalizers and `reciprocal`, in the order in which they are listed.
+//! The steps that transform a value: the RFC's six normalizers and `reciprocal`, in the order of the definition.
 
 use super::Normalizer;
 use super::mapping::{Draft, Mapping};
@@ -135,7 +135,7 @@ pub(super) fn number(draft: Draft<'_>, path: &str) -> Result<Decimal, Rejection>
     })
 }
 
-/// One divided by the number in `draft`. No reciprocal is zero, so that one which rounds to zero is rejected.
+/// One divided by the number in `draft`. A reciprocal is never zero, so a result that rounds to zero is rejected.
 fn reciprocal(draft: Draft<'_>, precision: &Precision, path: &str) -> Result<Decimal, Rejection> {
     let value = number(draft, path)?;
     let refuse = |reason: String| Rejection::new(Rule::Reciprocal, Some(path), reason);

@@ -16,7 +16,7 @@ pub enum Became {
     Ended(End),
     /// It does not count: its version was read anew, or is not known yet.
     Replaced,
-    /// It does not count: its run was undone.
+    /// Its run was undone, so it does not count.
     Undone,
 }
 

@@ -19,7 +19,7 @@ pub enum ChangeKind {
     Moved,
     /// Its source version was read again, and that counts in its stead.
     Replaced,
-    /// The run that said it was undone.
+    /// The run that brought it was undone.
     Undone,
 }
 

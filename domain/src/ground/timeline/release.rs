@@ -1,9 +1,9 @@
-//! Releases, and which of them a question sees.
+//! Releases, and the scope of a question.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// One run, as the release that it brought, or as the undo of an earlier run.
+/// A run, either the release that it read or the undo of an earlier run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Release {
     /// The number of the run within its source, in the order of ingestion.
@@ -14,9 +14,10 @@ pub struct Release {
     pub released_at: Timestamp,
     /// When the run was committed.
     pub ingested_at: Timestamp,
-    /// Whether the version holds all records, so that one that it lacks has been withdrawn.
+    /// Whether the version holds all records of the source, so that a record that it lacks is withdrawn.
     pub snapshot: bool,
-    /// Whether it holds rejected records whose identity could not be read. Such a snapshot withdraws nothing.
+    /// Whether it has rejected records whose identity could not be read. A snapshot with such records withdraws
+    /// nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_unidentified: bool,
     /// The number of the run that this one takes back. Such a run is no release of its own.
@@ -24,10 +25,10 @@ pub struct Release {
     pub undoes: Option<u32>,
 }
 
-/// Which releases a question sees.
+/// The releases that a question sees.
 ///
-/// A question about a time sees no later release (`released_by`), whether it was ingested already or not, and, where it
-/// asks for what was known at a time (`known_at`), no later ingestion. The default sees all of them.
+/// A question about a time sees no release after that time (`released_by`), ingested or not. A question with `known_at`
+/// sees no ingestion after that time. The default sees all releases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Scope {
     /// Only what was ingested at or before this time.
@@ -46,7 +47,7 @@ impl Scope {
 }
 
 impl Release {
-    /// How new what it says is: as new as the release, and never newer than when it was learnt.
+    /// The time from which the age of its data counts: that of the release, at most that of the ingestion.
     #[must_use]
     pub fn as_of(&self) -> Timestamp {
         self.released_at.min(self.ingested_at)

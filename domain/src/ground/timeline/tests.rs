@@ -460,7 +460,10 @@ fn record_that_a_new_reading_rejects_keeps_what_the_former_reading_said() {
     let statements = [said(1, b'a'), rejected(2)];
     let versions = known(&releases).versions(&statements);
     assert_eq!(versions.len(), 1);
-    assert_eq!((versions[0].statement, versions[0].content[0], versions[0].unconfirmed_by), (0, b'a', Some(2)));
+    assert_eq!(
+        (versions[0].statement, versions[0].content[0], versions[0].unconfirmed_by),
+        (0, b'a', Some(2))
+    );
     assert_eq!(known(&releases[..1]).versions(&statements)[0].unconfirmed_by, None);
 }
 

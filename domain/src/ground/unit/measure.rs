@@ -14,7 +14,7 @@ pub const FACTOR_BITS_MAX: u64 = 512;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Measure {
     ratio: Ratio<BigInt>,
-    /// The base units and the annotations that are in it with their exponents, of which none is zero.
+    /// The base units and the annotations in it, with their exponents. No exponent is zero.
     bases: BTreeMap<Cow<'static, str>, i32>,
     /// The code with its prefix of what is no multiple of anything.
     scale: Option<String>,
@@ -42,7 +42,8 @@ impl Measure {
         Self { bases: [(code.into(), 1)].into(), ..Self::one() }
     }
 
-    /// This with an annotation, which has its braces. It counts as a base unit: a number of `{USD}` is no number of `{EUR}`.
+    /// This unit with an annotation, braces included. The annotation counts as a base unit, so `{USD}` and `{EUR}`
+    /// differ.
     pub(super) fn annotated(mut self, annotation: &str) -> Self {
         *self.bases.entry(annotation.to_owned().into()).or_default() += 1;
         self

@@ -119,8 +119,8 @@ pub(in super::super) const UNITS: [Known; 46] = [
     known("JPY", &["JPY"], &[], false),
 ];
 
-/// Units of what is counted, which the rules from RULE-PREC-009 on read too. No prefix goes with them: "hops" are no
-/// hundreds of "ops".
+/// Counted units, which the rules from RULE-PREC-009 on read too. They have no prefixes: "hops" are not hundreds of
+/// "ops".
 pub(in super::super) const COUNTED: [Known; 13] = [
     known("call", &[], &["call", "calls"], false),
     known("conn", &[], &["conn", "conns", "connection", "connections"], false),

@@ -208,7 +208,7 @@ fn candidate(
     }
 }
 
-/// What `by_axis` has of these axes.
+/// The entries of `by_axis` for these axes.
 fn of<T: Clone>(paths: &[&str], by_axis: &BTreeMap<String, T>) -> BTreeMap<String, T> {
     paths.iter().filter_map(|path| Some(((*path).to_owned(), by_axis.get(*path)?.clone()))).collect()
 }

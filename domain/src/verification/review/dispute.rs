@@ -54,8 +54,8 @@ pub(in crate::verification) fn named(inputs: &Inputs, mut envelope: Envelope) ->
     Some(envelope.sealed())
 }
 
-/// The answers of the oracles, each with its record as it counted. Of an oracle that was too slow or could not be reached it
-/// is the last one that is kept, if there is one, so that the reviewer has something to start from.
+/// The answers of the oracles, each with its record as it counted. For an oracle that was too slow or not reachable,
+/// its last cached answer, if any, so that the reviewer has a starting point.
 fn candidates(inputs: &Inputs, envelope: &Envelope) -> BTreeMap<SourceId, Candidate> {
     let found = envelope.candidates.iter().filter_map(|outcome| {
         let call = inputs.calls.get(&outcome.oracle_id)?;
@@ -75,8 +75,8 @@ fn candidates(inputs: &Inputs, envelope: &Envelope) -> BTreeMap<SourceId, Candid
     found.collect()
 }
 
-/// The SHA-256 of what there is to decide, and of all that was said of it; when and how it was said does not count. An
-/// unverified oracle changes nothing of it, and neither does what is kept of one that is missing.
+/// The SHA-256 of the question, of the answers' values and versions, and of the claims, without times. It does not
+/// depend on unverified oracles, nor on cached answers of missing oracles.
 fn evidence_hash(
     inputs: &Inputs,
     envelope: &Envelope,

@@ -1,4 +1,4 @@
-//! Each axis of an envelope stands by itself: its kind, its value, its record, its thresholds.
+//! Each axis of an envelope is decided by itself: kind, value, record and thresholds.
 
 use super::support::*;
 use crate::ground::freshness::StaleBehavior;
@@ -70,7 +70,7 @@ fn missing_source_blocks_only_the_axes_it_was_asked_for() {
     assert_eq!((&inr["kind"], &inr["value"]), (&json!("blocked"), &Json::Null));
     assert_eq!(inr["reasons"], json!(["oracle_unreachable"]));
     assert_eq!(envelope["retry"]["oracles"], json!(["lab-b"]));
-    // what is withheld does not stand among the candidates either
+    // the candidates do not show the withheld value either
     assert_eq!(envelope["candidates"][0]["values"], json!({"dose": {"value": "10"}}));
 }
 

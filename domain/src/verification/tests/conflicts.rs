@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 
 const LABS: [&str; 6] = ["lab-a", "lab-b", "lab-c", "lab-d", "lab-e", "lab-f"];
 
-/// Oracles of these tiers that say these doses, each published a second after the one before it.
+/// Oracles of these tiers with these doses, each published one second after the one before it.
 fn doses(config: Json, said: &[(OracleTier, &str)]) -> Inputs {
     let labs = &LABS[..said.len()];
     let mut inputs =

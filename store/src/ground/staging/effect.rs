@@ -1,4 +1,4 @@
-//! What a release does to the records in force at its date, for the gates.
+//! The effect of a release on the records in force at its date, for the gates.
 
 use crate::ground::view::{Record, SourceView};
 use domain::ground::gates::Effect;

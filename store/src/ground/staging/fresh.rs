@@ -76,7 +76,7 @@ impl Group {
         Self { first, members: 1, same: true, held: Vec::new(), rest: None }
     }
 
-    /// Takes another record of the key. One that was rejected already says nothing beside others.
+    /// Adds another record of the key. A record that was already rejected is ignored if there are others.
     fn add(&mut self, statement: &StoredStatement, work_dir: &Path) -> Result<(), StoreError> {
         if statement.time.content.is_none() {
             return Ok(());

@@ -97,7 +97,7 @@ impl Subject<'_> {
         self.contested().try_for_each(|axis| self.check_thresholds_on(axis))
     }
 
-    /// A threshold below what an axis calls the same would leave agreement to a person.
+    /// A threshold below an axis's tolerance would send values that agree to a reviewer.
     fn check_thresholds_on(&self, axis: &Axis) -> Result<(), BadWorkflow> {
         let thresholds = self.workflow.conflict_resolution.thresholds(axis);
         let bad = |field, what: &Decimal, fault| BadWorkflow::Strategy {
