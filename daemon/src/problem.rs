@@ -225,7 +225,7 @@ pub struct ProblemDocument<'p> {
     /// With `crosscheck_rejected` and `rules_rejected`: whom the customer is to ask.
     #[serde(skip_serializing_if = "Option::is_none")]
     contact: Option<&'p str>,
-    /// With `session_mismatch`: `tier` or `query`.
+    /// With `session_mismatch`: `tier`, `query`, `original_verdict`, `owner` or `facts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     mismatch: Option<Mismatch>,

@@ -51,15 +51,14 @@ fn delivered(n: usize, summary_bytes: usize) -> Record {
         verdict_label: approved.label(),
         verdict_sha256: approved.sha256().clone(),
         path: GatePath::Submit,
+        owner_uid: None,
         timestamp: at(n as i64),
     };
     let session = Session {
-        check: None,
-        session_id: id(n),
-        tier: Tier::Quick,
-        query: query.clone(),
-        customer_email: None,
         original: Some(Original::delivered(&approved, None, at(n as i64))),
+        delivered_sha256: Some(approved.sha256().clone()),
+        cached_sha256: Some(approved.sha256().clone()),
+        ..Session::new(id(n), Tier::Quick, query.clone(), None)
     };
     let delivery = Delivery {
         session_id: id(n),
