@@ -3,7 +3,7 @@
 use domain::{Label, Tier};
 use harness::making::{QUERY, came_from, order, put, read, registered, told_of};
 use harness::model::ModelServer;
-use harness::{GOOD, World, document, get, log, post, problem, submission};
+use harness::{GOOD, World, document, eventually, get, log, post, problem, submission};
 use hyper::Method;
 use serde_json::{Value, json};
 use std::fs;
@@ -198,6 +198,23 @@ async fn operator_shows_corrects_and_removes_a_session() {
         !world.mirror().contains("a@b") && !world.mirror().contains("c@d"),
         "an address is not for the log"
     );
+}
+
+#[tokio::test]
+async fn removal_of_a_session_drops_its_queued_mail() {
+    // nobody listens there, so that the mail stays queued
+    let world = World::with_config("[mail]\ntransport = \"http\"\nbase_url = \"http://127.0.0.1:9\"");
+    let daemon = world.serve().await;
+    let mut body = submission(GOOD);
+    body["customer_email"] = json!("a@b");
+    for session in ["cs_1", "cs_2"] {
+        let path = format!("/v1/verdicts/{session}");
+        assert_eq!(post(&mut daemon.routes().await, &path, &body).await.status, 201);
+    }
+    eventually("it is removed", async || world.ctl(&["session", "remove", "cs_1"]).status.success()).await;
+    let mails = document(&get(&mut daemon.control().await, "/v1/outbox").await)["mails"].clone();
+    let sessions: Vec<_> = mails.as_array().expect("a list").iter().map(|mail| &mail["session_id"]).collect();
+    assert_eq!(sessions, ["cs_2"]);
 }
 
 #[tokio::test]

@@ -6,11 +6,12 @@ use crate::api::verdicts::mismatch;
 use crate::problem::Problem;
 use crate::service::Service;
 use actors::cache::{Correct, Corrected, Remove};
+use actors::notifier::{DropMail, OutboxError};
 use axum::extract::State;
 use axum::{Extension, Json};
 use domain::divergence::OriginalLabel;
 use domain::session::Email;
-use domain::{Peer, Session, SessionId, Sha256Hex, Tier};
+use domain::{MailId, Peer, Session, SessionId, Sha256Hex, Tier};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -107,16 +108,44 @@ pub async fn patch(
     }
 }
 
-/// Removes a session with its cached verdict; the answer shows it as it was.
+/// The mails of a session that are still in the outbox.
+fn queued_mails(service: &Service, session_id: &SessionId) -> Result<Vec<MailId>, Problem> {
+    let store = &service.system.store;
+    let verdict = MailId::verdict(session_id);
+    let mut mails: Vec<_> = store.mail(&verdict)?.map(|_| verdict).into_iter().collect();
+    let prefix = format!("divergence:{session_id}:");
+    let after = MailId::try_from(prefix.clone()).map_err(|error| Problem::Internal(error.to_string()))?;
+    store.visit_mails(Some(&after), |standing| {
+        let goes_on = standing.mail_id.as_str().starts_with(&prefix);
+        if goes_on && standing.session_id == *session_id {
+            mails.push(standing.mail_id);
+        }
+        goes_on
+    })?;
+    Ok(mails)
+}
+
+/// Removes a session with its cached verdict and its queued mail; the answer shows it as it was.
 ///
 /// # Errors
-/// `SessionUnknown`.
+/// `SessionUnknown`; `MailInFlight` where one of its mails is being sent.
 pub async fn delete(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     SessionInPath(session_id): SessionInPath,
 ) -> Result<Json<SessionReport>, Problem> {
-    let (cache, remove) = (service.system.cache.clone(), Remove { session_id: session_id.clone(), peer });
-    let removed = act(async move { Ok(cache.ask(remove).await??) }).await?;
+    let mails = queued_mails(&service, &session_id)?;
+    let (cache, notifier) = (service.system.cache.clone(), service.system.notifier.clone());
+    let remove = Remove { session_id: session_id.clone(), peer };
+    let removed = act(async move {
+        for mail_id in mails {
+            match notifier.ask(DropMail { mail_id, peer }).await? {
+                Ok(_) | Err(OutboxError::Unknown(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(cache.ask(remove).await??)
+    });
+    let removed = removed.await?;
     removed.map(|session| Json(session.into())).ok_or_else(|| unknown(&session_id))
 }

@@ -28,7 +28,7 @@ enum Verb {
         #[command(flatten)]
         corrections: Corrections,
     },
-    /// Remove a session with its cached verdict. Mail that is queued already is sent: see `outbox drop`
+    /// Remove a session with its cached verdict and its queued mail
     Remove {
         /// Session id
         session_id: String,
