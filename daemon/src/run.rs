@@ -6,6 +6,7 @@ use crate::config::{Config, Flags, Limits, Provider, Storage};
 use crate::control;
 use crate::control::reload::reload;
 use crate::listen::{self, Bound, Bounds, Sockets};
+use crate::problem::hide_state_dir;
 use crate::service::Service;
 use crate::telemetry::LogLevel;
 use crate::upstreams::Upstreams;
@@ -103,8 +104,12 @@ impl Daemon {
         let files = raise_file_limit(config.limits.connections + config.limits.control_connections + calls);
         let Storage { cache_bytes, facts_cache_bytes, .. } = config.storage;
         let options = Options { dir: config.state_dir.clone(), cache_bytes, facts_cache_bytes };
+        hide_state_dir(&config.state_dir);
         let clock = Clock::system();
-        let upstreams = Upstreams::of(&config, &clock)?;
+        let upstreams = Upstreams::of(&config, &clock, flags.allow_cleartext)?;
+        for fault in &upstreams.cleartext {
+            tracing::warn!(%fault, "secrets cross the network in clear text: --allow-cleartext");
+        }
         let (journal, store) = Journal::open(options)?;
         // behind the store: a second daemon on the same one must not take the first one's sockets
         let sockets = Sockets::open(&config)?;

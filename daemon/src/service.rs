@@ -1,7 +1,7 @@
 //! What both sockets share: the running system, its bounds, and whether it is ready.
 
 use crate::config::Config;
-use crate::problem::Problem;
+use crate::problem::{Problem, without_state_dir};
 use crate::telemetry::LogLevel;
 use actors::System;
 use actors::caller::carried;
@@ -197,6 +197,6 @@ impl Service {
             .map(|(cause, since)| format!("storage_unavailable since {since}: {cause}"));
         let damage = self.damage.borrow().as_ref().map(|damage| format!("storage_damaged: {damage}"));
         let draining = self.draining().then(|| "draining".to_owned());
-        [failure, damage, draining].into_iter().flatten().collect()
+        [failure, damage, draining].into_iter().flatten().map(without_state_dir).collect()
     }
 }

@@ -14,15 +14,15 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn sockets_are_for_their_owner_and_group_unless_configured_otherwise() {
+async fn sockets_have_the_default_modes_unless_configured_otherwise() {
     let world = World::default();
     let daemon = world.serve().await;
-    assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o660, 0o660));
+    assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o660, 0o600));
     assert!(daemon.stop().success());
 
-    let world = World::with_config("socket_mode = \"0666\"\ncontrol_socket_mode = \"600\"");
+    let world = World::with_config("socket_mode = \"0666\"\ncontrol_socket_mode = \"660\"");
     let _daemon = world.serve().await;
-    assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o666, 0o600));
+    assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o666, 0o660));
 }
 
 #[tokio::test]
@@ -43,9 +43,9 @@ async fn a_socket_gets_the_configured_group() {
     let world =
         World::with_config(&format!("socket_group = \"{0}\"\ncontrol_socket_group = \"{0}\"", group.name));
     let _daemon = world.serve().await;
-    for socket in [world.socket(), world.control_socket()] {
+    for (socket, expected) in [(world.socket(), 0o660), (world.control_socket(), 0o600)] {
         assert_eq!(fs::metadata(&socket).unwrap().gid(), group.gid.as_raw(), "{}", socket.display());
-        assert_eq!(mode(&socket), 0o660);
+        assert_eq!(mode(&socket), expected);
     }
 }
 
@@ -63,6 +63,14 @@ async fn a_mode_that_is_none_is_an_error() {
         let world = World::with_config(&format!("socket_mode = \"{bad}\""));
         let said = complaint(world.command());
         assert!(said.contains("`socket_mode`") && said.contains("octal"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn control_socket_that_others_can_write_to_is_refused() {
+    for bad in ["0666", "0662", "777"] {
+        let said = complaint(World::with_config(&format!("control_socket_mode = \"{bad}\"")).command());
+        assert!(said.contains("`control_socket_mode`") && said.contains(bad), "{said}");
     }
 }
 

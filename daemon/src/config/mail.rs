@@ -1,10 +1,9 @@
 //! Mail to customers, and how it is sent.
 
-use super::{ConfigError, not_allowed, within};
+use super::{ConfigError, is_local, not_allowed, within};
 use actors::upstream::mail::{BadSmtp, SmtpSettings, SmtpTls};
 use hyper::Uri;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// What mail is sent by.
@@ -110,9 +109,8 @@ impl Mail {
     /// How the connection to a server called `host` is protected.
     #[must_use]
     pub fn tls(&self, host: &str) -> SmtpTls {
-        let loopback = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
         match self.smtp_tls {
-            Tls::Auto if loopback => SmtpTls::None,
+            Tls::Auto if is_local(host) => SmtpTls::None,
             Tls::Auto | Tls::Starttls => SmtpTls::Starttls,
             Tls::Implicit => SmtpTls::Implicit,
             Tls::None => SmtpTls::None,
