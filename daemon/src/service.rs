@@ -1,5 +1,6 @@
 //! What both sockets share: the running system, its bounds, and whether it is ready.
 
+use crate::api::signals::SignalRate;
 use crate::config::Config;
 use crate::problem::{Problem, without_state_dir};
 use crate::telemetry::LogLevel;
@@ -33,6 +34,8 @@ pub struct Service {
     places: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     answers: Arc<Semaphore>,
+    /// How often signals are taken.
+    pub signal_rate: SignalRate,
     draining: AtomicBool,
     /// What the check of the store that runs beside the service has found wrong.
     damage: watch::Sender<Option<String>>,
@@ -60,6 +63,7 @@ impl Service {
             places,
             bodies,
             answers,
+            signal_rate: SignalRate::default(),
             draining: AtomicBool::new(false),
             damage: watch::channel(None).0,
             stopping: watch::channel(false).0,

@@ -38,6 +38,13 @@ impl Sha256Hex {
         Self::from_bytes(&mac.finalize().into_bytes().into())
     }
 
+    /// Whether it is the HMAC-SHA-256 of `bytes` under `key`, in a time that does not depend on where the two differ.
+    #[must_use]
+    pub fn is_keyed(&self, key: &[u8], bytes: &[u8]) -> bool {
+        let expected = Self::keyed(key, bytes);
+        Self::keyed(key, self.0.as_bytes()) == Self::keyed(key, expected.0.as_bytes())
+    }
+
     /// The digest that these bytes are.
     #[must_use]
     pub fn from_bytes(digest: &[u8; 32]) -> Self {
@@ -154,6 +161,11 @@ mod tests {
     #[test]
     fn keyed_digest_is_the_one_of_rfc_4231() {
         let digest = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
-        assert_eq!(Sha256Hex::keyed(b"Jefe", b"what do ya want for nothing?").as_str(), digest);
+        let text = b"what do ya want for nothing?";
+        assert_eq!(Sha256Hex::keyed(b"Jefe", text).as_str(), digest);
+        let digest: Sha256Hex = digest.parse().expect("a digest");
+        assert!(
+            digest.is_keyed(b"Jefe", text) && !digest.is_keyed(b"Jefe", b"") && !digest.is_keyed(b"", text)
+        );
     }
 }
