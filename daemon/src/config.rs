@@ -12,7 +12,7 @@ mod model;
 mod rules;
 mod variables;
 
-pub(crate) use cleartext::{is_cleartext, is_local};
+pub(crate) use cleartext::{has_login, is_cleartext, is_local};
 pub use directories::Directories;
 pub use flags::{CONFIG_VARIABLE, Flags};
 pub use ingestion::{Credential, Ingestion, Proof, SecretFrom};
@@ -270,7 +270,8 @@ impl Config {
         flags: &Flags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
-        let not_understood = |error: ::config::ConfigError| ConfigError::NotUnderstood(error.to_string());
+        let not_understood =
+            |error: ::config::ConfigError| ConfigError::NotUnderstood(without_source(&error.to_string()));
         let defaults = ::config::Config::try_from(&Self::default()).map_err(not_understood)?;
         let mut sources = ::config::Config::builder().add_source(defaults);
         if let Some(file) = flags.config.clone().or_else(|| Directories::of_this_process().config_file()) {
@@ -361,6 +362,13 @@ impl Config {
         })?;
         Ok(())
     }
+}
+
+/// A parser's error without the lines of the file that it quotes: there may be a key in them.
+fn without_source(error: &str) -> String {
+    let is_quoted =
+        |line: &&str| line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
+    error.lines().filter(|line| !is_quoted(line)).map(str::trim).collect::<Vec<_>>().join(": ")
 }
 
 fn not_allowed(key: &'static str, given: impl Display, allowed: impl Display) -> ConfigError {

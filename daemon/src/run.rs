@@ -112,7 +112,7 @@ impl Daemon {
         }
         let (journal, store) = Journal::open(options)?;
         // behind the store: a second daemon on the same one must not take the first one's sockets
-        let sockets = Sockets::open(&config)?;
+        let sockets = Sockets::open(&config).await?;
         let supervision = Supervision {
             max_panics: config.supervision.max_panics,
             window: Duration::from_secs(config.supervision.window_s),

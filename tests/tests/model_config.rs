@@ -188,3 +188,22 @@ async fn secret_in_clear_text_is_refused_unless_it_is_allowed() {
     let checked = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output();
     assert!(checked.expect("oracled starts").status.success(), "there is no key to lose");
 }
+
+#[tokio::test]
+async fn configuration_error_does_not_quote_a_secret() {
+    for config in [
+        "[model]\napi_key = s3cret",
+        "[model]\napi_key = \"s3cret",
+        "[model]\nbase_url = \"https://u:s3cret@models.example.org\"",
+        "[mail]\ntransport = \"http\"\nbase_url = \"http://u:s3cret@mail.example.org\"",
+        "[mail]\nbase_url = \"ftp://u:s3cret@mail.example.org\"",
+        "[ingestion.credentials.a]\norigin = \"https://a.org\"\ntoken_url = \"https://u:s3cret@a.org/t\"\nclient_id = \"c\"\nclient_secret_env = \"S\"",
+    ] {
+        let mut world = World::with_config(config);
+        world.variables = vec![("GEMINI_API_KEY".into(), "k".into()), ("S".into(), "s".into())];
+        let mut command = world.oracled(&["check-config", "--config"]);
+        let checked = command.arg(world.config_file()).output().expect("oracled starts");
+        let said = String::from_utf8_lossy(&checked.stderr) + String::from_utf8_lossy(&checked.stdout);
+        assert!(!checked.status.success() && !said.contains("s3cret"), "{config}: {said}");
+    }
+}

@@ -90,6 +90,19 @@ async fn a_stale_socket_file_is_replaced() {
 }
 
 #[tokio::test]
+async fn socket_whose_listener_has_a_full_backlog_is_in_use() {
+    let world = World::default();
+    let _listener = UnixListener::bind(world.socket()).expect("it is bound");
+    let mut waiting = Vec::new();
+    // the listener accepts none of them
+    while let Ok(stream) = tokio::net::UnixStream::connect(world.socket()).await {
+        waiting.push(stream);
+    }
+    let said = complaint(world.command());
+    assert!(said.contains("in use"), "{said}");
+}
+
+#[tokio::test]
 async fn a_live_socket_is_an_error_and_its_daemon_goes_on() {
     let world = World::default();
     let daemon = world.serve().await;
