@@ -16,7 +16,8 @@ const TABLE: &str = "CREATE TABLE facts (area TEXT, year INTEGER, valid_from INT
 const INSERT: &str = "INSERT INTO facts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 const INDEX: &str = "CREATE INDEX by_name ON facts (area_name)";
 /// Without `valid_until`: an answer as of a time does not show an end that comes later.
-const COLUMNS: &str = "SELECT area, year, area_name, population, valid_from, run, position, raw_hash FROM facts";
+const COLUMNS: &str =
+    "SELECT area, year, area_name, population, valid_from, run, position, raw_hash FROM facts";
 const LOOKUP: &str =
     "WHERE area = ?1 AND year = ?2 AND valid_from <= ?3 AND (valid_until IS NULL OR valid_until > ?3)";
 const NAMED: &str = "WHERE area_name = ?1 AND valid_from <= ?2 AND (valid_until IS NULL OR valid_until > ?2) \
