@@ -107,9 +107,7 @@ impl Daemon {
         hide_state_dir(&config.state_dir);
         let clock = Clock::system();
         let upstreams = Upstreams::of(&config, &clock, flags.allow_cleartext)?;
-        for fault in &upstreams.cleartext {
-            tracing::warn!(%fault, "secrets cross the network in clear text: --allow-cleartext");
-        }
+        upstreams.warn_of_cleartext();
         let (journal, store) = Journal::open(options)?;
         // behind the store: a second daemon on the same one must not take the first one's sockets
         let sockets = Sockets::open(&config).await?;

@@ -85,6 +85,13 @@ impl Upstreams {
         let live = HttpOracles::new(&config.ingestion.to_live(), of_sources, clock.clone());
         Ok(Self { model: asked, calls, mailing, puller, live, oracles, cleartext })
     }
+
+    /// Logs a warning for whatever crosses a network in clear text.
+    pub fn warn_of_cleartext(&self) {
+        for fault in &self.cleartext {
+            tracing::warn!(%fault, "secrets cross the network in clear text: --allow-cleartext");
+        }
+    }
 }
 
 fn policy(config: &ModelConfig) -> CallPolicy {

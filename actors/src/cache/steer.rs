@@ -32,7 +32,7 @@ pub struct Correct {
 #[derive(Debug)]
 pub enum Corrected {
     /// The session after it.
-    Done(Session),
+    Done(Box<Session>),
     /// There is no such session.
     Unknown,
     /// The original verdict was delivered by oracled, and nothing changes.
@@ -97,7 +97,7 @@ async fn correct(correct: Correct, store: Store, log: Log, clock: Clock) -> Resu
             Err(mismatch) => return Ok(Corrected::Mismatch(mismatch)),
         };
         if after == before {
-            return Ok(Corrected::Done(after));
+            return Ok(Corrected::Done(Box::new(after)));
         }
         let now = clock.now();
         let mut record = Record {
@@ -111,7 +111,7 @@ async fn correct(correct: Correct, store: Store, log: Log, clock: Clock) -> Resu
         };
         record.events.extend(address_change(&store, Some(&before), &after, now)?);
         match log.commit(record).await {
-            Ok(_) => return Ok(Corrected::Done(after)),
+            Ok(_) => return Ok(Corrected::Done(Box::new(after))),
             Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
             Err(error) => return Err(error.into()),
         }

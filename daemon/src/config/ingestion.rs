@@ -156,8 +156,7 @@ impl TryFrom<Keys> for Proof {
         } else if let Some((token_url, client_id)) = keys.token_url.take().zip(keys.client_id.take()) {
             if has_login(&token_url) {
                 return Err(
-                    "`token_url` has a login; allowed: a URL without one, and `client_id` with its secret"
-                        .into(),
+                    "`token_url` has a login; allowed: a URL without one, and `client_id` with its secret",
                 );
             }
             let secret = one_of(&mut keys.client_secret_file, &mut keys.client_secret_env);

@@ -102,7 +102,7 @@ pub async fn patch(
     };
     let cache = service.system.cache.clone();
     match act(async move { Ok(cache.ask(correct).await??) }).await? {
-        Corrected::Done(session) => Ok(Json(session.into())),
+        Corrected::Done(session) => Ok(Json((*session).into())),
         Corrected::Unknown => Err(unknown(&session_id)),
         Corrected::Mismatch(what) => Err(mismatch(&session_id, what)),
     }

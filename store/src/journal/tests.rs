@@ -977,7 +977,7 @@ fn verdict_whose_text_was_changed_on_disk_is_an_error() {
         .next()
         .expect("it is there")
         .expect("it is read");
-    let text = String::from_utf8_lossy(&value.get(10..).unwrap_or_default()).into_owned();
+    let text = String::from_utf8_lossy(value.get(10..).unwrap_or_default()).into_owned();
     let changed = text.replace("ssss\"", "sstt\"");
     assert_ne!(changed, text, "the test changes something");
     db.insert(key, [value.get(..10).unwrap_or_default(), changed.as_bytes()].concat())
