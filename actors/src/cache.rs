@@ -7,11 +7,13 @@ mod admit;
 mod find;
 mod refuse;
 mod register;
+mod steer;
 
 pub use admit::{Admission, Admit, Made};
 pub use find::{Find, Known};
 pub use refuse::Refuse;
 pub use register::{Register, Registered};
+pub use steer::{Correct, Corrected, Remove};
 
 use crate::clock::Clock;
 use crate::door::Door;

@@ -29,6 +29,11 @@ pub(crate) fn current() -> Option<Arc<Caller>> {
     CALLER.try_with(Clone::clone).ok().flatten()
 }
 
+/// The user id of the current caller; none where the daemon acts on its own.
+pub(crate) fn uid() -> Option<u32> {
+    current().map(|caller| caller.peer.uid)
+}
+
 /// `record` with the current caller, unless it names callers of its own.
 pub(crate) fn of_caller(record: Record) -> Record {
     match (&record.callers, current()) {

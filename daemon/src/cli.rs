@@ -83,7 +83,10 @@ fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
 fn check_config(flags: &Flags, json: bool) -> anyhow::Result<()> {
     let config = Config::load(flags)?;
     // addresses and secrets, as a start would
-    Upstreams::of(&config, &Clock::system())?;
+    let upstreams = Upstreams::of(&config, &Clock::system(), flags.allow_cleartext)?;
+    for fault in &upstreams.cleartext {
+        writeln!(io::stderr(), "oracled: warning: {fault}")?;
+    }
     let ignored = Config::ignored_variables();
     if !ignored.is_empty() {
         writeln!(

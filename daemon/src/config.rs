@@ -3,14 +3,18 @@
 //! What is not known, not of the right type or out of range is an error that names the key and what is allowed;
 //! only variables that do not look like a key are ignored, and logged. TMM's constants are not here, and cannot be.
 
+mod cleartext;
 mod directories;
+mod flags;
 mod ingestion;
 mod mail;
 mod model;
 mod rules;
 mod variables;
 
+pub(crate) use cleartext::{has_login, is_cleartext, is_local};
 pub use directories::Directories;
+pub use flags::{CONFIG_VARIABLE, Flags};
 pub use ingestion::{Credential, Ingestion, Proof, SecretFrom};
 pub use mail::{Mail, Tls as MailTls, Transport as MailTransport};
 pub use model::{Model, Provider};
@@ -30,8 +34,6 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use variables::Variables;
 
-/// The variable that names the configuration file; it is not itself a key.
-pub const CONFIG_VARIABLE: &str = "ORACLED_CONFIG";
 /// What every variable begins with. Levels are parted by two underscores: `ORACLED_LIMITS__BODY_BYTES`.
 const PREFIX: &str = "ORACLED";
 /// The longest path that a Unix socket can have, in bytes.
@@ -50,6 +52,21 @@ pub enum ConfigError {
         variable: String,
         /// The keys that are spelled similarly, as variables.
         allowed: String,
+    },
+    /// A secret would cross a network without encryption.
+    #[error(
+        "configuration: `{key}` is {given}: {what} would cross the network in clear text; {remedy}, or start with \
+         --allow-cleartext"
+    )]
+    Cleartext {
+        /// The key that says so.
+        key: &'static str,
+        /// Its value.
+        given: String,
+        /// The secret.
+        what: &'static str,
+        /// The protected way.
+        remedy: &'static str,
     },
     /// A value is not one of those allowed.
     #[error("configuration: `{key}` is {given}; allowed: {allowed}")]
@@ -188,26 +205,6 @@ pub struct Supervision {
     pub max_pause_ms: u64,
 }
 
-/// What the command line says over the file and the variables.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub struct Flags {
-    /// The configuration file
-    #[arg(long, value_name = "FILE", env = CONFIG_VARIABLE)]
-    pub config: Option<PathBuf>,
-    /// Where the store and oracle_log.jsonl are kept
-    #[arg(long, value_name = "DIR")]
-    pub state_dir: Option<PathBuf>,
-    /// The routes' socket
-    #[arg(long, value_name = "PATH")]
-    pub socket: Option<PathBuf>,
-    /// The administrators' socket
-    #[arg(long, value_name = "PATH")]
-    pub control_socket: Option<PathBuf>,
-    /// How the service's own log is written
-    #[arg(long, value_name = "FORMAT")]
-    pub log_format: Option<LogFormat>,
-}
-
 impl Default for Config {
     fn default() -> Self {
         let dirs = Directories::of_this_process();
@@ -217,7 +214,7 @@ impl Default for Config {
             state_dir: dirs.state,
             socket_mode: "0660".into(),
             socket_group: None,
-            control_socket_mode: "0660".into(),
+            control_socket_mode: "0600".into(),
             control_socket_group: None,
             log_format: LogFormat::Text,
             log_level: "info".into(),
@@ -273,7 +270,8 @@ impl Config {
         flags: &Flags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
-        let not_understood = |error: ::config::ConfigError| ConfigError::NotUnderstood(error.to_string());
+        let not_understood =
+            |error: ::config::ConfigError| ConfigError::NotUnderstood(without_source(&error.to_string()));
         let defaults = ::config::Config::try_from(&Self::default()).map_err(not_understood)?;
         let mut sources = ::config::Config::builder().add_source(defaults);
         if let Some(file) = flags.config.clone().or_else(|| Directories::of_this_process().config_file()) {
@@ -304,9 +302,16 @@ impl Config {
     /// The administrators' socket's mode.
     ///
     /// # Errors
-    /// Where it is not three or four octal digits.
+    /// Where it is not three or four octal digits, or lets everyone on this machine connect.
     pub fn control_socket_mode(&self) -> Result<u32, ConfigError> {
-        mode("control_socket_mode", &self.control_socket_mode)
+        let mode = mode("control_socket_mode", &self.control_socket_mode)?;
+        if mode & 0o002 == 0 {
+            return Ok(mode);
+        }
+        let given =
+            format!("`{}`, which lets every user of this machine steer the daemon", self.control_socket_mode);
+        let allowed = "a mode without write permission for others: 0600, or 0660 with `control_socket_group`";
+        Err(not_allowed("control_socket_mode", given, allowed))
     }
 
     fn check(&self) -> Result<(), ConfigError> {
@@ -359,22 +364,11 @@ impl Config {
     }
 }
 
-impl Flags {
-    fn put_into(&self, config: &mut Config) {
-        let Self { config: _, state_dir, socket, control_socket, log_format } = self;
-        for (flag, value) in [
-            (state_dir, &mut config.state_dir),
-            (socket, &mut config.socket),
-            (control_socket, &mut config.control_socket),
-        ] {
-            if let Some(flag) = flag {
-                value.clone_from(flag);
-            }
-        }
-        if let Some(log_format) = log_format {
-            config.log_format = *log_format;
-        }
-    }
+/// A parser's error without the lines of the file that it quotes: there may be a key in them.
+fn without_source(error: &str) -> String {
+    let is_quoted =
+        |line: &&str| line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
+    error.lines().filter(|line| !is_quoted(line)).map(str::trim).collect::<Vec<_>>().join(": ")
 }
 
 fn not_allowed(key: &'static str, given: impl Display, allowed: impl Display) -> ConfigError {

@@ -24,6 +24,7 @@ pub mod rejects;
 pub mod reload;
 pub mod review;
 pub mod run;
+pub mod session;
 pub mod source;
 pub mod status;
 pub mod upkeep;
@@ -58,6 +59,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/log/follow", get(log::follow))
         .route("/v1/log-level", get(log_level::get).put(log_level::put))
         .route("/v1/verdicts/{session_id}", delete(purge::delete))
+        .route("/v1/sessions/{session_id}", get(session::get).patch(session::patch).delete(session::delete))
         .route("/v1/divergence", get(divergence::get))
         .route("/v1/outbox", get(outbox::get))
         .route("/v1/outbox/{mail_id}", post(outbox::post).delete(outbox::delete))

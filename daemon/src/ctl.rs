@@ -31,6 +31,7 @@ pub mod rejects;
 pub mod reload;
 pub mod review;
 pub mod rules;
+pub mod session;
 pub mod source;
 pub mod status;
 pub mod submit;
@@ -116,6 +117,7 @@ enum Verb {
     Divergence(divergence::Divergence),
     /// Removes the cached verdict of a session
     Purge(purge::Purge),
+    Session(session::Session),
     /// Turns all new work away before a stop
     Drain(drain::Drain),
     /// Opens oracle_log.jsonl anew and puts the configured log level in force
@@ -195,6 +197,7 @@ fn run(verb: Verb, options: &Options, out: &mut dyn Write) -> Result<(), CtlErro
         Verb::Outbox(verb) => ask(verb.run(options, out)),
         Verb::Log(verb) => ask(verb.run(options, out)),
         Verb::Purge(verb) => ask(verb.run(options, out)),
+        Verb::Session(verb) => ask(verb.run(options, out)),
         Verb::Drain(verb) => ask(verb.run(options, out)),
         Verb::Reload => ask(reload::run(options, out)),
         Verb::LogLevel(verb) => ask(verb.run(options, out)),

@@ -43,7 +43,7 @@ pub fn dev(flags: Flags, exit: bool) -> anyhow::Result<ExitCode> {
     actix_rt::System::new().block_on(async {
         let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let mut out = io::stdout();
-        let outside = Outside::start(&mut config, throw_away.path()).await?;
+        let outside = Outside::start(&mut config, &flags, throw_away.path()).await?;
         let (socket, control_socket) = (config.socket.clone(), config.control_socket.clone());
         let [model, mail] = outside.in_words();
         writeln!(out, "oracled serves on {}", socket.display())?;

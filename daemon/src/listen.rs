@@ -21,7 +21,7 @@ use std::env;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
+use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl Sockets {
     ///
     /// # Errors
     /// Where one is in use, cannot be made, or is not what it should be.
-    pub fn open(config: &Config) -> Result<Self, ListenError> {
+    pub async fn open(config: &Config) -> Result<Self, ListenError> {
         let (mut routes, mut control) = inherited()?;
         let mut bound = Vec::new();
         for (socket, path, mode, group) in [
@@ -116,7 +116,7 @@ impl Sockets {
             ),
         ] {
             if socket.is_none() {
-                *socket = Some(bind(path, mode, group.as_deref())?);
+                *socket = Some(bind(path, mode, group.as_deref()).await?);
                 bound.push(Bound::of(path).map_err(|source| ListenError::Io { path: path.clone(), source })?);
             }
         }
@@ -186,7 +186,7 @@ fn inherited() -> Result<(Option<StdListener>, Option<StdListener>), ListenError
 }
 
 /// Binds `path`: a stale socket file there is replaced, anything else is an error.
-fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener, ListenError> {
+async fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener, ListenError> {
     let io = |source| ListenError::Io { path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -194,8 +194,12 @@ fn bind(path: &Path, mode: u32, group: Option<&str>) -> Result<StdListener, List
         Ok(found) if !found.file_type().is_socket() => {
             return Err(ListenError::NotASocket { path: path.to_owned() });
         }
-        Ok(_) => match StdStream::connect(path) {
+        // it does not wait for room in the backlog: a listener whose backlog is full is there, too
+        Ok(_) => match UnixStream::connect(path).await {
             Ok(_) => return Err(ListenError::Live { path: path.to_owned() }),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                return Err(ListenError::Live { path: path.to_owned() });
+            }
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) => return Err(io(error)),
         },

@@ -2,6 +2,7 @@
 
 mod causes;
 pub mod ground;
+mod hidden;
 mod verification;
 
 use actors::rate_limiter::Limited;
@@ -10,6 +11,7 @@ use domain::Decision;
 use domain::rules::Evaluation;
 use domain::session::Mismatch;
 pub use ground::GroundProblem;
+pub use hidden::{hide_state_dir, without_state_dir};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use serde::Serialize;
@@ -225,7 +227,7 @@ pub struct ProblemDocument<'p> {
     /// With `crosscheck_rejected` and `rules_rejected`: whom the customer is to ask.
     #[serde(skip_serializing_if = "Option::is_none")]
     contact: Option<&'p str>,
-    /// With `session_mismatch`: `tier` or `query`.
+    /// With `session_mismatch`: `tier`, `query`, `original_verdict`, `owner` or `facts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     mismatch: Option<Mismatch>,
@@ -313,7 +315,7 @@ impl Problem {
             kind: format!("urn:oracled:problem:{code}"),
             title: status.canonical_reason().unwrap_or_default(),
             status: status.as_u16(),
-            detail: self.to_string(),
+            detail: without_state_dir(self.to_string()),
             code,
             decision,
             evaluation,

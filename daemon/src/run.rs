@@ -6,6 +6,7 @@ use crate::config::{Config, Flags, Limits, Provider, Storage};
 use crate::control;
 use crate::control::reload::reload;
 use crate::listen::{self, Bound, Bounds, Sockets};
+use crate::problem::hide_state_dir;
 use crate::service::Service;
 use crate::telemetry::LogLevel;
 use crate::upstreams::Upstreams;
@@ -103,11 +104,13 @@ impl Daemon {
         let files = raise_file_limit(config.limits.connections + config.limits.control_connections + calls);
         let Storage { cache_bytes, facts_cache_bytes, .. } = config.storage;
         let options = Options { dir: config.state_dir.clone(), cache_bytes, facts_cache_bytes };
+        hide_state_dir(&config.state_dir);
         let clock = Clock::system();
-        let upstreams = Upstreams::of(&config, &clock)?;
+        let upstreams = Upstreams::of(&config, &clock, flags.allow_cleartext)?;
+        upstreams.warn_of_cleartext();
         let (journal, store) = Journal::open(options)?;
         // behind the store: a second daemon on the same one must not take the first one's sockets
-        let sockets = Sockets::open(&config)?;
+        let sockets = Sockets::open(&config).await?;
         let supervision = Supervision {
             max_panics: config.supervision.max_panics,
             window: Duration::from_secs(config.supervision.window_s),

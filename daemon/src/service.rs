@@ -1,7 +1,8 @@
 //! What both sockets share: the running system, its bounds, and whether it is ready.
 
+use crate::api::signals::SignalRate;
 use crate::config::Config;
-use crate::problem::Problem;
+use crate::problem::{Problem, without_state_dir};
 use crate::telemetry::LogLevel;
 use actors::System;
 use actors::caller::carried;
@@ -33,6 +34,8 @@ pub struct Service {
     places: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     answers: Arc<Semaphore>,
+    /// How often signals are taken.
+    pub signal_rate: SignalRate,
     draining: AtomicBool,
     /// What the check of the store that runs beside the service has found wrong.
     damage: watch::Sender<Option<String>>,
@@ -60,6 +63,7 @@ impl Service {
             places,
             bodies,
             answers,
+            signal_rate: SignalRate::default(),
             draining: AtomicBool::new(false),
             damage: watch::channel(None).0,
             stopping: watch::channel(false).0,
@@ -197,6 +201,6 @@ impl Service {
             .map(|(cause, since)| format!("storage_unavailable since {since}: {cause}"));
         let damage = self.damage.borrow().as_ref().map(|damage| format!("storage_damaged: {damage}"));
         let draining = self.draining().then(|| "draining".to_owned());
-        [failure, damage, draining].into_iter().flatten().collect()
+        [failure, damage, draining].into_iter().flatten().map(without_state_dir).collect()
     }
 }

@@ -3,7 +3,7 @@
 mod credentials;
 mod mail;
 
-use crate::config::{Config, ConfigError, Model as ModelConfig, Provider};
+use crate::config::{Config, ConfigError, Model as ModelConfig, Provider, is_cleartext};
 use crate::secret::secret;
 use actors::Clock;
 use actors::ingestion::pull::Puller;
@@ -17,6 +17,7 @@ use credentials::credentials;
 use domain::OracleId;
 use domain::health::Outcome;
 use jiff::SignedDuration;
+use secrecy::SecretString;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,17 +44,25 @@ pub struct Upstreams {
     pub live: HttpOracles,
     /// All that are watched over.
     pub oracles: Vec<Oracle>,
+    /// What crosses a network in clear text, as `--allow-cleartext` lets it.
+    pub cleartext: Vec<ConfigError>,
 }
 
 impl Upstreams {
     /// Those that `config` names. Nothing is connected to yet.
     ///
     /// # Errors
-    /// Where an address, a key or a file cannot be used.
-    pub fn of(config: &Config, clock: &Clock) -> Result<Self, ConfigError> {
+    /// Where an address, a key or a file cannot be used, or where a secret would cross a network in clear text without
+    /// `allow_cleartext`.
+    pub fn of(config: &Config, clock: &Clock, allow_cleartext: bool) -> Result<Self, ConfigError> {
         let per_minute = NonZeroU32::new(config.model.calls_per_minute).unwrap_or(NonZeroU32::MIN);
         let calls = CallLimits { per_minute, at_once: config.model.calls_at_once };
         let model = model(&config.model, clock)?;
+        let mut cleartext = Vec::from_iter(cleartext_key(&config.model)?);
+        cleartext.extend(mail::cleartext(&config.mail));
+        if !allow_cleartext && !cleartext.is_empty() {
+            return Err(cleartext.remove(0));
+        }
         let mut oracles = Vec::new();
         let asked = model.map(|model| {
             let name = config.model.name.clone();
@@ -74,7 +83,14 @@ impl Upstreams {
         let puller = Puller::new(config.ingestion.to_settings(), of_pipelines, clock.clone());
         let of_sources = credentials("verification.credentials", &config.verification.credentials)?;
         let live = HttpOracles::new(&config.ingestion.to_live(), of_sources, clock.clone());
-        Ok(Self { model: asked, calls, mailing, puller, live, oracles })
+        Ok(Self { model: asked, calls, mailing, puller, live, oracles, cleartext })
+    }
+
+    /// Logs a warning for whatever crosses a network in clear text.
+    pub fn warn_of_cleartext(&self) {
+        for fault in &self.cleartext {
+            tracing::warn!(%fault, "secrets cross the network in clear text: --allow-cleartext");
+        }
     }
 }
 
@@ -87,19 +103,36 @@ fn policy(config: &ModelConfig) -> CallPolicy {
     }
 }
 
+/// The key of the model, where its provider takes one.
+fn key(config: &ModelConfig) -> Result<Option<SecretString>, ConfigError> {
+    let file = config.api_key_file.as_deref();
+    match config.provider {
+        Provider::None => Ok(None),
+        Provider::Gemini => secret("gemini-api-key", file, "GEMINI_API_KEY"),
+        Provider::OpenAi => secret("openai-api-key", file, "OPENAI_API_KEY"),
+    }
+}
+
+/// The fault, where the model's key would cross a network in clear text.
+fn cleartext_key(config: &ModelConfig) -> Result<Option<ConfigError>, ConfigError> {
+    let Some(base) = config.base_url.as_deref().filter(|base| is_cleartext(base)) else { return Ok(None) };
+    let (key_of_url, given) = ("model.base_url", format!("`{base}`"));
+    let (what, remedy) = ("the model's key", "use https://");
+    Ok(key(config)?.map(|_| ConfigError::Cleartext { key: key_of_url, given, what, remedy }))
+}
+
 /// The model, if there is one: Google's wants a key, and without it there is none.
 fn model(config: &ModelConfig, clock: &Clock) -> Result<Option<Arc<dyn Model>>, ConfigError> {
-    let key = |credential, variable| secret(credential, config.api_key_file.as_deref(), variable);
+    let key = key(config)?;
     let base = |default| config.base_url.as_deref().unwrap_or(default);
     let model: Arc<dyn Model> = match config.provider {
         Provider::None => return Ok(None),
         Provider::Gemini => {
-            let Some(key) = key("gemini-api-key", "GEMINI_API_KEY")? else { return Ok(None) };
+            let Some(key) = key else { return Ok(None) };
             let version = config.version.clone();
             Arc::new(Gemini::new(base(GEMINI_BASE), version, key, clock.clone()).map_err(unusable)?)
         }
         Provider::OpenAi => {
-            let key = key("openai-api-key", "OPENAI_API_KEY")?;
             // a server of one's own may want none
             if key.is_none() && config.base_url.is_none() {
                 return Ok(None);

@@ -1,5 +1,6 @@
 //! SHA-256 digests as they stand in the log: 64 lower-case hexadecimal digits.
 
+use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -24,6 +25,24 @@ impl Sha256Hex {
         let mut stream = Sha256Stream::default();
         stream.push(bytes);
         stream.finish()
+    }
+
+    /// The HMAC-SHA-256 of `bytes` under `key`: it cannot be computed from a guess of the bytes without the key.
+    ///
+    /// # Panics
+    /// Never: HMAC takes keys of any length.
+    #[must_use]
+    pub fn keyed(key: &[u8], bytes: &[u8]) -> Self {
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+        mac.update(bytes);
+        Self::from_bytes(&mac.finalize().into_bytes().into())
+    }
+
+    /// Whether it is the HMAC-SHA-256 of `bytes` under `key`, in a time that does not depend on where the two differ.
+    #[must_use]
+    pub fn is_keyed(&self, key: &[u8], bytes: &[u8]) -> bool {
+        let expected = Self::keyed(key, bytes);
+        Self::keyed(key, self.0.as_bytes()) == Self::keyed(key, expected.0.as_bytes())
     }
 
     /// The digest that these bytes are.
@@ -137,5 +156,16 @@ mod tests {
     fn the_digest_of_abc_is_the_one_of_fips_180() {
         let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Sha256Hex::of(b"abc").as_str(), digest);
+    }
+
+    #[test]
+    fn keyed_digest_is_the_one_of_rfc_4231() {
+        let digest = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        let text = b"what do ya want for nothing?";
+        assert_eq!(Sha256Hex::keyed(b"Jefe", text).as_str(), digest);
+        let digest: Sha256Hex = digest.parse().expect("a digest");
+        assert!(
+            digest.is_keyed(b"Jefe", text) && !digest.is_keyed(b"Jefe", b"") && !digest.is_keyed(b"", text)
+        );
     }
 }

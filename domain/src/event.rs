@@ -90,6 +90,8 @@ pub enum Event {
         verdict_sha256: Sha256Hex,
         /// On which path it came.
         path: GatePath,
+        /// The user id that owns the session.
+        owner_uid: Option<u32>,
         /// When.
         timestamp: Timestamp,
     },
@@ -116,6 +118,49 @@ pub enum Event {
         original_verdict: OriginalLabel,
         /// Whether there is an address to mail to.
         has_email: bool,
+        /// The user id that owns the session.
+        owner_uid: Option<u32>,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// The address of a known session was set or changed.
+    SessionAddressChanged {
+        /// The session.
+        session_id: SessionId,
+        /// The user id that owns the session.
+        owner_uid: Option<u32>,
+        /// The address before, as its HMAC-SHA-256 under a key that only the store has; null where there was none.
+        before: Option<Sha256Hex>,
+        /// The address after, likewise.
+        after: Option<Sha256Hex>,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// An administrator corrected a session: its address, its original verdict or its owner.
+    SessionCorrected {
+        /// The session.
+        session_id: SessionId,
+        /// The owner before and after.
+        owner_uid: Change<Option<u32>>,
+        /// The original verdict before and after.
+        original_verdict: Change<OriginalLabel>,
+        /// Whether the address changed; `session_address_changed` has the digests.
+        address_changed: bool,
+        /// By whom.
+        peer: Peer,
+        /// When.
+        timestamp: Timestamp,
+    },
+    /// An administrator removed a session with its cached verdict.
+    SessionRemoved {
+        /// The session.
+        session_id: SessionId,
+        /// The user id that owned the session.
+        owner_uid: Option<u32>,
+        /// The SHA-256 of the cached verdict that was removed with it.
+        verdict_sha256: Option<Sha256Hex>,
+        /// By whom.
+        peer: Peer,
         /// When.
         timestamp: Timestamp,
     },
@@ -309,6 +354,15 @@ pub enum Event {
     },
 }
 
+/// A value before and after a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change<T> {
+    /// Before.
+    pub before: T,
+    /// After.
+    pub after: T,
+}
+
 /// How grave an event is, where it says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
@@ -345,6 +399,9 @@ impl Event {
             | Self::VerdictCached { timestamp, .. }
             | Self::VerdictPurged { timestamp, .. }
             | Self::SessionRegistered { timestamp, .. }
+            | Self::SessionAddressChanged { timestamp, .. }
+            | Self::SessionCorrected { timestamp, .. }
+            | Self::SessionRemoved { timestamp, .. }
             | Self::RegenAttempted { timestamp, .. }
             | Self::InfrastructureVariance { timestamp, .. }
             | Self::MailQueued { timestamp, .. }

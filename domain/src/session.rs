@@ -199,18 +199,49 @@ pub struct Session {
     pub tier: Tier,
     /// What was asked.
     pub query: Query,
+    /// The user id of the process that registered the session, or delivered its first verdict. `None` where no request did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub owner_uid: Option<u32>,
     /// Where the verdict is mailed to.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub customer_email: Option<Email>,
     /// The first verdict delivered; nothing while there is none, or none that is known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub original: Option<Original>,
+    /// The SHA-256 of the verdict that oracled delivered first; `None` while it has delivered none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub delivered_sha256: Option<Sha256Hex>,
+    /// The SHA-256 of the verdict that was cached last.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cached_sha256: Option<Sha256Hex>,
     /// What the first verdict was checked against, and one that is made anew is to be, too.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub check: Option<Arc<Check>>,
 }
 
 impl Session {
+    /// A session of which no more is known.
+    #[must_use]
+    pub const fn new(session_id: SessionId, tier: Tier, query: Query, owner_uid: Option<u32>) -> Self {
+        Self {
+            session_id,
+            tier,
+            query,
+            owner_uid,
+            customer_email: None,
+            original: None,
+            delivered_sha256: None,
+            cached_sha256: None,
+            check: None,
+        }
+    }
+
+    /// Whether a request of a process of user `uid` may not change the session. The daemon itself (`None`) may.
+    #[must_use]
+    pub fn is_foreign_to(&self, uid: Option<u32>) -> bool {
+        uid.is_some() && uid != self.owner_uid
+    }
+
     /// Which of the two things that a session is bound to a request for `tier` and `query` gets wrong, if any.
     #[must_use]
     pub fn mismatch(&self, tier: Tier, query: &Query) -> Option<Mismatch> {
@@ -244,6 +275,8 @@ pub enum Mismatch {
     Query,
     /// It tells of another first verdict.
     OriginalVerdict,
+    /// Another user id registered the session, or delivered its first verdict.
+    Owner,
     /// It is to be checked against facts, and its verdict was made for a reader without them.
     Facts,
 }
@@ -254,6 +287,9 @@ impl fmt::Display for Mismatch {
             Self::Tier => "tier",
             Self::Query => "query",
             Self::OriginalVerdict => "original_verdict",
+            Self::Owner => {
+                "owner; only the uid that registered it may change it, or an operator by `oraclectl session`"
+            }
             Self::Facts => "verdict, which was made without these facts; purge it, and ask again",
         })
     }

@@ -65,6 +65,10 @@ impl Store {
         self.engine.dir()
     }
 
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// What was there when the database was opened.
     pub(crate) fn opened(&self) -> Opened {
         *self.engine.opened.lock().unwrap_or_else(PoisonError::into_inner)

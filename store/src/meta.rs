@@ -4,6 +4,9 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::rows::{SCHEMA, Table, key};
 use crate::watermark::Counts;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 
 fn schema_key() -> Vec<u8> {
     key(Table::Meta, &[b"schema"])
@@ -15,6 +18,29 @@ fn counts_key() -> Vec<u8> {
 
 fn walked_key() -> Vec<u8> {
     key(Table::Meta, &[b"walked"])
+}
+
+fn digest_key_key() -> Vec<u8> {
+    key(Table::Meta, &[b"digest_key"])
+}
+
+/// The key of the store's keyed digests, made when the store was.
+pub(crate) fn digest_key(engine: &Engine) -> Result<Vec<u8>, StoreError> {
+    let key = engine
+        .with(|db| db.get(digest_key_key()).map_err(|error| StoreError::damaged(engine.dir(), &error)))?;
+    key.map(|key| key.to_vec()).ok_or_else(|| StoreError::Corrupt {
+        dir: engine.dir().to_owned(),
+        detail: "the key of its digests is missing".into(),
+    })
+}
+
+/// 32 random bytes from the system.
+fn random_key() -> Result<[u8; 32], StoreError> {
+    let path = Path::new("/dev/urandom");
+    let mut key = [0; 32];
+    let read = File::open(path).and_then(|mut random| random.read_exact(&mut key));
+    read.map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
+    Ok(key)
 }
 
 /// Up to which entry the log was found whole at an earlier opening; 0 where that is not known.
@@ -50,6 +76,7 @@ pub(crate) fn open(engine: &Engine) -> Result<Counts, StoreError> {
             }
             let mut batch = sled::Batch::default();
             batch.insert(schema_key(), &SCHEMA.to_be_bytes());
+            batch.insert(digest_key_key(), &random_key()?);
             put_counts(&mut batch, Counts::default());
             engine.apply(batch)?;
             Ok(Counts::default())

@@ -3,7 +3,7 @@
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::rows::Table;
-use domain::mail::Standing;
+use domain::mail::{MailKind, Standing};
 use domain::{Mail, MailId};
 use serde::Deserialize;
 
@@ -17,9 +17,18 @@ struct Head {
 }
 
 impl Store {
-    /// A mail with its revision; its verdict is judged anew on its way out of the store.
+    /// A mail with its revision. Its verdict is judged again on its way out of the store, and the text of a mail that brings
+    /// the session's first verdict is compared with the SHA-256 in its session.
     pub fn mail(&self, mail_id: &MailId) -> Result<Option<(Mail, u64)>, StoreError> {
-        self.read_row(Table::Outbox, mail_id.as_str())
+        let read = || self.read_row::<Mail>(Table::Outbox, mail_id.as_str());
+        let Some((mail, _)) = read()? else { return Ok(None) };
+        let is_first = |mail: &Mail| mail.standing.kind == MailKind::Verdict;
+        self.as_promised(
+            &mail.standing.session_id,
+            read,
+            |mail| &mail.delivery,
+            |mail, session| session.delivered_sha256.as_ref().filter(|_| is_first(mail)),
+        )
     }
 
     /// Goes through the mails behind `after` in the order of their ids, hands each to `visit`, and ends where that

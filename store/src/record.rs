@@ -115,6 +115,8 @@ pub enum Write {
     RemoveVerdict(SessionId),
     /// Stores a session, in place of any other of its id.
     PutSession(Session),
+    /// Removes a session.
+    RemoveSession(SessionId),
     /// Notes an attempt to regenerate a verdict, in place of the one before.
     PutRegen(RegenAttempt),
     /// Takes such a note back: the model was not reached.
@@ -163,6 +165,7 @@ impl Write {
             Self::PutVerdict(delivery) => RowKey::Verdict(delivery.session_id.clone()),
             Self::RemoveVerdict(session_id) => RowKey::Verdict(session_id.clone()),
             Self::PutSession(session) => RowKey::Session(session.session_id.clone()),
+            Self::RemoveSession(session_id) => RowKey::Session(session_id.clone()),
             Self::PutRegen(attempt) => RowKey::Regen(attempt.session_id.clone()),
             Self::RemoveRegen(session_id) => RowKey::Regen(session_id.clone()),
             Self::PutRefusal(refusal) => RowKey::Refusal(refusal.session_id.clone()),
@@ -188,6 +191,7 @@ impl Write {
     pub(crate) fn value(&self) -> Option<Vec<u8>> {
         match self {
             Self::RemoveVerdict(_)
+            | Self::RemoveSession(_)
             | Self::RemoveRegen(_)
             | Self::RemoveRefusal(_)
             | Self::RemoveMail(_)

@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 
 /// Everything there is, with the methods it is for.
-const PATHS: [(&str, &[&str]); 46] = [
+const PATHS: [(&str, &[&str]); 47] = [
     ("/v1/status", &["GET"]),
     ("/v1/actors", &["GET"]),
     ("/v1/health/oracles", &["GET"]),
@@ -23,6 +23,7 @@ const PATHS: [(&str, &[&str]); 46] = [
     ("/v1/log/follow", &["GET"]),
     ("/v1/log-level", &["GET", "PUT"]),
     ("/v1/verdicts/cs_1", &["DELETE"]),
+    ("/v1/sessions/cs_1", &["GET", "PATCH", "DELETE"]),
     ("/v1/divergence", &["GET"]),
     ("/v1/outbox", &["GET"]),
     ("/v1/outbox/verdict:cs_1", &["POST", "DELETE"]),

@@ -234,6 +234,51 @@ async fn the_feed_and_a_signal_tell_whoever_keeps_copies() {
 }
 
 #[tokio::test]
+async fn signal_without_its_secrets_signature_is_refused_and_signals_have_a_rate() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    two_releases(control).await;
+    let file = world.path("secret");
+    fs::write(&file, "s3cret\n").expect("it is written");
+    let webhook = "/v1/signals/bank";
+    let policy = |secret_file: &str| {
+        json!({
+            "oracle_id": SOURCE, "axis_freshness": {}, "default_max_age_seconds": 1_000_000_000,
+            "default_stale_behavior": "fail_closed",
+            "invalidation_triggers": [
+                {"trigger_type": "upstream_signal", "config": {"webhook": webhook, "secret_file": secret_file}},
+            ],
+        })
+    };
+    let path = format!("/v1/sources/{SOURCE}/freshness");
+    let mut set = async |secret_file: &str| {
+        let body = Bytes::from(policy(secret_file).to_string());
+        control.call(Method::PUT, &path, Some(body)).await.expect("it answers")
+    };
+    problem(&set("secret").await, 400, "invalid_document");
+    assert_eq!(set(file.to_str().expect("it is text")).await.status, 200);
+    problem(&post(routes, webhook, &json!({})).await, 403, "signal_forbidden");
+
+    let send = async |signature: &str| {
+        let mut wire = Wire::connect(&world.socket()).await;
+        let headers = [("content-length", "2"), ("x-hub-signature-256", signature)];
+        wire.send(head("POST", webhook, &headers)).await.expect("it listens");
+        wire.send("{}").await.expect("it listens");
+        wire.answer().await.expect("it answers").status.as_u16()
+    };
+    let signed = |key: &[u8]| format!("sha256={}", domain::Sha256Hex::keyed(key, b"{}"));
+    assert_eq!(send(&signed(b"other")).await, 403);
+    assert_eq!(log(&mut daemon.control().await, "event=source_invalidated").await, Vec::<Value>::new());
+    for _ in 0..10 {
+        assert_eq!(send(&signed(b"s3cret")).await, 200);
+    }
+    assert_eq!(send(&signed(b"s3cret")).await, 429);
+    fs::remove_file(&file).expect("it was there");
+    assert_eq!(send(&signed(b"s3cret")).await, 500, "without the secret nothing is taken");
+}
+
+#[tokio::test]
 async fn an_export_is_every_version_and_pruning_leaves_provenance() {
     let world = World::default();
     let daemon = world.serve().await;

@@ -137,3 +137,73 @@ async fn a_daemon_without_a_key_serves_and_says_that_it_makes_nothing() {
     let said = world.service_log();
     assert!(said.contains("no verdicts are made; see `model.api_key_file`"), "{said}");
 }
+
+#[tokio::test]
+async fn secret_in_clear_text_is_refused_unless_it_is_allowed() {
+    let smtp = |tls: &str, host: &str| {
+        format!(
+            "[mail]\ntransport = \"smtp\"\nsmtp_host = \"{host}\"\nfrom = \"a@b.org\"\nsmtp_user = \"u\"\nsmtp_tls = \"{tls}\""
+        )
+    };
+    let openai = |url: &str| format!("[model]\nprovider = \"openai\"\nname = \"x\"\nbase_url = \"{url}\"");
+    let by_http = |url: &str| format!("[mail]\ntransport = \"http\"\nbase_url = \"{url}\"");
+    for (config, key) in [
+        ("[model]\nbase_url = \"http://models.example.org\"".to_owned(), Some("`model.base_url`")),
+        (openai("HTTP://192.0.2.7:8000/v1"), Some("`model.base_url`")),
+        (openai("http://127.0.0.1.example.org/v1"), Some("`model.base_url`")),
+        (by_http("http://mail.example.org"), Some("`mail.base_url`")),
+        (smtp("none", "mail.example.org"), Some("`mail.smtp_tls`")),
+        (openai("http://localhost:8000/v1"), None),
+        (openai("http://[::1]:8000/v1"), None),
+        (openai("https://models.example.org/v1"), None),
+        (by_http("http://127.0.0.1:8006"), None),
+        (smtp("none", "127.0.0.1"), None),
+        (smtp("auto", "mail.example.org"), None),
+    ] {
+        let mut world = World::with_config(&config);
+        for variable in ["GEMINI_API_KEY", "OPENAI_API_KEY", "SMTP_PASSWORD"] {
+            world.variables.push((variable.into(), "s3cret".into()));
+        }
+        let check = |flags: &[&str]| {
+            let mut command = world.oracled(&["check-config", "--config"]);
+            let checked = command.arg(world.config_file()).args(flags).output().expect("oracled starts");
+            (checked.status.success(), String::from_utf8_lossy(&checked.stderr).into_owned())
+        };
+        let (allowed, said) = check(&[]);
+        assert_eq!(allowed, key.is_none(), "{config}: {said}");
+        assert!(said.contains(key.unwrap_or_default()) && !said.contains("s3cret"), "{config}: {said}");
+        let (allowed, said) = check(&["--allow-cleartext"]);
+        assert!(allowed && said.contains(key.unwrap_or_default()), "{config}: {said}");
+        if key.is_some() {
+            assert!(complaint(world.command()).contains(key.unwrap_or_default()), "{config}");
+        }
+    }
+    let mut world = World::with_config(&openai("http://models.example.org/v1"));
+    world.config.push_str("\napi_key_file = \"/no/such\"");
+    assert!(
+        complaint(world.command()).contains("/no/such"),
+        "a key that cannot be read is not taken for none"
+    );
+    let world = World::with_config(&openai("http://models.example.org/v1"));
+    let checked = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output();
+    assert!(checked.expect("oracled starts").status.success(), "there is no key to lose");
+}
+
+#[tokio::test]
+async fn configuration_error_does_not_quote_a_secret() {
+    for config in [
+        "[model]\napi_key = s3cret",
+        "[model]\napi_key = \"s3cret",
+        "[model]\nbase_url = \"https://u:s3cret@models.example.org\"",
+        "[mail]\ntransport = \"http\"\nbase_url = \"http://u:s3cret@mail.example.org\"",
+        "[mail]\nbase_url = \"ftp://u:s3cret@mail.example.org\"",
+        "[ingestion.credentials.a]\norigin = \"https://a.org\"\ntoken_url = \"https://u:s3cret@a.org/t\"\nclient_id = \"c\"\nclient_secret_env = \"S\"",
+    ] {
+        let mut world = World::with_config(config);
+        world.variables = vec![("GEMINI_API_KEY".into(), "k".into()), ("S".into(), "s".into())];
+        let mut command = world.oracled(&["check-config", "--config"]);
+        let checked = command.arg(world.config_file()).output().expect("oracled starts");
+        let said = String::from_utf8_lossy(&checked.stderr) + String::from_utf8_lossy(&checked.stdout);
+        assert!(!checked.status.success() && !said.contains("s3cret"), "{config}: {said}");
+    }
+}

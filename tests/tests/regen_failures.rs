@@ -141,12 +141,8 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
     let settings = Settings::locked(LOCKED_MODEL.to_owned());
     let generation = Some(Generation { prompt_sha256, settings });
     let session = Session {
-        check: None,
-        session_id: "cs_1".parse().expect("an id"),
-        tier: Tier::Quick,
-        query: Query::new(QUERY.to_owned()),
-        customer_email: None,
         original: Some(Original { generation, ..Original::told(Label::Green) }),
+        ..Session::new("cs_1".parse().expect("an id"), Tier::Quick, Query::new(QUERY.to_owned()), None)
     };
     let registered = Event::SessionRegistered {
         session_id: session.session_id.clone(),
@@ -154,6 +150,7 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
         query_preview: session.query.preview(),
         original_verdict: domain::divergence::OriginalLabel(Some(Label::Green)),
         has_email: false,
+        owner_uid: None,
         timestamp: Timestamp::now(),
     };
     let record =

@@ -14,15 +14,15 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn sockets_are_for_their_owner_and_group_unless_configured_otherwise() {
+async fn sockets_have_the_default_modes_unless_configured_otherwise() {
     let world = World::default();
     let daemon = world.serve().await;
-    assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o660, 0o660));
+    assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o660, 0o600));
     assert!(daemon.stop().success());
 
-    let world = World::with_config("socket_mode = \"0666\"\ncontrol_socket_mode = \"600\"");
+    let world = World::with_config("socket_mode = \"0666\"\ncontrol_socket_mode = \"660\"");
     let _daemon = world.serve().await;
-    assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o666, 0o600));
+    assert_eq!((mode(&world.socket()), mode(&world.control_socket())), (0o666, 0o660));
 }
 
 #[tokio::test]
@@ -43,9 +43,9 @@ async fn a_socket_gets_the_configured_group() {
     let world =
         World::with_config(&format!("socket_group = \"{0}\"\ncontrol_socket_group = \"{0}\"", group.name));
     let _daemon = world.serve().await;
-    for socket in [world.socket(), world.control_socket()] {
+    for (socket, expected) in [(world.socket(), 0o660), (world.control_socket(), 0o600)] {
         assert_eq!(fs::metadata(&socket).unwrap().gid(), group.gid.as_raw(), "{}", socket.display());
-        assert_eq!(mode(&socket), 0o660);
+        assert_eq!(mode(&socket), expected);
     }
 }
 
@@ -67,6 +67,14 @@ async fn a_mode_that_is_none_is_an_error() {
 }
 
 #[tokio::test]
+async fn control_socket_that_others_can_write_to_is_refused() {
+    for bad in ["0666", "0662", "777"] {
+        let said = complaint(World::with_config(&format!("control_socket_mode = \"{bad}\"")).command());
+        assert!(said.contains("`control_socket_mode`") && said.contains(bad), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn a_stale_socket_file_is_replaced() {
     let world = World::default();
     world.serve().await.kill();
@@ -79,6 +87,19 @@ async fn a_stale_socket_file_is_replaced() {
     let daemon = world.serve().await;
     assert_eq!(get(&mut daemon.control().await, "/v1/status").await.status, 200);
     assert_eq!(mode(&world.socket()), 0o660);
+}
+
+#[tokio::test]
+async fn socket_whose_listener_has_a_full_backlog_is_in_use() {
+    let world = World::default();
+    let _listener = UnixListener::bind(world.socket()).expect("it is bound");
+    let mut waiting = Vec::new();
+    // the listener accepts none of them
+    while let Ok(stream) = tokio::net::UnixStream::connect(world.socket()).await {
+        waiting.push(stream);
+    }
+    let said = complaint(world.command());
+    assert!(said.contains("in use"), "{said}");
 }
 
 #[tokio::test]

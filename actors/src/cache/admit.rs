@@ -2,7 +2,9 @@
 
 use super::find::{known, queued, wake};
 use super::refuse::{in_force, take_over};
+use super::register::address_change;
 use super::{ATTEMPTS, Cache, CacheError, Cached, Known};
+use crate::caller::uid;
 use crate::clock::Clock;
 use crate::door::Door;
 use crate::logger::{CommitError, Log};
@@ -20,7 +22,7 @@ use domain::{
 };
 use jiff::Timestamp;
 use std::sync::Arc;
-use store::{Expect, Record, RowKey, Store, Write};
+use store::{Expect, Record, RowKey, Store, StoreError, Write};
 
 /// Takes an approved verdict in: stores it with its session and their log entries, as one commit.
 #[derive(Debug, Message)]
@@ -116,7 +118,15 @@ async fn admit(
         attempt += 1;
         let (kept, refusal_revision) =
             in_force(&store, &admit.session_id, session.as_ref().map(|(session, _)| session))?;
+        let foreign = session.as_ref().is_some_and(|(session, _)| session.is_foreign_to(uid()));
         let seen = match there {
+            // a verdict is regenerated for whoever reads it, and only for a session that is known
+            Known::Nothing(_) if admit.path == GatePath::Regen && session.is_none() => {
+                return Err(CommitError::Stale(RowKey::Session(admit.session_id)).into());
+            }
+            Known::Nothing(_) if admit.path != GatePath::Regen && foreign => {
+                Some(Admission::Mismatch(Mismatch::Owner))
+            }
             // it was not judged by what its session is to be checked against by now: whoever asks again has it so
             Known::Nothing(_) if kept.is_some_and(|kept| !admit.is_checked_against(&kept)) => {
                 return Err(CommitError::Stale(RowKey::Session(admit.session_id)).into());
@@ -132,7 +142,7 @@ async fn admit(
         }
         let mails = notifier.is_some();
         let Delivered { mut record, delivery, check, mail_id } =
-            delivered(&admit, session.as_ref(), mails, clock.now());
+            delivered(&admit, session.as_ref(), &store, mails, clock.now())?;
         if session.is_none() {
             take_over(&mut record, &admit.session_id, refusal_revision);
         }
@@ -155,10 +165,20 @@ async fn admit(
 }
 
 /// The record of a delivery: how the verdict was made and judged, the verdict, how far it is from the first one if
-/// it was regenerated, its session if that is new or had no verdict, and the mail that follows from it.
-fn delivered(admit: &Admit, session: Option<&(Session, u64)>, mails: bool, now: Timestamp) -> Delivered {
+/// it was regenerated, its session, and the mail that follows from it.
+fn delivered(
+    admit: &Admit,
+    known: Option<&(Session, u64)>,
+    store: &Store,
+    mails: bool,
+    now: Timestamp,
+) -> Result<Delivered, StoreError> {
     let Admit { approved, judged, session_id, query, path, made, .. } = admit;
-    let original = session.and_then(|(session, _)| session.original.as_ref());
+    let (known, revision) = known.map(|(session, revision)| (session, *revision)).unzip();
+    let original = known.and_then(|session| session.original.as_ref());
+    // reading regenerates a verdict, and delivers none
+    let first = *path != GatePath::Regen && known.is_none_or(|session| session.delivered_sha256.is_none());
+    let session = session_after(admit, known, first, now);
     let check = comparison(admit, original, now);
     let delivery = Arc::new(Delivery {
         session_id: session_id.clone(),
@@ -170,25 +190,27 @@ fn delivered(admit: &Admit, session: Option<&(Session, u64)>, mails: bool, now: 
     });
     let mut events: Vec<_> = Made::entries(made.as_ref()).collect();
     events.extend(judged.clone());
-    events.push(cached(approved, session_id, *path, now));
+    events.push(cached(approved, &session, *path, now));
+    events.extend(address_change(store, known, &session, now)?);
     events.extend(check.clone().map(Event::RegenDivergenceCheck));
     let mut writes = vec![Write::PutVerdict(Arc::clone(&delivery))];
-    let opened = (check.is_none() && original.is_none()).then(|| opened(admit, session, now));
-    let to = opened.as_ref().or(session.map(|(session, _)| session));
-    let to = to.and_then(|session| session.customer_email.clone()).filter(|_| mails);
+    let to = session.customer_email.clone().filter(|_| mails);
     let mut mail_id = None;
-    if let (Some(to), Some(kind)) = (to, causes(check.as_ref(), opened.is_some())) {
+    if let (Some(to), Some(kind)) = (to, causes(check.as_ref(), first)) {
         let mail = Mail::queued(kind, Arc::clone(&delivery), to);
         mail_id = Some(mail.standing.mail_id.clone());
         events.push(queued(&mail, now));
         writes.push(Write::PutMail(Arc::new(mail)));
     }
-    writes.extend(opened.map(Write::PutSession));
+    if known != Some(&session) {
+        writes.push(Write::PutSession(session));
+    }
     let expect = vec![
         Expect { row: RowKey::Verdict(session_id.clone()), revision: None },
-        Expect { row: RowKey::Session(session_id.clone()), revision: session.map(|(_, revision)| *revision) },
+        Expect { row: RowKey::Session(session_id.clone()), revision },
     ];
-    Delivered { record: Record { expect, events, writes, ..Record::default() }, delivery, check, mail_id }
+    let record = Record { expect, events, writes, ..Record::default() };
+    Ok(Delivered { record, delivery, check, mail_id })
 }
 
 /// What there is to compare: a regenerated verdict, and one that is handed in over a lost one, with the first. The first
@@ -205,21 +227,21 @@ fn comparison(admit: &Admit, original: Option<&Original>, now: Timestamp) -> Opt
     })
 }
 
-/// Which mail a delivery causes: a first one brings the verdict, and a regenerated one that is far from the first
-/// brings a notice.
+/// The mail that a delivery causes: the first one brings the verdict, with the disclaimer where a registered original
+/// differs, and a later one that is far from the original brings a notice.
 fn causes(check: Option<&DivergenceCheck>, first: bool) -> Option<MailKind> {
-    match check {
-        Some(check) if check.divergence_level == Some(DivergenceLevel::Significant) => {
-            Some(MailKind::DivergenceNotice)
-        }
-        None if first => Some(MailKind::Verdict),
+    let level = check.and_then(|check| check.divergence_level);
+    match level {
+        _ if first => Some(MailKind::Verdict),
+        Some(DivergenceLevel::Significant) => Some(MailKind::DivergenceNotice),
         _ => None,
     }
 }
 
-fn cached(approved: &Approved, session_id: &SessionId, path: GatePath, timestamp: Timestamp) -> Event {
+fn cached(approved: &Approved, session: &Session, path: GatePath, timestamp: Timestamp) -> Event {
     Event::VerdictCached {
-        session_id: session_id.clone(),
+        session_id: session.session_id.clone(),
+        owner_uid: session.owner_uid,
         tier: approved.tier(),
         verdict_label: approved.label(),
         verdict_sha256: approved.sha256().clone(),
@@ -228,17 +250,23 @@ fn cached(approved: &Approved, session_id: &SessionId, path: GatePath, timestamp
     }
 }
 
-/// The session as it is from its first delivery on.
-fn opened(admit: &Admit, session: Option<&(Session, u64)>, now: Timestamp) -> Session {
-    let registered = session.and_then(|(session, _)| session.customer_email.clone());
+/// The session once the verdict is stored; `first` where that is its first delivery.
+fn session_after(admit: &Admit, known: Option<&Session>, first: bool, now: Timestamp) -> Session {
+    let (tier, query) = (admit.approved.tier(), admit.query.clone());
+    let new = || Session::new(admit.session_id.clone(), tier, query, uid());
+    let sha256 = admit.approved.sha256();
+    let session = Session { cached_sha256: Some(sha256.clone()), ..known.cloned().unwrap_or_else(new) };
+    if !first {
+        return session;
+    }
     let generation = admit.made.as_ref().map(|made| made.generation.clone());
+    let original = || Original::delivered(&admit.approved, generation, now);
     Session {
-        session_id: admit.session_id.clone(),
-        tier: admit.approved.tier(),
-        query: admit.query.clone(),
-        customer_email: admit.customer_email.clone().or(registered),
-        original: Some(Original::delivered(&admit.approved, generation, now)),
+        customer_email: admit.customer_email.clone().or(session.customer_email),
+        original: Some(session.original.unwrap_or_else(original)),
+        delivered_sha256: Some(sha256.clone()),
         check: admit.checked.as_ref().map(|(check, _)| Arc::clone(check)),
+        ..session
     }
 }
 

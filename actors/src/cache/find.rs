@@ -1,8 +1,9 @@
 //! What there is already for a session that a verdict is handed in or made for.
 
 use super::refuse::in_force;
-use super::register::{kept, registered};
+use super::register::{address_change, kept, registered};
 use super::{ATTEMPTS, Cache, CacheError, Cached, forget};
+use crate::caller::uid;
 use crate::clock::Clock;
 use crate::door::Door;
 use crate::logger::{CommitError, Log};
@@ -69,7 +70,7 @@ pub(super) fn known(
 
 /// Whether a session is still to learn something from the delivery of a verdict that is cached already.
 fn is_news(session: &Session, customer_email: Option<&Email>) -> bool {
-    session.original.is_none() || (session.customer_email.is_none() && customer_email.is_some())
+    session.delivered_sha256.is_none() || (session.customer_email.is_none() && customer_email.is_some())
 }
 
 /// Who commits that a cached verdict is delivered.
@@ -92,13 +93,19 @@ impl Deliverer {
             let Some((delivery, verdict_revision)) = self.store.verdict(&find.session_id)? else {
                 return Ok(Known::Nothing(find.check.clone().or(session.check)));
             };
-            if session.original.is_none() && find.check.is_some() && delivery.evaluation_sha256.is_none() {
+            if session.delivered_sha256.is_none()
+                && find.check.is_some()
+                && delivery.evaluation_sha256.is_none()
+            {
                 return Ok(Known::Mismatch(Mismatch::Facts));
             }
             if !is_news(&session, find.customer_email.as_ref()) {
                 return Ok(Known::Cached(Arc::new(delivery.into())));
             }
-            let (mut record, delivery, mail) = self.delivered(session, delivery, find, self.clock.now());
+            if session.is_foreign_to(uid()) {
+                return Ok(Known::Mismatch(Mismatch::Owner));
+            }
+            let (mut record, delivery, mail) = self.delivered(&session, delivery, find, self.clock.now())?;
             record.expect = vec![
                 Expect { row: RowKey::Session(find.session_id.clone()), revision: Some(session_revision) },
                 Expect { row: RowKey::Verdict(find.session_id.clone()), revision: Some(verdict_revision) },
@@ -123,6 +130,9 @@ impl Deliverer {
                 || Ok(self.store.verdict(&find.session_id)?.map(|(stored, _)| Arc::new(stored.into())));
             let (known, session) = known(&self.store, &find.session_id, find.tier, &find.query, stored)?;
             let (Known::Nothing(_), Some((session, revision))) = (&known, session) else { return Ok(known) };
+            if session.is_foreign_to(uid()) {
+                return Ok(Known::Mismatch(Mismatch::Owner));
+            }
             if session.check == find.check {
                 return Ok(known);
             }
@@ -137,21 +147,30 @@ impl Deliverer {
 
     fn delivered(
         &self,
-        session: Session,
+        known: &Session,
         delivery: Delivery,
         find: &Find,
         now: Timestamp,
-    ) -> (Record, Arc<Delivery>, Option<domain::MailId>) {
-        let first = session.original.is_none();
-        // a first verdict was regenerated from nothing
-        let delivery = Arc::new(if first { Delivery { regen: None, ..delivery } } else { delivery });
-        let original = session.original.unwrap_or_else(|| Original::delivered(&delivery.approved, None, now));
-        let customer_email = find.customer_email.clone().or(session.customer_email);
-        // what was delivered elsewhere, or is not the first any more, was not this session's mail
-        let to_be_mailed = first || (original.delivered_at.is_some() && delivery.regen.is_none());
+    ) -> Result<(Record, Arc<Delivery>, Option<domain::MailId>), StoreError> {
+        // without an original to compare with, the verdict that was read becomes the original
+        let delivery = Arc::new(match &known.original {
+            None => Delivery { regen: None, ..delivery },
+            Some(_) => delivery,
+        });
+        let sha256 = delivery.approved.sha256();
+        let original = || Original::delivered(&delivery.approved, None, now);
+        let customer_email = find.customer_email.clone().or_else(|| known.customer_email.clone());
+        // the mail brings the verdict that was delivered first, and no later one
+        let to_be_mailed = known.delivered_sha256.as_ref().is_none_or(|first| first == sha256);
         let to = customer_email.clone().filter(|_| to_be_mailed && self.notifier.is_some());
-        let session = Session { customer_email, original: Some(original), ..session };
+        let session = Session {
+            customer_email,
+            original: Some(known.original.clone().unwrap_or_else(original)),
+            delivered_sha256: Some(known.delivered_sha256.clone().unwrap_or_else(|| sha256.clone())),
+            ..known.clone()
+        };
         let mut events = vec![registered(&session, now)];
+        events.extend(address_change(&self.store, Some(known), &session, now)?);
         let mut writes = vec![Write::PutVerdict(Arc::clone(&delivery))];
         let mail = to.map(|to| Mail::queued(MailKind::Verdict, Arc::clone(&delivery), to));
         let mail_id = mail.as_ref().map(|mail| mail.standing.mail_id.clone());
@@ -160,7 +179,7 @@ impl Deliverer {
             writes.push(Write::PutMail(Arc::new(mail)));
         }
         writes.push(Write::PutSession(session));
-        (Record { expect: Vec::new(), events, writes, ..Record::default() }, delivery, mail_id)
+        Ok((Record { expect: Vec::new(), events, writes, ..Record::default() }, delivery, mail_id))
     }
 }
 
@@ -192,11 +211,16 @@ impl Handler<Find> for Cache {
             Err(error) => return Box::pin(async { Err(error.into()) }),
         };
         let session = session.map(|(session, _)| session);
+        let foreign = session.as_ref().is_some_and(|session| session.is_foreign_to(uid()));
         let news = session.as_ref().is_some_and(|session| is_news(session, customer_email.as_ref()));
         let new_check = check.is_some() && session.is_some_and(|session| session.check != *check);
         let (log, clock, notifier) = (self.log.clone(), self.clock.clone(), self.notifier.clone());
         let (cache, deliverer) = (ctx.address(), Deliverer { store, log, clock, notifier });
         match known {
+            // a replay changes nothing; everything else does
+            Known::Nothing(_) if foreign => {
+                return Box::pin(async { Ok(Known::Mismatch(Mismatch::Owner)) });
+            }
             Known::Cached(_) if news => {}
             Known::Nothing(_) if new_check => {
                 return Box::pin(async move { deliverer.keep_check(&find).await });

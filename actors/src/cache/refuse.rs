@@ -5,6 +5,7 @@
 
 use super::register::kept;
 use super::{ATTEMPTS, Cache, CacheError};
+use crate::caller::uid;
 use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
@@ -109,7 +110,7 @@ async fn refuse(refuse: Refuse, store: Store, log: Log, clock: Clock) -> Result<
             in_force(&store, &session_id, session.as_ref().map(|(session, _)| session))?;
         let (mut record, mut keeps) = (record.clone(), false);
         match session {
-            Some((session, revision)) if in_force.is_none() => {
+            Some((session, revision)) if in_force.is_none() && !session.is_foreign_to(uid()) => {
                 let session = Session { check: Some(Arc::clone(&check)), ..session };
                 let Record { expect, events, writes, .. } = kept(&session, Some(revision), clock.now());
                 record.expect.extend(expect);

@@ -2,6 +2,7 @@
 
 use super::refuse::{in_force, take_over};
 use super::{ATTEMPTS, Cache, CacheError};
+use crate::caller::uid;
 use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
 use actix::{Context, Handler, Message, ResponseFuture};
@@ -9,7 +10,7 @@ use domain::divergence::OriginalLabel;
 use domain::session::{Email, Mismatch, Original};
 use domain::{Event, Label, Query, Session, SessionId, Tier};
 use jiff::Timestamp;
-use store::{Expect, Record, RowKey, Store, Write};
+use store::{Expect, Record, RowKey, Store, StoreError, Write};
 
 /// Registers a session, or tells more of one.
 #[derive(Debug, Message)]
@@ -45,6 +46,9 @@ async fn register(message: Register, store: Store, log: Log, clock: Clock) -> Re
         let known = store.session(&message.session_id)?;
         let revision = known.as_ref().map(|(_, revision)| *revision);
         let known = known.map(|(session, _)| session);
+        if known.as_ref().is_some_and(|session| session.is_foreign_to(uid())) {
+            return Ok(Registered::Mismatch(Mismatch::Owner));
+        }
         let mut session = match told(&message, known.as_ref()) {
             Ok(session) => session,
             Err(mismatch) => return Ok(Registered::Mismatch(mismatch)),
@@ -55,6 +59,7 @@ async fn register(message: Register, store: Store, log: Log, clock: Clock) -> Re
             return Ok(Registered::Updated(session));
         }
         let mut record = kept(&session, revision, clock.now());
+        record.events.extend(address_change(&store, known.as_ref(), &session, clock.now())?);
         if known.is_none() {
             take_over(&mut record, &message.session_id, refusal_revision);
         }
@@ -86,8 +91,29 @@ pub(super) fn registered(session: &Session, timestamp: Timestamp) -> Event {
         query_preview: session.query.preview(),
         original_verdict: OriginalLabel(label),
         has_email: session.customer_email.is_some(),
+        owner_uid: session.owner_uid,
         timestamp,
     }
+}
+
+/// The entry of a known session whose address is another one from now on.
+pub(super) fn address_change(
+    store: &Store,
+    before: Option<&Session>,
+    after: &Session,
+    timestamp: Timestamp,
+) -> Result<Option<Event>, StoreError> {
+    let Some(before) = before.filter(|before| before.customer_email != after.customer_email) else {
+        return Ok(None);
+    };
+    let digest = |email: Option<&Email>| email.map(|email| store.keyed_digest(email.as_str())).transpose();
+    Ok(Some(Event::SessionAddressChanged {
+        session_id: after.session_id.clone(),
+        owner_uid: after.owner_uid,
+        before: digest(before.customer_email.as_ref())?,
+        after: digest(after.customer_email.as_ref())?,
+        timestamp,
+    }))
 }
 
 /// The session as it is told, over what is `known` of it.
@@ -99,16 +125,15 @@ fn told(message: &Register, known: Option<&Session>) -> Result<Session, Mismatch
     match mismatch {
         Some(mismatch) => Err(mismatch),
         None if first.as_ref().is_some_and(speaks_against) => Err(Mismatch::OriginalVerdict),
-        None => Ok(Session {
-            check: None,
-            session_id: session_id.clone(),
-            tier: *tier,
-            query: query.clone(),
-            customer_email: customer_email
-                .clone()
-                .or_else(|| known.and_then(|session| session.customer_email.clone())),
-            original: first.or_else(|| original_verdict.map(Original::told)),
-        }),
+        None => {
+            let new = || Session::new(session_id.clone(), *tier, query.clone(), uid());
+            let known = known.cloned().unwrap_or_else(new);
+            Ok(Session {
+                customer_email: customer_email.clone().or(known.customer_email),
+                original: first.or_else(|| original_verdict.map(Original::told)),
+                ..known
+            })
+        }
     }
 }
 

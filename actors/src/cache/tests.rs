@@ -9,6 +9,8 @@ use domain::mail::MailKind;
 use domain::session::{Email, Mismatch, Original};
 use domain::{Label, MailId, Query, Sha256Hex, Tier};
 
+mod owner;
+
 const PEER: Peer = Peer { uid: 7, gid: 8, pid: Some(9) };
 
 #[test]
@@ -255,7 +257,8 @@ fn a_session_is_registered_once_and_then_told_more_of() {
         );
         let other = register(&system, Some(Label::Red), None).await;
         assert!(matches!(other, Registered::Mismatch(Mismatch::OriginalVerdict)), "{other:?}");
-        assert_eq!(logged(&system.store), ["session_registered"; 2], "what changes nothing is no event");
+        let expected = ["session_registered", "session_registered", "session_address_changed"];
+        assert_eq!(logged(&system.store), expected, "what changes nothing is no event");
     });
 }
 
@@ -307,7 +310,7 @@ fn a_verdict_that_was_read_before_it_was_delivered_is_delivered_and_mailed_then_
 }
 
 #[test]
-fn an_address_that_comes_with_a_repeated_delivery_gets_the_verdict_unless_it_was_delivered_elsewhere() {
+fn address_that_comes_with_a_repeated_delivery_gets_the_verdict() {
     with_world(|World { system, .. }| async move {
         judged(&system, judge("cs_1", GOOD, GatePath::CacheWrite)).await;
         find(&system, None).await;
@@ -315,13 +318,50 @@ fn an_address_that_comes_with_a_repeated_delivery_gets_the_verdict_unless_it_was
         find(&system, address()).await;
         assert!(logged(&system.store).contains(&"mail_queued".to_owned()));
     });
+}
+
+/// The mails that were queued.
+fn queued_mails(system: &System) -> usize {
+    logged(&system.store).iter().filter(|event| *event == "mail_queued").count()
+}
+
+#[test]
+fn registered_original_verdict_does_not_suppress_the_first_mail() {
+    for (label, path) in [(Label::Green, GatePath::Submit), (Label::Red, GatePath::CacheWrite)] {
+        with_world(|World { system, .. }| async move {
+            register(&system, Some(label), address()).await;
+            let outcome = judged(&system, judge("cs_1", GOOD, path)).await;
+            assert!(matches!(outcome, Outcome::Regenerated(..)), "it is compared: {outcome:?}");
+            let (mail, _) = system
+                .store
+                .mail(&MailId::verdict(&id("cs_1")))
+                .expect("it is read")
+                .expect("it is in the outbox");
+            assert_eq!(mail.standing.kind, MailKind::Verdict);
+            let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
+            assert_eq!(session.original, Some(Original::told(label)), "the original stays authoritative");
+
+            // the second delivery of the session is mailed by nobody
+            let purged = system.cache.ask(Purge { session_id: id("cs_1"), peer: PEER }).await;
+            assert!(purged.expect("it answers").expect("it is committed"));
+            let before = queued_mails(&system);
+            judged(&system, judge("cs_1", &verdict(label), path)).await;
+            find(&system, address()).await;
+            assert_eq!(queued_mails(&system), before);
+        });
+    }
+}
+
+#[test]
+fn first_delivery_after_a_read_is_mailed_where_an_original_is_registered() {
     with_world(|World { system, .. }| async move {
         register(&system, Some(Label::Green), None).await;
         regenerated(&system, None, Label::Green).await;
-        find(&system, address()).await;
-        let (session, _) = system.store.session(&id("cs_1")).expect("it is read").expect("it is there");
-        assert_eq!(session.customer_email, address(), "for a notice");
-        assert!(!logged(&system.store).contains(&"mail_queued".to_owned()));
+        assert_eq!(queued_mails(&system), 0, "reading delivers nothing");
+        for _ in 0..2 {
+            find(&system, address()).await;
+            assert_eq!(queued_mails(&system), 1);
+        }
     });
 }
 

@@ -13,7 +13,7 @@ pub use error::PullError;
 
 use crate::clock::{Clock, monotonic};
 use crate::upstream::call::{RETRIES_MAX, pauses, wait};
-use crate::upstream::web::{Errand, Head, Holder, Web, WebError, shown};
+use crate::upstream::web::{Errand, Head, Holder, Web, WebError, shown, without_keys};
 use body::Progress;
 use bytes::Bytes;
 use domain::ground::id::PipelineId;
@@ -145,7 +145,7 @@ impl Puller {
         let Head { url, response, retrieved_at } = head;
         let validators = Validators::of(&response);
         let size_bytes = body::read(&self.settings, response, progress, keep).await?;
-        let url = if url.origin() == endpoint.origin() { url.to_string() } else { shown(&url) };
+        let url = if url.origin() == endpoint.origin() { without_keys(url.as_str()) } else { shown(&url) };
         Ok(Answer::Payload(Pulled { url, validators, size_bytes, retrieved_at }))
     }
 

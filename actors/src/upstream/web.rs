@@ -19,7 +19,7 @@ use super::http::{asked_wait, client, failure, root_cause};
 use super::{Failure, Kind};
 use crate::clock::Clock;
 use address::Reach;
-pub(crate) use address::shown;
+pub(crate) use address::{shown, without_keys};
 use domain::ground::pipeline::Authentication;
 use ipnet::IpNet;
 use jiff::Timestamp;

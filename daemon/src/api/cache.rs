@@ -25,7 +25,7 @@ use std::sync::Arc;
     responses(
         (status = 201, description = "It passed and is cached", body = Object),
         (status = 200, description = "The session has a verdict already: that one, with `replayed`", body = Object),
-        (status = 409, description = "`session_mismatch`: another tier or query", body = ProblemDocument),
+        (status = 409, description = "`session_mismatch`: another tier, query or owner", body = ProblemDocument),
         (status = 422, description = "`crosscheck_rejected`, with the decision", body = ProblemDocument),
         (status = "4XX", description = "The request is refused", body = ProblemDocument),
         (status = "5XX", description = "Nothing is cached for now", body = ProblemDocument),

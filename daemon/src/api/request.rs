@@ -119,6 +119,16 @@ impl JsonBody {
         Ok(Self { text, _held: held })
     }
 
+    /// A body of any media type, as it came.
+    pub(crate) async fn of_any_type(request: Request, service: &Service) -> Result<Self, Problem> {
+        let mut body = request.into_body();
+        let read = Self::read(&mut body, service, service.config.limits.body_bytes).await;
+        if read.is_err() {
+            discard(&mut body).await;
+        }
+        read
+    }
+
     /// It, as it came.
     pub(crate) fn text(&self) -> &[u8] {
         &self.text

@@ -24,9 +24,8 @@ pub struct KnownSession {
     pub tier: Tier,
     /// What was asked.
     pub query: String,
-    /// Where its mail goes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub customer_email: Option<String>,
+    /// Whether there is an address to mail to; the address itself is never answered here.
+    pub has_email: bool,
     /// The verdict that was delivered first; `UNKNOWN` while there is none, or none that is known.
     #[schema(value_type = String)]
     pub original_verdict: OriginalLabel,
@@ -39,7 +38,7 @@ impl From<Session> for KnownSession {
             session_id,
             tier,
             query: query.as_str().to_owned(),
-            customer_email: customer_email.map(String::from),
+            has_email: customer_email.is_some(),
             original_verdict: OriginalLabel(original.map(|original| original.verdict_label)),
         }
     }
@@ -57,7 +56,7 @@ impl From<Session> for KnownSession {
     responses(
         (status = 201, description = "It is new, and durable", body = KnownSession),
         (status = 200, description = "It was known, and is as it is told now", body = KnownSession),
-        (status = 409, description = "`session_mismatch`: another tier, query or original verdict", body = ProblemDocument),
+        (status = 409, description = "`session_mismatch`: another tier, query, original verdict or owner", body = ProblemDocument),
         (status = "4XX", description = "The request is refused", body = ProblemDocument),
         (status = "5XX", description = "Nothing is registered for now", body = ProblemDocument),
     ),

@@ -2,19 +2,30 @@
 //! be relied on any more.
 
 use super::PATHS;
-use super::request::Unasked;
+use super::request::{JsonBody, discard};
 use crate::problem::{GroundProblem, Problem, ProblemDocument};
+use crate::secret::of_file;
 use crate::service::Service;
+use actors::clock::monotonic;
 use actors::registry::Invalidate;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::{Extension, Json};
-use domain::Peer;
 use domain::event::ground::InvalidationCause;
 use domain::ground::freshness::InvalidationTrigger;
 use domain::ground::id::SourceId;
+use domain::{Peer, Sha256Hex};
 use hyper::{Method, Uri};
+use secrecy::ExposeSecret as _;
 use serde::Serialize;
+use std::path::PathBuf;
 use std::sync::Arc;
+
+mod rate;
+
+pub use rate::SignalRate;
+
+/// The header with the body's HMAC-SHA-256, as `sha256=` and 64 hexadecimal digits.
+const SIGNATURE: &str = "x-hub-signature-256";
 
 /// The sources that a signal was about.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -26,13 +37,15 @@ pub struct Invalidated {
 /// Takes a signal: every source whose freshness policy names this path as an `upstream_signal` is stale from now on.
 ///
 /// # Errors
-/// `signal_unknown` where no policy names it; where the entry cannot be committed, and then nothing changes.
+/// `signal_unknown` where no policy names it; `signal_forbidden`, `signal_rate_limited`; where the entry cannot be committed, and then nothing changes.
 #[utoipa::path(
     post,
     path = "/v1/signals/{name}",
     params(("name" = String, Path, description = "The rest of the path that a policy names; may hold slashes")),
     responses(
         (status = 200, description = "Which sources are stale now", body = Invalidated),
+        (status = 403, description = "`signal_forbidden`: the policy has a secret, and `X-Hub-Signature-256` is not the body's HMAC under it", body = ProblemDocument),
+        (status = 429, description = "`signal_rate_limited`: more than 10 within a minute, with `Retry-After`", body = ProblemDocument),
         (status = "4XX", description = "No policy names the path", body = ProblemDocument),
         (status = "5XX", description = "It could not be written down", body = ProblemDocument),
     ),
@@ -41,14 +54,15 @@ pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     uri: Uri,
-    _: Unasked,
+    request: Request,
 ) -> Result<Json<Invalidated>, Problem> {
     let named = named_by(&service, uri.path())?;
     if named.is_empty() {
+        discard(&mut request.into_body()).await;
         let told = format!("no source's freshness policy names {} as an `upstream_signal`", uri.path());
         return Err(GroundProblem::SignalUnknown(told).into());
     }
-    invalidate(&service, named, uri.path(), peer).await
+    take(&service, named, uri.path(), request, peer).await
 }
 
 /// What comes in at a path that is nobody else's: a signal, where a policy has a webhook there.
@@ -60,25 +74,81 @@ pub async fn elsewhere(
     Extension(peer): Extension<Peer>,
     method: Method,
     uri: Uri,
-    _: Unasked,
+    request: Request,
 ) -> Result<Json<Invalidated>, Problem> {
     let named = named_by(&service, uri.path())?;
-    match method {
-        _ if named.is_empty() => Err(Problem::NotFound(PATHS)),
-        Method::POST => invalidate(&service, named, uri.path(), peer).await,
-        _ => Err(Problem::MethodNotAllowed(PATHS)),
+    if method == Method::POST && !named.is_empty() {
+        return take(&service, named, uri.path(), request, peer).await;
     }
+    discard(&mut request.into_body()).await;
+    Err(if named.is_empty() { Problem::NotFound(PATHS) } else { Problem::MethodNotAllowed(PATHS) })
+}
+
+/// A source whose policy names a path, and the file with the secret of its signals.
+struct Named {
+    oracle_id: SourceId,
+    secret_file: Option<PathBuf>,
+}
+
+/// Takes a signal for those of the sources whose secret it is signed under, or that have none.
+async fn take(
+    service: &Arc<Service>,
+    named: Vec<Named>,
+    path: &str,
+    request: Request,
+    peer: Peer,
+) -> Result<Json<Invalidated>, Problem> {
+    let signature = request.headers().get(SIGNATURE).and_then(|value| value.to_str().ok());
+    let signature = signature.and_then(|text| text.strip_prefix("sha256=")?.parse::<Sha256Hex>().ok());
+    let body = JsonBody::of_any_type(request, service).await?;
+    let mut signed = Vec::new();
+    for Named { oracle_id, secret_file } in named {
+        let is_signed = match secret_file {
+            None => true,
+            Some(file) => {
+                // the secret may be replaced while the daemon runs; without it nothing is taken
+                let secret = of_file(&file).map_err(|error| {
+                    tracing::error!(%oracle_id, %error, "cannot read the secret of a freshness policy");
+                    Problem::Internal("the secret of a freshness policy cannot be read".into())
+                })?;
+                let key = secret.expose_secret().as_bytes();
+                signature.as_ref().is_some_and(|signature| signature.is_keyed(key, body.text()))
+            }
+        };
+        signed.extend(is_signed.then_some(oracle_id));
+    }
+    if signed.is_empty() {
+        let told = format!(
+            "the signal at {path} is not signed under the secret of its freshness policy; send \
+             `X-Hub-Signature-256: sha256=` and the HMAC-SHA-256 of the body in hexadecimal digits"
+        );
+        return Err(GroundProblem::SignalForbidden(told).into());
+    }
+    service.signal_rate.take(path, monotonic()).map_err(|wait| GroundProblem::SignalRateLimited {
+        path: path.to_owned(),
+        limit: rate::SIGNALS_PER_WINDOW,
+        retry_after_s: wait.as_secs() + 1,
+    })?;
+    invalidate(service, signed, path, peer).await
 }
 
 /// The sources whose policies have a webhook at `path`; the one that every source has without its own names none.
-fn named_by(service: &Service, path: &str) -> Result<Vec<SourceId>, Problem> {
-    let names_it = |trigger: &InvalidationTrigger| matches!(trigger, InvalidationTrigger::UpstreamSignal { webhook } if webhook == path);
-    let sources = service.system.store.sources()?.into_iter();
-    let named = sources.filter(|state| {
+fn named_by(service: &Service, path: &str) -> Result<Vec<Named>, Problem> {
+    let secret_of = |trigger: &InvalidationTrigger| match trigger {
+        InvalidationTrigger::UpstreamSignal { webhook, secret_file } if webhook == path => {
+            Some(secret_file.clone())
+        }
+        _ => None,
+    };
+    let named = service.system.store.sources()?.into_iter().filter_map(|state| {
         let triggers = state.policy.iter().flat_map(|policy| &policy.invalidation_triggers);
-        triggers.into_iter().any(names_it)
+        let secrets: Vec<_> = triggers.filter_map(secret_of).collect();
+        // a path that is named twice is protected if either has a secret
+        let secret_file = secrets.iter().flatten().next().cloned();
+        let oracle_id = state.entry.registration.oracle_id;
+        (!secrets.is_empty()).then_some(Named { oracle_id, secret_file })
     });
-    Ok(named.map(|state| state.entry.registration.oracle_id).collect())
+    Ok(named.collect())
 }
 
 /// Declares each of the sources stale, also where that fails for one of them; whoever has sent the signal is told so, and

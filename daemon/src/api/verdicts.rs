@@ -34,7 +34,7 @@ const X_CACHE: HeaderName = HeaderName::from_static("x-cache");
     responses(
         (status = 201, description = "It passed, is durable, and may be delivered", body = Object),
         (status = 200, description = "The session has a verdict already: that one, with `replayed`", body = Object),
-        (status = 409, description = "`session_mismatch`: another tier or query; `delivered_already`; `facts_unavailable`, `source_silent`: a source of `facts_from` gives no facts", body = ProblemDocument),
+        (status = 409, description = "`session_mismatch`: another tier, query or owner; `delivered_already`; `facts_unavailable`, `source_silent`: a source of `facts_from` gives no facts", body = ProblemDocument),
         (status = 422, description = "`crosscheck_rejected`, with the decision; `rules_rejected`, with the evaluation", body = ProblemDocument),
         (status = 502, description = "`model_refused`; `model_refused_request`: the same request is refused again", body = ProblemDocument),
         (status = 504, description = "`model_timeout`", body = ProblemDocument),
@@ -81,7 +81,7 @@ pub async fn post(
 async fn delivered_before(service: &Service, find: Find) -> Result<Option<Response>, Problem> {
     let session = service.system.store.session(&find.session_id)?;
     // one that was only read so far is not delivered without the facts that are asked for
-    if session.is_none_or(|(session, _)| session.original.is_none()) {
+    if session.is_none_or(|(session, _)| session.delivered_sha256.is_none()) {
         return Ok(None);
     }
     let (cache, session_id) = (service.system.cache.clone(), find.session_id.clone());
@@ -212,7 +212,7 @@ pub(super) async fn deliver(service: Arc<Service>, mut judge: Judge) -> Result<R
     }
 }
 
-pub(super) fn mismatch(session_id: &SessionId, what: Mismatch) -> Problem {
+pub(crate) fn mismatch(session_id: &SessionId, what: Mismatch) -> Problem {
     Problem::SessionMismatch { session_id: session_id.to_string(), what }
 }
 

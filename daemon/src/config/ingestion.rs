@@ -1,6 +1,6 @@
 //! Ingestion: within which bounds sources are pulled, and what pipelines prove with who they are.
 
-use super::{ConfigError, not_allowed, within};
+use super::{ConfigError, has_login, not_allowed, within};
 use actors::ingestion::pull::{Origin, PullSettings};
 use actors::upstream::oracle::LiveSettings;
 use domain::ground::id::PipelineId;
@@ -154,6 +154,11 @@ impl TryFrom<Keys> for Proof {
         } else if let Some(certificate_file) = keys.certificate_file.take() {
             keys.key_file.take().map(|key_file| Self::Certificate { certificate_file, key_file })
         } else if let Some((token_url, client_id)) = keys.token_url.take().zip(keys.client_id.take()) {
+            if has_login(&token_url) {
+                return Err(
+                    "`token_url` has a login; allowed: a URL without one, and `client_id` with its secret",
+                );
+            }
             let secret = one_of(&mut keys.client_secret_file, &mut keys.client_secret_env);
             let scope = keys.scope.take();
             secret.map(|client_secret| Self::Client { token_url, client_id, client_secret, scope })

@@ -1,10 +1,9 @@
 //! Mail to customers, and how it is sent.
 
-use super::{ConfigError, not_allowed, within};
+use super::{ConfigError, has_login, is_local, not_allowed, within};
 use actors::upstream::mail::{BadSmtp, SmtpSettings, SmtpTls};
 use hyper::Uri;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// What mail is sent by.
@@ -110,9 +109,8 @@ impl Mail {
     /// How the connection to a server called `host` is protected.
     #[must_use]
     pub fn tls(&self, host: &str) -> SmtpTls {
-        let loopback = host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
         match self.smtp_tls {
-            Tls::Auto if loopback => SmtpTls::None,
+            Tls::Auto if is_local(host) => SmtpTls::None,
             Tls::Auto | Tls::Starttls => SmtpTls::Starttls,
             Tls::Implicit => SmtpTls::Implicit,
             Tls::None => SmtpTls::None,
@@ -125,6 +123,9 @@ impl Mail {
         within("mail.smtp_port", self.smtp_port, 1..=u16::MAX)?;
         let url = self.base_url.parse::<Uri>().ok();
         let scheme = url.as_ref().filter(|url| url.host().is_some()).and_then(Uri::scheme_str);
+        if has_login(&self.base_url) {
+            return Err(not_allowed("mail.base_url", "a URL with a login", "a URL without one"));
+        }
         if !matches!(scheme, Some("http" | "https")) {
             let allowed = "a URL that begins with http:// or https://";
             return Err(not_allowed("mail.base_url", format!("`{}`", self.base_url), allowed));

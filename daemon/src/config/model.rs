@@ -1,6 +1,6 @@
 //! The model, and how it is asked.
 
-use super::{ConfigError, not_allowed, within};
+use super::{ConfigError, has_login, not_allowed, within};
 use domain::generation::{LOCKED_MODEL, Settings};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -120,6 +120,9 @@ impl Model {
     pub(super) fn check(&self, request_s: u64) -> Result<(), ConfigError> {
         if self.provider == Provider::None {
             return Ok(());
+        }
+        if self.base_url.as_deref().is_some_and(has_login) {
+            return Err(not_allowed("model.base_url", "a URL with a login", "a URL without one"));
         }
         word("model.name", &self.name)?;
         word("model.version", &self.version)?;

@@ -49,7 +49,7 @@ impl Register {
             ("session", format!("{} {how}", known.session_id)),
             ("tier", known.tier.to_string()),
             ("query", known.query),
-            ("mail to", known.customer_email.unwrap_or_else(|| "nobody".into())),
+            ("mail to", if known.has_email { "the customer's address" } else { "nobody" }.into()),
             ("first verdict", known.original_verdict.as_str().into()),
         ];
         Ok(out.write_all(pairs(&shown).as_bytes())?)

@@ -3,7 +3,7 @@
 
 use super::mailbox::Mailbox;
 use super::model::RecordedModel;
-use crate::config::{Config, Mail, Model as ModelConfig};
+use crate::config::{Config, Flags, Mail, Model as ModelConfig};
 use crate::upstreams::Upstreams;
 use actors::Clock;
 use anyhow::Context;
@@ -43,8 +43,8 @@ pub(super) struct Outside {
 impl Outside {
     /// Starts what takes the place of that of which nothing is configured, and has `config` name it. Files go into
     /// `dir`.
-    pub(super) async fn start(config: &mut Config, dir: &Path) -> anyhow::Result<Self> {
-        let somebody = Upstreams::of(config, &Clock::system())?.model.is_some();
+    pub(super) async fn start(config: &mut Config, flags: &Flags, dir: &Path) -> anyhow::Result<Self> {
+        let somebody = Upstreams::of(config, &Clock::system(), flags.allow_cleartext)?.model.is_some();
         let model = match (somebody, config.model == ModelConfig::default()) {
             (true, _) => Model::Configured,
             (false, false) => Model::Missing,

@@ -98,6 +98,19 @@ pub enum GroundProblem {
     /// No freshness policy names the signal.
     #[error("{0}")]
     SignalUnknown(String),
+    /// A signal does not bear the signature that its freshness policy asks for.
+    #[error("{0}")]
+    SignalForbidden(String),
+    /// Too many signals come in at a path.
+    #[error("more than {limit} signals a minute at {path}; send it again in {retry_after_s} s")]
+    SignalRateLimited {
+        /// The path.
+        path: String,
+        /// The signals that are taken within a minute.
+        limit: u32,
+        /// When to send it again, in seconds.
+        retry_after_s: u64,
+    },
     /// The query cannot be meant.
     #[error("{0}")]
     InvalidQuery(String),
@@ -156,6 +169,8 @@ impl GroundProblem {
             Self::PullFailed(_) => (StatusCode::BAD_GATEWAY, "pull_failed"),
             Self::RecordUnknown(_) => (StatusCode::NOT_FOUND, "record_unknown"),
             Self::SignalUnknown(_) => (StatusCode::NOT_FOUND, "signal_unknown"),
+            Self::SignalForbidden(_) => (StatusCode::FORBIDDEN, "signal_forbidden"),
+            Self::SignalRateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "signal_rate_limited"),
             Self::InvalidQuery(_) => (StatusCode::BAD_REQUEST, "invalid_query"),
             Self::SourceLive(_) => (StatusCode::CONFLICT, "source_live"),
             Self::SourceSilent(_) => (StatusCode::CONFLICT, "source_silent"),
@@ -171,6 +186,7 @@ impl GroundProblem {
         match self {
             Self::RunBusy(_) | Self::PullBusy(_) => Some(BUSY_S),
             Self::FactsUnavailable { retry_after_s, .. } => *retry_after_s,
+            Self::SignalRateLimited { retry_after_s, .. } => Some(*retry_after_s),
             _ => None,
         }
     }

@@ -1,10 +1,10 @@
 //! The mail service, as the configuration has it.
 
-use crate::config::{ConfigError, Mail, MailTransport};
+use crate::config::{ConfigError, Mail, MailTransport, is_cleartext, is_local};
 use crate::secret::secret;
 use actors::Clock;
 use actors::upstream::BadEndpoint;
-use actors::upstream::mail::{BadSmtp, HttpMail, MailService, Smtp, SmtpSettings};
+use actors::upstream::mail::{BadSmtp, HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +34,22 @@ pub(super) fn service(config: &Mail, clock: &Clock) -> Result<Option<Arc<dyn Mai
             Ok(Some(Arc::new(Smtp::new(settings).map_err(bad_smtp)?)))
         }
     }
+}
+
+/// The fault, where mail or the password for it would cross a network in clear text.
+pub(super) fn cleartext(config: &Mail) -> Option<ConfigError> {
+    let host = config.smtp_host.as_deref().unwrap_or_default();
+    let by_smtp = config.smtp_user.is_some() && config.tls(host) == SmtpTls::None && !is_local(host);
+    let (key, given, what, remedy) = match config.transport {
+        MailTransport::Http if is_cleartext(&config.base_url) => {
+            ("mail.base_url", config.base_url.clone(), "customers' addresses and verdicts", "use https://")
+        }
+        MailTransport::Smtp if by_smtp => {
+            ("mail.smtp_tls", "none".to_owned(), "the mail server's password", "use starttls or implicit")
+        }
+        _ => return None,
+    };
+    Some(ConfigError::Cleartext { key, given: format!("`{given}`"), what, remedy })
 }
 
 /// User and password, where the server wants them.

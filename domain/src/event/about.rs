@@ -21,6 +21,9 @@ impl Event {
             | Self::VerdictCached { session_id, .. }
             | Self::VerdictPurged { session_id, .. }
             | Self::SessionRegistered { session_id, .. }
+            | Self::SessionAddressChanged { session_id, .. }
+            | Self::SessionCorrected { session_id, .. }
+            | Self::SessionRemoved { session_id, .. }
             | Self::RegenAttempted { session_id, .. }
             | Self::MailQueued { session_id, .. }
             | Self::MailSent { session_id, .. }
@@ -84,6 +87,9 @@ impl Event {
             Self::VerdictCached { .. }
                 | Self::VerdictPurged { .. }
                 | Self::SessionRegistered { .. }
+                | Self::SessionAddressChanged { .. }
+                | Self::SessionCorrected { .. }
+                | Self::SessionRemoved { .. }
                 | Self::RegenAttempted { .. }
                 | Self::RegenDivergenceCheck(_)
                 | Self::MailQueued { .. }

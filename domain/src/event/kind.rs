@@ -4,18 +4,21 @@ use super::Event;
 
 impl Event {
     /// The names of all events, for whoever asks the log for one kind.
-    pub const KINDS: [&'static str; 44] = [
+    pub const KINDS: [&'static str; 47] = [
         "tmm_crosscheck",
         "crosscheck_error",
         "rules_evaluated",
         "refusal_dropped",
         "verdict_cached",
         "verdict_purged",
-        "session_registered",
         "regen_attempted",
         "oracle_interaction",
         "regen_divergence_check",
         "infrastructure_variance",
+        "session_registered",
+        "session_address_changed",
+        "session_corrected",
+        "session_removed",
         "mail_queued",
         "mail_sent",
         "mail_failed",
@@ -62,6 +65,9 @@ impl Event {
             Self::VerdictCached { .. } => "verdict_cached",
             Self::VerdictPurged { .. } => "verdict_purged",
             Self::SessionRegistered { .. } => "session_registered",
+            Self::SessionAddressChanged { .. } => "session_address_changed",
+            Self::SessionCorrected { .. } => "session_corrected",
+            Self::SessionRemoved { .. } => "session_removed",
             Self::RegenAttempted { .. } => "regen_attempted",
             Self::OracleInteraction(_) => "oracle_interaction",
             Self::RegenDivergenceCheck(_) => "regen_divergence_check",

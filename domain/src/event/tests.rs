@@ -87,6 +87,42 @@ fn an_evaluations_entry_tells_who_came_to_what_and_holds_no_text() {
     }
 }
 
+fn about_a_session(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> Vec<Event> {
+    vec![
+        Event::SessionRegistered {
+            session_id: session_id.clone(),
+            tier: Tier::Full,
+            query_preview: "Sell honey?".into(),
+            original_verdict: OriginalLabel(None),
+            has_email: true,
+            owner_uid: Some(1001),
+            timestamp,
+        },
+        Event::SessionAddressChanged {
+            session_id: session_id.clone(),
+            owner_uid: Some(1001),
+            before: None,
+            after: Some(Sha256Hex::of(b"x")),
+            timestamp,
+        },
+        Event::SessionCorrected {
+            session_id: session_id.clone(),
+            owner_uid: Change { before: Some(1001), after: Some(1002) },
+            original_verdict: Change { before: OriginalLabel(None), after: OriginalLabel(None) },
+            address_changed: false,
+            peer,
+            timestamp,
+        },
+        Event::SessionRemoved {
+            session_id: session_id.clone(),
+            owner_uid: Some(1002),
+            verdict_sha256: Some(Sha256Hex::of(b"x")),
+            peer,
+            timestamp,
+        },
+    ]
+}
+
 fn about_a_mail(session_id: &SessionId, peer: Peer, timestamp: Timestamp) -> [Event; 5] {
     let (session_id, kind, mail_id) = (session_id.clone(), MailKind::Verdict, MailId::verdict(session_id));
     [
@@ -175,15 +211,13 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
             verdict_label: Label::Null,
             verdict_sha256: verdict_sha256.clone(),
             path: GatePath::CacheWrite,
+            owner_uid: Some(1001),
             timestamp,
         },
-        Event::VerdictPurged { session_id: session_id.clone(), verdict_sha256, peer, timestamp },
-        Event::SessionRegistered {
+        Event::VerdictPurged {
             session_id: session_id.clone(),
-            tier: Tier::Full,
-            query_preview: "Sell honey?".into(),
-            original_verdict: OriginalLabel(None),
-            has_email: true,
+            verdict_sha256: verdict_sha256.clone(),
+            peer,
             timestamp,
         },
         Event::RegenAttempted { session_id: session_id.clone(), tier: Tier::Full, generation, timestamp },
@@ -197,6 +231,7 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
         },
     ];
     let mut events = events.to_vec();
+    events.extend(about_a_session(&session_id, peer, timestamp));
     events.extend(about_a_mail(&session_id, peer, timestamp));
     let [action, health, recovered, started, stopped] = of_the_daemon(timestamp);
     events.extend([action, health]);

@@ -6,6 +6,7 @@ use crate::ground::id::SourceId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 mod evaluate;
 mod validate;
@@ -82,6 +83,10 @@ pub enum InvalidationTrigger {
     UpstreamSignal {
         /// The path at which it comes in.
         webhook: String,
+        /// The file with the secret under which the sender signs the body. Without it, whoever may talk to the routes'
+        /// socket may send the message.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        secret_file: Option<PathBuf>,
     },
     /// An administrator's word.
     Manual {},

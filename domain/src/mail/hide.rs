@@ -1,13 +1,103 @@
 //! A customer's address in the words of a mail service: servers quote it in what they answer.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+
 /// What stands in its place.
 const HIDDEN: &str = "[address]";
 /// Where a text was cut in the middle of an address, so many of its characters are enough to know it by.
 const CUT_MIN_CHARS: usize = 3;
 
+/// A text is decoded so many times: codes may be encoded themselves.
+const DECODINGS: usize = 3;
+
 /// `text` with [`HIDDEN`] wherever `address` stands in it: in upper or lower case, plain or percent-encoded, whole or
-/// cut short by the text's end.
+/// cut short by the text's end. Where it still stands there in another form, only the status codes of `text` are kept.
 pub(super) fn hide(address: &str, text: &str) -> String {
+    let shown = without(address, text);
+    if !has_traces(address, &shown) {
+        return shown;
+    }
+    let local = told_by(address);
+    let is_code = |word: &&str| {
+        let groups: Vec<_> = word.split('.').collect();
+        let digits =
+            |group: &&str| (1..=3).contains(&group.len()) && group.bytes().all(|b| b.is_ascii_digit());
+        matches!(groups.len(), 1 | 3) && groups.iter().all(digits) && letters(word) != local
+    };
+    let words = text.split(|c: char| c.is_whitespace() || matches!(c, ':' | ',' | ';' | '-'));
+    let mut kept: Vec<_> = words.filter(is_code).take(2).collect();
+    kept.push("[text with the address]");
+    kept.join(" ")
+}
+
+/// Whether the local part of `address` stands in `text`, encoded or with other characters in between.
+fn has_traces(address: &str, text: &str) -> bool {
+    let local = told_by(address);
+    if local.chars().count() < CUT_MIN_CHARS {
+        return false;
+    }
+    let mut form = text.replace(HIDDEN, " ");
+    for _ in 0..DECODINGS {
+        let in_base64 = form.split(|c: char| !c.is_ascii_alphanumeric() && !"+/-_".contains(c)).any(|word| {
+            let bytes = STANDARD_NO_PAD.decode(word).or_else(|_| URL_SAFE_NO_PAD.decode(word));
+            bytes.is_ok_and(|bytes| letters(&String::from_utf8_lossy(&bytes)).contains(&local))
+        });
+        if in_base64 || letters(&form).contains(&local) {
+            return true;
+        }
+        form = decoded(&form);
+    }
+    false
+}
+
+/// The letters and digits that an address is known by: its local part's, or all where those are few.
+fn told_by(address: &str) -> String {
+    let local = letters(address.rsplit_once('@').map_or(address, |(local, _)| local));
+    if local.chars().count() < CUT_MIN_CHARS { letters(address) } else { local }
+}
+
+/// The letters and digits of `text` in lower case.
+fn letters(text: &str) -> String {
+    text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// `text` with its codes read: `%40`, `=40`, `\x40`, `\u0040`, `&#64;` and `&#x40;`.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let (character, behind) = code(rest).unwrap_or_else(|| {
+            let mut utf8 = [0; 4];
+            (next.encode_utf8(&mut utf8).as_bytes().to_vec(), rest.get(next.len_utf8()..).unwrap_or_default())
+        });
+        bytes.extend(character);
+        rest = behind;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The bytes of the code that `text` begins with, and what stands behind it.
+fn code(text: &str) -> Option<(Vec<u8>, &str)> {
+    let of_point = |digits: &str, radix| {
+        let character = char::from_u32(u32::from_str_radix(digits, radix).ok()?)?;
+        Some(character.to_string().into_bytes())
+    };
+    if let Some(entity) = text.strip_prefix("&#") {
+        let (digits, behind) = entity.split_once(';')?;
+        let of_hex = digits.strip_prefix(['x', 'X']).map(|digits| of_point(digits, 16));
+        return Some((of_hex.unwrap_or_else(|| of_point(digits, 10))?, behind));
+    }
+    if let Some(unicode) = text.strip_prefix("\\u") {
+        let (digits, behind) = unicode.split_at_checked(4)?;
+        return Some((of_point(digits, 16)?, behind));
+    }
+    let byte = text.strip_prefix(['%', '=']).or_else(|| text.strip_prefix("\\x"))?;
+    let (digits, behind) = byte.split_at_checked(2)?;
+    Some((vec![u8::from_str_radix(digits, 16).ok()?], behind))
+}
+
+fn without(address: &str, text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = rest.chars().next() {

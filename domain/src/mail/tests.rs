@@ -110,7 +110,7 @@ fn a_failure_does_not_tell_the_address_in_whatever_form_a_server_quotes_it() {
         ("cut: jo.", "cut: [address]"),
         ("cut: jo.e%2B1%4", "cut: [address]"),
         ("no: jo", "no: jo"),
-        ("jo.e+1@c.org", "jo.e+1@c.org"),
+        ("jo.e+1@c.org", "[text with the address]"),
         ("\u{e9}%", "\u{e9}%"),
         ("", ""),
     ] {
@@ -139,4 +139,31 @@ fn a_mail_reads_back_with_its_verdict_judged_anew() {
     let back: Mail = serde_json::from_str(&text).expect("it reads back");
     assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
     assert!(serde_json::from_str::<Mail>(&text.replace("GREEN", "PURPLE")).is_err());
+}
+
+#[test]
+fn refusal_that_holds_the_address_in_another_form_keeps_only_its_codes() {
+    let address = "Customer.One@example.org";
+    for form in [
+        "customer.one at example.org",
+        "customer.one (at) example.org",
+        "customer.one @ example.org",
+        "user customer.one is unknown",
+        "customer\u{200b}.one\u{ff20}example.org",
+        "customer.one&#64;example.org",
+        "&#99;ustomer.one&#x40;example.org",
+        r"\u0063ustomer.one\u0040example.org",
+        r"\x63ustomer.one\x40example.org",
+        "=63ustomer.one=40example.org",
+        "%2563ustomer.one%2540example.org",
+        "Q3VzdG9tZXIuT25lQGV4YW1wbGUub3Jn",
+        "to=Y3VzdG9tZXIub25lQGV4YW1wbGUub3Jn&x",
+        "customer .one@example.org",
+        "customer_one=example.org@relay",
+    ] {
+        let cause = format!("status 550 5.1.1: <{form}>: no such mailbox");
+        let failure = SendFailure { cause, fault: Fault::MailForGood, retry_after: None };
+        let hidden = failure.hiding(&address.to_owned().try_into().expect("an address")).cause;
+        assert_eq!(hidden, "550 5.1.1 [text with the address]", "{form}");
+    }
 }

@@ -51,15 +51,14 @@ fn delivered(n: usize, summary_bytes: usize) -> Record {
         verdict_label: approved.label(),
         verdict_sha256: approved.sha256().clone(),
         path: GatePath::Submit,
+        owner_uid: None,
         timestamp: at(n as i64),
     };
     let session = Session {
-        check: None,
-        session_id: id(n),
-        tier: Tier::Quick,
-        query: query.clone(),
-        customer_email: None,
         original: Some(Original::delivered(&approved, None, at(n as i64))),
+        delivered_sha256: Some(approved.sha256().clone()),
+        cached_sha256: Some(approved.sha256().clone()),
+        ..Session::new(id(n), Tier::Quick, query.clone(), None)
     };
     let delivery = Delivery {
         session_id: id(n),
@@ -964,4 +963,28 @@ fn long_entries_are_read_some_at_a_time_and_all_of_them_in_every_order() {
     assert_eq!(some(0, 1, true), [[12]]);
     assert_eq!(some(12, 9, true), [[0; 0]; 1]);
     assert_eq!(whole_log(&store).len(), 12);
+}
+
+#[test]
+fn verdict_whose_text_was_changed_on_disk_is_an_error() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..3);
+    drop((journal, store));
+    let db = raw(dir.path());
+    let (key, value) = db
+        .scan_prefix([b"v", id(1).as_str().as_bytes()].concat())
+        .next()
+        .expect("it is there")
+        .expect("it is read");
+    let text = String::from_utf8_lossy(value.get(10..).unwrap_or_default()).into_owned();
+    let changed = text.replace("ssss\"", "sstt\"");
+    assert_ne!(changed, text, "the test changes something");
+    db.insert(key, [value.get(..10).unwrap_or_default(), changed.as_bytes()].concat())
+        .expect("it is written");
+    db.flush().expect("it is flushed");
+    drop(db);
+    let (_journal, store) = open(dir.path());
+    assert!(matches!(store.verdict(&id(1)), Err(StoreError::Corrupt { .. })));
+    assert!(store.verdict(&id(2)).expect("it is read").is_some());
 }

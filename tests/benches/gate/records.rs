@@ -87,12 +87,10 @@ fn first(number: usize, path: GatePath, generation: Option<Generation>) -> Recor
     let (session_id, now) = (id(number), Timestamp::now());
     let (events, approved) = judged(&session_id, path, generation.as_ref(), now);
     let session = Session {
-        check: None,
-        session_id: session_id.clone(),
-        tier: Tier::Full,
-        query: Query::new(QUERY.to_owned()),
-        customer_email: None,
         original: Some(Original::delivered(&approved, generation, now)),
+        delivered_sha256: Some(approved.sha256().clone()),
+        cached_sha256: Some(approved.sha256().clone()),
+        ..Session::new(session_id.clone(), Tier::Full, Query::new(QUERY.to_owned()), None)
     };
     let mut record = delivered(session_id, approved, None, now, events);
     record.writes.push(Write::PutSession(session));
@@ -116,6 +114,7 @@ fn judged(
         verdict_label: approved.label(),
         verdict_sha256: approved.sha256().clone(),
         path,
+        owner_uid: None,
         timestamp: now,
     };
     let asked = generation.map(|generation| interaction(session_id, path, generation, now));

@@ -1,6 +1,5 @@
 //! A mail in words: plain text, since what a model writes must not be read as anything else.
 
-use domain::mail::MailKind;
 use domain::{Dimension, Mail, Tier};
 use serde_json::Value;
 
@@ -9,14 +8,14 @@ pub(super) fn letter(mail: &Mail) -> String {
     let Mail { standing, delivery } = mail;
     let verdict: Value = serde_json::from_str(delivery.approved.verdict().get()).unwrap_or_default();
     let mut text = Text(String::new());
-    match (standing.kind, delivery.disclaimer()) {
-        (MailKind::DivergenceNotice, Some(disclaimer)) => {
+    match delivery.disclaimer() {
+        Some(disclaimer) => {
             text.paragraph(disclaimer);
             let original = delivery.regen.map_or("UNKNOWN", |regen| regen.original.as_str());
             text.line("Received by email", original);
             text.line("On your results page", delivery.approved.label().as_str());
         }
-        _ => text.line("Verdict", delivery.approved.label().as_str()),
+        None => text.line("Verdict", delivery.approved.label().as_str()),
     }
     text.gap();
     text.paragraph(words(&verdict, "summary"));
@@ -105,6 +104,7 @@ mod tests {
     use super::*;
     use crate::testing::{mail_of, regenerated};
     use domain::Label;
+    use domain::mail::MailKind;
 
     const STRATEGY: &str = r#"{"verdict":"AMBER","summary":"Sound, but <b>thin</b>.\r\nBcc: x@y\u001b[2J","breakdown":{
         "Stability":{"verdict":"GREEN","analysis":"It holds."},"Turbulence":{"verdict":"AMBER","analysis":"Some."},

@@ -5,7 +5,9 @@ use super::{LiveAnswer, LiveAsk, LiveOracle};
 use crate::clock::{Clock, monotonic};
 use crate::upstream::call::{RETRIES_MAX, pauses, wait};
 use crate::upstream::http::read;
-use crate::upstream::web::{Bound, Credential, Errand, Head, Holder, Validators, Web, WebError, shown};
+use crate::upstream::web::{
+    Bound, Credential, Errand, Head, Holder, Validators, Web, WebError, shown, without_keys,
+};
 use crate::upstream::{BoxFuture, Failure, Kind};
 use domain::ground::adapter::{Asked, Ready, Unasked};
 use domain::ground::id::SourceId;
@@ -94,7 +96,7 @@ impl HttpOracles {
         let is_of_there = |(kept, candidate): &(&KeptAnswer, &Candidate)| {
             ask.adapter.may_be_unchanged()
                 && ask.adapter.is_kept(kept, asked.asked_at)
-                && candidate.record.source_locator == url
+                && candidate.record.source_locator == without_keys(&url)
         };
         let kept = asked.kept.and_then(|kept| Some((kept, kept.candidate.as_ref()?))).filter(is_of_there);
         let known = Validators { etag: kept.and_then(|(kept, _)| kept.etag.clone()), last_modified: None };
@@ -110,8 +112,14 @@ impl HttpOracles {
         let headers = headers(&ask.adapter.headers(), response.headers());
         let failed = |failure| WebError::Failed { url: shown(&from), failure };
         let body = read(response, ANSWER_MAX_BYTES).await.map_err(failed)?;
-        let came =
-            Came { url: &url, body: &body, headers: &headers, etag, retrieved_at, at: self.clock.now() };
+        let came = Came {
+            url: &without_keys(&url),
+            body: &body,
+            headers: &headers,
+            etag,
+            retrieved_at,
+            at: self.clock.now(),
+        };
         Ok(LiveAnswer::of(ask, &asked, came, latency_ms(began)))
     }
 

@@ -178,6 +178,43 @@ pub(crate) fn shown(url: &Url) -> String {
     cut(&format!("{}{}", url.origin().ascii_serialization(), url.path()))
 }
 
+/// The ends of names that a query's secrets have, without their separators and in lower case.
+const KEY_NAMES: [&str; 13] = [
+    "key",
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "pwd",
+    "signature",
+    "sig",
+    "auth",
+    "credential",
+    "credentials",
+    "appid",
+    "jwt",
+];
+
+/// `url` as it is kept and told of, without the parameters of its query that look like keys.
+pub(crate) fn without_keys(url: &str) -> String {
+    let is_key = |name: &str| {
+        let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+        KEY_NAMES.iter().any(|end| name.to_ascii_lowercase().ends_with(end))
+    };
+    let Ok(mut parsed) = Url::parse(url) else { return url.to_owned() };
+    let query = parsed.query().unwrap_or_default().to_owned();
+    let mut is_kept = |pair: &&str| {
+        parsed.set_query(Some(pair));
+        !parsed.query_pairs().any(|(name, _)| is_key(&name))
+    };
+    let kept = query.split('&').filter(&mut is_kept).collect::<Vec<_>>().join("&");
+    if kept == query {
+        return url.to_owned();
+    }
+    parsed.set_query(Some(kept.as_str()).filter(|kept| !kept.is_empty()));
+    parsed.into()
+}
+
 fn cut(text: &str) -> String {
     text.chars().take(SHOWN_MAX_CHARS).collect()
 }
@@ -193,6 +230,23 @@ mod tests {
 
     fn refused(text: &str) -> String {
         reach(&[]).endpoint(text).expect_err("it is refused").to_string()
+    }
+
+    #[test]
+    fn parameters_that_look_like_keys_are_cut_out_of_a_url() {
+        for (url, kept) in [
+            ("https://a.org/x?country=MDA", "https://a.org/x?country=MDA"),
+            ("https://a.org/x?api_key=s3cret&country=MDA&y=1+2", "https://a.org/x?country=MDA&y=1+2"),
+            ("https://a.org/x?Access-Token=s3cret", "https://a.org/x"),
+            ("https://a.org/x?a=b&X-Amz-Signature=s3cret&subscription%2Dkey=s3cret", "https://a.org/x?a=b"),
+            (
+                "https://a.org/x?keyword=honey&author=me&design=1",
+                "https://a.org/x?keyword=honey&author=me&design=1",
+            ),
+            ("https://a.org/x?q=%20&&b", "https://a.org/x?q=%20&&b"),
+        ] {
+            assert_eq!(without_keys(url), kept);
+        }
     }
 
     #[test]

@@ -193,7 +193,9 @@ impl ClientCredentials {
     /// A token that cannot be used; whatever was answered is not shown.
     fn unreadable(&self, why: &str) -> WebError {
         let failure = Failure::new(Kind::Unreadable, why.to_owned());
-        WebError::Failed { url: self.token_url.clone(), failure }
+        // its query may hold a key
+        let url = Url::parse(&self.token_url).map_or_else(|_| "token_url".to_owned(), |url| shown(&url));
+        WebError::Failed { url, failure }
     }
 }
 

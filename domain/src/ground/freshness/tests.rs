@@ -160,7 +160,7 @@ fn what_cannot_work_is_refused_by_its_name() {
     for webhook in
         ["", "x", "/", "/a b/c", "/é/a", "//a", "/a/", "/v1/signals/", "/a/b?c", &long].iter().chain(&served)
     {
-        let trigger = InvalidationTrigger::UpstreamSignal { webhook: (*webhook).into() };
+        let trigger = InvalidationTrigger::UpstreamSignal { webhook: (*webhook).into(), secret_file: None };
         let refused = refused(&|policy| policy.invalidation_triggers.push(trigger.clone()), &axes);
         assert_eq!(refused, BadPolicy::BadWebhook { index: 1 }, "{webhook}");
     }

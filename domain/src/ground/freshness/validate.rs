@@ -61,6 +61,14 @@ pub enum BadPolicy {
         /// Which trigger, from 0.
         index: usize,
     },
+    /// The path of a secret depends on where the daemon was started.
+    #[error(
+        "`invalidation_triggers.{index}.config.secret_file` is a relative path; allowed: an absolute one"
+    )]
+    BadSecretFile {
+        /// The trigger, from 0.
+        index: usize,
+    },
     /// There are too many triggers.
     #[error("`invalidation_triggers` has {count}; it has {MAX_TRIGGERS} at the most")]
     TooManyTriggers {
@@ -106,8 +114,13 @@ impl FreshnessPolicy {
                 InvalidationTrigger::TimeBased { ttl_seconds } => {
                     check_age(&format!("invalidation_triggers.{index}.config.ttl_seconds"), *ttl_seconds)?;
                 }
-                InvalidationTrigger::UpstreamSignal { webhook } if !is_for_webhooks(webhook) => {
+                InvalidationTrigger::UpstreamSignal { webhook, .. } if !is_for_webhooks(webhook) => {
                     return Err(BadPolicy::BadWebhook { index });
+                }
+                InvalidationTrigger::UpstreamSignal { secret_file: Some(file), .. }
+                    if !file.is_absolute() =>
+                {
+                    return Err(BadPolicy::BadSecretFile { index });
                 }
                 _ => {}
             }

@@ -1,0 +1,45 @@
+//! How often signals are taken.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Signals that are taken at one path within a window.
+pub(super) const SIGNALS_PER_WINDOW: u32 = 10;
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// The signals of each path in its current window. Only paths that a freshness policy names are counted.
+#[derive(Debug, Default)]
+pub struct SignalRate(Mutex<HashMap<String, (Instant, u32)>>);
+
+impl SignalRate {
+    /// Counts a signal at `path`, or returns how long to wait for the next window.
+    pub(super) fn take(&self, path: &str, now: Instant) -> Result<(), Duration> {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // policies change, and paths that are not named any more must not stay
+        windows.retain(|_, (began, _)| now.duration_since(*began) < WINDOW);
+        let (began, taken) = windows.entry(path.to_owned()).or_insert((now, 0));
+        if *taken >= SIGNALS_PER_WINDOW {
+            return Err(WINDOW.saturating_sub(now.duration_since(*began)));
+        }
+        *taken += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_beyond_the_rate_wait_for_the_next_window() {
+        let (rate, now) = (SignalRate::default(), Instant::now());
+        for _ in 0..SIGNALS_PER_WINDOW {
+            assert_eq!(rate.take("/v1/signals/a", now), Ok(()));
+        }
+        let later = now + Duration::from_secs(20);
+        assert_eq!(rate.take("/v1/signals/a", later), Err(Duration::from_secs(40)));
+        assert_eq!(rate.take("/v1/signals/b", later), Ok(()), "another path has its own rate");
+        assert_eq!(rate.take("/v1/signals/a", now + WINDOW), Ok(()));
+    }
+}
