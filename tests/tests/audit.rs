@@ -316,12 +316,19 @@ async fn every_other_way_to_read_a_source_leaves_an_entry() {
     let facts = json!({"candidate_output": "Aruba had 54208 people.", "facts_from": [{"query": named}]});
     let answer = post(routes, "/v1/rules/evaluate", &facts).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
-    let entries = queries(control, 6).await;
-    let read: Vec<_> = entries.iter().map(|entry| (&entry["read"], &entry["records_returned"])).collect();
-    let wanted =
-        [("query", 1), ("record", 1), ("provenance", 1), ("changes", 2), ("export", 2), ("query", 1)];
-    for (read, (kind, records)) in read.into_iter().zip(wanted) {
-        assert_eq!(read, (&json!(kind), &json!(records)), "{entries:?}");
+    let entries = queries(control, 7).await;
+    let read = entries.iter().map(|entry| (&entry["read"], &entry["outcome"], &entry["records_returned"]));
+    let wanted = [
+        ("query", "answered", 1),
+        ("record", "answered", 1),
+        ("provenance", "answered", 1),
+        ("changes", "answered", 2),
+        ("export", "started", 0),
+        ("export", "answered", 2),
+        ("query", "answered", 1),
+    ];
+    for (read, (kind, outcome, records)) in read.zip(wanted) {
+        assert_eq!(read, (&json!(kind), &json!(outcome), &json!(records)), "{entries:?}");
     }
     assert!(entries.iter().all(|entry| entry["oracle_id"] == SOURCE), "{entries:?}");
 }

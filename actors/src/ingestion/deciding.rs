@@ -117,6 +117,9 @@ pub(super) async fn undo(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Ingesti
     };
     let release = run.release().ok_or_else(unknown)?;
     let staged = shop.staged_undo(&run, &release, Arc::clone(&view)).await?;
+    if staged.pruned > 0 {
+        return Err(IngestionError::ContentPruned { run_id: wanted.run_id, records: staged.pruned });
+    }
     (run.counts, run.rows) = (staged.counts.clone(), Some(staged.rows.clone()));
     let desk = shop.desk();
     let committed = desk.change_or(|desk| {

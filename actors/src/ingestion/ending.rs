@@ -75,13 +75,17 @@ impl Shop {
         self.close(run).await
     }
 
-    /// The axes that have no value in the run and had some in the release that its pipeline brought before.
+    /// The axes that have no value in a snapshot and had some in the release that its pipeline brought before. Other releases
+    /// hold what has changed, which may be records without such a value.
     fn emptied_axes(
         &self,
         run: &Run,
         source: &SourceState,
         counts: &RunCounts,
     ) -> Result<Vec<GateBreach>, IngestionError> {
+        if !run.snapshot {
+            return Ok(Vec::new());
+        }
         let counting = source.counting();
         let before = counting.iter().rev().find(|completed| completed.pipeline_id == run.pipeline_id);
         let Some((before, _)) = before.map(|before| self.store.run(&before.run_id)).transpose()?.flatten()

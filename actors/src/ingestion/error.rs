@@ -134,6 +134,16 @@ pub enum IngestionError {
         /// The run that undid it.
         by: Sha256Hex,
     },
+    /// An undo would bring back records without their content.
+    #[error(
+        "undoing run {run_id} would bring back {records} records whose content was pruned; submit the correct release as a new version instead"
+    )]
+    ContentPruned {
+        /// The run.
+        run_id: Sha256Hex,
+        /// How many records.
+        records: u64,
+    },
     /// The source's registration changed while the run was being prepared.
     #[error("source {0} was just changed; try again")]
     Amended(SourceId),

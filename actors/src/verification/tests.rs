@@ -2,6 +2,7 @@ mod baselines;
 mod dismissing;
 mod keeping;
 mod latency;
+mod look_ahead;
 mod matrix;
 mod pinned;
 mod poisoning;

@@ -86,6 +86,9 @@ pub enum GroundProblem {
     /// The run cannot be undone, since it is not completed or no longer counts.
     #[error("{0}")]
     RunNotInForce(String),
+    /// An undo would bring back records whose content was pruned.
+    #[error("{0}")]
+    ContentPruned(String),
     /// Another pull of the pipeline goes on.
     #[error("{0}")]
     PullBusy(String),
@@ -165,6 +168,7 @@ impl GroundProblem {
             Self::RunNotRunning(_) => (StatusCode::CONFLICT, "run_not_running"),
             Self::RunNotHeld(_) => (StatusCode::CONFLICT, "run_not_held"),
             Self::RunNotInForce(_) => (StatusCode::CONFLICT, "run_not_in_force"),
+            Self::ContentPruned(_) => (StatusCode::CONFLICT, "content_pruned"),
             Self::PullBusy(_) => (StatusCode::CONFLICT, "pull_busy"),
             Self::PullFailed(_) => (StatusCode::BAD_GATEWAY, "pull_failed"),
             Self::RecordUnknown(_) => (StatusCode::NOT_FOUND, "record_unknown"),
@@ -240,6 +244,7 @@ impl From<IngestionError> for Problem {
             IngestionError::Ahead { .. } => Self::InvalidRequest(told),
             IngestionError::NotRunning(_) => GroundProblem::RunNotRunning(told).into(),
             IngestionError::NotHeld { .. } => GroundProblem::RunNotHeld(told).into(),
+            IngestionError::ContentPruned { .. } => GroundProblem::ContentPruned(told).into(),
             IngestionError::NotCompleted(_) | IngestionError::Undone { .. } => {
                 GroundProblem::RunNotInForce(told).into()
             }

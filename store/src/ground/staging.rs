@@ -82,6 +82,8 @@ pub struct Staged {
     pub rows: FileRef,
     /// The files that hold the source's statements, the oldest first.
     pub statements: Vec<FileRef>,
+    /// Of an undo: the records that it would bring back and whose content was pruned.
+    pub pruned: u64,
     made: Made,
 }
 
@@ -195,7 +197,7 @@ impl Staging {
         let mut facts = self.writer(&facts_name)?;
         let merged = view.state.files.iter().skip(kept).map(|file| file.statements).sum::<u64>();
         let mut filter = Filter::new(merged + self.counts.read);
-        let (mut written, mut looked_at, mut ordinal) = (0, 0_u64, 0_u64);
+        let (mut written, mut looked_at, mut ordinal, mut pruned) = (0, 0_u64, 0_u64, 0_u64);
         while let Some(key) = next_key(&mut old, &mut fresh)? {
             looked_at += 1;
             if looked_at.is_multiple_of(ASKED_EVERY) && !proceed(looked_at) {
@@ -226,6 +228,9 @@ impl Staging {
             if others_change {
                 gauge.count(&record);
             }
+            if release.undoes.is_some() && restores_pruned(&record, &view.known, &after) {
+                pruned += 1;
+            }
             if is_said || others_change {
                 self.tell_changes(view, &record, &after, &mut ordinal)?;
             }
@@ -243,7 +248,7 @@ impl Staging {
             view.state.files.iter().take(kept).cloned().chain([facts]).collect()
         };
         let rows = self.write_rows(&mut made)?;
-        Ok(Some(Staged { counts: self.counts, rows, statements, made }))
+        Ok(Some(Staged { counts: self.counts, rows, statements, pruned, made }))
     }
 
     /// Adds the run's own statement to the stored statements of its record.
@@ -373,6 +378,17 @@ fn next_key(old: &mut Peekable<Records<'_>>, fresh: &mut Fresh<'_>) -> Result<Op
         (Some(old), Some(new)) => Some(old.min(new).to_vec()),
         (old, new) => old.or(new).map(<[u8]>::to_vec),
     })
+}
+
+/// Whether a record that is in force afterwards has lost its content, other than before.
+fn restores_pruned(record: &Record, before: &Knowledge, after: &Knowledge) -> bool {
+    let times: Vec<Statement> = record.times().copied().collect();
+    let is_pruned = |known: &Knowledge| {
+        let last = known.versions(&times).pop();
+        let said = last.and_then(|version| record.statements.get(version.statement));
+        said.is_some_and(StoredStatement::is_pruned)
+    };
+    is_pruned(after) && !is_pruned(before)
 }
 
 /// Whether a release can change records that it does not hold: a snapshot withdraws them, and an undo, or a version that is

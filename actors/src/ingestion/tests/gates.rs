@@ -324,3 +324,19 @@ fn approval_that_is_cut_short_leaves_the_run_held() {
         assert_eq!(run.state, RunState::Completed, "{run:?}");
     });
 }
+
+#[test]
+fn undo_that_would_bring_back_pruned_content_is_refused() {
+    with_world(|World { system, time, .. }| async move {
+        let pipeline_id = hundred(&system).await;
+        let run = ingested(&system, &pipeline_id, &rows(0..100, "2"), "2023-05-04").await;
+        assert_eq!(run.state, RunState::Completed, "{run:?}");
+        time.turn(20 * 366 * 86_400);
+        let prune = Prune { oracle_id: run.oracle_id.clone(), before: None, peer: PEER };
+        system.ingestion.ask(prune).await.expect("it answers").expect("it is pruned");
+        let before = all(&system, None).await.response.records;
+        let refused = undo(&system, &run).await;
+        assert!(matches!(refused, Err(IngestionError::ContentPruned { records: 100, .. })), "{refused:?}");
+        assert_eq!(all(&system, None).await.response.records, before);
+    });
+}
