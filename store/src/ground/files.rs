@@ -171,22 +171,34 @@ impl Files {
         Ok(file)
     }
 
-    /// Opens a sorted file.
+    /// Opens a sorted file. The digest covers the source, the run and all rows: an older file, or one of another source or
+    /// run, is refused here.
+    ///
+    /// # Errors
+    /// `SourceFile` where it is not the file that was committed.
     pub(super) fn open_sorted(&self, file: &FileRef, owner: &Owner) -> Result<SortedFile, StoreError> {
-        SortedFile::open(&self.facts_path(&file.sha256), owner)
+        let path = self.facts_path(&file.sha256);
+        let opened = SortedFile::open(&path, owner)?;
+        Self::compare(opened.summary(), file).map_err(|fault| owner.ill(&path, fault))?;
+        Ok(opened)
     }
 
-    /// Reads all of a sorted file and holds it against what was committed.
+    /// Compares what a file says that it holds with what was committed.
+    fn compare(found: &Summary, file: &FileRef) -> Result<(), String> {
+        let FileRef { sha256, size_bytes, rows, .. } = file.clone();
+        let committed = Summary { rows, size_bytes, sha256 };
+        if *found == committed {
+            return Ok(());
+        }
+        Err(format!("is another file: it holds {found}, and {committed} were committed"))
+    }
+
+    /// Reads all of a sorted file and compares it with what was committed.
     ///
     /// # Errors
     /// `SourceFile` where it is not that.
     pub(super) fn verify_sorted(&self, file: &FileRef, owner: &Owner) -> Result<(), StoreError> {
-        let Summary { rows, sha256, .. } = self.open_sorted(file, owner)?.verify()?;
-        if (&sha256, rows) == (&file.sha256, file.rows) {
-            return Ok(());
-        }
-        let fault = format!("is another file: it has the digest {sha256}, and {rows} rows");
-        Err(owner.ill(&self.facts_path(&file.sha256), fault))
+        self.open_sorted(file, owner)?.verify().map(|_| ())
     }
 
     /// That the rows of a sorted file, one of those that lie here, are whole and say nothing.
@@ -194,20 +206,15 @@ impl Files {
         owner.ill(&self.facts_dir, format!("cannot be understood: {detail}"))
     }
 
-    /// What is wrong with a sorted file at first sight: that it is missing, or has another length.
+    /// What the footer of a sorted file shows to be wrong: that it is missing, was cut, or is another file.
     pub(super) fn fault(&self, file: &FileRef, owner: &Owner) -> Option<StoreError> {
         let path = self.facts_path(&file.sha256);
-        match fs::metadata(&path) {
-            Ok(metadata) if metadata.len() == file.size_bytes => None,
-            Ok(metadata) => {
-                let fault = format!("has {} bytes, and should have {}", metadata.len(), file.size_bytes);
-                Some(owner.ill(&path, fault))
-            }
-            Err(error) => Some(owner.not_found(&path, error)),
-        }
+        let compared = SortedFile::summary_of(&path, owner)
+            .and_then(|found| Self::compare(&found, file).map_err(|fault| owner.ill(&path, fault)));
+        compared.err()
     }
 
-    /// What is wrong at first sight with the sorted files of a source: each that is missing, or has another length.
+    /// The sorted files of a source that are missing, cut or other files, as far as their footers show it.
     pub fn faults(&self, state: &SourceState) -> Vec<StoreError> {
         let owner = state.owner(FileKind::Facts);
         state.sorted_files().filter_map(|file| self.fault(file, &owner)).collect()

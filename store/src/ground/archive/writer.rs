@@ -93,8 +93,9 @@ impl ArchiveWriter {
     /// `Unavailable` where there is no room, `Io` where it cannot be written otherwise. Nothing is then left, or the whole
     /// payload where all but its name could be made durable.
     pub fn finish(mut self) -> Result<Archived, StoreError> {
-        self.seal().map_err(|source| StoreError::unwritten(self.file.path(), source))?;
-        let archived = Archived { sha256: self.sha256.finish(), size_bytes: self.size_bytes };
+        let sha256 = std::mem::take(&mut self.sha256).finish_bytes();
+        self.seal(&sha256).map_err(|source| StoreError::unwritten(self.file.path(), source))?;
+        let archived = Archived { sha256: Sha256Hex::from_bytes(&sha256), size_bytes: self.size_bytes };
         let path = path(&self.dir, &archived.sha256);
         self.file.persist(&path).map_err(|refused| StoreError::unwritten(&path, refused.error))?;
         sync_dir(&self.dir)?;
@@ -112,13 +113,13 @@ impl ArchiveWriter {
         Ok(())
     }
 
-    fn seal(&mut self) -> io::Result<()> {
+    fn seal(&mut self, sha256: &[u8; 32]) -> io::Result<()> {
         if !self.frame.is_empty() {
             self.write_frame()?;
         }
         self.file.write_all(&skippable_head(self.index.len()))?;
         self.file.write_all(&self.index)?;
-        self.file.write_all(&FORMAT.footer(self.size_bytes, &self.index))?;
+        self.file.write_all(&FORMAT.footer(self.size_bytes, sha256, &self.index))?;
         self.file.as_file().sync_all()
     }
 }
