@@ -105,10 +105,15 @@ pub(crate) struct Opened {
 }
 
 impl Engine {
+    /// Whether there is no database yet below the state directory `dir`.
+    pub(crate) fn is_new(dir: &Path) -> bool {
+        !dir.join(DATABASE_DIR).exists()
+    }
+
     /// Opens or creates the database. What sled says of a damaged one, by error or by panic, is `Corrupt`.
     pub(crate) fn open(options: Options) -> Result<Self, StoreError> {
         let database = options.dir.join(DATABASE_DIR);
-        let created = !database.exists();
+        let created = Self::is_new(&options.dir);
         fs::create_dir_all(&database).map_err(|source| StoreError::Io { path: database.clone(), source })?;
         let db = open_sled(&options)?;
         if created {

@@ -66,6 +66,12 @@ impl Journal {
     pub fn open(options: Options) -> Result<(Self, Store), StoreError> {
         let (dir, facts_cache_bytes) = (options.dir.clone(), options.facts_cache_bytes);
         fs::create_dir_all(&dir).map_err(|source| StoreError::Io { path: dir.clone(), source })?;
+        if Engine::is_new(&dir)
+            && let Some(kept) = Files::any_kept(&dir)?
+        {
+            let detail = format!("there is no database, and {} is there", kept.display());
+            return Err(StoreError::Short { dir, detail });
+        }
         tracing::debug!("the store is being opened");
         let engine = Arc::new(Engine::open(options)?);
         tracing::debug!("the database is open");

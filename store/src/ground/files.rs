@@ -1,6 +1,6 @@
 //! Where the files of the ground-truth layer lie, and which of them are still named by anyone.
 
-use super::archive::{Archive, ArchiveWriter};
+use super::archive::{Archive, ArchiveWriter, is_unfinished};
 use super::sealed::Owner;
 use super::sorted::{BlockCache, SortedFile, SortedWriter, Summary};
 use super::state::SourceState;
@@ -248,23 +248,70 @@ impl Files {
         }
     }
 
-    /// Removes the sorted files and payloads that are not among `named`. What is no file was put there by somebody else,
-    /// and stays.
-    pub(crate) fn remove_unnamed(&self, named: &HashSet<String>) -> Result<(), StoreError> {
-        for dir in [self.facts_dir.clone(), self.dir.join(RAW_DIR)] {
-            let io = |source| StoreError::Io { path: dir.clone(), source };
-            for entry in fs::read_dir(&dir).map_err(io)? {
-                let entry = entry.map_err(io)?;
-                let path = entry.path();
-                let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
-                if !entry.file_type().map_err(io)?.is_file() {
-                    tracing::warn!(path = %path.display(), "this is none of oracled's files, and stays");
-                } else if !named.contains(stem) {
-                    tracing::info!(path = %path.display(), "a file that no run names is removed");
-                    fs::remove_file(&path).map_err(|source| StoreError::Io { path, source })?;
+    /// The first file found below the state directory `state_dir` that an earlier store has kept; none where there is none.
+    ///
+    /// # Errors
+    /// `Io` where a folder cannot be read.
+    pub(crate) fn any_kept(state_dir: &Path) -> Result<Option<PathBuf>, StoreError> {
+        for folder in [FACTS_DIR, RAW_DIR] {
+            for (path, kind) in kept_in(&state_dir.join(DIR).join(folder))? {
+                if matches!(kind, KeptFile::Sorted | KeptFile::Payload) {
+                    return Ok(Some(path));
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
+
+    /// The sorted files and payloads that are not among `named`, and unfinished payloads. Other files were put there by
+    /// somebody else: they are logged, and left alone.
+    pub(crate) fn unnamed(&self, named: &HashSet<String>) -> Result<Vec<(PathBuf, KeptFile)>, StoreError> {
+        let mut unnamed = Vec::new();
+        for dir in [self.facts_dir.clone(), self.dir.join(RAW_DIR)] {
+            for (path, kind) in kept_in(&dir)? {
+                let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+                if kind == KeptFile::Foreign {
+                    tracing::warn!(path = %path.display(), "not a file of oracled; it is left alone");
+                } else if !named.contains(stem) {
+                    unnamed.push((path, kind));
+                }
+            }
+        }
+        Ok(unnamed)
+    }
+}
+
+/// What a file of the ground-truth layer is, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeptFile {
+    Sorted,
+    Payload,
+    /// A payload that was not archived to its end.
+    Unfinished,
+    Foreign,
+}
+
+/// The files in a folder, with what each is; none where there is no folder.
+fn kept_in(dir: &Path) -> Result<Vec<(PathBuf, KeptFile)>, StoreError> {
+    let io = |source| StoreError::Io { path: dir.to_owned(), source };
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(io(error)),
+    };
+    let mut kept = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(io)?;
+        let (path, is_file) = (entry.path(), entry.file_type().map_err(io)?.is_file());
+        let has_digest =
+            path.file_stem().and_then(OsStr::to_str).is_some_and(|stem| stem.parse::<Sha256Hex>().is_ok());
+        let kind = match path.extension().and_then(OsStr::to_str) {
+            Some("sorted") if is_file && has_digest => KeptFile::Sorted,
+            Some("raw") if is_file && has_digest => KeptFile::Payload,
+            None if is_file && is_unfinished(&path) => KeptFile::Unfinished,
+            _ => KeptFile::Foreign,
+        };
+        kept.push((path, kind));
+    }
+    Ok(kept)
 }

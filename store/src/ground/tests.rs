@@ -205,6 +205,11 @@ fn files_that_nothing_names_go_at_the_next_opening_and_the_others_stay() {
     world.archive(&releases[0]);
     world.archive(&releases[1]);
     // a kill between the files and the commit
+    let release = world.release(&releases[1]);
+    let rows = world.view().state.completed[0].rows.clone();
+    let mut run = world.run_of(&releases[1], &release, &domain::ground::run::RunCounts::default(), &rows);
+    (run.state, run.rows, run.input.raw_sha256) = (RunState::Running, None, releases[0].input().raw_sha256);
+    world.commit(vec![crate::Write::PutRun(Arc::new(run))]);
     world.staged(&releases[1]).unwrap().named();
     assert_eq!(world.file_names().len(), before.len() + 2);
     let foreign = world.dir.path().join("ground/facts/lost+found");
@@ -470,4 +475,65 @@ fn whole_but_wrong_file_is_an_error_when_opened() {
     }
     world.reopen();
     assert_eq!(world.holds(200, None), in_order(&newer));
+}
+
+/// Copies the database, the mark and the log of a closed store.
+fn copy_database(from: &std::path::Path, to: &std::path::Path) {
+    fs::create_dir_all(to.join("store")).unwrap();
+    for entry in fs::read_dir(from.join("store")).unwrap().map(Result::unwrap) {
+        if entry.path().is_file() {
+            fs::copy(entry.path(), to.join("store").join(entry.file_name())).unwrap();
+        }
+    }
+    for file in ["watermark", "oracle_log.jsonl"] {
+        fs::copy(from.join(file), to.join(file)).unwrap();
+    }
+}
+
+fn remove_database(dir: &std::path::Path) {
+    fs::remove_dir_all(dir.join("store")).unwrap();
+    for file in ["watermark", "oracle_log.jsonl"] {
+        fs::remove_file(dir.join(file)).unwrap();
+    }
+}
+
+#[test]
+fn new_or_older_store_is_refused_and_deletes_no_ground_files() {
+    let mut world = World::new();
+    let (none, older, newer) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let releases = three_releases();
+    world.close();
+    copy_database(world.dir.path(), none.path());
+    world.reopen();
+    world.ingest(&releases[0]);
+    world.archive(&releases[0]);
+    world.close();
+    copy_database(world.dir.path(), older.path());
+    world.reopen();
+    world.ingest(&releases[1]);
+    world.archive(&releases[1]);
+    world.close();
+    copy_database(world.dir.path(), newer.path());
+    let before = (world.file_names(), world.payload_path(&releases[0]), world.payload_path(&releases[1]));
+    for (what, state) in [("no store", None), ("before the first run", Some(&none)), ("older", Some(&older))]
+    {
+        remove_database(world.dir.path());
+        if let Some(state) = state {
+            copy_database(state.path(), world.dir.path());
+        }
+        let error = world.try_reopen().expect_err(what);
+        assert!(matches!(error, StoreError::Short { .. }), "{what}: {error}");
+        assert_eq!(world.file_names(), before.0, "{what}");
+        assert!(before.1.exists() && before.2.exists(), "{what}");
+        if state.is_none() {
+            assert!(!world.dir.path().join("store").exists(), "no empty store is left");
+            fs::create_dir(world.dir.path().join("store")).unwrap();
+            copy_database(newer.path(), world.dir.path());
+        }
+    }
+    remove_database(world.dir.path());
+    copy_database(newer.path(), world.dir.path());
+    world.reopen();
+    assert_eq!(world.holds(200, None), in_order(&releases[1]));
 }

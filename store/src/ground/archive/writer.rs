@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use zstd::bulk::Compressor;
 
+/// How the name of a payload begins that is not archived to its end.
+const UNFINISHED: &str = "payload-";
 /// A payload is at most so long, 1 TiB; its index then takes 32 MiB of memory.
 pub const MAX_PAYLOAD_BYTES: u64 = 1 << 40;
 
@@ -34,6 +36,11 @@ pub struct Archived {
     pub size_bytes: u64,
 }
 
+/// Whether the file at `path` is a payload that was not archived to its end.
+pub(in crate::ground) fn is_unfinished(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes()))
+}
+
 impl ArchiveWriter {
     /// Begins a payload in the archive in `dir`.
     ///
@@ -42,7 +49,7 @@ impl ArchiveWriter {
     pub fn create(dir: &Path) -> Result<Self, StoreError> {
         let open = || {
             Ok((
-                NamedTempFile::with_prefix_in("payload-", dir)?,
+                NamedTempFile::with_prefix_in(UNFINISHED, dir)?,
                 Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL)?,
             ))
         };
