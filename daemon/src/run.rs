@@ -11,6 +11,7 @@ use crate::telemetry::LogLevel;
 use crate::upstreams::Upstreams;
 use actors::fallback::Fallback;
 use actors::ingestion::{self, IngestionConfig, slices};
+use actors::logger::CommitError;
 use actors::notifier::Rest;
 use actors::regen;
 use actors::system::Parts;
@@ -101,8 +102,9 @@ impl Daemon {
         let signals = Signals::listen()?;
         let calls = config.model.calls_at_once;
         let files = raise_file_limit(config.limits.connections + config.limits.control_connections + calls);
-        let Storage { cache_bytes, facts_cache_bytes, .. } = config.storage;
-        let options = Options { dir: config.state_dir.clone(), cache_bytes, facts_cache_bytes };
+        let Storage { cache_bytes, facts_cache_bytes, min_free_bytes, .. } = config.storage;
+        let options =
+            Options { dir: config.state_dir.clone(), cache_bytes, facts_cache_bytes, min_free_bytes };
         let clock = Clock::system();
         let upstreams = Upstreams::of(&config, &clock)?;
         let (journal, store) = Journal::open(options)?;
@@ -145,7 +147,13 @@ impl Daemon {
         let service = Service::new(system, config, log_level);
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let started = Event::ServiceStarted { version, timestamp: service.started_at };
-        service.system.log.commit(started.into()).await.context("the first entry could not be logged")?;
+        match service.system.log.commit(started.into()).await {
+            // the disk is full: what is there is read, and nothing is taken until it is not
+            Err(CommitError::Unavailable(cause)) => {
+                tracing::error!(cause, "the first entry could not be logged")
+            }
+            committed => drop(committed.context("the first entry could not be logged")?),
+        }
 
         let flags = Arc::new(flags);
         let bound = sockets.bound();

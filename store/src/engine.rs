@@ -1,6 +1,6 @@
 //! sled, opened, closed, reopened and made durable; and [`Store`], through which everyone reads.
 
-use crate::disk::{Room, sync_dir};
+use crate::disk::{FreeSpace, Reserve, Room, sync_dir};
 use crate::error::StoreError;
 use crate::ground::Ground;
 use crate::ground::files::Files;
@@ -36,6 +36,8 @@ pub struct Options {
     pub cache_bytes: u64,
     /// How much is kept in memory of the files of the ground-truth layer, in bytes.
     pub facts_cache_bytes: u64,
+    /// How much of the disk must stay free, in bytes: below that no new work is taken.
+    pub min_free_bytes: u64,
 }
 
 /// A handle for reading. Cheap to clone; reads run concurrently with each other and with the journal.
@@ -63,6 +65,12 @@ impl Store {
 
     pub(crate) fn dir(&self) -> &Path {
         self.engine.dir()
+    }
+
+    /// The free space of the disk that the store is on.
+    #[must_use]
+    pub fn free_space(&self) -> &FreeSpace {
+        self.engine.free()
     }
 
     /// What was there when the database was opened.
@@ -94,6 +102,8 @@ pub(crate) struct Engine {
     before: Mutex<HashMap<(Table, Vec<u8>), Row>>,
     opened: Mutex<Opened>,
     room: Mutex<Room>,
+    free: FreeSpace,
+    reserve: Reserve,
 }
 
 /// What was there when the database was opened, and how much of that has been replaced since.
@@ -115,7 +125,14 @@ impl Engine {
         let database = options.dir.join(DATABASE_DIR);
         let created = Self::is_new(&options.dir);
         fs::create_dir_all(&database).map_err(|source| StoreError::Io { path: database.clone(), source })?;
-        let db = open_sled(&options)?;
+        let reserve = Reserve::new(&options.dir);
+        let mut opened = open_sled(&options);
+        // sled writes a snapshot of its page table as it opens
+        if opened.as_ref().is_err_and(StoreError::lacks_room) && reserve.release() {
+            tracing::warn!("the disk is full: the space reserve is used to open the store");
+            opened = open_sled(&options);
+        }
+        let db = opened?;
         if created {
             let settings = database.join(SETTINGS_FILE);
             let synced = File::open(&settings).and_then(|file| file.sync_all());
@@ -124,6 +141,7 @@ impl Engine {
                 sync_dir(dir)?;
             }
         }
+        let free = FreeSpace::new(&options.dir, options.min_free_bytes);
         Ok(Self {
             options,
             db: RwLock::new(Some(db)),
@@ -131,6 +149,8 @@ impl Engine {
             before: Mutex::default(),
             opened: Mutex::default(),
             room: Mutex::default(),
+            free,
+            reserve,
         })
     }
 
@@ -232,6 +252,27 @@ impl Engine {
     pub(crate) fn make_room(&self, bytes: u64) -> Result<(), StoreError> {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         room.make(&self.database_file(), bytes).map_err(|error| unavailable(&error))
+    }
+
+    /// The free space of the disk that the store is on.
+    pub(crate) const fn free(&self) -> &FreeSpace {
+        &self.free
+    }
+
+    /// Reserves what the next opening needs on a full disk, unless that is reserved, or little space is left.
+    pub(crate) fn reserve_space(&self) {
+        if self.free.check().is_ok()
+            && let Err(error) = self.reserve.keep(self.snapshot_bytes())
+        {
+            tracing::debug!(%error, "no space could be reserved for the next opening");
+        }
+    }
+
+    /// The size of sled's snapshot of its page table; 0 where there is none.
+    fn snapshot_bytes(&self) -> u64 {
+        let entries = fs::read_dir(self.options.dir.join(DATABASE_DIR)).into_iter().flatten().flatten();
+        let snapshots = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"snap."));
+        snapshots.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).max().unwrap_or(0)
     }
 
     fn database_file(&self) -> PathBuf {

@@ -76,7 +76,7 @@ impl Journal {
         let engine = Arc::new(Engine::open(options)?);
         tracing::debug!("the database is open");
         let mark = Watermark::open(&dir)?;
-        let files = Files::open(&dir, facts_cache_bytes)?;
+        let files = Files::open(&dir, facts_cache_bytes, engine.free().clone())?;
         let store = Store::new(Arc::clone(&engine), files);
         let counts = meta::open(&engine)?;
         let mark = match mark {
@@ -100,8 +100,11 @@ impl Journal {
         mirror.repair(&store, counts.entries);
         let tip = Tip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
         let (store_too, opened_at) = (store.clone(), counts.entries);
-        let mut journal = Self { store: store_too, engine, mark, mirror, tip, opened_at, failure: None };
+        let engine_too = Arc::clone(&engine);
+        let mut journal =
+            Self { store: store_too, engine: engine_too, mark, mirror, tip, opened_at, failure: None };
         journal.mark.counts = counts;
+        engine.reserve_space();
         Ok((journal, store))
     }
 
@@ -169,6 +172,12 @@ impl Journal {
         self.failure.as_ref().map(|failure| failure.cause.as_str())
     }
 
+    /// Why no new work is taken, while too little space is free; what belongs to earlier work is.
+    #[must_use]
+    pub fn low_space(&self) -> Option<String> {
+        self.engine.free().check().err().map(|error| error.to_string())
+    }
+
     /// What keeps `oracle_log.jsonl` behind the log, if anything.
     #[must_use]
     pub fn mirror_lag(&self) -> Option<&str> {
@@ -178,6 +187,7 @@ impl Journal {
     /// Syncs what may lag a moment: the mirror and the high-water mark. To be called every second or so.
     pub fn settle(&mut self) {
         self.mirror.repair(&self.store, self.mark.counts.entries);
+        self.engine.reserve_space();
         let mirrored = self.mirror.sync().and_then(|mirrored| {
             if self.mark.mirrored == mirrored {
                 return Ok(());

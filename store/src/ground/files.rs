@@ -4,7 +4,7 @@ use super::archive::{Archive, ArchiveWriter, is_unfinished};
 use super::sealed::Owner;
 use super::sorted::{BlockCache, SortedFile, SortedWriter, Summary};
 use super::state::SourceState;
-use crate::disk::sync_dir;
+use crate::disk::{FreeSpace, sync_dir};
 use crate::error::{FileKind, StoreError};
 use domain::Sha256Hex;
 use domain::ground::id::SourceId;
@@ -33,6 +33,7 @@ pub struct Files {
     facts_dir: PathBuf,
     /// What is looked up most in sorted files.
     pub(super) blocks: BlockCache,
+    free: FreeSpace,
 }
 
 /// Sorted files that were made and that nothing names yet: dropped, it removes them.
@@ -70,14 +71,16 @@ impl Files {
     ///
     /// # Errors
     /// `Io` where the folders cannot be made or emptied.
-    pub(crate) fn open(state_dir: &Path, cache_bytes: u64) -> Result<Self, StoreError> {
+    pub(crate) fn open(state_dir: &Path, cache_bytes: u64, free: FreeSpace) -> Result<Self, StoreError> {
         let dir = state_dir.join(DIR);
-        let files = Self { facts_dir: dir.join(FACTS_DIR), dir, blocks: BlockCache::new(cache_bytes) };
+        let files = Self { facts_dir: dir.join(FACTS_DIR), dir, blocks: BlockCache::new(cache_bytes), free };
         let work = files.work_dir();
-        match fs::remove_dir_all(&work) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(source) => return Err(StoreError::Io { path: work, source }),
+        // emptied and not made again, for which a full disk may have no room
+        if let Ok(entries) = fs::read_dir(&work) {
+            for path in entries.flatten().map(|entry| entry.path()) {
+                let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+                removed.map_err(|source| StoreError::Io { path, source })?;
+            }
         }
         for path in [files.facts_dir.clone(), files.dir.join(RAW_DIR), files.work_dir()] {
             fs::create_dir_all(&path).map_err(|source| StoreError::Io { path, source })?;
@@ -108,9 +111,10 @@ impl Files {
     /// Begins a payload in the archive.
     ///
     /// # Errors
-    /// Where no file can be made.
+    /// `Unavailable` where too little space is free, `Io` where no file can be made.
     pub fn archive_writer(&self) -> Result<ArchiveWriter, StoreError> {
-        ArchiveWriter::create(&self.dir.join(RAW_DIR))
+        self.free.check()?;
+        Ok(ArchiveWriter::create(&self.dir.join(RAW_DIR))?.keeping(self.free.clone()))
     }
 
     /// A payload in the archive, which a run of the source `oracle_id` reads, or has read.
@@ -147,6 +151,7 @@ impl Files {
 
     /// Begins a sorted file.
     pub(super) fn writer(&self, name: &str) -> Result<SortedWriter, StoreError> {
+        self.free.check()?;
         SortedWriter::create(&self.work_dir().join(name))
     }
 

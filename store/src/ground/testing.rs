@@ -392,7 +392,7 @@ pub(super) fn query(ontology: &Ontology, filters: &[(&str, &str, serde_json::Val
 }
 
 fn options(dir: &Path) -> Options {
-    Options { dir: dir.to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20 }
+    Options { dir: dir.to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20, min_free_bytes: 0 }
 }
 
 fn open(dir: &Path) -> (Journal, Store) {

@@ -11,7 +11,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 fn options(dir: &Path) -> Options {
-    Options { dir: dir.to_owned(), cache_bytes: 8 * 1024 * 1024, facts_cache_bytes: 1 << 20 }
+    Options {
+        dir: dir.to_owned(),
+        cache_bytes: 8 * 1024 * 1024,
+        facts_cache_bytes: 1 << 20,
+        min_free_bytes: 0,
+    }
 }
 
 fn open(dir: &Path) -> (Journal, Store) {

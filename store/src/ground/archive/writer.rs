@@ -1,7 +1,7 @@
 //! A payload on its way into the archive.
 
 use super::{FORMAT, FRAME_BYTES, path, skippable_head};
-use crate::disk::sync_dir;
+use crate::disk::{FreeSpace, sync_dir};
 use crate::error::StoreError;
 use domain::{Sha256Hex, Sha256Stream};
 use std::io::{self, Write};
@@ -25,6 +25,8 @@ pub struct ArchiveWriter {
     compressed: Vec<u8>,
     index: Vec<u8>,
     size_bytes: u64,
+    /// What must stay free, where that is checked.
+    free: Option<FreeSpace>,
 }
 
 /// A payload in the archive.
@@ -67,6 +69,7 @@ impl ArchiveWriter {
             compressed: Vec::with_capacity(zstd::zstd_safe::compress_bound(FRAME_BYTES)),
             index: Vec::new(),
             size_bytes: 0,
+            free: None,
         }
     }
 
@@ -87,6 +90,7 @@ impl ArchiveWriter {
             self.frame.extend_from_slice(head);
             bytes = rest;
             if self.frame.len() == FRAME_BYTES {
+                self.free.as_ref().map_or(Ok(()), FreeSpace::check)?;
                 self.write_frame().map_err(|source| StoreError::unwritten(self.file.path(), source))?;
             }
         }
@@ -107,6 +111,11 @@ impl ArchiveWriter {
         self.file.persist(&path).map_err(|refused| StoreError::unwritten(&path, refused.error))?;
         sync_dir(&self.dir)?;
         Ok(archived)
+    }
+
+    /// The same writer, which stops where less space is free than must stay free.
+    pub(in crate::ground) fn keeping(self, free: FreeSpace) -> Self {
+        Self { free: Some(free), ..self }
     }
 
     fn write_frame(&mut self) -> io::Result<()> {
