@@ -6,7 +6,7 @@ use crate::ground::Ground;
 use crate::ground::files::Files;
 use crate::panics::caught;
 use crate::rows::{Row, Table};
-use crate::watermark::Counts;
+use crate::watermark::{Counts, SnapshotId};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -121,10 +121,16 @@ impl Engine {
     }
 
     /// Opens or creates the database. What sled says of a damaged one, by error or by panic, is `Corrupt`.
-    pub(crate) fn open(options: Options) -> Result<Self, StoreError> {
+    ///
+    /// sled begins with the page table that its snapshot holds, and writes to the file as it opens. A snapshot that is
+    /// damaged, or is not `known`, would thus be taken for the database: it is removed, and sled reads its whole file. The
+    /// second value is whether it was.
+    pub(crate) fn open(options: Options, known: Option<SnapshotId>) -> Result<(Self, bool), StoreError> {
         let database = options.dir.join(DATABASE_DIR);
         let created = Self::is_new(&options.dir);
         fs::create_dir_all(&database).map_err(|source| StoreError::Io { path: database.clone(), source })?;
+        let removed = remove_wrong_snapshot(&database, known)
+            .map_err(|source| StoreError::Io { path: database.clone(), source })?;
         let reserve = Reserve::new(&options.dir);
         let mut opened = open_sled(&options);
         // sled writes a snapshot of its page table as it opens
@@ -142,7 +148,7 @@ impl Engine {
             }
         }
         let free = FreeSpace::new(&options.dir, options.min_free_bytes);
-        Ok(Self {
+        let engine = Self {
             options,
             db: RwLock::new(Some(db)),
             durable_seq: AtomicU64::new(0),
@@ -151,7 +157,8 @@ impl Engine {
             room: Mutex::default(),
             free,
             reserve,
-        })
+        };
+        Ok((engine, removed))
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -268,11 +275,15 @@ impl Engine {
         }
     }
 
+    /// The snapshot that sled would begin with now.
+    pub(crate) fn snapshot(&self) -> SnapshotId {
+        snapshot_in(&self.options.dir)
+    }
+
     /// The size of sled's snapshot of its page table; 0 where there is none.
     fn snapshot_bytes(&self) -> u64 {
-        let entries = fs::read_dir(self.options.dir.join(DATABASE_DIR)).into_iter().flatten().flatten();
-        let snapshots = entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"snap."));
-        snapshots.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).max().unwrap_or(0)
+        let found = snapshots(&self.options.dir.join(DATABASE_DIR)).unwrap_or_default();
+        found.iter().filter_map(|path| fs::metadata(path).ok()).map(|found| found.len()).max().unwrap_or(0)
     }
 
     fn database_file(&self) -> PathBuf {
@@ -350,6 +361,49 @@ fn remove_torn_files(database: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The snapshot that sled would begin with in the store below `state_dir`.
+pub(crate) fn snapshot_in(state_dir: &Path) -> SnapshotId {
+    let newest = snapshots(&state_dir.join(DATABASE_DIR)).ok().and_then(|mut found| found.pop());
+    newest
+        .and_then(|path| fs::read(path).ok())
+        .map_or_else(SnapshotId::default, |content| SnapshotId::of(&content))
+}
+
+/// sled's snapshots of its page table, the newest last: that is the one it begins with.
+fn snapshots(database: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(database)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(b"snap.") && !name.as_encoded_bytes().ends_with(b".generating")
+        {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Removes the snapshots that are damaged or not the `known` one; nothing is lost by that, since sled makes a new one out
+/// of the database. Whether there were any. Whoever has the database open is left alone.
+fn remove_wrong_snapshot(database: &Path, known: Option<SnapshotId>) -> io::Result<bool> {
+    let Ok(file) = File::open(database.join(DATABASE_FILE)) else { return Ok(false) };
+    let Some(known) = known.filter(|_| file.try_lock().is_ok()) else { return Ok(false) };
+    let found = snapshots(database)?;
+    let Some(newest) = found.last() else { return Ok(known != SnapshotId::default()) };
+    if SnapshotId::of(&fs::read(newest)?) == known {
+        return Ok(false);
+    }
+    for path in found {
+        tracing::warn!(
+            path = %path.display(),
+            "removed a snapshot of the database that is not the one of the last start; all of the database is read again"
+        );
+        fs::remove_file(path)?;
+    }
+    Ok(true)
 }
 
 fn refused(options: &Options, path: PathBuf, error: io::Error) -> StoreError {

@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::rows::{SCHEMA, Table, key};
 use crate::watermark::Counts;
+use std::hash::{BuildHasher, RandomState};
 
 fn schema_key() -> Vec<u8> {
     key(Table::Meta, &[b"schema"])
@@ -13,8 +14,21 @@ fn counts_key() -> Vec<u8> {
     key(Table::Meta, &[b"counts"])
 }
 
+fn store_id_key() -> Vec<u8> {
+    key(Table::Meta, &[b"store_id"])
+}
+
 fn walked_key() -> Vec<u8> {
     key(Table::Meta, &[b"walked"])
+}
+
+/// The number that tells this store from others, chosen when it was made.
+pub(crate) fn store_id(engine: &Engine) -> Result<u64, StoreError> {
+    let bytes = engine
+        .with(|db| db.get(store_id_key()).map_err(|error| StoreError::damaged(engine.dir(), &error)))?;
+    let store_id = bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map(u64::from_be_bytes);
+    let missing = || StoreError::Corrupt { dir: engine.dir().to_owned(), detail: "its id is missing".into() };
+    store_id.ok_or_else(missing)
 }
 
 /// Up to which entry the log was found whole at an earlier opening; 0 where that is not known.
@@ -50,6 +64,9 @@ pub(crate) fn open(engine: &Engine) -> Result<Counts, StoreError> {
             }
             let mut batch = sled::Batch::default();
             batch.insert(schema_key(), &SCHEMA.to_be_bytes());
+            // the hasher's keys are random
+            let store_id = RandomState::new().hash_one(engine.dir());
+            batch.insert(store_id_key(), &store_id.to_be_bytes());
             put_counts(&mut batch, Counts::default());
             engine.apply(batch)?;
             Ok(Counts::default())
