@@ -51,6 +51,8 @@ pub struct JournalReport {
     pub counts: Counts,
     /// Why it takes no records now, and since when.
     pub failure: Option<(String, Timestamp)>,
+    /// Why it takes no new work now, for lack of free space, and since when; it takes other records.
+    pub low_space: Option<(String, Timestamp)>,
     /// Why `oracle_log.jsonl` lags behind it.
     pub mirror_lag: Option<String>,
     /// How many entries went to the service log instead.
@@ -64,6 +66,7 @@ pub struct Logger {
     journal: Option<Journal>,
     pending: Vec<Pending>,
     failed_at: Option<Timestamp>,
+    low_space: Option<(String, Timestamp)>,
     report: watch::Sender<JournalReport>,
     /// Told when the store cannot be trusted any more.
     abandon: watch::Sender<Option<String>>,
@@ -108,7 +111,8 @@ impl Logger {
     ) -> Self {
         let journal = Some(journal);
         let (pending, fallback_entries) = (Vec::new(), Arc::default());
-        Self { journal, pending, failed_at: None, report, abandon, fallback_entries, clock, metrics }
+        let (failed_at, low_space) = (None, None);
+        Self { journal, pending, failed_at, low_space, report, abandon, fallback_entries, clock, metrics }
     }
 
     /// Commits what is pending, as one group or as many as it takes.
@@ -175,10 +179,40 @@ impl Logger {
         if self.failed_at.is_some() {
             self.recover();
         }
+        self.check_space();
         if let Some(journal) = &mut self.journal {
             journal.settle();
         }
         self.publish();
+    }
+
+    /// Checks whether new work is taken; once it is again, an entry says how long it was not.
+    fn check_space(&mut self) {
+        let Some(journal) = &mut self.journal else { return };
+        let now = self.clock.now();
+        match (journal.low_space(), self.low_space.take()) {
+            (Some(cause), None) => {
+                tracing::error!(cause, "no new work is taken: too little disk space is free");
+                self.low_space = Some((cause, now));
+            }
+            (Some(cause), Some((_, since))) => self.low_space = Some((cause, since)),
+            (None, Some((cause, failed_at))) if self.failed_at.is_none() => {
+                tracing::info!("new work is taken again: enough disk space is free");
+                self.log_recovery(cause, failed_at);
+            }
+            (None, _) => {}
+        }
+    }
+
+    fn log_recovery(&mut self, cause: String, failed_at: Timestamp) {
+        let Some(journal) = &mut self.journal else { return };
+        let fallback_entries = self.fallback_entries.load(Ordering::Relaxed);
+        let timestamp = self.clock.now();
+        let recovered = Event::StorageRecovered { cause, failed_at, fallback_entries, timestamp };
+        match journal.commit(&[Record::from(recovered)]) {
+            Ok(_) => drop(self.fallback_entries.fetch_sub(fallback_entries, Ordering::Relaxed)),
+            Err(error) => self.failed(&error),
+        }
     }
 
     /// Tries to write again; the log itself then tells of the gap.
@@ -208,6 +242,7 @@ impl Logger {
         let report = JournalReport {
             counts: journal.counts(),
             failure: journal.failure().map(String::from).zip(self.failed_at),
+            low_space: self.low_space.clone(),
             mirror_lag: journal.mirror_lag().map(String::from),
             fallback_entries: self.fallback_entries.load(Ordering::Relaxed),
         };
@@ -223,7 +258,19 @@ impl From<Refused> for CommitError {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Stale(row) => Self::Stale(row),
+            Refused::LowSpace(cause) => Self::Unavailable(cause),
             Refused::Unlogged => Self::Unavailable(refused.to_string()),
+        }
+    }
+}
+
+impl JournalReport {
+    /// Why no new work is taken, and since when.
+    #[must_use]
+    pub const fn takes_no_work(&self) -> Option<&(String, Timestamp)> {
+        match &self.failure {
+            Some(failure) => Some(failure),
+            None => self.low_space.as_ref(),
         }
     }
 }
@@ -232,6 +279,7 @@ impl Actor for Logger {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Context<Self>) {
+        self.check_space();
         self.publish();
         ctx.run_interval(TICK, |logger, _| logger.tick());
     }

@@ -110,7 +110,8 @@ pub(crate) fn with_outside<F: Future<Output = ()>>(
 
 /// Starts a system on what is in `dir`.
 pub(crate) fn start(dir: &Path, time: &Hand, outside: Outside, lines: Arc<Mutex<Vec<String>>>) -> System {
-    let options = Options { dir: dir.to_owned(), cache_bytes: 1 << 20, facts_cache_bytes: 1 << 20 };
+    let options =
+        Options { dir: dir.to_owned(), cache_bytes: 1 << 20, facts_cache_bytes: 1 << 20, min_free_bytes: 0 };
     let (journal, store) = Journal::open(options).expect("the store opens");
     System::start(Parts {
         journal,

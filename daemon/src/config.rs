@@ -191,6 +191,8 @@ pub struct Storage {
     pub hot_bytes: u64,
     /// What is looked up most in the files of the ground-truth layer, in bytes.
     pub facts_cache_bytes: u64,
+    /// How much of the state directory's disk must stay free, in bytes: below that no new work is taken.
+    pub min_free_bytes: u64,
 }
 
 /// When a panicking actor is given up and the daemon ends, for systemd to start it anew.
@@ -237,6 +239,7 @@ impl Default for Config {
                 cache_bytes: 16 * 1024 * 1024,
                 hot_bytes: 32 * 1024 * 1024,
                 facts_cache_bytes: 64 * 1024 * 1024,
+                min_free_bytes: 64 * 1024 * 1024,
             },
             supervision: Supervision { max_panics: 10, window_s: 60, max_pause_ms: 1000 },
             model: Model::default(),
@@ -334,6 +337,7 @@ impl Config {
         within("storage.cache_bytes", self.storage.cache_bytes, 1 << 20..=1 << 40)?;
         within("storage.hot_bytes", self.storage.hot_bytes, 1 << 16..=1 << 40)?;
         within("storage.facts_cache_bytes", self.storage.facts_cache_bytes, 1 << 20..=1 << 40)?;
+        within("storage.min_free_bytes", self.storage.min_free_bytes, 0..=1 << 60)?;
         within("supervision.max_panics", self.supervision.max_panics, 0..=1_000_000)?;
         within("supervision.window_s", self.supervision.window_s, 1..=86_400)?;
         within("supervision.max_pause_ms", self.supervision.max_pause_ms, 0..=60_000)?;

@@ -12,6 +12,7 @@ use crate::telemetry::LogLevel;
 use crate::upstreams::Upstreams;
 use actors::fallback::Fallback;
 use actors::ingestion::{self, IngestionConfig, slices};
+use actors::logger::CommitError;
 use actors::notifier::Rest;
 use actors::regen;
 use actors::system::Parts;
@@ -90,6 +91,19 @@ pub fn serve(config: Config, flags: Flags, log_level: LogLevel) -> anyhow::Resul
     })
 }
 
+/// Logs the start. A full disk keeps the daemon from writing, and not from answering reads.
+async fn log_start(service: &Service) -> anyhow::Result<()> {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let started = Event::ServiceStarted { version, timestamp: service.started_at };
+    match service.system.log.commit(started.into()).await {
+        Err(CommitError::Unavailable(cause)) => {
+            tracing::error!(cause, "the first entry could not be logged");
+        }
+        committed => drop(committed.context("the first entry could not be logged")?),
+    }
+    Ok(())
+}
+
 impl Daemon {
     /// Opens the store, starts the actors and serves both sockets. When this returns, requests are answered.
     ///
@@ -102,8 +116,9 @@ impl Daemon {
         let signals = Signals::listen()?;
         let calls = config.model.calls_at_once;
         let files = raise_file_limit(config.limits.connections + config.limits.control_connections + calls);
-        let Storage { cache_bytes, facts_cache_bytes, .. } = config.storage;
-        let options = Options { dir: config.state_dir.clone(), cache_bytes, facts_cache_bytes };
+        let Storage { cache_bytes, facts_cache_bytes, min_free_bytes, .. } = config.storage;
+        let options =
+            Options { dir: config.state_dir.clone(), cache_bytes, facts_cache_bytes, min_free_bytes };
         hide_state_dir(&config.state_dir);
         let clock = Clock::system();
         let upstreams = Upstreams::of(&config, &clock, flags.allow_cleartext)?;
@@ -146,10 +161,7 @@ impl Daemon {
             },
         });
         let service = Service::new(system, config, log_level);
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        let started = Event::ServiceStarted { version, timestamp: service.started_at };
-        service.system.log.commit(started.into()).await.context("the first entry could not be logged")?;
-
+        log_start(&service).await?;
         let flags = Arc::new(flags);
         let bound = sockets.bound();
         let connections = connections_within(files.saturating_sub(calls as u64), &service.config.limits);

@@ -197,7 +197,7 @@ impl Service {
     pub fn unready(&self) -> Vec<String> {
         let failure = self
             .journal()
-            .failure
+            .takes_no_work()
             .map(|(cause, since)| format!("storage_unavailable since {since}: {cause}"));
         let damage = self.damage.borrow().as_ref().map(|damage| format!("storage_damaged: {damage}"));
         let draining = self.draining().then(|| "draining".to_owned());

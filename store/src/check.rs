@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, Store};
 use crate::error::StoreError;
-use crate::log;
+use crate::log::{self, LogQuery};
 use crate::meta;
 use crate::panics::caught;
 use crate::rows;
@@ -37,6 +37,9 @@ pub(crate) fn check(
     }
     if entries < mirrored {
         return short(format!("its log ends at entry {entries}, oracle_log.jsonl at entry {mirrored}"));
+    }
+    if meta::store_id(engine)? != mark.store_id {
+        return short("its high-water mark is of another store".into());
     }
     if entries == promised.entries && counts != promised {
         return short(format!("it counts {}, its high-water mark {}", in_words(counts), in_words(promised)));
@@ -86,6 +89,16 @@ fn walk_log(engine: &Engine, from: u64, entries: u64) -> Result<Option<(u64, u64
 }
 
 impl Store {
+    /// Whether entry `seq` of the log is written as `line`.
+    ///
+    /// # Errors
+    /// Where the log cannot be read.
+    pub(crate) fn has_line(&self, seq: u64, line: &[u8]) -> Result<bool, StoreError> {
+        let query = LogQuery { after: seq.saturating_sub(1), limit: 1, ..LogQuery::default() };
+        let page = self.log_page(&query)?;
+        Ok(page.lines.first().is_some_and(|found| found.seq == seq && found.json.as_bytes() == line))
+    }
+
     /// Walks the whole log as it was at the opening, counts the verdicts and sessions, and holds them against what
     /// the database said it had. It takes a while, and may run beside the service.
     ///

@@ -5,9 +5,10 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::libc::off_t;
 use nix::sys::resource::{Resource, getrlimit};
-use std::fs::{File, OpenOptions};
+use nix::sys::statvfs::statvfs;
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Before a write, the database must be able to grow by this, beside what the write itself takes: sled may
 /// rewrite old pages and begin a new segment with it.
@@ -61,5 +62,76 @@ impl Room {
             Err(error) => return Err(error.into()),
         }
         Ok(())
+    }
+}
+
+/// The free space of the disk that holds a directory, and how much of it must stay free.
+#[derive(Debug, Clone)]
+pub struct FreeSpace {
+    dir: PathBuf,
+    min_bytes: u64,
+}
+
+impl FreeSpace {
+    pub(crate) fn new(dir: &Path, min_bytes: u64) -> Self {
+        Self { dir: dir.to_owned(), min_bytes }
+    }
+
+    /// The free bytes that oracled may use.
+    ///
+    /// # Errors
+    /// `Io` where the system does not tell.
+    pub fn bytes(&self) -> Result<u64, StoreError> {
+        let found = statvfs(&self.dir)
+            .map_err(|errno| StoreError::Io { path: self.dir.clone(), source: errno.into() })?;
+        Ok(found.blocks_available().saturating_mul(found.fragment_size()))
+    }
+
+    /// Checks that enough space is free to take new work.
+    ///
+    /// # Errors
+    /// `Unavailable` where less is free, `Io` where the system does not tell.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let free = self.bytes()?;
+        if free >= self.min_bytes {
+            return Ok(());
+        }
+        let (dir, min) = (self.dir.display(), self.min_bytes);
+        let cause = format!(
+            "{free} bytes are free on the disk of {dir}, fewer than {min} (storage.min_free_bytes); free some space"
+        );
+        Err(StoreError::Unavailable { cause })
+    }
+}
+
+/// A file that takes up what opening a store needs, and is removed when the disk is full as one is opened.
+#[derive(Debug)]
+pub(crate) struct Reserve {
+    path: PathBuf,
+}
+
+impl Reserve {
+    pub(crate) fn new(state_dir: &Path) -> Self {
+        Self { path: state_dir.join("space_reserve") }
+    }
+
+    /// Makes the file large enough for two snapshots of this size.
+    pub(crate) fn keep(&self, snapshot_bytes: u64) -> io::Result<()> {
+        let wanted = 2 * (snapshot_bytes + ROOM_BYTES);
+        if fs::metadata(&self.path).is_ok_and(|found| found.len() >= wanted) {
+            return Ok(());
+        }
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
+        let len = off_t::try_from(wanted).map_err(|_| Errno::EFBIG)?;
+        fallocate(&file, FallocateFlags::empty(), 0, len).map_err(|errno| {
+            // a part would be taken for the whole the next time
+            self.release();
+            errno.into()
+        })
+    }
+
+    /// Frees the space; whether there was any.
+    pub(crate) fn release(&self) -> bool {
+        fs::remove_file(&self.path).is_ok()
     }
 }

@@ -1,12 +1,12 @@
 //! sled, opened, closed, reopened and made durable; and [`Store`], through which everyone reads.
 
-use crate::disk::{Room, sync_dir};
+use crate::disk::{FreeSpace, Reserve, Room, sync_dir};
 use crate::error::StoreError;
 use crate::ground::Ground;
 use crate::ground::files::Files;
 use crate::panics::caught;
 use crate::rows::{Row, Table};
-use crate::watermark::Counts;
+use crate::watermark::{Counts, SnapshotId};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -36,6 +36,8 @@ pub struct Options {
     pub cache_bytes: u64,
     /// How much is kept in memory of the files of the ground-truth layer, in bytes.
     pub facts_cache_bytes: u64,
+    /// How much of the disk must stay free, in bytes: below that no new work is taken.
+    pub min_free_bytes: u64,
 }
 
 /// A handle for reading. Cheap to clone; reads run concurrently with each other and with the journal.
@@ -69,6 +71,12 @@ impl Store {
         &self.engine
     }
 
+    /// The free space of the disk that the store is on.
+    #[must_use]
+    pub fn free_space(&self) -> &FreeSpace {
+        self.engine.free()
+    }
+
     /// What was there when the database was opened.
     pub(crate) fn opened(&self) -> Opened {
         *self.engine.opened.lock().unwrap_or_else(PoisonError::into_inner)
@@ -98,6 +106,8 @@ pub(crate) struct Engine {
     before: Mutex<HashMap<(Table, Vec<u8>), Row>>,
     opened: Mutex<Opened>,
     room: Mutex<Room>,
+    free: FreeSpace,
+    reserve: Reserve,
 }
 
 /// What was there when the database was opened, and how much of that has been replaced since.
@@ -109,12 +119,30 @@ pub(crate) struct Opened {
 }
 
 impl Engine {
+    /// Whether there is no database yet below the state directory `dir`.
+    pub(crate) fn is_new(dir: &Path) -> bool {
+        !dir.join(DATABASE_DIR).exists()
+    }
+
     /// Opens or creates the database. What sled says of a damaged one, by error or by panic, is `Corrupt`.
-    pub(crate) fn open(options: Options) -> Result<Self, StoreError> {
+    ///
+    /// sled begins with the page table that its snapshot holds, and writes to the file as it opens. A snapshot that is
+    /// damaged, or is not `known`, would thus be taken for the database: it is removed, and sled reads its whole file. The
+    /// second value is whether it was.
+    pub(crate) fn open(options: Options, known: Option<SnapshotId>) -> Result<(Self, bool), StoreError> {
         let database = options.dir.join(DATABASE_DIR);
-        let created = !database.exists();
+        let created = Self::is_new(&options.dir);
         fs::create_dir_all(&database).map_err(|source| StoreError::Io { path: database.clone(), source })?;
-        let db = open_sled(&options)?;
+        let removed = remove_wrong_snapshot(&database, known)
+            .map_err(|source| StoreError::Io { path: database.clone(), source })?;
+        let reserve = Reserve::new(&options.dir);
+        let mut opened = open_sled(&options);
+        // sled writes a snapshot of its page table as it opens
+        if opened.as_ref().is_err_and(StoreError::lacks_room) && reserve.release() {
+            tracing::warn!("the disk is full: the space reserve is used to open the store");
+            opened = open_sled(&options);
+        }
+        let db = opened?;
         if created {
             let settings = database.join(SETTINGS_FILE);
             let synced = File::open(&settings).and_then(|file| file.sync_all());
@@ -123,14 +151,18 @@ impl Engine {
                 sync_dir(dir)?;
             }
         }
-        Ok(Self {
+        let free = FreeSpace::new(&options.dir, options.min_free_bytes);
+        let engine = Self {
             options,
             db: RwLock::new(Some(db)),
             durable_seq: AtomicU64::new(0),
             before: Mutex::default(),
             opened: Mutex::default(),
             room: Mutex::default(),
-        })
+            free,
+            reserve,
+        };
+        Ok((engine, removed))
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -233,6 +265,31 @@ impl Engine {
         room.make(&self.database_file(), bytes).map_err(|error| unavailable(&error))
     }
 
+    /// The free space of the disk that the store is on.
+    pub(crate) const fn free(&self) -> &FreeSpace {
+        &self.free
+    }
+
+    /// Reserves what the next opening needs on a full disk, unless that is reserved, or little space is left.
+    pub(crate) fn reserve_space(&self) {
+        if self.free.check().is_ok()
+            && let Err(error) = self.reserve.keep(self.snapshot_bytes())
+        {
+            tracing::debug!(%error, "no space could be reserved for the next opening");
+        }
+    }
+
+    /// The snapshot that sled would begin with now.
+    pub(crate) fn snapshot(&self) -> SnapshotId {
+        snapshot_in(&self.options.dir)
+    }
+
+    /// The size of sled's snapshot of its page table; 0 where there is none.
+    fn snapshot_bytes(&self) -> u64 {
+        let found = snapshots(&self.options.dir.join(DATABASE_DIR)).unwrap_or_default();
+        found.iter().filter_map(|path| fs::metadata(path).ok()).map(|found| found.len()).max().unwrap_or(0)
+    }
+
     fn database_file(&self) -> PathBuf {
         self.options.dir.join(DATABASE_DIR).join(DATABASE_FILE)
     }
@@ -308,6 +365,49 @@ fn remove_torn_files(database: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The snapshot that sled would begin with in the store below `state_dir`.
+pub(crate) fn snapshot_in(state_dir: &Path) -> SnapshotId {
+    let newest = snapshots(&state_dir.join(DATABASE_DIR)).ok().and_then(|mut found| found.pop());
+    newest
+        .and_then(|path| fs::read(path).ok())
+        .map_or_else(SnapshotId::default, |content| SnapshotId::of(&content))
+}
+
+/// sled's snapshots of its page table, the newest last: that is the one it begins with.
+fn snapshots(database: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(database)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(b"snap.") && !name.as_encoded_bytes().ends_with(b".generating")
+        {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Removes the snapshots that are damaged or not the `known` one; nothing is lost by that, since sled makes a new one out
+/// of the database. Whether there were any. Whoever has the database open is left alone.
+fn remove_wrong_snapshot(database: &Path, known: Option<SnapshotId>) -> io::Result<bool> {
+    let Ok(file) = File::open(database.join(DATABASE_FILE)) else { return Ok(false) };
+    let Some(known) = known.filter(|_| file.try_lock().is_ok()) else { return Ok(false) };
+    let found = snapshots(database)?;
+    let Some(newest) = found.last() else { return Ok(known != SnapshotId::default()) };
+    if SnapshotId::of(&fs::read(newest)?) == known {
+        return Ok(false);
+    }
+    for path in found {
+        tracing::warn!(
+            path = %path.display(),
+            "removed a snapshot of the database that is not the one of the last start; all of the database is read again"
+        );
+        fs::remove_file(path)?;
+    }
+    Ok(true)
 }
 
 fn refused(options: &Options, path: PathBuf, error: io::Error) -> StoreError {

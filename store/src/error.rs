@@ -132,6 +132,11 @@ impl fmt::Display for FileKind {
 }
 
 impl StoreError {
+    /// Whether there was no space for it on the disk.
+    pub(crate) fn lacks_room(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if lacks_room(source))
+    }
+
     /// What sled says while reading: a failed read is an answer nobody can trust.
     pub(crate) fn damaged(dir: &Path, error: &sled::Error) -> Self {
         match error {

@@ -66,23 +66,30 @@ impl Journal {
     pub fn open(options: Options) -> Result<(Self, Store), StoreError> {
         let (dir, facts_cache_bytes) = (options.dir.clone(), options.facts_cache_bytes);
         fs::create_dir_all(&dir).map_err(|source| StoreError::Io { path: dir.clone(), source })?;
+        if Engine::is_new(&dir)
+            && let Some(kept) = Files::any_kept(&dir)?
+        {
+            let detail = format!("there is no database, and {} is there", kept.display());
+            return Err(StoreError::Short { dir, detail });
+        }
         tracing::debug!("the store is being opened");
-        let engine = Arc::new(Engine::open(options)?);
-        tracing::debug!("the database is open");
         let mark = Watermark::open(&dir)?;
-        let files = Files::open(&dir, facts_cache_bytes)?;
+        let (engine, is_read_again) = Engine::open(options, mark.as_ref().map(|mark| mark.snapshot))?;
+        let engine = Arc::new(engine);
+        tracing::debug!("the database is open");
+        let files = Files::open(&dir, facts_cache_bytes, engine.free().clone())?;
         let store = Store::new(Arc::clone(&engine), files);
         let counts = meta::open(&engine)?;
         let mark = match mark {
             Some(mark) => mark,
-            None if counts == Counts::default() => Watermark::create(&dir)?,
+            None if counts == Counts::default() => Watermark::create(&dir, meta::store_id(&engine)?)?,
             None => {
                 let detail = "its high-water mark is missing, and there are entries".to_owned();
                 return Err(StoreError::Short { dir, detail });
             }
         };
         let mut mirror = Mirror::open(&dir, mark.mirrored)?;
-        let looked_at_before = meta::walked(&engine)? > 0;
+        let looked_at_before = meta::walked(&engine)? > 0 && !is_read_again;
         check(&engine, counts, &mark, mirror.last_seq)?;
         tracing::debug!(entries = counts.entries, "the log is checked");
         engine.opened_with(counts);
@@ -91,11 +98,20 @@ impl Journal {
             return Err(error);
         }
         store.remove_unnamed_files(counts)?;
+        if let Some(line) = mirror.last_line()?
+            && !store.has_line(mirror.last_seq, &line)?
+        {
+            mirror.move_aside()?;
+        }
         mirror.repair(&store, counts.entries);
         let tip = Tip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
         let (store_too, opened_at) = (store.clone(), counts.entries);
-        let mut journal = Self { store: store_too, engine, mark, mirror, tip, opened_at, failure: None };
+        let engine_too = Arc::clone(&engine);
+        let mut journal =
+            Self { store: store_too, engine: engine_too, mark, mirror, tip, opened_at, failure: None };
         journal.mark.counts = counts;
+        journal.note_snapshot();
+        engine.reserve_space();
         Ok((journal, store))
     }
 
@@ -163,6 +179,12 @@ impl Journal {
         self.failure.as_ref().map(|failure| failure.cause.as_str())
     }
 
+    /// Why no new work is taken, while too little space is free; what belongs to earlier work is.
+    #[must_use]
+    pub fn low_space(&self) -> Option<String> {
+        self.engine.free().check().err().map(|error| error.to_string())
+    }
+
     /// What keeps `oracle_log.jsonl` behind the log, if anything.
     #[must_use]
     pub fn mirror_lag(&self) -> Option<&str> {
@@ -172,6 +194,7 @@ impl Journal {
     /// Syncs what may lag a moment: the mirror and the high-water mark. To be called every second or so.
     pub fn settle(&mut self) {
         self.mirror.repair(&self.store, self.mark.counts.entries);
+        self.engine.reserve_space();
         let mirrored = self.mirror.sync().and_then(|mirrored| {
             if self.mark.mirrored == mirrored {
                 return Ok(());
@@ -227,6 +250,7 @@ impl Journal {
         self.tip = Tip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
         self.mark.counts = counts;
         self.engine.opened_with(counts);
+        self.note_snapshot();
         self.store.ground().forget_all();
         Ok(())
     }
@@ -265,8 +289,24 @@ impl Journal {
         let reopened = self.engine.reopen().and_then(|()| meta::open(&self.engine));
         let checked =
             reopened.and_then(|counts| check(&self.engine, counts, &self.mark, self.mirror.last_seq));
+        self.note_snapshot();
         if let Err(error) = checked {
             tracing::error!(%error, "the store was closed, and the next start will find this");
+        }
+    }
+
+    /// Keeps which snapshot of its page table sled has, outside of what sled can lose. Without that the next opening reads
+    /// all of the database.
+    fn note_snapshot(&mut self) {
+        let snapshot = self.engine.snapshot();
+        if self.mark.snapshot == snapshot {
+            return;
+        }
+        self.mark.snapshot = snapshot;
+        // both slots: of two with the same counts neither is the newer
+        let written = self.mark.write().and_then(|()| self.mark.sync());
+        if let Err(error) = written.and_then(|()| self.mark.write()) {
+            tracing::warn!(%error, "the high-water mark cannot be written; the next start will take longer");
         }
     }
 

@@ -5,6 +5,7 @@ use crate::error::StoreError;
 use crate::rows::{SCHEMA, Table, key};
 use crate::watermark::Counts;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::Read as _;
 use std::path::Path;
 
@@ -14,6 +15,10 @@ fn schema_key() -> Vec<u8> {
 
 fn counts_key() -> Vec<u8> {
     key(Table::Meta, &[b"counts"])
+}
+
+fn store_id_key() -> Vec<u8> {
+    key(Table::Meta, &[b"store_id"])
 }
 
 fn walked_key() -> Vec<u8> {
@@ -41,6 +46,15 @@ fn random_key() -> Result<[u8; 32], StoreError> {
     let read = File::open(path).and_then(|mut random| random.read_exact(&mut key));
     read.map_err(|source| StoreError::Io { path: path.to_owned(), source })?;
     Ok(key)
+}
+
+/// The number that tells this store from others, chosen when it was made.
+pub(crate) fn store_id(engine: &Engine) -> Result<u64, StoreError> {
+    let bytes = engine
+        .with(|db| db.get(store_id_key()).map_err(|error| StoreError::damaged(engine.dir(), &error)))?;
+    let store_id = bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map(u64::from_be_bytes);
+    let missing = || StoreError::Corrupt { dir: engine.dir().to_owned(), detail: "its id is missing".into() };
+    store_id.ok_or_else(missing)
 }
 
 /// Up to which entry the log was found whole at an earlier opening; 0 where that is not known.
@@ -77,6 +91,9 @@ pub(crate) fn open(engine: &Engine) -> Result<Counts, StoreError> {
             let mut batch = sled::Batch::default();
             batch.insert(schema_key(), &SCHEMA.to_be_bytes());
             batch.insert(digest_key_key(), &random_key()?);
+            // the hasher's keys are random
+            let store_id = RandomState::new().hash_one(engine.dir());
+            batch.insert(store_id_key(), &store_id.to_be_bytes());
             put_counts(&mut batch, Counts::default());
             engine.apply(batch)?;
             Ok(Counts::default())

@@ -46,6 +46,41 @@ impl Mirror {
         Ok(Self { file, len, last_seq: last.unwrap_or(begin), path, dirty: false, lag: None })
     }
 
+    /// The last line of the file, without its end; none where the file is empty.
+    ///
+    /// # Errors
+    /// `Io` where the file cannot be read.
+    pub(crate) fn last_line(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        let io = |source| StoreError::Io { path: self.path.clone(), source };
+        let mut line = Vec::new();
+        let mut end = self.len;
+        while end > 0 && !line.contains(&b'\n') {
+            let step = end.min(SEARCH_BYTES.max(line.len() as u64));
+            end -= step;
+            let mut bytes = vec![0; usize::try_from(step).unwrap_or_default()];
+            self.file.read_exact_at(&mut bytes, end).map_err(io)?;
+            // the end of the last line is not one between lines
+            if line.is_empty() {
+                bytes.pop();
+            }
+            bytes.append(&mut line);
+            line = bytes;
+        }
+        Ok(line.rsplit(|byte| *byte == b'\n').next().map(<[u8]>::to_vec).filter(|line| !line.is_empty()))
+    }
+
+    /// Moves the file aside, whose lines are another store's, and begins an empty one for all entries.
+    ///
+    /// # Errors
+    /// `Io` where it cannot be moved.
+    pub(crate) fn move_aside(&mut self) -> Result<(), StoreError> {
+        let io = |source| StoreError::Io { path: self.path.clone(), source };
+        move_aside(&self.path).map_err(io)?;
+        let (file, len, _) = open_file(&self.path).map_err(io)?;
+        (self.file, self.len, self.last_seq) = (file, len, 0);
+        Ok(())
+    }
+
     /// Appends `lines`, which end with entry `last_seq`, and before them whatever is missing.
     pub(crate) fn append(&mut self, store: &Store, lines: &[u8], first_seq: u64, last_seq: u64) {
         let appended = if first_seq == self.last_seq + 1 {
@@ -159,13 +194,17 @@ fn move_aside_if_foreign(path: &Path) -> io::Result<bool> {
         piece.clear();
     }
     if foreign {
-        let aside =
-            (1..).map(|n| path.with_extension(format!("jsonl.foreign-{n}"))).find(|name| !name.exists());
-        let aside = aside.expect("there are more numbers than files");
-        fs::rename(path, &aside)?;
-        tracing::warn!(aside = %aside.display(), "oracle_log.jsonl held lines that are not the log's; it was moved");
+        move_aside(path)?;
     }
     Ok(foreign)
+}
+
+fn move_aside(path: &Path) -> io::Result<()> {
+    let aside = (1..).map(|n| path.with_extension(format!("jsonl.foreign-{n}"))).find(|name| !name.exists());
+    let aside = aside.expect("there are more numbers than files");
+    fs::rename(path, &aside)?;
+    tracing::warn!(aside = %aside.display(), "oracle_log.jsonl held lines that are not the log's; it was moved");
+    Ok(())
 }
 
 /// Opens the file for appending, cuts off what follows its last whole line, and reads that line's number.

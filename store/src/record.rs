@@ -160,6 +160,23 @@ pub enum Write {
 }
 
 impl Write {
+    /// Whether this is new work where there is no such row yet. What follows from work that was taken, mail and reviews for
+    /// instance, is written as long as the disk takes it.
+    pub(crate) const fn is_new_work(&self) -> bool {
+        matches!(
+            self,
+            Self::PutVerdict(_)
+                | Self::PutSession(_)
+                | Self::PutOntology(_)
+                | Self::PutSource(_)
+                | Self::PutPipeline(_)
+                | Self::PutRun(_)
+                | Self::PutAdapter(_)
+                | Self::PutWorkflow(_)
+                | Self::PutPending(_)
+        )
+    }
+
     pub(crate) fn row(&self) -> RowKey {
         match self {
             Self::PutVerdict(delivery) => RowKey::Verdict(delivery.session_id.clone()),
@@ -237,6 +254,9 @@ pub enum Refused {
     /// A row is no longer as the record expects it: read it again and decide again.
     #[error("{0:?} was changed by another record meanwhile")]
     Stale(RowKey),
+    /// It is new work, and the disk has less free space than must stay free.
+    #[error("{0}")]
+    LowSpace(String),
     /// It changes state without an event that says so.
     #[error("a record without an event")]
     Unlogged,

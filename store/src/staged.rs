@@ -56,6 +56,15 @@ impl<'a> Staged<'a> {
                 return Ok(Err(Refused::Stale(expect.row.clone())));
             }
         }
+        for write in record.writes.iter().filter(|write| write.is_new_work()) {
+            let row = write.row();
+            let (table, name) = place(&row);
+            if self.row(table, &name)?.is_none()
+                && let Err(error) = self.engine.free().check()
+            {
+                return Ok(Err(Refused::LowSpace(error.to_string())));
+            }
+        }
         let first_seq = self.counts.entries + 1;
         let last_seq = self.counts.entries + record.events.len() as u64;
         log::put(&mut self.batch, first_seq, record, &mut self.tip, &mut self.lines);

@@ -19,8 +19,8 @@ const MAGIC: &[u8; 8] = b"oracledW";
 const COUNTS_BYTES: usize = 128;
 /// What every version counts: entries, verdicts and sessions.
 const COUNTS_MIN_BYTES: usize = 24;
-/// Magic, schema, counts, mirrored number, checksum.
-const SLOT_BYTES: usize = 8 + 4 + COUNTS_BYTES + 8 + 4;
+/// Magic, schema, counts, mirrored number, snapshot, store, checksum.
+const SLOT_BYTES: usize = 8 + 4 + COUNTS_BYTES + 8 + 8 + 8 + 4;
 /// The slots lie so far apart that no block of the disk holds both.
 const SLOT_STRIDE_BYTES: u64 = 4096;
 
@@ -151,12 +151,13 @@ impl Counts {
     }
 }
 
-/// How long the counts are in a mark of this schema.
-const fn counts_bytes(schema: u32) -> usize {
-    match schema {
-        0 | 1 => COUNTS_MIN_BYTES,
-        2..=4 => 64,
-        _ => COUNTS_BYTES,
+/// A file that sled keeps beside the database, by its length and checksum; 0 where there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct SnapshotId(u64);
+
+impl SnapshotId {
+    pub(crate) fn of(content: &[u8]) -> Self {
+        Self((content.len() as u64) << 32 | u64::from(crc32fast::hash(content)))
     }
 }
 
@@ -168,6 +169,10 @@ pub(crate) struct Watermark {
     pub(crate) counts: Counts,
     /// The last entry known to be synced in `oracle_log.jsonl`.
     pub(crate) mirrored: u64,
+    /// The snapshot that the database was last opened with.
+    pub(crate) snapshot: SnapshotId,
+    /// The store that it belongs to.
+    pub(crate) store_id: u64,
     dirty: bool,
 }
 
@@ -181,37 +186,46 @@ impl Watermark {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io(error)),
         };
-        let mut best: Option<(u64, u32, Counts, u64)> = None;
+        let mut best: Option<(u64, u32, Promised)> = None;
         for slot in 0..2 {
             let mut bytes = [0; SLOT_BYTES];
             let read = file.read_at(&mut bytes, slot * SLOT_STRIDE_BYTES).map_err(io)?;
-            if let Some((schema, counts, mirrored)) = decode(bytes.get(..read).unwrap_or_default())
-                && best.is_none_or(|(_, _, other, other_mirrored)| {
-                    (counts.entries, mirrored) >= (other.entries, other_mirrored)
+            if let Some((schema, promised)) = decode(bytes.get(..read).unwrap_or_default())
+                && best.is_none_or(|(_, _, other)| {
+                    (promised.counts.entries, promised.mirrored) >= (other.counts.entries, other.mirrored)
                 })
             {
-                best = Some((slot, schema, counts, mirrored));
+                best = Some((slot, schema, promised));
             }
         }
-        let Some((slot, schema, counts, mirrored)) = best else {
+        let Some((slot, schema, Promised { counts, mirrored, snapshot, store_id })) = best else {
             let detail = format!("its high-water mark, the file {FILE}, is unreadable");
             return Err(StoreError::Corrupt { dir: dir.to_owned(), detail });
         };
         if schema > SCHEMA {
             return Err(StoreError::Newer { dir: dir.to_owned(), found: schema, known: SCHEMA });
         }
-        Ok(Some(Self { file, next_slot: 1 - slot, counts, mirrored, dirty: false }))
+        Ok(Some(Self { file, next_slot: 1 - slot, counts, mirrored, snapshot, store_id, dirty: false }))
     }
 
     /// Makes the mark of an empty store below `dir`, durably.
-    pub(crate) fn create(dir: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn create(dir: &Path, store_id: u64) -> Result<Self, StoreError> {
         let path = dir.join(FILE);
         let io = |source| StoreError::Io { path: path.clone(), source };
         // under another name until it is whole: a piece of a mark is a damaged one
         let piece = dir.join(format!("{FILE}.new"));
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&piece);
         let (counts, mirrored) = (Counts::default(), 0);
-        let mut mark = Self { file: opened.map_err(io)?, next_slot: 0, counts, mirrored, dirty: true };
+        let snapshot = SnapshotId::default();
+        let mut mark = Self {
+            file: opened.map_err(io)?,
+            next_slot: 0,
+            counts,
+            mirrored,
+            snapshot,
+            store_id,
+            dirty: true,
+        };
         mark.write().and_then(|()| mark.sync()).and_then(|()| fs::rename(&piece, &path)).map_err(io)?;
         sync_dir(dir)?;
         Ok(mark)
@@ -224,6 +238,8 @@ impl Watermark {
         bytes.extend_from_slice(&SCHEMA.to_be_bytes());
         bytes.extend_from_slice(&self.counts.to_bytes());
         bytes.extend_from_slice(&self.mirrored.to_be_bytes());
+        bytes.extend_from_slice(&self.snapshot.0.to_be_bytes());
+        bytes.extend_from_slice(&self.store_id.to_be_bytes());
         bytes.extend_from_slice(&crc32fast::hash(&bytes).to_be_bytes());
         self.file.write_all_at(&bytes, self.next_slot * SLOT_STRIDE_BYTES)?;
         self.next_slot = 1 - self.next_slot;
@@ -241,16 +257,31 @@ impl Watermark {
     }
 }
 
-fn decode(bytes: &[u8]) -> Option<(u32, Counts, u64)> {
+/// What one slot says.
+#[derive(Debug, Clone, Copy)]
+struct Promised {
+    counts: Counts,
+    mirrored: u64,
+    snapshot: SnapshotId,
+    store_id: u64,
+}
+
+fn decode(bytes: &[u8]) -> Option<(u32, Promised)> {
     let (schema, _) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
     let schema = u32::from_be_bytes(*schema);
-    let counts_bytes = counts_bytes(schema);
-    let bytes = bytes.get(..SLOT_BYTES - COUNTS_BYTES + counts_bytes)?;
+    let bytes = bytes.get(..SLOT_BYTES)?;
     let (content, checksum) = bytes.split_last_chunk::<4>()?;
     if crc32fast::hash(content) != u32::from_be_bytes(*checksum) {
         return None;
     }
-    let (counts, mirrored) = content.get(MAGIC.len() + 4..)?.split_at_checked(counts_bytes)?;
-    let mirrored = u64::from_be_bytes(mirrored.try_into().ok()?);
-    Some((schema, Counts::from_bytes(counts)?, mirrored))
+    let (counts, rest) = content.get(MAGIC.len() + 4..)?.split_at_checked(COUNTS_BYTES)?;
+    let (mirrored, rest) = rest.split_first_chunk()?;
+    let (snapshot, store_id) = rest.split_first_chunk()?;
+    let promised = Promised {
+        counts: Counts::from_bytes(counts)?,
+        mirrored: u64::from_be_bytes(*mirrored),
+        snapshot: SnapshotId(u64::from_be_bytes(*snapshot)),
+        store_id: u64::from_be_bytes(store_id.try_into().ok()?),
+    };
+    Some((schema, promised))
 }

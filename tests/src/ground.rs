@@ -272,7 +272,12 @@ pub async fn answers(routes: &mut Client, source: &str, request: &Value) -> Vec<
 /// Where it does not open.
 #[must_use]
 pub fn stopped(state: &Path) -> (Journal, Store) {
-    let options = Options { dir: state.to_owned(), cache_bytes: 64 << 20, facts_cache_bytes: 1 << 20 };
+    let options = Options {
+        dir: state.to_owned(),
+        cache_bytes: 64 << 20,
+        facts_cache_bytes: 1 << 20,
+        min_free_bytes: 0,
+    };
     Journal::open(options).expect("the store opens")
 }
 

@@ -89,7 +89,12 @@ impl Ledger {
     /// # Panics
     /// Where anything is missing, differs, or should not be there.
     pub fn check_store(&self, state: &Path) -> Chronicle {
-        let options = Options { dir: state.to_owned(), cache_bytes: 64 << 20, facts_cache_bytes: 1 << 20 };
+        let options = Options {
+            dir: state.to_owned(),
+            cache_bytes: 64 << 20,
+            facts_cache_bytes: 1 << 20,
+            min_free_bytes: 0,
+        };
         let (journal, store) = Journal::open(options).expect("the store opens");
         store.audit().expect("the store has all that it counts");
         let query = LogQuery { limit: usize::MAX, ..LogQuery::default() };

@@ -371,8 +371,8 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     assert_eq!(slots.len(), 2);
     for at in slots {
         mark[at + 8..at + 12].copy_from_slice(&6_u32.to_be_bytes());
-        let sum = crc32fast::hash(&mark[at..at + 148]).to_be_bytes();
-        mark[at + 148..at + 152].copy_from_slice(&sum);
+        let sum = crc32fast::hash(&mark[at..at + 164]).to_be_bytes();
+        mark[at + 164..at + 168].copy_from_slice(&sum);
     }
     write(&world, "watermark", &mark);
     let Outcome::Refuses(line) = outcome(&whole, &world, "a newer schema").await else {

@@ -1,6 +1,7 @@
 //! A disk that is full, and then is not: nothing is delivered meanwhile, nothing is lost, and nobody has to help.
 
 use harness::disk::{self, Bounded, Disk, Tmpfs};
+use harness::ground;
 use harness::load::{Chronicle, Ledger, Load, Told, check_of, check_served, field, read_log};
 use harness::{Daemon, GOOD, World, document, eventually, get, post, problem, submission};
 use hyper::Method;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// So little memory that most verdicts have to come from the store, and most of the store from the disk.
-const LITTLE_MEMORY: &str = "[storage]\nhot_bytes = 65536\ncache_bytes = 1048576\n";
+const LITTLE_MEMORY: &str = "[storage]\nmin_free_bytes = 0\nhot_bytes = 65536\ncache_bytes = 1048576\n";
 /// A full disk may still have what the daemon has set aside, for about so many verdicts of half a megabyte.
 const LAST_ONES: usize = 2000;
 
@@ -183,19 +184,32 @@ fn refused_for_space(world: &World) {
 }
 
 #[tokio::test]
-async fn a_first_start_on_a_full_disk_is_not_in_the_way_of_the_next() {
+async fn first_start_on_full_disk_is_refused_or_serves_once_there_is_room() {
     // the start gets further with each
     for left in [0, 4096, 8192, 12288, 100_000] {
-        let mut world = World::default();
+        let mut world = World::with_config("[storage]\nmin_free_bytes = 0\n");
         let Some(disk) = Tmpfs::mount(&world) else {
             println!("skipped: no tmpfs can be mounted here");
             return;
         };
         world.wrapper = disk.wrapper();
         disk.put_ballast(left);
-        refused_for_space(&world);
-        disk.remove_ballast();
-        let daemon = world.serve().await;
+        let mut daemon = world.spawn();
+        while daemon.ended().is_none() && !world.answers().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        if daemon.ended().is_some() {
+            assert_eq!(daemon.wait().code(), Some(1));
+            refused_for_space(&world);
+            disk.remove_ballast();
+            daemon = world.serve().await;
+        } else {
+            let routes = &mut daemon.routes().await;
+            assert_eq!(get(routes, "/readyz").await.status, 503);
+            assert_unavailable(&post(routes, "/v1/verdicts/small", &submission(GOOD)).await);
+            disk.remove_ballast();
+            eventually("it is ready", async || get(routes, "/readyz").await.status == 200).await;
+        }
         check_served(&mut daemon.control().await, &disk.state()).await;
     }
 }
@@ -211,6 +225,68 @@ async fn a_disk_on_which_nothing_grows_stops_writes_and_nothing_else() {
     a_full_disk(&world, &Bounded(world.state())).await.check_store(&world.state());
 }
 
+/// Starts on a full disk, after a stop and after a kill, and serves everything that is there.
+async fn starts_on_a_full_disk(world: &World, disk: &Tmpfs, ledger: &Ledger) {
+    // the ballast took what the last daemon had left
+    disk.remove_ballast();
+    let daemon = world.serve().await;
+    assert_eq!(post(&mut daemon.routes().await, "/v1/verdicts/last-words", &ordinary()).await.status, 201);
+    daemon.kill();
+    for start in 0..2 {
+        disk.put_ballast(0);
+        let daemon = world.serve().await;
+        let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+        assert_eq!(get(routes, "/v1/verdicts/last-words").await.status, 200);
+        // the reserve was freed, and may have room for more
+        let path = format!("/v1/verdicts/start-{start}");
+        let taken = post(routes, &path, &submission(GOOD)).await.status;
+        let read = get(routes, &path).await.status;
+        assert!([(201, 200), (503, 404)].contains(&(taken.as_u16(), read.as_u16())), "{taken} {read}");
+        let log = read_log(control).await;
+        let sessions: Vec<_> = ledger.sessions.keys().collect();
+        ledger.check_answers(routes, &Chronicle::read(log.lines()), &sessions).await;
+        assert_eq!(get(routes, "/metrics").await.status, 200);
+        disk.remove_ballast();
+        eventually("it is ready again", async || get(routes, "/readyz").await.status == 200).await;
+        assert!(daemon.stop().success());
+    }
+}
+
+#[tokio::test]
+async fn low_disk_space_refuses_new_work_and_serves_reads() {
+    let mut world = World::default();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    assert_eq!(post(routes, "/v1/verdicts/before", &submission(GOOD)).await.status, 201);
+    let (ontology, source, pipeline) = ground::things("before");
+    ground::register_all(control, &ontology, &source, &pipeline).await;
+    assert!(daemon.stop().success());
+
+    world.config = "[storage]\nmin_free_bytes = 1152921504606846976\n".into();
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    assert_unavailable(&post(routes, "/v1/verdicts/after", &submission(GOOD)).await);
+    assert_unavailable(&post(routes, "/v1/verdicts/after", &submission(GOOD)).await);
+    assert_eq!(get(routes, "/v1/verdicts/before").await.status, 200);
+    assert_eq!(get(routes, "/v1/verdicts/after").await.status, 404);
+    assert_eq!(post(routes, "/v1/crosscheck", &check_of("check")).await.status, 200);
+    assert_eq!(get(control, "/v1/sources").await.status, 200);
+    let begun = ground::ingest(control, "before", "1", "2020-01-01T00:00:00Z", Vec::new()).await;
+    assert_unavailable(&begun);
+    let ready = get(routes, "/readyz").await;
+    assert_eq!(ready.status, 503);
+    let metrics = get(routes, "/metrics").await;
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    for sample in ["oracled_storage_low 1", "oracled_journal_failed 0"] {
+        assert!(metrics.lines().any(|line| line == sample), "{metrics}");
+    }
+    for name in ["oracled_storage_bytes", "oracled_storage_free_bytes", "oracled_storage_min_free_bytes"] {
+        let sample = metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        assert!(sample.is_some_and(|bytes| bytes > 0), "{name}: {metrics}");
+    }
+    assert!(daemon.stop().success());
+}
+
 #[tokio::test]
 async fn a_full_tmpfs_stops_writes_and_nothing_else() {
     let mut world = World::with_config(LITTLE_MEMORY);
@@ -221,11 +297,7 @@ async fn a_full_tmpfs_stops_writes_and_nothing_else() {
     world.wrapper = disk.wrapper();
     let ledger = a_full_disk(&world, &disk).await;
 
-    // the daemon has given back what room it had set aside
-    disk.remove_ballast();
-    disk.put_ballast(0);
-    refused_for_space(&world);
-    disk.remove_ballast();
+    starts_on_a_full_disk(&world, &disk, &ledger).await;
     ledger.check_store(&disk.state());
     let daemon = world.serve().await;
     check_served(&mut daemon.control().await, &disk.state()).await;

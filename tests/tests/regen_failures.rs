@@ -136,7 +136,12 @@ async fn failure_mode_original_not_recoverable_is_said_in_the_answer_and_in_the_
 
 /// Puts a session into a store that no daemon has, whose first verdict was made from another prompt.
 fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
-    let options = Options { dir: state.to_owned(), cache_bytes: 16 << 20, facts_cache_bytes: 1 << 20 };
+    let options = Options {
+        dir: state.to_owned(),
+        cache_bytes: 16 << 20,
+        facts_cache_bytes: 1 << 20,
+        min_free_bytes: 0,
+    };
     let (mut journal, _store) = Journal::open(options).expect("the store opens");
     let settings = Settings::locked(LOCKED_MODEL.to_owned());
     let generation = Some(Generation { prompt_sha256, settings });

@@ -207,7 +207,8 @@ fn waits(failed: &Value) -> SignedDuration {
 
 /// Lets the minute be over that the one mail in the outbox waits: in the store, which no daemon has open.
 fn pass_the_minute(world: &World) {
-    let options = Options { dir: world.state(), cache_bytes: 16 << 20, facts_cache_bytes: 1 << 20 };
+    let options =
+        Options { dir: world.state(), cache_bytes: 16 << 20, facts_cache_bytes: 1 << 20, min_free_bytes: 0 };
     let (mut journal, store) = Journal::open(options).expect("the store opens");
     let mut waiting = None;
     let only_one = |standing| waiting.replace(standing).is_none();

@@ -37,6 +37,12 @@ impl Shop {
                 ended => ended,
             },
             Outcome::EndedEarly => self.ended(run),
+            Outcome::NoSpace { cause } => {
+                (run.state, run.cause) = (RunState::Failed, Some(cause));
+                let closed = self.close(run).await;
+                self.remove_payload(&progress.run).await;
+                closed
+            }
             Outcome::Failed { cause, counts, rows } => {
                 (run.state, run.cause, run.counts, run.rows) = (RunState::Failed, Some(cause), *counts, rows);
                 self.close(run).await
@@ -155,6 +161,14 @@ impl Shop {
         let _turn = ARCHIVING.lock().await;
         if let Err(error) = self.store.remove_unneeded_payload(&run.input.raw_sha256, None) {
             tracing::warn!(run_id = %run.run_id, %error, "a payload that nobody needs stays");
+        }
+    }
+
+    /// Removes the payload of a run that failed for lack of space, unless another run has the same.
+    async fn remove_payload(&self, run: &Run) {
+        let _turn = ARCHIVING.lock().await;
+        if let Err(error) = self.store.remove_payload_of(run) {
+            tracing::warn!(run_id = %run.run_id, %error, "could not remove the payload of a failed run");
         }
     }
 

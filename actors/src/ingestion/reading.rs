@@ -40,6 +40,8 @@ pub(super) enum Outcome {
     EndedEarly,
     /// Nothing, for this reason; its rejects are kept.
     Failed { cause: String, counts: Box<RunCounts>, rows: Option<FileRef> },
+    /// Nothing, since the disk is full: its payload is not kept, which would take up what is left.
+    NoSpace { cause: String },
 }
 
 /// Why reading ends early.
@@ -62,6 +64,9 @@ impl Reading {
         match self.stage(&mut staging) {
             Ok(true) => {}
             Ok(false) => return Outcome::EndedEarly,
+            Err(Unread::Store(error @ StoreError::Unavailable { .. })) => {
+                return Outcome::NoSpace { cause: error.to_string() };
+            }
             Err(error) => return failed(error.to_string(), staging),
         }
         if staging.counts().rejected == staging.counts().read {
@@ -84,6 +89,7 @@ impl Reading {
             }
             Ok(Some(staged)) => Outcome::Staged { staged: Box::new(staged), ready: self.ready },
             Ok(None) => Outcome::EndedEarly,
+            Err(error @ StoreError::Unavailable { .. }) => Outcome::NoSpace { cause: error.to_string() },
             Err(error) => Outcome::Failed { cause: error.to_string(), counts: Box::default(), rows: None },
         }
     }

@@ -103,7 +103,7 @@ impl Shop {
                             rebuilding.add(&completed, *staged).map_err(differs)?;
                         }
                         Outcome::EndedEarly => return Err(cancelled()),
-                        Outcome::Failed { cause, .. } => {
+                        Outcome::Failed { cause, .. } | Outcome::NoSpace { cause } => {
                             return Err(refused(format!("run {}: {cause}", completed.run_id)));
                         }
                     }

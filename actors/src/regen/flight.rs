@@ -224,7 +224,7 @@ impl Pilot {
 
     async fn lease(&self, model: &AskedModel) -> Result<Lease, Failed> {
         // what cannot be delivered need not be paid for
-        if let Some((cause, _)) = &self.doors.log.report().borrow().failure {
+        if let Some((cause, _)) = self.doors.log.report().borrow().takes_no_work() {
             return Err(CommitError::Unavailable(cause.clone()).into());
         }
         let permit = self.doors.oracle_health.ask(Permit(model.oracle_id.clone())).await?;

@@ -14,6 +14,8 @@ use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use prometheus_client::encoding::text;
 use std::fmt::{self, Write};
+use std::fs::{self, DirEntry};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -48,6 +50,10 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
         tracing::warn!(%error, "the metrics lack the open reviews of workflows");
         Vec::new()
     });
+    let space = space(&service).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the metrics lack the disk space");
+        Vec::new()
+    });
     let mut body = String::new();
     let written = text::encode(&mut body, &service.registry).and_then(|()| {
         let counted = body.strip_suffix(END).map_or(body.len(), str::len);
@@ -59,6 +65,9 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
         }
         oracle_gauges(&mut body, &oracles)?;
         source_gauges(&mut body, &sources)?;
+        for (name, help, value) in space {
+            gauge(&mut body, name, help, value)?;
+        }
         oldest_review_gauge(&mut body, oldest_review_at)?;
         open_review_gauges(&mut body, &open_reviews)?;
         body.write_str(END)
@@ -78,6 +87,35 @@ async fn sources(store: &Store) -> Result<Vec<(SourceState, usize)>, Problem> {
         Ok(store.sources()?.into_iter().map(with_faults).collect())
     });
     looked.await.map_err(|error| Problem::Internal(error.to_string()))?
+}
+
+/// How large the state directory is, and how much of its disk is free.
+async fn space(service: &Arc<Service>) -> Result<Vec<(&'static str, &'static str, u64)>, Problem> {
+    let service = Arc::clone(service);
+    let looked = tokio::task::spawn_blocking(move || {
+        let free = service.system.store.free_space().bytes()?;
+        Ok(vec![
+            ("storage_bytes", "size of the state directory", size_of(&service.config.state_dir)),
+            ("storage_free_bytes", "free space on the disk of the state directory", free),
+            (
+                "storage_min_free_bytes",
+                "free space below which no new work is taken",
+                service.config.storage.min_free_bytes,
+            ),
+        ])
+    });
+    looked.await.map_err(|error| Problem::Internal(error.to_string()))?
+}
+
+/// The bytes of all files below `dir`. A file that goes meanwhile counts as nothing.
+fn size_of(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let size = |entry: DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => size_of(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
 }
 
 /// Since when the first question waits for a person.
@@ -126,6 +164,11 @@ fn gauges(body: &mut String, service: &Service) -> fmt::Result {
         ("ready", "whether verdicts are taken", flag(service.unready().is_empty())),
         ("draining", "whether the daemon is draining", flag(service.draining())),
         ("journal_failed", "whether the journal takes no entries", flag(journal.failure.is_some())),
+        (
+            "storage_low",
+            "whether no new work is taken for lack of free space",
+            flag(journal.low_space.is_some()),
+        ),
         ("mirror_lagging", "whether oracle_log.jsonl lags behind", flag(journal.mirror_lag.is_some())),
         ("log_entries", "entries in the log", journal.counts.entries),
         ("cached_verdicts", "verdicts in the store", journal.counts.verdicts),

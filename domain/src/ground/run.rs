@@ -122,7 +122,7 @@ pub struct RunDecision {
 /// A sorted file, by its digest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRef {
-    /// The digest of all its bytes, which is its name.
+    /// The digest of its rows and their index, which is its name.
     pub sha256: Sha256Hex,
     /// Its length, in bytes.
     pub size_bytes: u64,

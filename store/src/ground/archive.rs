@@ -8,6 +8,7 @@ mod reader;
 mod writer;
 
 pub use reader::{Archive, ArchiveReader, MAX_SLICE_BYTES};
+pub(super) use writer::is_unfinished;
 pub use writer::{ArchiveWriter, Archived, MAX_PAYLOAD_BYTES};
 
 use super::sealed::{FOOTER_BYTES, Format};

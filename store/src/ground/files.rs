@@ -1,10 +1,10 @@
 //! Where the files of the ground-truth layer lie, and which of them are still named by anyone.
 
-use super::archive::{Archive, ArchiveWriter};
+use super::archive::{Archive, ArchiveWriter, is_unfinished};
 use super::sealed::Owner;
 use super::sorted::{BlockCache, SortedFile, SortedWriter, Summary};
 use super::state::SourceState;
-use crate::disk::sync_dir;
+use crate::disk::{FreeSpace, sync_dir};
 use crate::error::{FileKind, StoreError};
 use domain::Sha256Hex;
 use domain::ground::id::SourceId;
@@ -33,6 +33,7 @@ pub struct Files {
     facts_dir: PathBuf,
     /// What is looked up most in sorted files.
     pub(super) blocks: BlockCache,
+    free: FreeSpace,
 }
 
 /// Sorted files that were made and that nothing names yet: dropped, it removes them.
@@ -70,14 +71,16 @@ impl Files {
     ///
     /// # Errors
     /// `Io` where the folders cannot be made or emptied.
-    pub(crate) fn open(state_dir: &Path, cache_bytes: u64) -> Result<Self, StoreError> {
+    pub(crate) fn open(state_dir: &Path, cache_bytes: u64, free: FreeSpace) -> Result<Self, StoreError> {
         let dir = state_dir.join(DIR);
-        let files = Self { facts_dir: dir.join(FACTS_DIR), dir, blocks: BlockCache::new(cache_bytes) };
+        let files = Self { facts_dir: dir.join(FACTS_DIR), dir, blocks: BlockCache::new(cache_bytes), free };
         let work = files.work_dir();
-        match fs::remove_dir_all(&work) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(source) => return Err(StoreError::Io { path: work, source }),
+        // emptied and not made again, for which a full disk may have no room
+        if let Ok(entries) = fs::read_dir(&work) {
+            for path in entries.flatten().map(|entry| entry.path()) {
+                let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+                removed.map_err(|source| StoreError::Io { path, source })?;
+            }
         }
         for path in [files.facts_dir.clone(), files.dir.join(RAW_DIR), files.work_dir()] {
             fs::create_dir_all(&path).map_err(|source| StoreError::Io { path, source })?;
@@ -108,9 +111,10 @@ impl Files {
     /// Begins a payload in the archive.
     ///
     /// # Errors
-    /// Where no file can be made.
+    /// `Unavailable` where too little space is free, `Io` where no file can be made.
     pub fn archive_writer(&self) -> Result<ArchiveWriter, StoreError> {
-        ArchiveWriter::create(&self.dir.join(RAW_DIR))
+        self.free.check()?;
+        Ok(ArchiveWriter::create(&self.dir.join(RAW_DIR))?.keeping(self.free.clone()))
     }
 
     /// A payload in the archive, which a run of the source `oracle_id` reads, or has read.
@@ -147,6 +151,7 @@ impl Files {
 
     /// Begins a sorted file.
     pub(super) fn writer(&self, name: &str) -> Result<SortedWriter, StoreError> {
+        self.free.check()?;
         SortedWriter::create(&self.work_dir().join(name))
     }
 
@@ -171,22 +176,34 @@ impl Files {
         Ok(file)
     }
 
-    /// Opens a sorted file.
+    /// Opens a sorted file. The digest covers the source, the run and all rows: an older file, or one of another source or
+    /// run, is refused here.
+    ///
+    /// # Errors
+    /// `SourceFile` where it is not the file that was committed.
     pub(super) fn open_sorted(&self, file: &FileRef, owner: &Owner) -> Result<SortedFile, StoreError> {
-        SortedFile::open(&self.facts_path(&file.sha256), owner)
+        let path = self.facts_path(&file.sha256);
+        let opened = SortedFile::open(&path, owner)?;
+        Self::compare(opened.summary(), file).map_err(|fault| owner.ill(&path, fault))?;
+        Ok(opened)
     }
 
-    /// Reads all of a sorted file and holds it against what was committed.
+    /// Compares what a file says that it holds with what was committed.
+    fn compare(found: &Summary, file: &FileRef) -> Result<(), String> {
+        let FileRef { sha256, size_bytes, rows, .. } = file.clone();
+        let committed = Summary { rows, size_bytes, sha256 };
+        if *found == committed {
+            return Ok(());
+        }
+        Err(format!("is another file: it holds {found}, and {committed} were committed"))
+    }
+
+    /// Reads all of a sorted file and compares it with what was committed.
     ///
     /// # Errors
     /// `SourceFile` where it is not that.
     pub(super) fn verify_sorted(&self, file: &FileRef, owner: &Owner) -> Result<(), StoreError> {
-        let Summary { rows, sha256, .. } = self.open_sorted(file, owner)?.verify()?;
-        if (&sha256, rows) == (&file.sha256, file.rows) {
-            return Ok(());
-        }
-        let fault = format!("is another file: it has the digest {sha256}, and {rows} rows");
-        Err(owner.ill(&self.facts_path(&file.sha256), fault))
+        self.open_sorted(file, owner)?.verify().map(|_| ())
     }
 
     /// That the rows of a sorted file, one of those that lie here, are whole and say nothing.
@@ -194,20 +211,15 @@ impl Files {
         owner.ill(&self.facts_dir, format!("cannot be understood: {detail}"))
     }
 
-    /// What is wrong with a sorted file at first sight: that it is missing, or has another length.
+    /// What the footer of a sorted file shows to be wrong: that it is missing, was cut, or is another file.
     pub(super) fn fault(&self, file: &FileRef, owner: &Owner) -> Option<StoreError> {
         let path = self.facts_path(&file.sha256);
-        match fs::metadata(&path) {
-            Ok(metadata) if metadata.len() == file.size_bytes => None,
-            Ok(metadata) => {
-                let fault = format!("has {} bytes, and should have {}", metadata.len(), file.size_bytes);
-                Some(owner.ill(&path, fault))
-            }
-            Err(error) => Some(owner.not_found(&path, error)),
-        }
+        let compared = SortedFile::summary_of(&path, owner)
+            .and_then(|found| Self::compare(&found, file).map_err(|fault| owner.ill(&path, fault)));
+        compared.err()
     }
 
-    /// What is wrong at first sight with the sorted files of a source: each that is missing, or has another length.
+    /// The sorted files of a source that are missing, cut or other files, as far as their footers show it.
     pub fn faults(&self, state: &SourceState) -> Vec<StoreError> {
         let owner = state.owner(FileKind::Facts);
         state.sorted_files().filter_map(|file| self.fault(file, &owner)).collect()
@@ -241,23 +253,70 @@ impl Files {
         }
     }
 
-    /// Removes the sorted files and payloads that are not among `named`. What is no file was put there by somebody else,
-    /// and stays.
-    pub(crate) fn remove_unnamed(&self, named: &HashSet<String>) -> Result<(), StoreError> {
-        for dir in [self.facts_dir.clone(), self.dir.join(RAW_DIR)] {
-            let io = |source| StoreError::Io { path: dir.clone(), source };
-            for entry in fs::read_dir(&dir).map_err(io)? {
-                let entry = entry.map_err(io)?;
-                let path = entry.path();
-                let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
-                if !entry.file_type().map_err(io)?.is_file() {
-                    tracing::warn!(path = %path.display(), "this is none of oracled's files, and stays");
-                } else if !named.contains(stem) {
-                    tracing::info!(path = %path.display(), "a file that no run names is removed");
-                    fs::remove_file(&path).map_err(|source| StoreError::Io { path, source })?;
+    /// The first file found below the state directory `state_dir` that an earlier store has kept; none where there is none.
+    ///
+    /// # Errors
+    /// `Io` where a folder cannot be read.
+    pub(crate) fn any_kept(state_dir: &Path) -> Result<Option<PathBuf>, StoreError> {
+        for folder in [FACTS_DIR, RAW_DIR] {
+            for (path, kind) in kept_in(&state_dir.join(DIR).join(folder))? {
+                if matches!(kind, KeptFile::Sorted | KeptFile::Payload) {
+                    return Ok(Some(path));
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
+
+    /// The sorted files and payloads that are not among `named`, and unfinished payloads. Other files were put there by
+    /// somebody else: they are logged, and left alone.
+    pub(crate) fn unnamed(&self, named: &HashSet<String>) -> Result<Vec<(PathBuf, KeptFile)>, StoreError> {
+        let mut unnamed = Vec::new();
+        for dir in [self.facts_dir.clone(), self.dir.join(RAW_DIR)] {
+            for (path, kind) in kept_in(&dir)? {
+                let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+                if kind == KeptFile::Foreign {
+                    tracing::warn!(path = %path.display(), "not a file of oracled; it is left alone");
+                } else if !named.contains(stem) {
+                    unnamed.push((path, kind));
+                }
+            }
+        }
+        Ok(unnamed)
+    }
+}
+
+/// What a file of the ground-truth layer is, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeptFile {
+    Sorted,
+    Payload,
+    /// A payload that was not archived to its end.
+    Unfinished,
+    Foreign,
+}
+
+/// The files in a folder, with what each is; none where there is no folder.
+fn kept_in(dir: &Path) -> Result<Vec<(PathBuf, KeptFile)>, StoreError> {
+    let io = |source| StoreError::Io { path: dir.to_owned(), source };
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(io(error)),
+    };
+    let mut kept = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(io)?;
+        let (path, is_file) = (entry.path(), entry.file_type().map_err(io)?.is_file());
+        let has_digest =
+            path.file_stem().and_then(OsStr::to_str).is_some_and(|stem| stem.parse::<Sha256Hex>().is_ok());
+        let kind = match path.extension().and_then(OsStr::to_str) {
+            Some("sorted") if is_file && has_digest => KeptFile::Sorted,
+            Some("raw") if is_file && has_digest => KeptFile::Payload,
+            None if is_file && is_unfinished(&path) => KeptFile::Unfinished,
+            _ => KeptFile::Foreign,
+        };
+        kept.push((path, kind));
+    }
+    Ok(kept)
 }

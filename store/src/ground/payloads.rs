@@ -107,6 +107,21 @@ impl Store {
         if self.is_payload_needed(sha256, pruned)? { Ok(0) } else { self.files().remove_archived(sha256) }
     }
 
+    /// Removes the payload of a run that failed, unless another run has read the same.
+    ///
+    /// # Errors
+    /// Where the runs cannot be read, or the file cannot be removed.
+    pub fn remove_payload_of(&self, failed: &Run) -> Result<(), StoreError> {
+        let sha256 = &failed.input.raw_sha256;
+        let is_other = |run: &Run| run.input.raw_sha256 == *sha256 && run.run_id != failed.run_id;
+        let is_failed = |run: &Run| run.run_id == failed.run_id && run.state == RunState::Failed;
+        let runs = self.runs()?;
+        if runs.iter().any(is_failed) && !runs.iter().any(is_other) {
+            self.files().remove_archived(sha256)?;
+        }
+        Ok(())
+    }
+
     /// The payloads that only runs of the source `state` have read of it that came to nothing, and had ended before then.
     ///
     /// # Errors

@@ -3,13 +3,16 @@
 //! Behind the data stand an index, which knows where each piece lies and its checksum, and a footer:
 //!
 //! ```text
-//! count (8) | bytes of the index (8) | CRC-32 of the index (4) | version (4) | CRC-32 of the footer so far (4) | magic (8)
+//! count (8) | SHA-256 (32) | bytes of the index (8) | CRC-32 of the index (4) | version (4) | CRC-32 of the footer so far (4)
+//! | magic (8)
 //! ```
 //!
-//! Numbers are big-endian. A bit that flips anywhere is thus found: in a piece by the index, in the index by the footer, in
+//! The SHA-256 identifies the content; the file is named by it. Whoever opens a file compares it with the one that was
+//! committed: a whole file in the place of another is an error at once. Numbers are big-endian. A bit that flips anywhere is thus found: in a piece by the index, in the index by the footer, in
 //! the footer by its own checksum or the magic, and a file that is cut does not end with a footer.
 
 use crate::error::{FileKind, StoreError};
+use domain::Sha256Hex;
 use domain::ground::id::SourceId;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -17,7 +20,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The bytes of a footer.
-pub(super) const FOOTER_BYTES: u64 = 36;
+pub(super) const FOOTER_BYTES: u64 = 68;
 /// An index is in memory while its file is open, and while it is written.
 pub(super) const MAX_INDEX_BYTES: u64 = 1 << 30;
 
@@ -35,16 +38,30 @@ pub(super) struct Format {
 pub(super) struct Seal {
     /// What the format counts.
     pub(super) count: u64,
+    /// The digest that the file is named by.
+    pub(super) sha256: Sha256Hex,
     pub(super) index: Vec<u8>,
     /// Where the index begins, in bytes from the start.
     pub(super) index_at: u64,
 }
 
+/// What a footer says of the bytes before it.
+#[derive(Debug)]
+pub(super) struct Footer {
+    /// What the format counts.
+    pub(super) count: u64,
+    /// The digest that the file is named by.
+    pub(super) sha256: Sha256Hex,
+    pub(super) index_bytes: u64,
+    index_crc: u32,
+}
+
 impl Format {
-    /// The footer behind `index`.
-    pub(super) fn footer(&self, count: u64, index: &[u8]) -> Vec<u8> {
+    /// The footer after `index`, for content with this digest.
+    pub(super) fn footer(&self, count: u64, sha256: &[u8; 32], index: &[u8]) -> Vec<u8> {
         let mut footer = Vec::new();
         footer.extend_from_slice(&count.to_be_bytes());
+        footer.extend_from_slice(sha256);
         footer.extend_from_slice(&(index.len() as u64).to_be_bytes());
         footer.extend_from_slice(&crc32fast::hash(index).to_be_bytes());
         footer.extend_from_slice(&self.version.to_be_bytes());
@@ -103,28 +120,35 @@ impl Sealed {
         Ok(Self { file, path: path.to_owned(), owner: owner.clone() })
     }
 
-    /// Reads and checks what stands behind the data.
-    pub(super) fn seal(&self, format: &Format) -> Result<Seal, StoreError> {
+    /// Reads and checks the footer alone: the bytes before the index, and what the footer says of them.
+    pub(super) fn footer(&self, format: &Format) -> Result<(u64, Footer), StoreError> {
         let size_bytes = self.file.metadata().map_err(|source| self.unread(0, source))?.len();
         let Some(footer_at) = size_bytes.checked_sub(FOOTER_BYTES) else {
             return Err(self.damaged(size_bytes, "it ends before its footer"));
         };
         let mut footer = Vec::new();
         self.read(footer_at, FOOTER_BYTES, &mut footer)?;
-        let Some((count, index_bytes, index_crc, version)) = split_footer(format, &footer) else {
+        let Some((footer, version)) = split_footer(format, &footer) else {
             return Err(self.damaged(footer_at, "its footer is damaged, or the file was cut"));
         };
         if version != format.version {
             let (dir, known) = (self.path.clone(), format.version);
             return Err(StoreError::Newer { dir, found: version, known });
         }
-        let index_at = footer_at.checked_sub(index_bytes).filter(|_| index_bytes <= MAX_INDEX_BYTES);
+        let index_at =
+            footer_at.checked_sub(footer.index_bytes).filter(|_| footer.index_bytes <= MAX_INDEX_BYTES);
         let Some(index_at) = index_at else {
             return Err(self.damaged(footer_at, "its index is longer than it can be"));
         };
+        Ok((index_at, footer))
+    }
+
+    /// Reads and checks what follows the data.
+    pub(super) fn seal(&self, format: &Format) -> Result<Seal, StoreError> {
+        let (index_at, Footer { count, sha256, index_bytes, index_crc }) = self.footer(format)?;
         let mut index = Vec::new();
         self.read_checked(index_at, index_bytes, index_crc, &mut index)?;
-        Ok(Seal { count, index, index_at })
+        Ok(Seal { count, sha256, index, index_at })
     }
 
     /// Reads `len_bytes` from `at` on, and checks them.
@@ -153,6 +177,11 @@ impl Sealed {
         self.owner.ill(&self.path, format!("is damaged at byte {at}: {what}"))
     }
 
+    /// That the file is whole, and is the one with the digest `found`.
+    pub(super) fn other(&self, found: &Sha256Hex) -> StoreError {
+        self.owner.ill(&self.path, format!("is another file: its content has SHA-256 {found}"))
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -169,20 +198,22 @@ impl Sealed {
     }
 }
 
-/// The count, the index's length and checksum, and the version; nothing if `footer` is not one.
-fn split_footer(format: &Format, footer: &[u8]) -> Option<(u64, u64, u32, u32)> {
+/// The footer's content and the version; nothing if `footer` is not one.
+fn split_footer(format: &Format, footer: &[u8]) -> Option<(Footer, u32)> {
     let (footer, magic) = footer.split_last_chunk::<8>()?;
     let (footer, crc) = footer.split_last_chunk()?;
     if *magic != format.magic || crc32fast::hash(footer) != u32::from_be_bytes(*crc) {
         return None;
     }
     let (count, rest) = footer.split_first_chunk()?;
+    let (sha256, rest) = rest.split_first_chunk()?;
     let (index_bytes, rest) = rest.split_first_chunk()?;
     let (index_crc, version) = rest.split_first_chunk()?;
-    Some((
-        u64::from_be_bytes(*count),
-        u64::from_be_bytes(*index_bytes),
-        u32::from_be_bytes(*index_crc),
-        u32::from_be_bytes(*version.first_chunk()?),
-    ))
+    let footer = Footer {
+        count: u64::from_be_bytes(*count),
+        sha256: Sha256Hex::from_bytes(sha256),
+        index_bytes: u64::from_be_bytes(*index_bytes),
+        index_crc: u32::from_be_bytes(*index_crc),
+    };
+    Some((footer, u32::from_be_bytes(*version.first_chunk()?)))
 }

@@ -17,12 +17,13 @@ pub use merge::{Merge, MergedRow};
 pub use rows::Rows;
 pub use writer::SortedWriter;
 
-use super::sealed::{Format, Owner, Seal, Sealed};
+use super::sealed::{FOOTER_BYTES, Footer, Format, Owner, Seal, Sealed};
 use crate::error::StoreError;
 use bytes::Bytes;
 use cache::Kept;
 use domain::{Sha256Hex, Sha256Stream};
 use index::Index;
+use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
@@ -41,8 +42,15 @@ pub struct Summary {
     pub rows: u64,
     /// Its length.
     pub size_bytes: u64,
-    /// The digest of all its bytes.
+    /// The digest of its rows and their index, which is its name.
     pub sha256: Sha256Hex,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, size_bytes, sha256 } = self;
+        write!(f, "{rows} rows in {size_bytes} bytes with SHA-256 {sha256}")
+    }
 }
 
 /// A sorted file that is read, by any number of threads. Its index is in memory: about 1 % of its length, where keys are
@@ -58,7 +66,7 @@ pub struct SortedFile {
 struct Inner {
     file: Sealed,
     index: Index,
-    rows: u64,
+    summary: Summary,
 }
 
 impl SortedFile {
@@ -69,10 +77,22 @@ impl SortedFile {
     /// `Io` where it cannot be read.
     pub fn open(path: &Path, owner: &Owner) -> Result<Self, StoreError> {
         let file = Sealed::open(path, owner)?;
-        let Seal { count, index, index_at } = file.seal(&FORMAT)?;
+        let Seal { count: rows, sha256, index, index_at } = file.seal(&FORMAT)?;
+        let size_bytes = index_at + index.len() as u64 + FOOTER_BYTES;
         let index = Index::read(index, index_at)
             .ok_or_else(|| file.damaged(index_at, "its index does not fit its blocks"))?;
-        Ok(Self { inner: Arc::new(Inner { file, index, rows: count }), cache: None })
+        let summary = Summary { rows, size_bytes, sha256 };
+        Ok(Self { inner: Arc::new(Inner { file, index, summary }), cache: None })
+    }
+
+    /// What the file at `path` says that it holds, by its footer alone.
+    ///
+    /// # Errors
+    /// As [`SortedFile::open`].
+    pub fn summary_of(path: &Path, owner: &Owner) -> Result<Summary, StoreError> {
+        let (index_at, Footer { count: rows, sha256, index_bytes, .. }) =
+            Sealed::open(path, owner)?.footer(&FORMAT)?;
+        Ok(Summary { rows, size_bytes: index_at + index_bytes + FOOTER_BYTES, sha256 })
     }
 
     /// The same file, which has the digest `sha256`: blocks that hold what is looked up, or where a range begins, are kept in
@@ -88,10 +108,10 @@ impl SortedFile {
         Self { inner: Arc::clone(&self.inner), cache: None }
     }
 
-    /// How many rows there are.
+    /// What the file says that it holds: not yet compared with its rows.
     #[must_use]
-    pub fn rows(&self) -> u64 {
-        self.inner.rows
+    pub fn summary(&self) -> &Summary {
+        &self.inner.summary
     }
 
     /// The value under `key`.
@@ -165,14 +185,14 @@ impl SortedFile {
             }
             size_bytes += u64::from(place.len_bytes);
         }
-        if rows != file.rows() {
-            return Err(sealed.damaged(0, &format!("it has {rows} rows, and counted {}", file.rows())));
+        sha256.push(index.bytes());
+        size_bytes += index.bytes().len() as u64 + FOOTER_BYTES;
+        let found = Summary { rows, size_bytes, sha256: sha256.finish() };
+        if found != *file.summary() {
+            let summary = file.summary();
+            return Err(sealed.damaged(0, &format!("it holds {found}, and its footer says {summary}")));
         }
-        for rest in [index.bytes(), &FORMAT.footer(rows, index.bytes())] {
-            sha256.push(rest);
-            size_bytes += rest.len() as u64;
-        }
-        Ok(Summary { rows, size_bytes, sha256: sha256.finish() })
+        Ok(found)
     }
 
     fn block_of(&self, key: &[u8]) -> Option<usize> {

@@ -5,6 +5,7 @@
 use super::files::{Files, Made};
 use super::filter::{FILTER, Filter};
 use super::records::Records;
+use super::sealed::Owner;
 use super::sorted::{Merge, SortedFile, SortedWriter};
 use super::sorter::Sorter;
 use super::statement::StoredStatement;
@@ -17,6 +18,7 @@ use domain::ground::timeline::{Knowledge, Release, Scope, Statement, changes};
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::ops::Bound;
+use std::path::Path;
 
 mod changed;
 mod effect;
@@ -66,6 +68,16 @@ pub struct Accepted<'a> {
     pub statement: &'a StoredStatement,
     /// The places of the axes that records are looked up by, each with the key bytes of the value.
     pub index: &'a [(u16, Vec<u8>)],
+}
+
+/// The id of the run that made the sorted file at `path`.
+///
+/// # Errors
+/// As [`SortedFile::open`], and where the file does not name its run.
+pub(super) fn made_by(path: &Path, owner: &Owner) -> Result<String, StoreError> {
+    let name = SortedFile::open(path, owner)?.get(MADE_BY)?.and_then(|name| String::from_utf8(name).ok());
+    let run_id = name.as_deref().and_then(|name| name.split('.').next());
+    run_id.map(str::to_owned).ok_or_else(|| owner.ill(path, "does not name its run".into()))
 }
 
 /// The key of a row in a run's own file.

@@ -1,7 +1,8 @@
 //! The rows of the ground-truth layer, and its sources with their files open.
 
-use super::files::Files;
+use super::files::{Files, KeptFile};
 use super::sealed::Owner;
+use super::staging::made_by;
 use super::state::SourceState;
 use super::view::SourceView;
 use crate::engine::Store;
@@ -15,6 +16,7 @@ use domain::ground::ontology::{Ontology, OntologyRef};
 use domain::ground::pipeline::{Definition, RegisteredPipeline};
 use domain::ground::run::{FileRef, Run, RunState};
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::ops::RangeBounds;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -207,27 +209,58 @@ impl Store {
         Ok(faults)
     }
 
-    /// Removes files that nothing names: of runs that a kill has cut short. Where rows are missing of the `promised` ones,
-    /// what they named is not told from that, and nothing is removed.
+    /// Removes the files of runs that a kill has cut short.
+    ///
+    /// A store that is new, or older than its files, names none of them either. Their loss would be final, so they are
+    /// removed only where the store knows the run that made them.
+    ///
+    /// # Errors
+    /// `Short` where rows are missing, or a file was made by a run that the store does not know; nothing is removed then.
     pub(crate) fn remove_unnamed_files(&self, promised: Counts) -> Result<(), StoreError> {
         let name = |file: &FileRef| file.sha256.as_str().to_owned();
         let (sources, runs) = (self.sources()?, self.runs()?);
+        let short = |detail| StoreError::Short { dir: self.dir().to_owned(), detail };
         for (there, promised, what) in
             [(sources.len(), promised.sources, "sources"), (runs.len(), promised.runs, "runs")]
         {
             if (there as u64) < promised {
-                let detail = format!("it should hold {promised} {what}, and {there} are there");
-                return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
+                return Err(short(format!("it should hold {promised} {what}, and {there} are there")));
             }
         }
+        let owner = sources.first().map(|state| state.owner(FileKind::Facts));
+        let known: HashSet<_> = runs.iter().map(|run| run.run_id.as_str().to_owned()).collect();
         let mut named = HashSet::new();
-        for state in sources {
+        for state in &sources {
             named.extend(state.sorted_files().map(name));
         }
         for run in runs {
             named.insert(run.input.raw_sha256.as_str().to_owned());
             named.extend(run.rows.as_ref().map(name));
         }
-        self.files().remove_unnamed(&named)
+        let mut unneeded = Vec::new();
+        for (path, kind) in self.files().unnamed(&named)? {
+            let unknown = |by| short(format!("{} was written by {by}", path.display()));
+            match (kind, &owner) {
+                (KeptFile::Foreign, _) => continue,
+                (KeptFile::Sorted | KeptFile::Payload, None) => {
+                    return Err(unknown("a store that has sources"));
+                }
+                (KeptFile::Sorted, Some(owner)) => match made_by(&path, owner) {
+                    Ok(run_id) if known.contains(&run_id) => {}
+                    Ok(run_id) => return Err(unknown(&format!("run {run_id}, which is not in the store"))),
+                    Err(error) => {
+                        tracing::warn!(%error, "no run names this file; it is left alone");
+                        continue;
+                    }
+                },
+                (KeptFile::Payload | KeptFile::Unfinished, _) => {}
+            }
+            unneeded.push(path);
+        }
+        for path in unneeded {
+            tracing::info!(path = %path.display(), "removed the file of an unfinished run");
+            fs::remove_file(&path).map_err(|source| StoreError::Io { path, source })?;
+        }
+        Ok(())
     }
 }

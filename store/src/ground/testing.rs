@@ -163,8 +163,18 @@ impl World {
 
     pub(super) fn reopen(&mut self) {
         // it is locked as long as anyone holds it
-        self.open = None;
+        self.close();
         self.open = Some(open(self.dir.path()));
+    }
+
+    pub(super) fn close(&mut self) {
+        self.open = None;
+    }
+
+    pub(super) fn try_reopen(&mut self) -> Result<(), StoreError> {
+        self.close();
+        self.open = Some(Journal::open(options(self.dir.path()))?);
+        Ok(())
     }
 
     pub(super) fn store(&self) -> &Store {
@@ -381,7 +391,10 @@ pub(super) fn query(ontology: &Ontology, filters: &[(&str, &str, serde_json::Val
     Query::new(&request, ontology, &provided).expect("it can be meant")
 }
 
+fn options(dir: &Path) -> Options {
+    Options { dir: dir.to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20, min_free_bytes: 0 }
+}
+
 fn open(dir: &Path) -> (Journal, Store) {
-    let options = Options { dir: dir.to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20 };
-    Journal::open(options).expect("the store opens")
+    Journal::open(options(dir)).expect("the store opens")
 }

@@ -205,6 +205,11 @@ fn files_that_nothing_names_go_at_the_next_opening_and_the_others_stay() {
     world.archive(&releases[0]);
     world.archive(&releases[1]);
     // a kill between the files and the commit
+    let release = world.release(&releases[1]);
+    let rows = world.view().state.completed[0].rows.clone();
+    let mut run = world.run_of(&releases[1], &release, &domain::ground::run::RunCounts::default(), &rows);
+    (run.state, run.rows, run.input.raw_sha256) = (RunState::Running, None, releases[0].input().raw_sha256);
+    world.commit(vec![crate::Write::PutRun(Arc::new(run))]);
     world.staged(&releases[1]).unwrap().named();
     assert_eq!(world.file_names().len(), before.len() + 2);
     let foreign = world.dir.path().join("ground/facts/lost+found");
@@ -262,13 +267,16 @@ fn a_named_file_that_is_missing_or_has_another_length_is_told_at_first_sight() {
     assert_eq!(world.store().file_faults().unwrap().len(), 0);
     let state = world.view().state.clone();
     let facts = world.facts_path(&state.files[0]);
-    fs::OpenOptions::new().write(true).open(&facts).unwrap().set_len(100).unwrap();
+    let whole = fs::read(&facts).unwrap();
+    fs::write(&facts, &whole[..100]).unwrap();
     fs::remove_file(world.facts_path(&state.completed[0].rows)).unwrap();
     fs::remove_file(world.facts_path(&rows)).unwrap();
     let told: Vec<_> = world.store().file_faults().unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(told.len(), 3, "{told:?}");
-    let cut = format!("{} has 100 bytes, and should have {}", facts.display(), state.files[0].size_bytes);
-    assert!(told[0].contains(&cut) && told[0].contains("source rebuild worldbank"), "{told:?}");
+    assert!(
+        told[0].contains(&facts.display().to_string()) && told[0].contains("source rebuild worldbank"),
+        "{told:?}"
+    );
     assert!(told[1].contains(&format!("{}.sorted is missing", state.completed[0].rows.sha256)), "{told:?}");
     assert!(
         told[2].contains("the file of rejects") && told[2].contains("ingest the release again"),
@@ -408,4 +416,126 @@ proptest! {
             }
         }
     }
+}
+
+/// How a file is replaced by something else, given what else there is.
+type Tamper = fn(&std::path::Path, &std::path::Path);
+
+#[test]
+fn whole_but_wrong_file_is_an_error_when_opened() {
+    let ways: [(&str, Tamper); 5] = [
+        ("another file of the store", |path, other| {
+            fs::copy(other, path).unwrap();
+        }),
+        ("deleted", |path, _| fs::remove_file(path).unwrap()),
+        ("cut", |path, _| {
+            let bytes = fs::read(path).unwrap();
+            fs::write(path, &bytes[..bytes.len() - 1]).unwrap();
+        }),
+        ("grown", |path, _| fs::write(path, [fs::read(path).unwrap(), b"more".to_vec()].concat()).unwrap()),
+        ("grown by a whole file", |path, other| {
+            fs::write(path, [fs::read(path).unwrap(), fs::read(other).unwrap()].concat()).unwrap();
+        }),
+    ];
+    let mut world = World::new();
+    let [older, newer, _] = three_releases();
+    for release in [&older, &newer] {
+        world.ingest(release);
+        world.archive(release);
+    }
+    let state = world.view().state.clone();
+    let [first, second] = [&state.completed[0].rows, &state.completed[1].rows];
+    let facts = world.facts_path(&state.files[0]);
+    let aside = world.dir.path().join("aside");
+    // of another run, of another kind, and of another source with as many rows and bytes
+    let mut foreign = World::new();
+    foreign.ingest(&reading("2020", 100, true, vec![said("ABW", 1, 99)]));
+    let others = [world.facts_path(first), foreign.facts_path(&foreign.view().state.files[0])];
+    for ((what, tamper), other) in ways.iter().flat_map(|way| others.iter().map(move |other| (way, other))) {
+        fs::copy(&facts, &aside).unwrap();
+        tamper(&facts, other);
+        world.reopen();
+        let error = world.store().view(&oracle_id()).expect_err(what);
+        assert!(matches!(error, StoreError::SourceFile { .. }), "{what}: {error}");
+        assert_eq!(world.store().file_faults().unwrap().len(), 1, "{what}");
+        fs::rename(&aside, &facts).unwrap();
+
+        fs::copy(world.facts_path(second), &aside).unwrap();
+        tamper(&world.facts_path(second), other);
+        world.reopen();
+        let error = world.view().changes(2, None, 100).expect_err(what);
+        assert!(matches!(error, StoreError::SourceFile { .. }), "{what}: {error}");
+        assert_eq!(world.store().file_faults().unwrap().len(), 1, "{what}");
+        fs::rename(&aside, world.facts_path(second)).unwrap();
+
+        let payload = world.payload_path(&newer);
+        fs::copy(&payload, &aside).unwrap();
+        tamper(&payload, &world.payload_path(&older));
+        let error = world.store().files().archive(&oracle_id(), &newer.input().raw_sha256).expect_err(what);
+        assert!(matches!(error, StoreError::SourceFile { .. }), "{what}: {error}");
+        fs::rename(&aside, &payload).unwrap();
+    }
+    world.reopen();
+    assert_eq!(world.holds(200, None), in_order(&newer));
+}
+
+/// Copies the database, the mark and the log of a closed store.
+fn copy_database(from: &std::path::Path, to: &std::path::Path) {
+    fs::create_dir_all(to.join("store")).unwrap();
+    for entry in fs::read_dir(from.join("store")).unwrap().map(Result::unwrap) {
+        if entry.path().is_file() {
+            fs::copy(entry.path(), to.join("store").join(entry.file_name())).unwrap();
+        }
+    }
+    for file in ["watermark", "oracle_log.jsonl"] {
+        fs::copy(from.join(file), to.join(file)).unwrap();
+    }
+}
+
+fn remove_database(dir: &std::path::Path) {
+    fs::remove_dir_all(dir.join("store")).unwrap();
+    for file in ["watermark", "oracle_log.jsonl"] {
+        fs::remove_file(dir.join(file)).unwrap();
+    }
+}
+
+#[test]
+fn new_or_older_store_is_refused_and_deletes_no_ground_files() {
+    let mut world = World::new();
+    let (none, older, newer) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let releases = three_releases();
+    world.close();
+    copy_database(world.dir.path(), none.path());
+    world.reopen();
+    world.ingest(&releases[0]);
+    world.archive(&releases[0]);
+    world.close();
+    copy_database(world.dir.path(), older.path());
+    world.reopen();
+    world.ingest(&releases[1]);
+    world.archive(&releases[1]);
+    world.close();
+    copy_database(world.dir.path(), newer.path());
+    let before = (world.file_names(), world.payload_path(&releases[0]), world.payload_path(&releases[1]));
+    for (what, state) in [("no store", None), ("before the first run", Some(&none)), ("older", Some(&older))]
+    {
+        remove_database(world.dir.path());
+        if let Some(state) = state {
+            copy_database(state.path(), world.dir.path());
+        }
+        let error = world.try_reopen().expect_err(what);
+        assert!(matches!(error, StoreError::Short { .. }), "{what}: {error}");
+        assert_eq!(world.file_names(), before.0, "{what}");
+        assert!(before.1.exists() && before.2.exists(), "{what}");
+        if state.is_none() {
+            assert!(!world.dir.path().join("store").exists(), "no empty store is left");
+            fs::create_dir(world.dir.path().join("store")).unwrap();
+            copy_database(newer.path(), world.dir.path());
+        }
+    }
+    remove_database(world.dir.path());
+    copy_database(newer.path(), world.dir.path());
+    world.reopen();
+    assert_eq!(world.holds(200, None), in_order(&releases[1]));
 }

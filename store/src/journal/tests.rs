@@ -1,4 +1,5 @@
 use super::*;
+use crate::engine::snapshot_in;
 use crate::log::{LogQuery, PAGE_BYTES};
 use crate::record::{Expect, RowKey, Write};
 use domain::event::Severity;
@@ -11,7 +12,12 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 fn options(dir: &Path) -> Options {
-    Options { dir: dir.to_owned(), cache_bytes: 8 * 1024 * 1024, facts_cache_bytes: 1 << 20 }
+    Options {
+        dir: dir.to_owned(),
+        cache_bytes: 8 * 1024 * 1024,
+        facts_cache_bytes: 1 << 20,
+        min_free_bytes: 0,
+    }
 }
 
 fn open(dir: &Path) -> (Journal, Store) {
@@ -27,7 +33,13 @@ fn raw(dir: &Path) -> sled::Db {
     // a thread of sled's may hold what was closed just now
     let attempts =
         std::iter::repeat_with(|| sled::open(dir.join("store")).inspect_err(|_| thread::yield_now()));
-    attempts.flatten().next().expect("it opens in the end")
+    let db = attempts.flatten().next().expect("it opens in the end");
+    // as if the store itself had opened it: else all of it would be read at the next opening
+    if let Ok(Some(mut mark)) = Watermark::open(dir) {
+        mark.snapshot = snapshot_in(dir);
+        mark.write().and_then(|()| mark.write()).expect("it is written");
+    }
+    db
 }
 
 fn id(n: usize) -> SessionId {
@@ -434,44 +446,6 @@ fn an_attempt_to_regenerate_is_noted_and_taken_back() {
 }
 
 #[test]
-fn a_store_of_an_older_version_is_taken_over() {
-    for (schema, counts_bytes) in [(1_u32, 24), (4, 64)] {
-        takes_over(schema, counts_bytes);
-    }
-}
-
-/// A store as a version wrote it whose counts had so many bytes.
-fn takes_over(schema: u32, counts_bytes: usize) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let (mut journal, store) = open(dir.path());
-    fill(&mut journal, 0..3);
-    let counts = journal.counts();
-    drop((journal, store));
-    let db = raw(dir.path());
-    db.insert("!schema", &schema.to_be_bytes()).expect("it is written");
-    db.insert("!counts", &counts.to_bytes()[..counts_bytes]).expect("it is written");
-    drop(db);
-    let mut mark = b"oracledW".to_vec();
-    mark.extend(schema.to_be_bytes());
-    mark.extend(&counts.to_bytes()[..counts_bytes]);
-    mark.extend(counts.entries.to_be_bytes());
-    mark.extend(crc32fast::hash(&mark).to_be_bytes());
-    fs::write(dir.path().join("watermark"), &mark).expect("it is written");
-
-    let (mut journal, store) = open(dir.path());
-    assert_eq!(journal.counts(), counts);
-    store.audit().expect("all of it is there");
-    fill(&mut journal, 3..4);
-    drop((journal, store));
-    assert_eq!(
-        open(dir.path()).0.counts(),
-        Counts { entries: 8, verdicts: 4, sessions: 4, mails: 0, ..Counts::default() }
-    );
-    let schema = raw(dir.path()).get("!schema").expect("it is read").expect("it is there");
-    assert_eq!(schema.as_ref(), crate::rows::SCHEMA.to_be_bytes());
-}
-
-#[test]
 fn a_store_that_is_short_of_entries_is_refused() {
     // one way a line: what is taken away, and what the refusal must say
     type Take = fn(&sled::Db, &Path);
@@ -529,7 +503,7 @@ fn an_old_entry_that_vanished_is_found_by_the_audit_and_a_new_one_at_the_start()
     fill(&mut journal, 1000..1010);
     drop((journal, store));
     let take_away = |row: u64| {
-        let db = sled::open(dir.path().join("store")).expect("sled opens");
+        let db = raw(dir.path());
         remove(&db, &[b"l", &row.to_be_bytes()[..]].concat());
     };
     take_away(5);
@@ -848,7 +822,7 @@ fn a_store_that_was_found_damaged_is_looked_at_whole_before_it_is_served_again()
     drop(journal);
     // from now on the store is known to be whole, and older rows are looked at beside the service
     drop(open(dir.path()));
-    let db = sled::open(dir.path().join("store")).expect("sled opens");
+    let db = raw(dir.path());
     remove(&db, b"vcs_3\0");
     drop(db);
     let (mut journal, store) = open(dir.path());
@@ -987,4 +961,44 @@ fn verdict_whose_text_was_changed_on_disk_is_an_error() {
     let (_journal, store) = open(dir.path());
     assert!(matches!(store.verdict(&id(1)), Err(StoreError::Corrupt { .. })));
     assert!(store.verdict(&id(2)).expect("it is read").is_some());
+}
+
+#[test]
+fn damaged_or_foreign_snapshot_is_removed_and_the_store_is_whole() {
+    let (ours, other) =
+        (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    for (dir, sessions) in [(&ours, 0..300), (&other, 500..650)] {
+        fill(&mut open(dir.path()).0, sessions);
+        drop(open(dir.path()));
+    }
+    let snapshot = |dir: &Path| {
+        let entries =
+            fs::read_dir(dir.join("store")).expect("it is read").map(|entry| entry.expect("an entry"));
+        let mut paths = entries.map(|entry| entry.path());
+        paths.find(|path| path.to_string_lossy().contains("snap.")).expect("there is one")
+    };
+    let foreign = fs::read(snapshot(other.path())).expect("it is read");
+    type Tamper = fn(Vec<u8>) -> Vec<u8>;
+    let ways: [(&str, Tamper); 4] = [
+        ("flipped", |mut bytes| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            bytes
+        }),
+        ("cut", |bytes| bytes[..bytes.len() / 2].to_vec()),
+        ("grown", |bytes| [bytes, vec![0; 9]].concat()),
+        ("empty", |_| Vec::new()),
+    ];
+    let tampered = ways
+        .into_iter()
+        .map(|(what, tamper)| (what, tamper(fs::read(snapshot(ours.path())).expect("it is read"))));
+    for (what, content) in tampered.chain([("foreign", foreign)]) {
+        fs::write(snapshot(ours.path()), content).expect("it is written");
+        let (journal, store) = open(ours.path());
+        assert_eq!(whole_log(&store).len() as u64, journal.counts().entries, "{what}");
+        store.audit().expect(what);
+        assert_eq!(journal.counts().verdicts, 300, "{what}");
+    }
+    fs::remove_file(snapshot(ours.path())).expect("it is removed");
+    open(ours.path()).1.audit().expect("no snapshot");
 }

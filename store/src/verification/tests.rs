@@ -16,7 +16,8 @@ use std::sync::Arc;
 const PEER: Peer = Peer { uid: 1, gid: 2, pid: None };
 
 fn open(dir: &Path) -> (Journal, Store) {
-    let options = Options { dir: dir.to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20 };
+    let options =
+        Options { dir: dir.to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20, min_free_bytes: 0 };
     Journal::open(options).expect("the store opens")
 }
 
@@ -468,8 +469,12 @@ fn a_row_of_verification_that_vanished_is_found() {
         assert!(!keys.is_empty(), "{row}");
         keys.into_iter().for_each(|key| drop(db.remove(key).expect("removed")));
         drop(db);
-        let options =
-            Options { dir: dir.path().to_owned(), cache_bytes: 8 << 20, facts_cache_bytes: 1 << 20 };
+        let options = Options {
+            dir: dir.path().to_owned(),
+            cache_bytes: 8 << 20,
+            facts_cache_bytes: 1 << 20,
+            min_free_bytes: 0,
+        };
         let error = Journal::open(options).map(|_| ()).expect_err("it must not open").to_string();
         assert!(error.contains(said), "{row}: {error}");
     }

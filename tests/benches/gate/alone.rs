@@ -32,8 +32,12 @@ pub(crate) struct Alone {
 impl Alone {
     /// Opens one in `dir`.
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
-        let options =
-            Options { dir: dir.to_owned(), cache_bytes: CACHE_BYTES, facts_cache_bytes: FACTS_CACHE_BYTES };
+        let options = Options {
+            dir: dir.to_owned(),
+            cache_bytes: CACHE_BYTES,
+            facts_cache_bytes: FACTS_CACHE_BYTES,
+            min_free_bytes: 0,
+        };
         let (journal, _) = Journal::open(options).map_err(io::Error::other)?;
         Ok(Self { journal })
     }

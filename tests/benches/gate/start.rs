@@ -108,8 +108,12 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
 
 /// Fills a store through the journal.
 fn prepare(dir: &Path, verdicts: usize) -> io::Result<()> {
-    let options =
-        Options { dir: dir.to_owned(), cache_bytes: CACHE_BYTES, facts_cache_bytes: FACTS_CACHE_BYTES };
+    let options = Options {
+        dir: dir.to_owned(),
+        cache_bytes: CACHE_BYTES,
+        facts_cache_bytes: FACTS_CACHE_BYTES,
+        min_free_bytes: 0,
+    };
     let (mut journal, _) = Journal::open(options).map_err(io::Error::other)?;
     for from in (0..verdicts).step_by(GROUP) {
         let group: Vec<Record> = (from..verdicts.min(from + GROUP)).map(record).collect();

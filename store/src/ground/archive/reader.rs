@@ -43,7 +43,10 @@ impl Archive {
     /// `Newer` where another version wrote it.
     pub fn open(dir: &Path, sha256: &Sha256Hex, owner: &Owner) -> Result<Self, StoreError> {
         let file = Sealed::open(&path(dir, sha256), owner)?;
-        let Seal { count: size_bytes, index, index_at } = file.seal(&FORMAT)?;
+        let Seal { count: size_bytes, sha256: found, index, index_at } = file.seal(&FORMAT)?;
+        if found != *sha256 {
+            return Err(file.other(&found));
+        }
         let ill = |what| file.damaged(index_at, what);
         let frames = read_index(&index).ok_or_else(|| ill("its index is none"))?;
         let end = frames.last().map_or(0, |last| last.at + u64::from(last.len_bytes));

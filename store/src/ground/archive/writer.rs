@@ -1,7 +1,7 @@
 //! A payload on its way into the archive.
 
 use super::{FORMAT, FRAME_BYTES, path, skippable_head};
-use crate::disk::sync_dir;
+use crate::disk::{FreeSpace, sync_dir};
 use crate::error::StoreError;
 use domain::{Sha256Hex, Sha256Stream};
 use std::io::{self, Write};
@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use zstd::bulk::Compressor;
 
+/// How the name of a payload begins that is not archived to its end.
+const UNFINISHED: &str = "payload-";
 /// A payload is at most so long, 1 TiB; its index then takes 32 MiB of memory.
 pub const MAX_PAYLOAD_BYTES: u64 = 1 << 40;
 
@@ -23,6 +25,8 @@ pub struct ArchiveWriter {
     compressed: Vec<u8>,
     index: Vec<u8>,
     size_bytes: u64,
+    /// What must stay free, where that is checked.
+    free: Option<FreeSpace>,
 }
 
 /// A payload in the archive.
@@ -34,6 +38,11 @@ pub struct Archived {
     pub size_bytes: u64,
 }
 
+/// Whether the file at `path` is a payload that was not archived to its end.
+pub(in crate::ground) fn is_unfinished(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes()))
+}
+
 impl ArchiveWriter {
     /// Begins a payload in the archive in `dir`.
     ///
@@ -42,7 +51,7 @@ impl ArchiveWriter {
     pub fn create(dir: &Path) -> Result<Self, StoreError> {
         let open = || {
             Ok((
-                NamedTempFile::with_prefix_in("payload-", dir)?,
+                NamedTempFile::with_prefix_in(UNFINISHED, dir)?,
                 Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL)?,
             ))
         };
@@ -60,6 +69,7 @@ impl ArchiveWriter {
             compressed: Vec::with_capacity(zstd::zstd_safe::compress_bound(FRAME_BYTES)),
             index: Vec::new(),
             size_bytes: 0,
+            free: None,
         }
     }
 
@@ -80,6 +90,7 @@ impl ArchiveWriter {
             self.frame.extend_from_slice(head);
             bytes = rest;
             if self.frame.len() == FRAME_BYTES {
+                self.free.as_ref().map_or(Ok(()), FreeSpace::check)?;
                 self.write_frame().map_err(|source| StoreError::unwritten(self.file.path(), source))?;
             }
         }
@@ -93,12 +104,18 @@ impl ArchiveWriter {
     /// `Unavailable` where there is no room, `Io` where it cannot be written otherwise. Nothing is then left, or the whole
     /// payload where all but its name could be made durable.
     pub fn finish(mut self) -> Result<Archived, StoreError> {
-        self.seal().map_err(|source| StoreError::unwritten(self.file.path(), source))?;
-        let archived = Archived { sha256: self.sha256.finish(), size_bytes: self.size_bytes };
+        let sha256 = std::mem::take(&mut self.sha256).finish_bytes();
+        self.seal(&sha256).map_err(|source| StoreError::unwritten(self.file.path(), source))?;
+        let archived = Archived { sha256: Sha256Hex::from_bytes(&sha256), size_bytes: self.size_bytes };
         let path = path(&self.dir, &archived.sha256);
         self.file.persist(&path).map_err(|refused| StoreError::unwritten(&path, refused.error))?;
         sync_dir(&self.dir)?;
         Ok(archived)
+    }
+
+    /// The same writer, which stops where less space is free than must stay free.
+    pub(in crate::ground) fn keeping(self, free: FreeSpace) -> Self {
+        Self { free: Some(free), ..self }
     }
 
     fn write_frame(&mut self) -> io::Result<()> {
@@ -112,13 +129,13 @@ impl ArchiveWriter {
         Ok(())
     }
 
-    fn seal(&mut self) -> io::Result<()> {
+    fn seal(&mut self, sha256: &[u8; 32]) -> io::Result<()> {
         if !self.frame.is_empty() {
             self.write_frame()?;
         }
         self.file.write_all(&skippable_head(self.index.len()))?;
         self.file.write_all(&self.index)?;
-        self.file.write_all(&FORMAT.footer(self.size_bytes, &self.index))?;
+        self.file.write_all(&FORMAT.footer(self.size_bytes, sha256, &self.index))?;
         self.file.as_file().sync_all()
     }
 }

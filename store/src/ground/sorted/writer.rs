@@ -4,7 +4,7 @@ use super::block::{BlockBuilder, check_row};
 use super::{FORMAT, Summary, index};
 use crate::disk::sync_dir;
 use crate::error::StoreError;
-use domain::Sha256Stream;
+use domain::{Sha256Hex, Sha256Stream};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -86,14 +86,15 @@ impl SortedWriter {
         }
         let index = std::mem::take(&mut self.index);
         self.write(&index)?;
-        self.write(&FORMAT.footer(self.rows, &index))?;
+        let sha256 = std::mem::take(&mut self.sha256).finish_bytes();
+        self.write(&FORMAT.footer(self.rows, &sha256, &index))?;
         let synced = self.out.flush().and_then(|()| self.out.get_ref().sync_all());
         synced.map_err(|source| StoreError::unwritten(&self.path, source))?;
         if let Some(dir) = self.path.parent() {
             sync_dir(dir)?;
         }
         self.path.disable_cleanup(true);
-        Ok(Summary { rows: self.rows, size_bytes: self.size_bytes, sha256: self.sha256.finish() })
+        Ok(Summary { rows: self.rows, size_bytes: self.size_bytes, sha256: Sha256Hex::from_bytes(&sha256) })
     }
 
     fn write_block(&mut self) -> Result<(), StoreError> {

@@ -28,7 +28,7 @@ impl Library {
     /// Opens the store in `dir`, which no daemon has open.
     pub(crate) fn open(dir: &Path) -> io::Result<Self> {
         let (cache_bytes, facts_cache_bytes) = (CACHE_BYTES, FACTS_CACHE_BYTES);
-        let options = Options { dir: dir.to_owned(), cache_bytes, facts_cache_bytes };
+        let options = Options { dir: dir.to_owned(), cache_bytes, facts_cache_bytes, min_free_bytes: 0 };
         let (journal, store) = Journal::open(options).map_err(io::Error::other)?;
         Ok(Self { store, oracle_id: SOURCE.parse().expect("it is an id"), journal })
     }

@@ -1,0 +1,240 @@
+//! Each file of the state directory swapped, foreign, older, cut, grown or deleted, one at a time: no wrong answer and no
+//! silent loss. The daemon serves what is right, or refuses with an instruction.
+
+use harness::ground::{approve, begun, ended, ingest, register_all, things};
+use harness::{GOOD, PATIENCE, World, document, get, lines, post, submission};
+use oracled::client::Client;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const SESSIONS: usize = 12;
+const SOURCES: [&str; 2] = ["alpha", "beta"];
+
+/// What a daemon is asked, and what it answers.
+#[derive(Debug, PartialEq)]
+struct Answers {
+    verdicts: Vec<(u16, Value)>,
+    /// Per source and version: the status, and the records or the code of the problem.
+    facts: Vec<(u16, Value)>,
+    log: Vec<Value>,
+}
+
+async fn run(control: &mut Client, source: &str, version: &str, payload: String) {
+    let answer = ingest(control, source, version, &format!("20{version}-01-01"), payload).await;
+    let run = ended(control, &begun(&answer)).await;
+    assert_eq!(run.get("state"), Some(&json!("completed")), "{run}");
+}
+
+/// A state that holds every kind of file. The second one is a copy of it before its last releases and verdicts.
+async fn state(seed: usize) -> (World, World) {
+    let (world, older) = (World::default(), World::default());
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for source in SOURCES {
+        let (ontology, entry, pipeline) = things(source);
+        register_all(control, &ontology, &entry, &pipeline).await;
+        approve(control, source).await;
+    }
+    let payload = |source: &str, version: usize| {
+        let line = |number: usize| {
+            json!({"number": number, "name": format!("{source} {version} {seed} {number}")}).to_string()
+                + "\n"
+        };
+        (0..40).map(line).collect::<String>()
+    };
+    for source in SOURCES {
+        run(control, source, "20", payload(source, 20)).await;
+    }
+    for n in 0..SESSIONS / 2 {
+        post(routes, &format!("/v1/verdicts/s-{seed}-{n}"), &submission(GOOD)).await;
+    }
+    assert!(daemon.stop().success());
+    copy_dir(&world.state(), &older.state());
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    for source in SOURCES {
+        run(control, source, "21", payload(source, 21)).await;
+    }
+    for n in SESSIONS / 2..SESSIONS {
+        post(routes, &format!("/v1/verdicts/s-{seed}-{n}"), &submission(GOOD)).await;
+    }
+    assert!(daemon.stop().success());
+    (world, older)
+}
+
+fn copy_dir(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("it is made");
+    for entry in fs::read_dir(from).expect("it is read").map(|entry| entry.expect("an entry")) {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_dir(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("it is copied");
+        }
+    }
+}
+
+/// The files below `dir`, by their paths from there.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(next) = dirs.pop() {
+        for entry in fs::read_dir(&next).expect("it is read").map(|entry| entry.expect("an entry")) {
+            if entry.path().is_dir() {
+                dirs.push(entry.path());
+            } else {
+                found.push(entry.path().strip_prefix(dir).expect("it is below").to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// What kind of file one is: those of one kind have names that begin and end alike.
+fn kind(file: &Path) -> String {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let short = if name.starts_with("snap.") { "snap" } else { name.rsplit('.').next().unwrap_or(name) };
+    file.with_file_name(short).display().to_string()
+}
+
+async fn ask(world: &World, log_before: u64) -> Result<Answers, String> {
+    let connect = async |socket: PathBuf| Client::connect(&socket).await.map_err(|error| error.to_string());
+    let (mut routes, mut control) = (connect(world.socket()).await?, connect(world.control_socket()).await?);
+    let mut answers = Answers { verdicts: Vec::new(), facts: Vec::new(), log: Vec::new() };
+    for n in 0..SESSIONS {
+        let answer = get(&mut routes, &format!("/v1/verdicts/s-1-{n}")).await;
+        answers.verdicts.push((answer.status.as_u16(), document(&answer)));
+    }
+    for source in SOURCES {
+        for year in ["2020", "2021"] {
+            let request = json!({"axes_requested": ["name"], "point_in_time": format!("{year}-06-01T00:00:00Z"), "max_results": 100});
+            let answer =
+                post(&mut routes, "/v1/query", &json!({"oracle_id": source, "request": request})).await;
+            let told = document(&answer);
+            let said = told.pointer("/response/records").or_else(|| told.get("code")).cloned();
+            answers.facts.push((answer.status.as_u16(), said.unwrap_or_default()));
+        }
+    }
+    let path = format!("/v1/log?after=0&limit={log_before}");
+    let log = control.call(hyper::Method::GET, &path, None).await.map_err(|error| error.to_string())?;
+    answers.log = lines(&log.body);
+    Ok(answers)
+}
+
+/// Serves `world` and compares what it answers with what is right. A refusal must have an instruction.
+async fn check(world: &World, right: &Answers, what: &str) -> &'static str {
+    let mut daemon = world.spawn();
+    let began = Instant::now();
+    while daemon.ended().is_none() && !world.answers().await {
+        assert!(began.elapsed() < PATIENCE, "{what}: {}", world.service_log());
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let answers = match daemon.ended() {
+        None => ask(world, right.log.len() as u64).await,
+        Some(_) => Err("it has ended".into()),
+    };
+    let wrong = match &answers {
+        Ok(answers) => first_wrong(answers, right),
+        Err(error) => Some(error.clone()),
+    };
+    let Some(wrong) = wrong else {
+        if what.starts_with("ground/") {
+            assert!(is_reported(world).await, "{what}: no check reports it");
+        }
+        let mirror: Vec<Value> =
+            lines(&fs::read(world.state().join("oracle_log.jsonl")).expect("it is read"));
+        let mut rest = right.log.iter();
+        for line in mirror.iter().filter(|line| line["seq"].as_u64() <= Some(right.log.len() as u64)) {
+            assert!(rest.any(|entry| entry == line), "{what}: not a line of the log: {line}");
+        }
+        assert!(daemon.stop().success(), "{what}: {}", world.service_log());
+        let damaged = answers.is_ok_and(|answers| answers != *right);
+        return if damaged { "reports the damaged file" } else { "serves everything" };
+    };
+    while daemon.ended().is_none() {
+        assert!(began.elapsed() < PATIENCE, "{what}: it serves on, and {wrong}: {}", world.service_log());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let log = world.service_log();
+    let line = log.lines().last().unwrap_or_default();
+    assert!(line.starts_with("oracled: "), "{what}: {log}");
+    let instructions = ["the whole state directory from a backup", "must be readable and writable"];
+    assert!(instructions.iter().any(|words| line.contains(words)), "{what}: {line}");
+    "refuses"
+}
+
+/// Whether the check of a source reports a fault.
+async fn is_reported(world: &World) -> bool {
+    for source in SOURCES {
+        let verified = world.ctl_meanwhile(&["source", "verify", source, "--json"]).await;
+        if !verified.status.success() {
+            let told = String::from_utf8_lossy(&verified.stdout).into_owned();
+            return told.contains("sha256") || told.contains("fault");
+        }
+    }
+    false
+}
+
+/// The first answer that is neither right nor an error that says which file is damaged.
+fn first_wrong(answers: &Answers, right: &Answers) -> Option<String> {
+    let is_damage = |(status, code): &(u16, Value)| *status == 500 && code == "source_damaged";
+    let facts =
+        answers.facts.iter().zip(&right.facts).find(|(found, right)| found != right && !is_damage(found));
+    let verdicts = answers.verdicts.iter().zip(&right.verdicts).find(|(found, right)| found != right);
+    let log = (answers.log != right.log).then(|| format!("the log has {} entries", answers.log.len()));
+    facts.or(verdicts).map(|(found, right)| format!("{found:?} instead of {right:?}")).or(log)
+}
+
+#[tokio::test]
+async fn any_file_swapped_cut_grown_or_deleted_gives_no_wrong_answer() {
+    let (world, older) = state(1).await;
+    let (foreign, _) = state(2).await;
+    let log = lines(&fs::read(world.state().join("oracle_log.jsonl")).expect("it is read"));
+    let right = {
+        let copy = World::default();
+        copy_dir(&world.state(), &copy.state());
+        let daemon = copy.serve().await;
+        let right = ask(&copy, log.len() as u64).await.expect("it answers");
+        assert!(daemon.stop().success());
+        right
+    };
+    assert!(right.verdicts.iter().chain(&right.facts).all(|(status, _)| *status == 200), "{right:?}");
+    let all = files(&world.state());
+    let of_kind = |dir: &Path, file: &Path| {
+        let same: Vec<_> = files(dir).into_iter().filter(|other| kind(other) == kind(file)).collect();
+        same.iter().find(|other| *other != file).or(same.first()).map(|other| dir.join(other))
+    };
+    for file in &all {
+        let bytes = fs::read(world.state().join(file)).expect("it is read");
+        let another = of_kind(&world.state(), file).filter(|other| *other != world.state().join(file));
+        let another = another.unwrap_or_else(|| world.state().join("watermark"));
+        let read = |path: PathBuf| fs::read(path).ok();
+        let ways = [
+            ("swapped", read(another)),
+            ("foreign", of_kind(&foreign.state(), file).and_then(read)),
+            ("older", of_kind(&older.state(), file).and_then(read)),
+            ("cut", Some(bytes[..bytes.len() / 2].to_vec())),
+            ("grown", Some([bytes.as_slice(), b"more than there was".as_slice()].concat())),
+            ("deleted", None),
+        ];
+        for (way, content) in ways.into_iter().filter(|(way, content)| *way == "deleted" || content.is_some())
+        {
+            if content.as_ref() == Some(&bytes) {
+                continue;
+            }
+            let copy = World::default();
+            copy_dir(&world.state(), &copy.state());
+            let path = copy.state().join(file);
+            match &content {
+                Some(content) => fs::write(&path, content),
+                None => fs::remove_file(&path),
+            }
+            .expect("it is changed");
+            let what = format!("{} {way}", kind(file));
+            println!("{what}: it {}", check(&copy, &right, &what).await);
+        }
+    }
+}
