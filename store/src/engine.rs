@@ -6,7 +6,8 @@ use crate::ground::Ground;
 use crate::ground::files::Files;
 use crate::panics::caught;
 use crate::rows::{Row, Table};
-use crate::watermark::{Counts, SnapshotId};
+use crate::snapshot::{SnapshotId, remove_wrong_snapshot, snapshot_in, snapshots};
+use crate::watermark::Counts;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -18,11 +19,11 @@ use std::thread;
 use std::time::Duration;
 
 /// The database's folder below the state directory.
-const DATABASE_DIR: &str = "store";
+pub(crate) const DATABASE_DIR: &str = "store";
 /// The file in it that holds sled's settings and, behind them, their checksum.
 const SETTINGS_FILE: &str = "conf";
 /// The file in it that sled appends to, and that has to be synced.
-const DATABASE_FILE: &str = "db";
+pub(crate) const DATABASE_FILE: &str = "db";
 /// A database that is locked is tried so often again, with a pause between.
 const LOCK_ATTEMPTS: usize = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
@@ -365,49 +366,6 @@ fn remove_torn_files(database: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The snapshot that sled would begin with in the store below `state_dir`.
-pub(crate) fn snapshot_in(state_dir: &Path) -> SnapshotId {
-    let newest = snapshots(&state_dir.join(DATABASE_DIR)).ok().and_then(|mut found| found.pop());
-    newest
-        .and_then(|path| fs::read(path).ok())
-        .map_or_else(SnapshotId::default, |content| SnapshotId::of(&content))
-}
-
-/// sled's snapshots of its page table, the newest last: that is the one it begins with.
-fn snapshots(database: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(database)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if name.as_encoded_bytes().starts_with(b"snap.") && !name.as_encoded_bytes().ends_with(b".generating")
-        {
-            found.push(entry.path());
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
-/// Removes the snapshots that are damaged or not the `known` one; nothing is lost by that, since sled makes a new one out
-/// of the database. Whether there were any. Whoever has the database open is left alone.
-fn remove_wrong_snapshot(database: &Path, known: Option<SnapshotId>) -> io::Result<bool> {
-    let Ok(file) = File::open(database.join(DATABASE_FILE)) else { return Ok(false) };
-    let Some(known) = known.filter(|_| file.try_lock().is_ok()) else { return Ok(false) };
-    let found = snapshots(database)?;
-    let Some(newest) = found.last() else { return Ok(known != SnapshotId::default()) };
-    if SnapshotId::of(&fs::read(newest)?) == known {
-        return Ok(false);
-    }
-    for path in found {
-        tracing::warn!(
-            path = %path.display(),
-            "removed a snapshot of the database that is not the one of the last start; all of the database is read again"
-        );
-        fs::remove_file(path)?;
-    }
-    Ok(true)
 }
 
 fn refused(options: &Options, path: PathBuf, error: io::Error) -> StoreError {

@@ -23,6 +23,7 @@ mod refusals;
 mod regens;
 mod rows;
 mod sessions;
+mod snapshot;
 mod staged;
 mod verdicts;
 mod verification;

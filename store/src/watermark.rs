@@ -8,6 +8,7 @@
 use crate::disk::sync_dir;
 use crate::error::StoreError;
 use crate::rows::{SCHEMA, Table};
+use crate::snapshot::SnapshotId;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -148,16 +149,6 @@ impl Counts {
             *count = u64::from_be_bytes(*found);
         }
         (bytes.len() >= COUNTS_MIN_BYTES).then_some(counts)
-    }
-}
-
-/// A file that sled keeps beside the database, by its length and checksum; 0 where there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct SnapshotId(u64);
-
-impl SnapshotId {
-    pub(crate) fn of(content: &[u8]) -> Self {
-        Self((content.len() as u64) << 32 | u64::from(crc32fast::hash(content)))
     }
 }
 

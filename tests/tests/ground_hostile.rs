@@ -472,7 +472,7 @@ async fn a_payload_that_another_source_keeps_stays_when_one_that_does_not_has_re
     }
     // payloads go behind the end of a run, before the next one of its source begins
     eventually("the next one begins", async || {
-        ingest(control, "forgets", "3", "2020-01-01", "{\"number\": 3}\n").await.status == 202
+        ingest(control, "forgets", "3", "2020-01-01", "{\"number\": 3, \"size\": 2}\n").await.status == 202
     })
     .await;
     let kept = format!("raw/{}.raw", kept["raw_sha256"].as_str().expect("it has one"));

@@ -1,7 +1,7 @@
 use super::*;
-use crate::engine::snapshot_in;
 use crate::log::{LogQuery, PAGE_BYTES};
 use crate::record::{Expect, RowKey, Write};
+use crate::snapshot::snapshot_in;
 use domain::event::Severity;
 use domain::mail::MailKind;
 use domain::session::Original;
