@@ -310,12 +310,15 @@ async fn a_stream_that_does_not_end_does_not_keep_the_daemon_from_stopping() {
     let began = Instant::now();
     let daemon = world.serve().await;
     let mut stream = begin(&world).await;
-    // what was sent whole before the stop is answered whole
+    // what was read before the stop is answered
     stream.send(line("x").repeat(500)).await.expect("it listens");
     stream.finish().await.expect("it listens");
     assert!(stream.line().await.is_some());
     daemon.signal("TERM");
-    assert_eq!(stream.rest().await.iter().filter(|line| brief(line).2 == "PASS").count(), 499);
+    let rest: Vec<_> = stream.rest().await.iter().map(|line| brief(line).2).collect();
+    let answered = rest.iter().take_while(|outcome| *outcome == "PASS").count();
+    let told: Vec<_> = rest.iter().skip(answered).collect();
+    assert!(answered == 499 || told == ["draining"], "{answered} answered, then {told:?}");
     assert!(daemon.wait().success(), "{}", world.service_log());
     assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
 }
