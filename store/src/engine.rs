@@ -10,8 +10,9 @@ use crate::snapshot::{SnapshotId, remove_wrong_snapshot, snapshot_in, snapshots}
 use crate::watermark::Counts;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
@@ -27,6 +28,8 @@ pub(crate) const DATABASE_FILE: &str = "db";
 /// A database that is locked is tried so often again, with a pause between.
 const LOCK_ATTEMPTS: usize = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// File descriptors that are kept free for reopening the database.
+const SPARE_FILES: usize = 16;
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -101,7 +104,9 @@ impl Store {
 #[derive(Debug)]
 pub(crate) struct Engine {
     options: Options,
-    db: RwLock<Option<sled::Db>>,
+    db: RwLock<Option<OpenDatabase>>,
+    /// Descriptors of no use but to be closed before the database is reopened.
+    spare_files: Mutex<Vec<File>>,
     durable_seq: AtomicU64,
     /// Rows as they were, while what is to replace them is not durable yet.
     before: Mutex<HashMap<(Table, Vec<u8>), Row>>,
@@ -109,6 +114,37 @@ pub(crate) struct Engine {
     room: Mutex<Room>,
     free: FreeSpace,
     reserve: Reserve,
+}
+
+/// The database with its file, which is kept open: a commit must not fail because the process has no descriptor left.
+#[derive(Debug)]
+struct OpenDatabase {
+    db: sled::Db,
+    file: File,
+    path: PathBuf,
+}
+
+impl OpenDatabase {
+    fn open(options: &Options) -> Result<Self, StoreError> {
+        let db = open_sled(options)?;
+        let path = database_file(&options.dir);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.map_err(|source| StoreError::Io { path: path.clone(), source })?;
+        Ok(Self { db, file, path })
+    }
+
+    /// The file, while it still has its name: in one that was moved away, the next start finds nothing.
+    fn file(&self) -> io::Result<&File> {
+        let (open, named) = (self.file.metadata()?, fs::metadata(&self.path)?);
+        if (open.dev(), open.ino()) != (named.dev(), named.ino()) {
+            return Err(io::Error::other(format!("{} was replaced by another file", self.path.display())));
+        }
+        Ok(&self.file)
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.file().and_then(File::sync_all).map_err(|error| unavailable(&error))
+    }
 }
 
 /// What was there when the database was opened, and how much of that has been replaced since.
@@ -137,11 +173,11 @@ impl Engine {
         let removed = remove_wrong_snapshot(&database, known)
             .map_err(|source| StoreError::Io { path: database.clone(), source })?;
         let reserve = Reserve::new(&options.dir);
-        let mut opened = open_sled(&options);
+        let mut opened = OpenDatabase::open(&options);
         // sled writes a snapshot of its page table as it opens
         if opened.as_ref().is_err_and(StoreError::lacks_room) && reserve.release() {
             tracing::warn!("the disk is full: the space reserve is used to open the store");
-            opened = open_sled(&options);
+            opened = OpenDatabase::open(&options);
         }
         let db = opened?;
         if created {
@@ -155,6 +191,7 @@ impl Engine {
         let free = FreeSpace::new(&options.dir, options.min_free_bytes);
         let engine = Self {
             options,
+            spare_files: Mutex::new(spare_files()),
             db: RwLock::new(Some(db)),
             durable_seq: AtomicU64::new(0),
             before: Mutex::default(),
@@ -176,6 +213,13 @@ impl Engine {
         &self,
         use_db: impl FnOnce(&sled::Db) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.with_open(|open| use_db(&open.db))
+    }
+
+    fn with_open<T>(
+        &self,
+        use_open: impl FnOnce(&OpenDatabase) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let reopening = || StoreError::Unavailable { cause: "it is being reopened".into() };
         let guard = match self.db.try_read() {
             Ok(guard) => guard,
@@ -183,8 +227,8 @@ impl Engine {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(reopening()),
         };
-        let db = guard.as_ref().ok_or_else(reopening)?;
-        let used = caught(|| use_db(db));
+        let open = guard.as_ref().ok_or_else(reopening)?;
+        let used = caught(|| use_open(open));
         used.unwrap_or_else(|detail| Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail }))
     }
 
@@ -192,23 +236,24 @@ impl Engine {
     pub(crate) fn reopen(&self) -> Result<(), StoreError> {
         let mut guard = self.db.write().unwrap_or_else(PoisonError::into_inner);
         drop(guard.take());
+        let mut spare = self.spare_files.lock().unwrap_or_else(PoisonError::into_inner);
+        spare.clear();
         self.forget_cached_pages().map_err(|error| unavailable(&error))?;
-        *guard = Some(open_sled(&self.options)?);
+        *guard = Some(OpenDatabase::open(&self.options)?);
+        *spare = spare_files();
         Ok(())
     }
 
     /// Has the next reader of the file see the disk: behind a failed sync the system's cache holds, as if they were
     /// written, pages that never were.
     fn forget_cached_pages(&self) -> io::Result<()> {
-        let file = File::open(self.database_file())?;
+        let file = File::open(database_file(self.dir()))?;
         Ok(posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?)
     }
 
     /// Syncs the database's file.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
-        // opened anew each time (1 µs): the file behind the name is the one that sled has open
-        let synced = File::open(self.database_file()).and_then(|file| file.sync_all());
-        synced.map_err(|error| unavailable(&error))
+        self.with_open(OpenDatabase::sync)
     }
 
     /// Notes what was found at an opening, and lets readers see it.
@@ -263,7 +308,9 @@ impl Engine {
     /// which it needs to write.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<(), StoreError> {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        room.make(&self.database_file(), bytes).map_err(|error| unavailable(&error))
+        self.with_open(|open| {
+            open.file().and_then(|file| room.make(file, bytes)).map_err(|error| unavailable(&error))
+        })
     }
 
     /// The free space of the disk that the store is on.
@@ -291,19 +338,24 @@ impl Engine {
         found.iter().filter_map(|path| fs::metadata(path).ok()).map(|found| found.len()).max().unwrap_or(0)
     }
 
-    fn database_file(&self) -> PathBuf {
-        self.options.dir.join(DATABASE_DIR).join(DATABASE_FILE)
-    }
-
     /// Puts `batch` on the disk: applied, flushed to the file, and the file synced, since sled's own flush does
     /// not reach the platter on Linux.
     pub(crate) fn apply(&self, batch: sled::Batch) -> Result<(), StoreError> {
-        self.with(|db| {
-            db.apply_batch(batch).map_err(|error| unavailable(&error))?;
-            db.flush().map_err(|error| unavailable(&error))?;
-            self.sync()
+        self.with_open(|open| {
+            open.db.apply_batch(batch).map_err(|error| unavailable(&error))?;
+            open.db.flush().map_err(|error| unavailable(&error))?;
+            open.sync()
         })
     }
+}
+
+fn database_file(dir: &Path) -> PathBuf {
+    dir.join(DATABASE_DIR).join(DATABASE_FILE)
+}
+
+/// As many descriptors as can be had, up to [`SPARE_FILES`].
+fn spare_files() -> Vec<File> {
+    (0..SPARE_FILES).map_while(|_| File::open("/dev/null").ok()).collect()
 }
 
 fn unavailable(error: &dyn std::error::Error) -> StoreError {
