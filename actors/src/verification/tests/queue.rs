@@ -119,7 +119,8 @@ fn claims_fill_their_share_and_sources_disputes_still_open() {
         assert_eq!(disputed.kind, EnvelopeKind::HumanReview, "{:?}", disputed.reasons);
 
         let dismissal = Dismissal { reason: "nobody has to".into() };
-        let dismiss = Dismiss { review_id: first.review_id.clone().expect("it has one"), dismissal, peer: PEER };
+        let dismiss =
+            Dismiss { review_id: first.review_id.clone().expect("it has one"), dismissal, peer: PEER };
         system.verification.ask(dismiss).await.expect("it answers").expect("it is dismissed");
         let room = asked(system, claim(3)).await.expect("there is an envelope");
         assert_eq!(room.kind, EnvelopeKind::HumanReview, "{:?}", room.reasons);
