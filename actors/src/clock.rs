@@ -11,11 +11,13 @@ const STEP_NOTED: SignedDuration = SignedDuration::from_secs(1);
 
 /// Where an actor gets the time for its decisions from.
 #[derive(Clone)]
-pub struct Clock {
-    read: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+pub struct Clock(Arc<Face>);
+
+struct Face {
+    read: Box<dyn Fn() -> Timestamp + Send + Sync>,
     /// The latest time that was read, in microseconds, and how often a later reading was before it.
-    latest_us: Arc<AtomicI64>,
-    steps_back: Arc<AtomicU64>,
+    latest_us: AtomicI64,
+    steps_back: AtomicU64,
 }
 
 impl Clock {
@@ -41,23 +43,23 @@ impl Clock {
     }
 
     fn reading(read: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        let (latest_us, steps_back) = (Arc::new(AtomicI64::new(i64::MIN)), Arc::default());
-        Self { read: Arc::new(read), latest_us, steps_back }
+        let (latest_us, steps_back) = (AtomicI64::new(i64::MIN), AtomicU64::new(0));
+        Self(Arc::new(Face { read: Box::new(read), latest_us, steps_back }))
     }
 
     /// The time of day. It goes back where the system's clock is set back, which is noted once.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        let now = (self.read)();
+        let Face { read, latest_us: latest, steps_back } = &*self.0;
+        let now = read();
         let now_us = now.as_microsecond();
-        let latest_us = self.latest_us.fetch_max(now_us, Ordering::Relaxed);
+        let latest_us = latest.fetch_max(now_us, Ordering::Relaxed);
         let back = SignedDuration::from_micros(latest_us.saturating_sub(now_us));
         let is_step = latest_us != i64::MIN && back >= STEP_NOTED;
-        let noted = is_step.then(|| {
-            self.latest_us.compare_exchange(latest_us, now_us, Ordering::Relaxed, Ordering::Relaxed)
-        });
+        let noted =
+            is_step.then(|| latest.compare_exchange(latest_us, now_us, Ordering::Relaxed, Ordering::Relaxed));
         if let Some(Ok(_)) = noted {
-            self.steps_back.fetch_add(1, Ordering::Relaxed);
+            steps_back.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(seconds = back.as_secs(), "the system clock was set back");
         }
         now
@@ -66,7 +68,7 @@ impl Clock {
     /// How often the clock was set back by a second or more since the start.
     #[must_use]
     pub fn steps_back(&self) -> u64 {
-        self.steps_back.load(Ordering::Relaxed)
+        self.0.steps_back.load(Ordering::Relaxed)
     }
 }
 

@@ -62,11 +62,11 @@ impl Library {
         let request: QueryRequest = serde_json::from_value(request).expect("it is a request");
         let query = Query::new(&request, &view.ontology, &view.state.entry.registration.axes_provided);
         let query = query.expect("it can be meant");
-        let answered = match view.query(&query, at, None, None, ScanBudget::UNLIMITED) {
-            Ok(answered) => answered,
-            Err(ScanError::Store(error)) => return Err(error),
-            Err(error) => panic!("there is no limit: {error}"),
-        };
+        let answered =
+            view.query(&query, at, None, None, ScanBudget::UNLIMITED).map_err(|error| match error {
+                ScanError::Store(error) => error,
+                other => StoreError::Unavailable { cause: other.to_string() },
+            })?;
         Ok(answered.found.into_iter().map(|hit| told(&hit.found, hit.content)).collect())
     }
 }
