@@ -41,9 +41,13 @@ dev:
 bench:
     cargo bench -p oracled-tests
 
-# licences, sources and advisories of all dependencies (needs cargo-deny)
+# licenses, sources and advisories of all dependencies (needs cargo-deny: `just install-deny`)
 deny:
     cargo deny check
+
+# cargo-deny, which checks the dependencies
+install-deny:
+    cargo install --locked cargo-deny
 
 # build, then install for systemd; run it as yourself, sudo is asked for where root is needed. DESTDIR=DIR installs below DIR instead
 install:

@@ -1,40 +1,74 @@
 //! The one file that asks what time it is.
 
-use jiff::{Timestamp, Unit};
+use jiff::{SignedDuration, Timestamp, Unit};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
+
+/// A smaller step back of the system's clock is not noted.
+const STEP_NOTED: SignedDuration = SignedDuration::from_secs(1);
 
 /// Where an actor gets the time for its decisions from.
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+pub struct Clock(Arc<Face>);
+
+struct Face {
+    read: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    /// The latest time that was read, in microseconds, and how often a later reading was before it.
+    latest_us: AtomicI64,
+    steps_back: AtomicU64,
+}
 
 impl Clock {
     /// The system's clock, to the microsecond.
     #[must_use]
     pub fn system() -> Self {
-        Self(Arc::new(|| {
+        Self::reading(|| {
             let now = Timestamp::now();
             now.round(Unit::Microsecond).unwrap_or(now)
-        }))
+        })
     }
 
     /// A clock that stands still, for tests.
     #[must_use]
     pub fn fixed(at: Timestamp) -> Self {
-        Self(Arc::new(move || at))
+        Self::reading(move || at)
     }
 
     /// A clock that shows what `at` holds, for tests.
     #[cfg(test)]
     pub(crate) fn movable(at: Arc<std::sync::Mutex<Timestamp>>) -> Self {
-        Self(Arc::new(move || *at.lock().expect("nobody panics holding it")))
+        Self::reading(move || *at.lock().expect("nobody panics holding it"))
     }
 
-    /// The time of day.
+    fn reading(read: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        let (latest_us, steps_back) = (AtomicI64::new(i64::MIN), AtomicU64::new(0));
+        Self(Arc::new(Face { read: Box::new(read), latest_us, steps_back }))
+    }
+
+    /// The time of day. It goes back where the system's clock is set back, which is noted once.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        (self.0)()
+        let Face { read, latest_us: latest, steps_back } = &*self.0;
+        let now = read();
+        let now_us = now.as_microsecond();
+        let latest_us = latest.fetch_max(now_us, Ordering::Relaxed);
+        let back = SignedDuration::from_micros(latest_us.saturating_sub(now_us));
+        let is_step = latest_us != i64::MIN && back >= STEP_NOTED;
+        let noted =
+            is_step.then(|| latest.compare_exchange(latest_us, now_us, Ordering::Relaxed, Ordering::Relaxed));
+        if let Some(Ok(_)) = noted {
+            steps_back.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(seconds = back.as_secs(), "the system clock was set back");
+        }
+        now
+    }
+
+    /// How often the clock was set back by a second or more since the start.
+    #[must_use]
+    pub fn steps_back(&self) -> u64 {
+        self.0.steps_back.load(Ordering::Relaxed)
     }
 }
 
@@ -54,4 +88,29 @@ pub fn monotonic() -> Instant {
 #[must_use]
 pub fn stopwatch() -> tokio::time::Instant {
     tokio::time::Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn step_back_of_the_clock_is_counted_once_and_shown() {
+        let start: Timestamp = "2026-11-20T10:00:00Z".parse().expect("a time");
+        let at = Arc::new(Mutex::new(start));
+        let clock = Clock::movable(Arc::clone(&at));
+        let show = |seconds: i64| {
+            *at.lock().expect("nobody panics holding it") = start + SignedDuration::from_secs(seconds);
+            clock.now()
+        };
+        show(0);
+        show(3600);
+        assert_eq!(clock.steps_back(), 0);
+        assert_eq!(show(0), start);
+        show(1);
+        assert_eq!(clock.steps_back(), 1);
+        show(-10);
+        assert_eq!(clock.steps_back(), 2);
+    }
 }

@@ -10,12 +10,14 @@ mod feed;
 mod freshness;
 mod heard;
 mod record;
+mod scan;
 
 pub use entry::OpenEntry;
 pub use feed::{BadPlace, Changed, ChangesPage, Place};
 pub use freshness::Stale;
 pub(crate) use heard::{Asked, Heard};
 pub use record::{RecordAnswer, RecordError, RecordStanding};
+pub use scan::{Processors, StillWaiting};
 
 use crate::clock::Clock;
 use crate::door::Door;
@@ -29,8 +31,10 @@ use domain::ground::id::SourceId;
 use domain::ground::query::{BadQuery, OracleQuery, QueryAnswer};
 use domain::ground::source::{AdapterId, Standing};
 use jiff::Timestamp;
+use scan::{Scan, ScanPermit};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use store::ground::query::{ScanError, WORK_MAX};
 use store::{Store, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
@@ -71,6 +75,15 @@ pub enum QueryError {
     /// Others have all the room for pages.
     #[error("as many answers as are allowed are being made or wait to be read")]
     Busy,
+    /// The query takes more work than one may.
+    #[error(
+        "the query takes more than {WORK_MAX} units of work (1 for each filter, record and KiB of the record, 16 for a \
+         `regex`); fix identity axes or an indexed axis by `eq`, or use fewer filters"
+    )]
+    TooCostly,
+    /// The scan has reached its deadline, or the caller is gone.
+    #[error("the scan was stopped after {} s; try again, or narrow the query", scan::DEADLINE.as_secs())]
+    Stopped,
     /// Reading failed inside.
     #[error("the query could not be answered: {0}")]
     Reading(String),
@@ -101,6 +114,17 @@ pub struct Queries {
     /// The memory for pages, in bytes, and all of it.
     pages: Arc<Semaphore>,
     pages_bytes: usize,
+    processors: Processors,
+}
+
+impl From<ScanError> for QueryError {
+    fn from(error: ScanError) -> Self {
+        match error {
+            ScanError::Store(error) => error.into(),
+            ScanError::TooCostly => Self::TooCostly,
+            ScanError::Stopped => Self::Stopped,
+        }
+    }
 }
 
 impl Queries {
@@ -111,19 +135,19 @@ impl Queries {
         metrics: Metrics,
         ingestion: Door<Ingestion>,
         refresh_wait: Duration,
-        pages_bytes: usize,
+        (pages_bytes, processors): (usize, Processors),
     ) -> Self {
         let pages = Arc::new(Semaphore::new(pages_bytes));
-        Self { store, log, clock, metrics, ingestion, refresh_wait, pages, pages_bytes }
+        Self { store, log, clock, metrics, ingestion, refresh_wait, pages, pages_bytes, processors }
     }
 
-    /// A page of the answer to `asked`.
+    /// A page of the answer to `asked`. A scan ends early once `still_waiting` returns false.
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn page(&self, asked: OracleQuery) -> Result<Page, QueryError> {
+    pub async fn page(&self, asked: OracleQuery, still_waiting: StillWaiting) -> Result<Page, QueryError> {
         let mut entry = self.open_query_entry(&asked);
-        let answered = self.answer(asked, entry.began()).await;
+        let answered = self.answer(asked, entry.began(), &still_waiting).await;
         self.metrics.querying.asked(entry.elapsed(), answered.as_ref().err());
         if let Ok(page) = &answered {
             entry.answered(&page.answer);
@@ -133,13 +157,18 @@ impl Queries {
         answered
     }
 
-    async fn answer(&self, asked: OracleQuery, began: Instant) -> Result<Page, QueryError> {
+    async fn answer(
+        &self,
+        asked: OracleQuery,
+        began: Instant,
+        still_waiting: &StillWaiting,
+    ) -> Result<Page, QueryError> {
         if !asked.query_id.as_ref().is_none_or(|id| is_query_id(id)) {
             return Err(QueryError::QueryId);
         }
         let mut waited = false;
         loop {
-            let (freshness, page) = self.read(asked.clone(), began).await?;
+            let (freshness, page) = self.read(asked.clone(), began, still_waiting).await?;
             if let Some(page) = self.passed(&asked.oracle_id, &freshness, page, &mut waited).await? {
                 return Ok(page);
             }
@@ -152,6 +181,7 @@ impl Queries {
         &self,
         asked: OracleQuery,
         began: Instant,
+        still_waiting: &StillWaiting,
     ) -> Result<(Freshness, Option<Page>), QueryError> {
         let now = self.clock.now();
         let unknown = || QueryError::SourceUnknown(asked.oracle_id.clone());
@@ -168,20 +198,36 @@ impl Queries {
         let (Looked { freshness, answer }, room) = match answering.look_up()? {
             LookedUp::Answered(looked) => (*looked, None),
             LookedUp::TooMuch { page_bytes } => {
-                let room = self.room(page_bytes.saturating_mul(JSON_TIMES)).await?;
+                let (room, permit) = self.room(page_bytes.saturating_mul(JSON_TIMES)).await?;
+                let scan = Scan::new(permit, Arc::clone(still_waiting));
                 // on that thread, since what it reads stays in memory though nobody waits for it any more
-                let read = spawn_blocking(move || Ok((answering.page()?, Some(room)))).await;
+                let read = spawn_blocking(move || Ok((answering.page(&scan)?, Some(room)))).await;
                 read.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))?
             }
         };
         Ok((freshness, answer.map(|answer| Page { answer, room })))
     }
 
-    /// Waits until there is room for so many bytes, or for a page that takes all of it.
-    async fn room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, QueryError> {
+    /// Waits until there is room for so many bytes, or for a page that takes all of it, and then for a processor.
+    async fn room(&self, bytes: usize) -> Result<(OwnedSemaphorePermit, ScanPermit), QueryError> {
         let permits = u32::try_from(bytes.min(self.pages_bytes)).unwrap_or(u32::MAX);
-        let room = timeout(PATIENCE, Arc::clone(&self.pages).acquire_many_owned(permits)).await;
-        Ok(room.map_err(|_| QueryError::Busy)?.expect("nobody closes the semaphore"))
+        let room = async {
+            let room = Arc::clone(&self.pages).acquire_many_owned(permits).await;
+            (room.expect("nobody closes the semaphore"), self.processors.for_scan().await)
+        };
+        timeout(PATIENCE, room).await.map_err(|_| QueryError::Busy)
+    }
+
+    /// Whether queries wait for memory that pages hold until they are read.
+    #[must_use]
+    pub fn is_short_of_pages(&self) -> bool {
+        // a query that waits takes all permits that there are
+        self.pages.available_permits() == 0
+    }
+
+    /// Waits for a processor for a scan.
+    async fn processor(&self) -> Result<ScanPermit, QueryError> {
+        timeout(PATIENCE, self.processors.for_scan()).await.map_err(|_| QueryError::Busy)
     }
 }
 

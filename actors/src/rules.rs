@@ -10,6 +10,7 @@ use crate::clock::{Clock, monotonic};
 use crate::guardian::panic_message;
 use crate::logger::{CommitError, Log};
 use crate::metrics::Metrics;
+use crate::queries::Processors;
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use compiled::Compiled;
 use domain::event::RulesEntry;
@@ -17,9 +18,7 @@ use domain::rules::{Candidate, Check, Evaluation, Examination, FactSet, Settings
 use domain::{Approved, Event};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use store::Record;
-use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
 /// More than so many bytes of text, facts and expectations are looked at on a thread of their own.
@@ -85,16 +84,21 @@ struct Bench {
     settings: Settings,
     compiled: Compiled,
     /// As many large evaluations at once as there are processors; the others wait.
-    large: Arc<Semaphore>,
+    processors: Processors,
     metrics: Metrics,
 }
 
 impl Rules {
-    pub(crate) fn new(config: RulesConfig, log: Log, clock: Clock, metrics: Metrics) -> Self {
+    pub(crate) fn new(
+        config: RulesConfig,
+        processors: Processors,
+        log: Log,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> Self {
         let RulesConfig { settings, compiled_bytes } = config;
         let compiled = Compiled::new(compiled_bytes, metrics.checking.clone());
-        let large = Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from)));
-        Self { bench: Arc::new(Bench { settings, compiled, large, metrics }), log, clock }
+        Self { bench: Arc::new(Bench { settings, compiled, processors, metrics }), log, clock }
     }
 }
 
@@ -123,8 +127,7 @@ impl Bench {
         if bytes <= INLINE_MAX_BYTES {
             return timed();
         }
-        // the semaphore is never closed
-        let _place = self.large.acquire().await;
+        let _processor = self.processors.for_evaluation().await;
         let done = tokio::task::spawn_blocking(timed).await;
         done.unwrap_or_else(|error| Err(RulesError::Evaluating(error.to_string())))
     }

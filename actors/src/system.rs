@@ -12,7 +12,7 @@ use crate::logger::{JournalReport, Log, Logger};
 use crate::metrics::Metrics;
 use crate::notifier::{Mailing, Notifier};
 use crate::oracle_health::{Oracle, OracleHealth};
-use crate::queries::Queries;
+use crate::queries::{Processors, Queries};
 use crate::rate_limiter::{CallLimits, RateLimiter};
 use crate::regen::{AskedModel, Doors, Regen};
 use crate::registry::{Desk, Registry};
@@ -165,10 +165,12 @@ impl System {
             hire.start("ingestion", &here, queue, move || made)
         };
 
+        let processors = Processors::default();
         let queries = {
+            let bounds = (pages_bytes, processors.clone());
             let (store, log) = (store.clone(), log.clone());
             let (clock, metrics) = (clock.clone(), metrics.clone());
-            Queries::new(store, log, clock, metrics, ingestion.clone(), refresh_wait, pages_bytes)
+            Queries::new(store, log, clock, metrics, ingestion.clone(), refresh_wait, bounds)
         };
         let verification = {
             let (store, clock, metrics) = (store.clone(), clock.clone(), metrics.clone());
@@ -199,7 +201,7 @@ impl System {
 
         let rules = {
             let (log, clock, metrics) = (log.clone(), clock.clone(), metrics.clone());
-            hire.start("rules", &here, queue, move || Rules::new(rules, log, clock, metrics))
+            hire.start("rules", &here, queue, move || Rules::new(rules, processors, log, clock, metrics))
         };
 
         let crosscheck = {

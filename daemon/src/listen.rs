@@ -1,11 +1,13 @@
 //! The two sockets: taken from systemd or bound here, and served within their bounds.
 
 mod bounded_writes;
+pub(crate) mod refusal;
+mod shared;
 
-use crate::api::front::{REQUEST_ID, new_request_id};
 use crate::config::{Config, ConfigError};
-use crate::problem::{MEDIA_TYPE, Problem};
+use actors::queries::StillWaiting;
 use bounded_writes::BoundedWrites;
+pub use bounded_writes::IsShort;
 use domain::Peer;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -16,6 +18,8 @@ use hyper_util::server::graceful::GracefulShutdown;
 use listenfd::ListenFd;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Group, chown};
+use refusal::Refusals;
+use shared::SharedStream;
 use std::convert::Infallible;
 use std::env;
 use std::fs;
@@ -27,17 +31,14 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
-use tokio::time::{interval, timeout};
+use tokio::time::interval;
 
 /// The name under which systemd hands over the routes' socket.
 const ROUTES_NAME: &str = "oracled";
 /// The name under which systemd hands over the administrators' socket.
 const CONTROL_NAME: &str = "oracled-control";
-/// How long a connection over the bound is kept to tell it so.
-const FAREWELL: Duration = Duration::from_secs(1);
 /// How far the nearest timer is at most. tokio wakes its driver, by a system call, for every timer that is set to go
 /// off before all others, and without a near one each request's own would be such.
 const NEAR_TIMER: Duration = Duration::from_secs(1);
@@ -257,15 +258,17 @@ pub struct Bounds {
 
 /// Serves `listener` until `stop` says so, then finishes what is in flight.
 ///
-/// `handle` gets each request with the peer that sent it. `open` is the number of connections.
+/// `handle` gets each request with the peer that sent it, and whether that peer still waits. `open` is the number of connections.
+/// While `is_short` returns true, clients that do not read their answers are cut off within seconds.
 pub async fn serve<H, F, B>(
     listener: UnixListener,
     bounds: Bounds,
     open: Arc<AtomicUsize>,
     mut stop: watch::Receiver<bool>,
+    is_short: IsShort,
     handle: H,
 ) where
-    H: Fn(Request<Incoming>, Peer) -> F + Clone + Send + 'static,
+    H: Fn(Request<Incoming>, Peer, StillWaiting) -> F + Clone + Send + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
     B: hyper::body::Body<Data = bytes::Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
         + Send
@@ -278,6 +281,7 @@ pub async fn serve<H, F, B>(
         .max_headers(2 * bounds.headers)
         .max_buf_size((2 * bounds.header_bytes).max(64 * 1024));
     let graceful = GracefulShutdown::new();
+    let refusals = Refusals::new(bounds.connections);
     let mut near_timer = interval(NEAR_TIMER);
     loop {
         let accepted = tokio::select! {
@@ -295,16 +299,21 @@ pub async fn serve<H, F, B>(
         };
         let Ok(peer) = peer_of(&stream) else { continue };
         let Some(counted) = Counted::take(&open, bounds.connections) else {
-            tokio::spawn(turn_away(stream, bounds.connections));
+            refusals.refuse(stream);
             continue;
         };
         let handle = handle.clone();
+        let stream = SharedStream::new(stream);
+        let watched = stream.clone();
+        let still_waiting: StillWaiting = Arc::new(move || watched.has_client());
         let service = service_fn(move |request| {
-            let handled = handle(request, peer);
+            let handled = handle(request, peer, Arc::clone(&still_waiting));
             async move { Ok::<_, Infallible>(handled.await) }
         });
-        let connection = graceful
-            .watch(http.serve_connection(TokioIo::new(BoundedWrites::new(stream, bounds.unread)), service));
+        let connection = graceful.watch(http.serve_connection(
+            TokioIo::new(BoundedWrites::new(stream, bounds.unread, Arc::clone(&is_short))),
+            service,
+        ));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection ended");
@@ -319,30 +328,6 @@ pub async fn serve<H, F, B>(
 fn peer_of(stream: &UnixStream) -> io::Result<Peer> {
     let credentials = stream.peer_cred()?;
     Ok(Peer { uid: credentials.uid(), gid: credentials.gid(), pid: credentials.pid() })
-}
-
-/// Tells a connection over the bound so, without reading what it has to say.
-async fn turn_away(mut stream: UnixStream, connections: usize) {
-    let problem = Problem::Overloaded(format!("there are {connections} connections already"));
-    let body = problem.to_json();
-    let head = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {MEDIA_TYPE}\r\ncontent-length: {}\r\nretry-after: 1\r\n\
-         {REQUEST_ID}: {}\r\nconnection: close\r\n\r\n",
-        body.len(),
-        new_request_id()
-    );
-    let told = async {
-        stream.write_all(head.as_bytes()).await?;
-        stream.write_all(&body).await?;
-        stream.shutdown().await?;
-        // closing on what is still being sent would break the client's sending before it reads the answer
-        let mut rest = [0; 4096];
-        while stream.read(&mut rest).await? > 0 {}
-        Ok::<_, io::Error>(())
-    };
-    if let Ok(Err(error)) = timeout(FAREWELL, told).await {
-        tracing::debug!(%error, "a connection over the bound was gone before it was told");
-    }
 }
 
 /// One of the bounded connections.

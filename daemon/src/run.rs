@@ -5,6 +5,7 @@ use crate::api::front::Front;
 use crate::config::{Config, Flags, Limits, Provider, Storage};
 use crate::control;
 use crate::control::reload::reload;
+use crate::listen::refusal::REFUSALS_MAX;
 use crate::listen::{self, Bound, Bounds, Sockets};
 use crate::problem::hide_state_dir;
 use crate::service::Service;
@@ -302,7 +303,11 @@ fn start_servers(
             bounds(connections, Duration::from_secs(limits.idle_s), true),
             Arc::clone(&service.connections),
             service.stopping(),
-            move |request, peer| routes.clone().answer(request, peer),
+            {
+                let service = Arc::clone(service);
+                Arc::new(move || service.is_short_of_answers())
+            },
+            move |request, peer, still_waiting| routes.clone().answer(request, peer, still_waiting),
         )),
         tokio::spawn(listen::serve(
             control_socket,
@@ -310,7 +315,8 @@ fn start_servers(
             bounds(limits.control_connections, Duration::MAX, false),
             Arc::clone(&service.control_connections),
             service.stopping(),
-            move |request, peer| control.clone().answer(request, peer),
+            Arc::new(|| false),
+            move |request, peer, still_waiting| control.clone().answer(request, peer, still_waiting),
         )),
     ]
 }
@@ -362,6 +368,7 @@ fn tell_systemd(state: &[NotifyState<'_>]) {
 /// without any.
 fn connections_within(files: u64, limits: &Limits) -> usize {
     let left = files.saturating_sub(OTHER_FILES).saturating_sub(limits.control_connections as u64);
+    let left = left.saturating_sub(2 * REFUSALS_MAX as u64);
     let connections = limits.connections.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1);
     if connections < limits.connections {
         tracing::warn!(
@@ -376,7 +383,7 @@ fn connections_within(files: u64, limits: &Limits) -> usize {
 /// Raises the number of files that may be open as far as the connections need and the system lets; hands back
 /// where it stands.
 fn raise_file_limit(connections: usize) -> u64 {
-    let needed = connections as u64 + OTHER_FILES;
+    let needed = connections as u64 + OTHER_FILES + 2 * REFUSALS_MAX as u64;
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
     let wanted = needed.min(hard);
     if soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok() {

@@ -140,6 +140,13 @@ impl Service {
         held.expect("nobody closes the semaphore")
     }
 
+    /// Whether requests wait for memory that answers hold until they are read.
+    #[must_use]
+    pub fn is_short_of_answers(&self) -> bool {
+        // a request that waits takes all permits that there are
+        self.answers.available_permits() == 0 || self.system.queries.is_short_of_pages()
+    }
+
     /// Waits for one's turn to change how the daemon runs.
     pub async fn control_turn(&self) -> MutexGuard<'_, ()> {
         self.control.lock().await

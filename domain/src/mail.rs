@@ -125,6 +125,9 @@ pub struct Standing {
     pub attempts: u32,
     /// When it was queued, or queued again.
     pub tried_since: Timestamp,
+    /// When the last attempt failed; none before the first.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub tried_at: Option<Timestamp>,
     /// When it is tried next; nothing if it is not: it is a dead letter.
     pub next_attempt_at: Option<Timestamp>,
     /// What the last attempt failed with.
@@ -158,6 +161,7 @@ impl Mail {
             queued_at: now,
             attempts: 0,
             tried_since: now,
+            tried_at: None,
             next_attempt_at: Some(now),
             last_error: None,
         };
@@ -223,6 +227,7 @@ impl Standing {
         let next = pause.filter(|_| !failure.is_permanent());
         Self {
             attempts,
+            tried_at: Some(now),
             next_attempt_at: next.map(|pause| now.saturating_add(pause).unwrap_or(Timestamp::MAX)),
             last_error: Some(failure.cause.chars().take(CAUSE_MAX_CHARS).collect()),
             ..self.clone()
@@ -230,16 +235,18 @@ impl Standing {
     }
 
     /// When it is tried next, as it looks at `now`; nothing where it is a dead letter. What is further ahead than any
-    /// mail waits was written down by a clock that has jumped since: it is due now.
+    /// mail waits, or was written down later than now, is of a clock that has been set back since: it is due now.
     #[must_use]
     pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.next_attempt_at.map(|at| if at.duration_since(now) > LONGEST_WAIT { now } else { at })
+        let is_set_back = now < self.tried_at.unwrap_or(self.tried_since);
+        let due = |at: Timestamp| if is_set_back || at.duration_since(now) > LONGEST_WAIT { now } else { at };
+        self.next_attempt_at.map(due)
     }
 
     /// Where it stands when it is queued again, at `now`.
     #[must_use]
     pub fn requeued(&self, now: Timestamp) -> Self {
-        Self { attempts: 0, tried_since: now, next_attempt_at: Some(now), ..self.clone() }
+        Self { attempts: 0, tried_since: now, tried_at: None, next_attempt_at: Some(now), ..self.clone() }
     }
 
     /// Whether it is tried no more.

@@ -34,14 +34,13 @@ pub(crate) struct Room {
 
 impl Room {
     /// Makes room for a write of so many bytes to `file`, or says what stands in the way.
-    pub(crate) fn make(&mut self, file: &Path, bytes: u64) -> io::Result<()> {
+    pub(crate) fn make(&mut self, file: &File, bytes: u64) -> io::Result<()> {
         let wanted = ROOM_BYTES + ROOM_PER_BYTE * bytes;
         // twice that, so that it is not asked for at every write; else just enough
         self.set_aside(file, wanted, 2 * wanted).or_else(|_| self.set_aside(file, wanted, wanted))
     }
 
-    fn set_aside(&mut self, file: &Path, wanted: u64, taken: u64) -> io::Result<()> {
-        let file = OpenOptions::new().write(true).open(file)?;
+    fn set_aside(&mut self, file: &File, wanted: u64, taken: u64) -> io::Result<()> {
         let len = file.metadata()?.len();
         let (limit, _) = getrlimit(Resource::RLIMIT_FSIZE)?;
         if len + wanted > limit {
@@ -55,7 +54,7 @@ impl Room {
         self.end = 0;
         let signed = |bytes: u64| off_t::try_from(bytes).map_err(|_| Errno::EFBIG);
         // the length stays: sled goes by it
-        match fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, signed(len)?, signed(taken)?) {
+        match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, signed(len)?, signed(taken)?) {
             Ok(()) => self.end = len + taken,
             // this file system sets nothing aside: sled will find out
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => {}

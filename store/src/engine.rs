@@ -1,5 +1,7 @@
 //! sled, opened, closed, reopened and made durable; and [`Store`], through which everyone reads.
 
+mod database;
+
 use crate::disk::{FreeSpace, Reserve, Room, sync_dir};
 use crate::error::StoreError;
 use crate::ground::Ground;
@@ -8,6 +10,7 @@ use crate::panics::caught;
 use crate::rows::{Row, Table};
 use crate::snapshot::{SnapshotId, remove_wrong_snapshot, snapshot_in, snapshots};
 use crate::watermark::Counts;
+use database::{OpenDatabase, database_file, spare_files, unavailable};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -15,8 +18,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
-use std::thread;
-use std::time::Duration;
 
 /// The database's folder below the state directory.
 pub(crate) const DATABASE_DIR: &str = "store";
@@ -24,9 +25,6 @@ pub(crate) const DATABASE_DIR: &str = "store";
 const SETTINGS_FILE: &str = "conf";
 /// The file in it that sled appends to, and that has to be synced.
 pub(crate) const DATABASE_FILE: &str = "db";
-/// A database that is locked is tried so often again, with a pause between.
-const LOCK_ATTEMPTS: usize = 50;
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -101,7 +99,9 @@ impl Store {
 #[derive(Debug)]
 pub(crate) struct Engine {
     options: Options,
-    db: RwLock<Option<sled::Db>>,
+    db: RwLock<Option<OpenDatabase>>,
+    /// Descriptors of no use but to be closed before the database is reopened.
+    spare_files: Mutex<Vec<File>>,
     durable_seq: AtomicU64,
     /// Rows as they were, while what is to replace them is not durable yet.
     before: Mutex<HashMap<(Table, Vec<u8>), Row>>,
@@ -137,11 +137,11 @@ impl Engine {
         let removed = remove_wrong_snapshot(&database, known)
             .map_err(|source| StoreError::Io { path: database.clone(), source })?;
         let reserve = Reserve::new(&options.dir);
-        let mut opened = open_sled(&options);
+        let mut opened = OpenDatabase::open(&options);
         // sled writes a snapshot of its page table as it opens
         if opened.as_ref().is_err_and(StoreError::lacks_room) && reserve.release() {
             tracing::warn!("the disk is full: the space reserve is used to open the store");
-            opened = open_sled(&options);
+            opened = OpenDatabase::open(&options);
         }
         let db = opened?;
         if created {
@@ -155,6 +155,7 @@ impl Engine {
         let free = FreeSpace::new(&options.dir, options.min_free_bytes);
         let engine = Self {
             options,
+            spare_files: Mutex::new(spare_files()),
             db: RwLock::new(Some(db)),
             durable_seq: AtomicU64::new(0),
             before: Mutex::default(),
@@ -176,6 +177,13 @@ impl Engine {
         &self,
         use_db: impl FnOnce(&sled::Db) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.with_open(|open| use_db(&open.db))
+    }
+
+    fn with_open<T>(
+        &self,
+        use_open: impl FnOnce(&OpenDatabase) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let reopening = || StoreError::Unavailable { cause: "it is being reopened".into() };
         let guard = match self.db.try_read() {
             Ok(guard) => guard,
@@ -183,8 +191,8 @@ impl Engine {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(reopening()),
         };
-        let db = guard.as_ref().ok_or_else(reopening)?;
-        let used = caught(|| use_db(db));
+        let open = guard.as_ref().ok_or_else(reopening)?;
+        let used = caught(|| use_open(open));
         used.unwrap_or_else(|detail| Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail }))
     }
 
@@ -192,23 +200,24 @@ impl Engine {
     pub(crate) fn reopen(&self) -> Result<(), StoreError> {
         let mut guard = self.db.write().unwrap_or_else(PoisonError::into_inner);
         drop(guard.take());
+        let mut spare = self.spare_files.lock().unwrap_or_else(PoisonError::into_inner);
+        spare.clear();
         self.forget_cached_pages().map_err(|error| unavailable(&error))?;
-        *guard = Some(open_sled(&self.options)?);
+        *guard = Some(OpenDatabase::open(&self.options)?);
+        *spare = spare_files();
         Ok(())
     }
 
     /// Has the next reader of the file see the disk: behind a failed sync the system's cache holds, as if they were
     /// written, pages that never were.
     fn forget_cached_pages(&self) -> io::Result<()> {
-        let file = File::open(self.database_file())?;
+        let file = File::open(database_file(self.dir()))?;
         Ok(posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?)
     }
 
     /// Syncs the database's file.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
-        // opened anew each time (1 µs): the file behind the name is the one that sled has open
-        let synced = File::open(self.database_file()).and_then(|file| file.sync_all());
-        synced.map_err(|error| unavailable(&error))
+        self.with_open(OpenDatabase::sync)
     }
 
     /// Notes what was found at an opening, and lets readers see it.
@@ -263,7 +272,9 @@ impl Engine {
     /// which it needs to write.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<(), StoreError> {
         let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        room.make(&self.database_file(), bytes).map_err(|error| unavailable(&error))
+        self.with_open(|open| {
+            open.file().and_then(|file| room.make(file, bytes)).map_err(|error| unavailable(&error))
+        })
     }
 
     /// The free space of the disk that the store is on.
@@ -291,90 +302,13 @@ impl Engine {
         found.iter().filter_map(|path| fs::metadata(path).ok()).map(|found| found.len()).max().unwrap_or(0)
     }
 
-    fn database_file(&self) -> PathBuf {
-        self.options.dir.join(DATABASE_DIR).join(DATABASE_FILE)
-    }
-
     /// Puts `batch` on the disk: applied, flushed to the file, and the file synced, since sled's own flush does
     /// not reach the platter on Linux.
     pub(crate) fn apply(&self, batch: sled::Batch) -> Result<(), StoreError> {
-        self.with(|db| {
-            db.apply_batch(batch).map_err(|error| unavailable(&error))?;
-            db.flush().map_err(|error| unavailable(&error))?;
-            self.sync()
+        self.with_open(|open| {
+            open.db.apply_batch(batch).map_err(|error| unavailable(&error))?;
+            open.db.flush().map_err(|error| unavailable(&error))?;
+            open.sync()
         })
-    }
-}
-
-fn unavailable(error: &dyn std::error::Error) -> StoreError {
-    StoreError::Unavailable { cause: error.to_string() }
-}
-
-/// Opens the database, and tries again for a moment where it is locked: a thread of sled's may still hold one that
-/// was closed just now.
-fn open_sled(options: &Options) -> Result<sled::Db, StoreError> {
-    for _ in 0..LOCK_ATTEMPTS {
-        match try_open_sled(options) {
-            Err(StoreError::Locked { .. }) => thread::sleep(LOCK_PAUSE),
-            opened => return opened,
-        }
-    }
-    try_open_sled(options)
-}
-
-fn try_open_sled(options: &Options) -> Result<sled::Db, StoreError> {
-    let path = options.dir.join(DATABASE_DIR);
-    remove_torn_files(&path).map_err(|source| StoreError::Io { path: path.clone(), source })?;
-    let config = sled::Config::new().path(&path).cache_capacity(options.cache_bytes).flush_every_ms(None);
-    match caught(|| config.open()) {
-        Ok(Ok(db)) => Ok(db),
-        Ok(Err(sled::Error::Io(error))) => Err(refused(options, path, error)),
-        Ok(Err(error)) => Err(StoreError::damaged(&options.dir, &error)),
-        Err(detail) => Err(StoreError::Corrupt { dir: options.dir.clone(), detail }),
-    }
-}
-
-/// Removes what sled wrote in pieces and was kept from finishing, where it would take the piece for the whole.
-///
-/// sled writes a snapshot of its page table as it opens, under another name until it is whole; where that was cut
-/// short, by a kill or a full disk, it takes the piece for a whole one the next time, and calls the database
-/// corrupt. It does the same with its settings, of which we change none and which it writes again where there are none.
-/// Whoever has the database open is left alone.
-fn remove_torn_files(database: &Path) -> io::Result<()> {
-    let file = match File::open(database.join(DATABASE_FILE)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    // the lock that sled takes, until the file is closed
-    if file.try_lock().is_err() {
-        return Ok(());
-    }
-    let settings = database.join(SETTINGS_FILE);
-    let content = fs::read(&settings).unwrap_or_default();
-    if let Some((content, sum)) = content.split_last_chunk::<4>()
-        && crc32fast::hash(content).to_le_bytes() != *sum
-    {
-        fs::remove_file(&settings)?;
-    }
-    for entry in fs::read_dir(database)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if name.as_encoded_bytes().starts_with(b"snap.") && name.as_encoded_bytes().ends_with(b".generating")
-        {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
-}
-
-fn refused(options: &Options, path: PathBuf, error: io::Error) -> StoreError {
-    let text = error.to_string();
-    if text.contains("could not acquire lock") {
-        StoreError::Locked { dir: options.dir.clone() }
-    } else if StoreError::shows_damage(&error) {
-        StoreError::Corrupt { dir: options.dir.clone(), detail: text }
-    } else {
-        StoreError::Io { path, source: error }
     }
 }

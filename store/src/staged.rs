@@ -5,7 +5,7 @@ use crate::error::StoreError;
 use crate::log::{self, Tip};
 use crate::record::{Receipt, Record, Refused, RowKey, Write};
 use crate::rows::{self, Row, Table};
-use crate::verification::{kept_name, open_name, subject_name};
+use crate::verification::{claim_name, kept_name, open_name, subject_name};
 use crate::watermark::Counts;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -88,6 +88,10 @@ impl<'a> Staged<'a> {
             let open = state.is_open().then(Vec::new);
             let of_workflow = open_name(&state.review.workflow_id, &state.review.review_id);
             self.set(Table::OpenReviews, &name, open.clone(), revision)?;
+            if state.review.of_claim {
+                let of_claim = claim_name(&state.review.workflow_id, &state.review.review_id);
+                self.set(Table::OpenByWorkflow, of_claim.as_bytes(), open.clone(), revision)?;
+            }
             self.set(Table::OpenByWorkflow, of_workflow.as_bytes(), open, revision)?;
         }
         Ok(())

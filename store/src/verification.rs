@@ -15,6 +15,8 @@ use jiff::Timestamp;
 
 /// What stands between the parts of a name that has two; neither has one in it.
 const SEPARATOR: char = '/';
+/// What the names begin with that count reviews which claims alone have opened: no workflow's id does.
+const CLAIM: char = '!';
 
 /// Which reviews to read.
 #[derive(Debug, Clone, Default)]
@@ -64,6 +66,17 @@ impl Store {
         // the byte after the separator is the end of the range with this prefix
         let of_workflow = keys(&[SEPARATOR as u8])..keys(&[SEPARATOR as u8 + 1]);
         Ok(self.names(Table::OpenByWorkflow, of_workflow, .., usize::MAX)?.len() as u64)
+    }
+
+    /// The number of open reviews that claims alone have opened, of one workflow or of all.
+    ///
+    /// # Errors
+    /// Where they cannot be read.
+    pub fn open_claims(&self, workflow_id: Option<&WorkflowId>) -> Result<u64, StoreError> {
+        let begin = workflow_id.map_or_else(|| CLAIM.to_string(), |workflow_id| claim_name(workflow_id, ""));
+        let keys = |end: &[u8]| key(Table::OpenByWorkflow, &[begin.as_bytes(), end]);
+        // no name has this byte
+        Ok(self.names(Table::OpenByWorkflow, keys(&[])..keys(&[u8::MAX]), .., usize::MAX)?.len() as u64)
     }
 
     /// A workflow, with its revision.
@@ -189,6 +202,11 @@ impl Store {
 /// The name of an open review's row among those of its workflow.
 pub(crate) fn open_name(workflow_id: &WorkflowId, review_id: &str) -> String {
     format!("{workflow_id}{SEPARATOR}{review_id}")
+}
+
+/// The name of a row that counts an open review which a claim alone has opened.
+pub(crate) fn claim_name(workflow_id: &WorkflowId, review_id: &str) -> String {
+    format!("{CLAIM}{}", open_name(workflow_id, review_id))
 }
 
 /// The name of a subject's row.

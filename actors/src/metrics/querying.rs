@@ -19,6 +19,8 @@ enum QueryOutcome {
     Silent,
     Stale,
     Busy,
+    TooCostly,
+    Stopped,
     Failed,
 }
 
@@ -60,6 +62,8 @@ impl Querying {
             ) => QueryOutcome::Refused,
             Some(QueryError::Silent(_)) => QueryOutcome::Silent,
             Some(QueryError::Stale { .. }) => QueryOutcome::Stale,
+            Some(QueryError::TooCostly) => QueryOutcome::TooCostly,
+            Some(QueryError::Stopped) => QueryOutcome::Stopped,
             Some(QueryError::Busy) => QueryOutcome::Busy,
             Some(QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_)) => {
                 QueryOutcome::Failed

@@ -455,6 +455,22 @@ fn a_clock_that_was_far_ahead_for_a_while_keeps_no_mail_back() {
 }
 
 #[test]
+fn clock_set_back_by_less_than_an_hour_holds_no_mail_back() {
+    with_service(Mood::Fails, |world, hand, service| async move {
+        hand.turn(3000);
+        world.queue_and_wake(MailKind::Verdict, "cs_1").await;
+        eventually("the first attempt fails", async || world.told().len() == 2).await;
+        service.set(Mood::Takes);
+        hand.turn(-3000);
+        // one look through the outbox
+        for _ in 0..100 {
+            world.pass(&hand, 1).await;
+        }
+        assert_eq!((world.list(false).await.len(), service.attempts()), (0, 2));
+    });
+}
+
+#[test]
 fn what_was_queued_before_a_restart_is_sent_behind_it() {
     let (hand, service) = (Hand::new(), MadeUp::new(Mood::Fails));
     with_outside(hand.clone(), outside(None), |world| async move {

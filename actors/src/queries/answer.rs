@@ -1,6 +1,7 @@
 //! One answer, from the question to its last field.
 
 use super::freshness::tier_of;
+use super::scan::Scan;
 use super::{Cursor, QueryError, cursor_of};
 use domain::ground::freshness::{Freshness, age_s};
 use domain::ground::provenance::ProvenanceRecord;
@@ -12,14 +13,13 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
-use store::ground::query::{Access, Answered, Hit, RECORDS_SCANNED_MAX};
+use store::ground::query::{Access, Answered, Hit, ScanBudget, ScanError};
 use store::ground::view::SourceView;
 
 /// So many versions are named in an answer.
 const VERSIONS_NAMED_MAX: usize = 16;
 
-/// A lookup looks at so many records, and finds so many bytes, on the thread of whoever asks.
-const LOOKUP_RECORDS: u64 = 256;
+/// A lookup finds so many bytes on the thread of whoever asks.
 const LOOKUP_BYTES: usize = 64 << 10;
 
 /// A question on its way to an answer.
@@ -82,7 +82,10 @@ impl Answering {
         if !self.query.identity_is_whole {
             return Ok(too_much);
         }
-        let answered = self.read(LOOKUP_RECORDS)?;
+        let answered = match self.read(super::scan::LOOKUP) {
+            Err(ScanError::TooCostly) => return Ok(too_much),
+            answered => answered?,
+        };
         let is_cut_short = answered.more.is_some() && answered.found.len() < self.query.max_results;
         if is_cut_short || answered.bytes > LOOKUP_BYTES {
             return Ok(too_much);
@@ -90,14 +93,14 @@ impl Answering {
         self.judged(answered).map(|looked| LookedUp::Answered(Box::new(looked)))
     }
 
-    /// A page of the answer, however long that takes.
-    pub(super) fn page(&self) -> Result<Looked, QueryError> {
-        self.judged(self.read(RECORDS_SCANNED_MAX)?)
+    /// A page of the answer, as far as `scan` goes.
+    pub(super) fn page(&self, scan: &Scan) -> Result<Looked, QueryError> {
+        self.judged(scan.run(|budget| self.read(budget))?)
     }
 
-    fn read(&self, scanned_max: u64) -> Result<Answered, QueryError> {
+    fn read(&self, budget: ScanBudget<'_>) -> Result<Answered, ScanError> {
         let Self { view, query, point_in_time, known_at, after, .. } = self;
-        Ok(view.query(query, *point_in_time, *known_at, after.as_deref(), scanned_max)?)
+        view.query(query, *point_in_time, *known_at, after.as_deref(), budget)
     }
 
     /// What becomes of what was found.

@@ -153,6 +153,8 @@ impl From<&QueryError> for ReadOutcome {
             QueryError::Bad(_) | QueryError::QueryId => Self::InvalidQuery,
             QueryError::Stale(_) => Self::SourceStale,
             QueryError::Busy => Self::Overloaded,
+            QueryError::TooCostly => Self::QueryTooCostly,
+            QueryError::Stopped => Self::QueryStopped,
             QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_) => Self::Failed,
         }
     }

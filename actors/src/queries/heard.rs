@@ -1,5 +1,6 @@
 //! What an ingested source has to say of one thing, for a verification (RFC-0002, "Oracle Verification Protocol").
 
+use super::scan::{LOOKUP, Scan};
 use super::{Queries, QueryError, freshness};
 use domain::ground::freshness::Freshness;
 use domain::ground::id::SourceId;
@@ -13,15 +14,13 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use store::ground::query::{Hit, RECORDS_SCANNED_MAX};
+use store::ground::query::{Hit, ScanBudget};
 use store::ground::view::{Found, SourceView};
 use tokio::task::spawn_blocking;
 
 /// Who has verified what is ingested, and how.
 const VERIFIER_ID: &str = "oracled";
 const VERIFICATION_METHOD: &str = "controlled ingestion";
-/// So many records are looked at, at the most, on the thread of whoever asks.
-const LOOKUP_RECORDS: u64 = 256;
 
 /// What is asked of a source.
 #[derive(Debug, Clone)]
@@ -93,14 +92,17 @@ impl Queries {
             return Ok((Heard { reply, before: None, warnings: Vec::new() }, None));
         }
         let look = Look { view, query, asked, time, now };
-        match look.heard(LOOKUP_RECORDS)? {
-            Some(heard) => Ok(heard),
-            None => {
+        match look.heard(LOOKUP) {
+            Ok(Some(heard)) => Ok(heard),
+            Ok(None) | Err(QueryError::TooCostly) => {
+                // the decision is taken whether its caller waits or not
+                let scan = Scan::new(self.processor().await?, Arc::new(|| true));
                 // on that thread, since so much is said of the one thing
-                let looked = spawn_blocking(move || look.heard(RECORDS_SCANNED_MAX)).await;
-                let heard = looked.map_err(|error| QueryError::Reading(error.to_string()))??;
+                let looked = spawn_blocking(move || scan.run(|budget| Ok(look.heard(budget)))).await;
+                let heard = looked.map_err(|error| QueryError::Reading(error.to_string()))???;
                 heard.ok_or_else(|| QueryError::Reading("too many records speak of one thing".into()))
             }
+            Err(error) => Err(error),
         }
     }
 }
@@ -123,11 +125,11 @@ fn request(asked: &Asked) -> QueryRequest {
 }
 
 impl Look {
-    /// What there is; nothing where more than `scanned_max` records would have to be looked at.
-    fn heard(&self, scanned_max: u64) -> Result<Option<(Heard, Option<Freshness>)>, QueryError> {
+    /// What there is; nothing where more records than `budget` has would have to be looked at.
+    fn heard(&self, budget: ScanBudget<'_>) -> Result<Option<(Heard, Option<Freshness>)>, QueryError> {
         let Self { view, query, time, .. } = self;
         let mut warnings = Vec::new();
-        let answered = view.query(query, *time, self.asked.known_at, None, scanned_max)?;
+        let answered = view.query(query, *time, self.asked.known_at, None, budget)?;
         if answered.pruned > 0 {
             warnings.push(format!("{} versions that held then have been pruned", answered.pruned));
         }
@@ -158,7 +160,7 @@ impl Look {
         {
             warnings.push("its record was taken with remarks, which its provenance's run tells".into());
         }
-        let before = if self.asked.looks_back { self.before(hit)? } else { None };
+        let before = if self.asked.looks_back { self.before(hit, budget)? } else { None };
         let reply = Reply::Answered { candidate: Box::new(candidate) };
         Ok(Some((Heard { reply, before, warnings }, Some(freshness))))
     }
@@ -185,12 +187,12 @@ impl Look {
     }
 
     /// What the source said of the same, before the run that has brought `hit`.
-    fn before(&self, hit: &Hit) -> Result<Option<Box<Candidate>>, QueryError> {
+    fn before(&self, hit: &Hit, budget: ScanBudget<'_>) -> Result<Option<Box<Candidate>>, QueryError> {
         let run = self.view.state.run(hit.found.statement.time.run);
         let Some(run) = run else { return Ok(None) };
         let just_before = run.release.ingested_at.saturating_sub(SignedDuration::from_micros(1));
         let just_before = just_before.unwrap_or(Timestamp::MIN);
-        let known = self.view.query(&self.query, self.time, Some(just_before), None, RECORDS_SCANNED_MAX)?;
+        let known = self.view.query(&self.query, self.time, Some(just_before), None, budget)?;
         let same = known.found.iter().find(|before| before.found.key == hit.found.key);
         Ok(same.map(|before| self.candidate(before)).transpose()?.map(|(before, _)| Box::new(before)))
     }

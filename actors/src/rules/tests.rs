@@ -8,7 +8,14 @@ fn case(text: &str, facts: &[String]) -> Case {
 
 fn bench(system: &crate::System) -> Arc<Bench> {
     let config = RulesConfig { settings: Settings::default(), compiled_bytes: 1 << 20 };
-    Rules::new(config, system.log.clone(), system.clock.clone(), system.metrics.clone()).bench
+    Rules::new(
+        config,
+        Processors::default(),
+        system.log.clone(),
+        system.clock.clone(),
+        system.metrics.clone(),
+    )
+    .bench
 }
 
 fn verdicts(evaluations: &[Evaluation]) -> Vec<&'static str> {

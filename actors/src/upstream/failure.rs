@@ -19,6 +19,8 @@ static HTTP_DATE: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 pub enum Kind {
     /// There was no connection: the request was not sent.
     Connect,
+    /// The daemon lacks file descriptors, memory or ports: the request was not sent, and says nothing of the upstream.
+    Shortage,
     /// The whole answer was not there in time.
     Timeout,
     /// The answer is of this status, which is not a success.
@@ -35,6 +37,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect => f.write_str("no connection"),
+            Self::Shortage => f.write_str("no resources for a connection"),
             Self::Timeout => f.write_str("no answer in time"),
             Self::Status(status) => write!(f, "HTTP status {status}"),
             Self::Broken => f.write_str("the connection broke"),
@@ -64,14 +67,14 @@ impl Failure {
     /// Whether the request may have reached the one who was asked.
     #[must_use]
     pub const fn reached(&self) -> bool {
-        !matches!(self.kind, Kind::Connect)
+        !matches!(self.kind, Kind::Connect | Kind::Shortage)
     }
 
     /// Whether the same request may succeed another time.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self.kind {
-            Kind::Connect | Kind::Timeout | Kind::Broken => true,
+            Kind::Connect | Kind::Shortage | Kind::Timeout | Kind::Broken => true,
             Kind::Status(status) => matches!(status, 408 | 429 | 500 | 502 | 503 | 504),
             Kind::TooLarge | Kind::Unreadable => false,
         }
@@ -99,6 +102,7 @@ impl Failure {
     pub const fn blames_upstream(&self) -> bool {
         match self.kind {
             Kind::Status(status) => !matches!(status, 400 | 413 | 422 | 429),
+            Kind::Shortage => false,
             _ => true,
         }
     }
@@ -108,7 +112,7 @@ impl Failure {
     #[must_use]
     pub fn probed(&self) -> Outcome {
         match self.kind {
-            Kind::Status(300..=499) | Kind::TooLarge => Outcome::Neutral,
+            Kind::Status(300..=499) | Kind::TooLarge | Kind::Shortage => Outcome::Neutral,
             _ => Outcome::Failure(self.to_string()),
         }
     }
@@ -118,6 +122,7 @@ impl Failure {
     pub fn error_code(&self) -> String {
         match self.kind {
             Kind::Connect => "connect".to_owned(),
+            Kind::Shortage => "shortage".to_owned(),
             Kind::Timeout => "timeout".to_owned(),
             Kind::Status(status) => format!("http_{status}"),
             Kind::Broken => "broken".to_owned(),
@@ -193,6 +198,13 @@ mod tests {
         for kind in [Kind::Connect, Kind::Timeout, Kind::Broken, Kind::Status(500), Kind::Status(503)] {
             assert_eq!(probed(kind), Outcome::Failure(format!("{kind}: x")));
         }
+    }
+
+    #[test]
+    fn shortage_of_the_daemon_does_not_blame_the_upstream() {
+        let shortage = Failure::new(Kind::Shortage, "Too many open files".into());
+        assert!(!shortage.blames_upstream() && !shortage.reached() && shortage.is_retryable());
+        assert_eq!(shortage.probed(), Outcome::Neutral);
     }
 
     #[test]

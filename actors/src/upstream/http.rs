@@ -4,12 +4,14 @@
 use super::failure::{Failure, Kind, retry_after, retry_info};
 use crate::clock::{Clock, monotonic};
 use bytes::{Bytes, BytesMut};
+use nix::errno::Errno;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, ClientBuilder, RequestBuilder, Response, StatusCode, Url, redirect, retry};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde_json::Value;
 use std::error::Error;
+use std::io;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -256,8 +258,28 @@ pub(crate) fn client(tls: bool) -> ClientBuilder {
 
 /// What an error of the client means. It holds no URL and no header.
 pub(crate) fn failure(error: &reqwest::Error) -> Failure {
-    let kind = if error.is_connect() { Kind::Connect } else { Kind::Broken };
+    let kind = match () {
+        () if is_shortage(error) => Kind::Shortage,
+        () if error.is_connect() => Kind::Connect,
+        () => Kind::Broken,
+    };
     Failure::new(kind, root_cause(error))
+}
+
+/// Whether an I/O error among the causes of `error` is the daemon's own shortage of descriptors, memory or ports.
+pub(crate) fn is_shortage(error: &(dyn Error + 'static)) -> bool {
+    use Errno::{EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM};
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let errno = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error).map(Errno::from_raw);
+        if matches!(errno, Some(EMFILE | ENFILE | ENOMEM | ENOBUFS | EADDRNOTAVAIL)) {
+            return true;
+        }
+        // an I/O error hands on the source of what it holds, and not that itself
+        let held = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        cause = held.map(|held| held as &(dyn Error + 'static)).or_else(|| error.source());
+    }
+    false
 }
 
 /// The innermost reason, which says what happened; the outer ones say to whom.
@@ -275,6 +297,15 @@ mod tests {
 
     fn endpoint(base: &str, key: Option<Key>) -> Result<Endpoint, BadEndpoint> {
         Endpoint::new(base, key, Clock::fixed("2026-11-20T10:00:00Z".parse().expect("a time")))
+    }
+
+    #[test]
+    fn exhausted_descriptors_are_a_shortage_and_a_refusal_is_not() {
+        let caused = |errno| io::Error::other(io::Error::from_raw_os_error(errno as i32));
+        for errno in [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::ENOBUFS, Errno::EADDRNOTAVAIL] {
+            assert!(is_shortage(&io::Error::from(errno)) && is_shortage(&caused(errno)), "{errno}");
+        }
+        assert!(!is_shortage(&caused(Errno::ECONNREFUSED)));
     }
 
     #[test]

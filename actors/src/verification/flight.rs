@@ -9,7 +9,9 @@ use domain::event::verification::{OracleInteraction, ReviewEntry, VerificationEn
 use domain::ground::id::{SourceId, WorkflowId};
 use domain::verification::deviation::{advanced, deviations, note};
 use domain::verification::envelope::Basis;
-use domain::verification::review::{QUEUE_MAX, QUEUE_TOTAL_MAX, ReviewState};
+use domain::verification::review::{
+    CLAIMS_QUEUE_MAX, CLAIMS_QUEUE_TOTAL_MAX, QUEUE_MAX, QUEUE_TOTAL_MAX, ReviewState,
+};
 use domain::verification::workflow::EnforcementMode;
 use domain::verification::{
     Baseline, Baselines, Envelope, EnvelopeKind, Inputs, Reply, Review, Stage, Subject, SubjectKey,
@@ -177,8 +179,10 @@ impl Verifier {
         inputs.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         inputs.queue_is_full = false;
         let mut envelope = decide(&inputs);
-        let opens = envelope.review_id.as_ref() == Some(&envelope.execution_id);
-        if opens && self.queue_is_full(&inputs.workflow.workflow_id)? {
+        let opens = Review::of(&inputs, &envelope);
+        if let Some(review) = opens
+            && self.queue_is_full(&review)?
+        {
             inputs.queue_is_full = true;
             envelope = decide(&inputs);
         }
@@ -198,11 +202,20 @@ impl Verifier {
     }
 
     /// Whether as many questions of the workflow wait for people as may, or of all workflows.
-    fn queue_is_full(&self, workflow_id: &WorkflowId) -> Result<bool, StoreError> {
+    fn queue_is_full(&self, review: &Review) -> Result<bool, StoreError> {
         let all = self.doors.log.report().borrow().counts.open_reviews;
+        let workflow_id = &review.workflow_id;
+        let claims = |of: Option<&WorkflowId>| self.store.open_claims(of);
         // the reviews of a workflow are only counted if all open reviews together could fill its pool
-        let is_full = all >= QUEUE_MAX && self.store.open_reviews_of(workflow_id)? >= QUEUE_MAX;
-        Ok(is_full || all >= QUEUE_TOTAL_MAX)
+        if review.of_claim {
+            let is_full = all >= CLAIMS_QUEUE_MAX && claims(Some(workflow_id))? >= CLAIMS_QUEUE_MAX;
+            return Ok(is_full || all >= CLAIMS_QUEUE_TOTAL_MAX && claims(None)? >= CLAIMS_QUEUE_TOTAL_MAX);
+        }
+        let of_sources =
+            |all: u64, of: Option<&WorkflowId>| Ok::<_, StoreError>(all.saturating_sub(claims(of)?));
+        let is_full = all >= QUEUE_MAX
+            && of_sources(self.store.open_reviews_of(workflow_id)?, Some(workflow_id))? >= QUEUE_MAX;
+        Ok(is_full || all >= QUEUE_TOTAL_MAX && of_sources(all, None)? >= QUEUE_TOTAL_MAX)
     }
 
     /// Makes a decision durable. Where others have changed meanwhile what it rests on or moves, it is taken anew.

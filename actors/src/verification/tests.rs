@@ -1,4 +1,5 @@
 mod baselines;
+mod clock;
 mod dismissing;
 mod keeping;
 mod latency;

@@ -4,6 +4,7 @@
 use crate::config::Limits;
 use crate::problem::Problem;
 use actors::caller::called_by;
+use actors::queries::StillWaiting;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -65,12 +66,18 @@ impl Front {
     }
 
     /// Answers one request.
-    pub async fn answer(mut self, mut request: Request<Incoming>, peer: Peer) -> Response {
+    pub async fn answer(
+        mut self,
+        mut request: Request<Incoming>,
+        peer: Peer,
+        still_waiting: StillWaiting,
+    ) -> Response {
         let id = Shared::id_for(request.headers());
         let mut response = match self.shared.check_headers(request.headers()) {
             Err(problem) => problem.into_response(),
             Ok(()) => {
                 request.extensions_mut().insert(peer);
+                request.extensions_mut().insert(still_waiting);
                 let max_s = (!(self.is_unhurried)(&request)).then_some(self.shared.request_s);
                 // an id is visible ASCII
                 let caller = Caller { peer, request_id: id.to_str().unwrap_or_default().to_owned() };

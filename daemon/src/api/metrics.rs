@@ -173,6 +173,11 @@ fn gauges(body: &mut String, service: &Service) -> fmt::Result {
         ("log_entries", "entries in the log", journal.counts.entries),
         ("cached_verdicts", "verdicts in the store", journal.counts.verdicts),
         ("sessions", "sessions in the store", journal.counts.sessions),
+        (
+            "clock_steps_back",
+            "how often the system clock was set back since the start",
+            service.system.clock.steps_back(),
+        ),
         ("reviews_open", "questions that wait for a person", journal.counts.open_reviews),
         ("verdicts_in_flight", "verdicts being judged", number(service.in_flight())),
         (

@@ -5,7 +5,8 @@ use super::request::JsonBody;
 use super::verdicts::document;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
-use actors::queries::Page;
+use actors::queries::{Page, StillWaiting};
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use domain::ground::query::{OracleQuery, QueryAnswer};
@@ -27,11 +28,15 @@ use tokio::task::spawn_blocking;
         (status = "5XX", description = "It cannot be answered for now", body = ProblemDocument),
     ),
 )]
-pub async fn post(State(service): State<Arc<Service>>, body: JsonBody) -> Result<Response, Problem> {
+pub async fn post(
+    State(service): State<Arc<Service>>,
+    Extension(still_waiting): Extension<StillWaiting>,
+    body: JsonBody,
+) -> Result<Response, Problem> {
     let asked = body.parse::<OracleQuery>()?;
     let queries = service.system.queries.clone();
     let held = service.work(async move {
-        let Page { answer, room } = queries.page(asked).await?;
+        let Page { answer, room } = queries.page(asked, still_waiting).await?;
         if room.is_none() {
             return Ok(Held::new(json(&answer), None));
         }

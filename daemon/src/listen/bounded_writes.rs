@@ -1,35 +1,74 @@
 //! A connection whose peer must go on reading.
 
+use actors::clock::stopwatch;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// While memory for answers is short, a client may leave its answer unread for so long.
+const UNREAD_WHEN_SHORT: Duration = Duration::from_secs(2);
+/// Reading so many bytes gives a client one second back: one that reads little by little is as slow as one that does not read.
+const BYTES_PER_SECOND: f64 = 1024.0 * 1024.0;
+/// How often a stalled answer is looked at.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Whether clients wait for memory that unread answers hold.
+pub type IsShort = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// A stream that ends with an error where its peer takes nothing of what is written to it for so long. Without
 /// that, whoever never reads the answer keeps a connection, and the answer in memory, for as long as it likes.
-#[derive(Debug)]
 pub(super) struct BoundedWrites<S> {
     stream: S,
     bound: Duration,
+    is_short: IsShort,
+    /// For how long answers have stood unread, less what was given back for bytes that were read.
+    unread: Duration,
     /// Runs while the peer takes nothing.
-    stalled: Option<Pin<Box<Sleep>>>,
+    stalled: Option<Stall>,
+}
+
+struct Stall {
+    began: Instant,
+    check: Pin<Box<Sleep>>,
 }
 
 impl<S> BoundedWrites<S> {
-    pub(super) const fn new(stream: S, bound: Duration) -> Self {
-        Self { stream, bound, stalled: None }
+    pub(super) const fn new(stream: S, bound: Duration, is_short: IsShort) -> Self {
+        Self { stream, bound, is_short, unread: Duration::ZERO, stalled: None }
     }
 
     fn watch(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if written.is_ready() {
-            self.stalled = None;
-            return written;
+        if let Poll::Ready(written) = written {
+            if let Some(stall) = self.stalled.take() {
+                self.unread += stall.began.elapsed();
+            }
+            #[expect(clippy::cast_precision_loss, reason = "what is written at once is no 2^52 bytes")]
+            let read = written.as_ref().map_or(0.0, |bytes| *bytes as f64);
+            self.unread = self.unread.saturating_sub(Duration::from_secs_f64(read / BYTES_PER_SECOND));
+            return Poll::Ready(written);
         }
-        let bound = self.bound;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(bound)));
-        stalled.as_mut().poll(cx).map(|()| Err(ErrorKind::TimedOut.into()))
+        // one that reads a little before each check is as slow
+        if self.stalled.is_none() && self.unread >= UNREAD_WHEN_SHORT && (self.is_short)() {
+            return Poll::Ready(Err(ErrorKind::TimedOut.into()));
+        }
+        let stall = self.stalled.get_or_insert_with(|| Stall {
+            began: stopwatch(),
+            check: Box::pin(sleep(CHECK_INTERVAL.min(self.bound))),
+        });
+        while stall.check.as_mut().poll(cx).is_ready() {
+            let stalled = stall.began.elapsed();
+            let is_too_slow = stalled + self.unread >= UNREAD_WHEN_SHORT && (self.is_short)();
+            if is_too_slow || stalled >= self.bound {
+                return Poll::Ready(Err(ErrorKind::TimedOut.into()));
+            }
+            let next = CHECK_INTERVAL.min(self.bound.saturating_sub(stalled));
+            stall.check.as_mut().reset(stopwatch() + next);
+        }
+        Poll::Pending
     }
 }
 
@@ -68,5 +107,55 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedWrites<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    const BOUND: Duration = Duration::from_secs(60);
+
+    /// How long writing `bytes` takes where the client reads `step` bytes each `pause`, and whether all were written.
+    async fn written(bytes: usize, step: usize, pause: Duration, short: bool) -> (Duration, bool) {
+        let (stream, mut client) = duplex(1024);
+        let short = AtomicBool::new(short);
+        let mut writes = BoundedWrites::new(stream, BOUND, Arc::new(move || short.load(Ordering::Relaxed)));
+        let began = stopwatch();
+        let reader = tokio::spawn(async move {
+            let mut read = vec![0; step];
+            loop {
+                sleep(pause).await;
+                if client.read(&mut read).await.is_ok_and(|read| read == 0) {
+                    return;
+                }
+            }
+        });
+        let all = writes.write_all(&vec![0; bytes]).await.is_ok();
+        let took = began.elapsed();
+        drop(writes);
+        reader.abort();
+        (took, all)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unread_answer_is_cut_after_seconds_only_while_memory_is_short() {
+        let forever = Duration::from_secs(3600);
+        let (took, all) = written(10_000, 1, forever, true).await;
+        assert!(!all && took < Duration::from_secs(3), "{took:?}");
+        let (took, all) = written(10_000, 1, forever, false).await;
+        assert!(!all && took >= BOUND, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answer_read_little_by_little_is_cut_only_while_memory_is_short() {
+        let (took, all) = written(100_000, 100, Duration::from_millis(100), true).await;
+        assert!(!all && took < Duration::from_secs(4), "{took:?}");
+        let (_, all) = written(100_000, 100, Duration::from_millis(100), false).await;
+        assert!(all, "it is slow, and nobody waits");
+        let (_, all) = written(10_000_000, 1024, Duration::from_micros(500), true).await;
+        assert!(all, "it is fast enough");
     }
 }

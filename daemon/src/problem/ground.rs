@@ -117,6 +117,12 @@ pub enum GroundProblem {
     /// The query cannot be meant.
     #[error("{0}")]
     InvalidQuery(String),
+    /// The query takes more work than one may.
+    #[error("{0}")]
+    QueryTooCostly(String),
+    /// The query has reached its deadline.
+    #[error("{0}")]
+    QueryStopped(String),
     /// The source is asked anew each time.
     #[error("{0}")]
     SourceLive(String),
@@ -176,6 +182,8 @@ impl GroundProblem {
             Self::SignalForbidden(_) => (StatusCode::FORBIDDEN, "signal_forbidden"),
             Self::SignalRateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "signal_rate_limited"),
             Self::InvalidQuery(_) => (StatusCode::BAD_REQUEST, "invalid_query"),
+            Self::QueryTooCostly(_) => (StatusCode::UNPROCESSABLE_ENTITY, "query_too_costly"),
+            Self::QueryStopped(_) => (StatusCode::SERVICE_UNAVAILABLE, "query_stopped"),
             Self::SourceLive(_) => (StatusCode::CONFLICT, "source_live"),
             Self::SourceSilent(_) => (StatusCode::CONFLICT, "source_silent"),
             Self::SourceStale(_) => (StatusCode::SERVICE_UNAVAILABLE, "source_stale"),
@@ -188,7 +196,7 @@ impl GroundProblem {
     /// When to try again, in seconds, where that makes sense.
     pub(super) const fn retry_after_s(&self) -> Option<u64> {
         match self {
-            Self::RunBusy(_) | Self::PullBusy(_) => Some(BUSY_S),
+            Self::RunBusy(_) | Self::PullBusy(_) | Self::QueryStopped(_) => Some(BUSY_S),
             Self::FactsUnavailable { retry_after_s, .. } => *retry_after_s,
             Self::SignalRateLimited { retry_after_s, .. } => Some(*retry_after_s),
             _ => None,
@@ -281,6 +289,8 @@ fn of_query(error: QueryError, told: String) -> Problem {
         QueryError::Live(_) => GroundProblem::SourceLive(told).into(),
         QueryError::Silent(_) => GroundProblem::SourceSilent(told).into(),
         QueryError::Bad(_) | QueryError::QueryId => GroundProblem::InvalidQuery(told).into(),
+        QueryError::TooCostly => GroundProblem::QueryTooCostly(told).into(),
+        QueryError::Stopped => GroundProblem::QueryStopped(told).into(),
         QueryError::Busy => Problem::Overloaded(told),
         QueryError::Stale { .. } => GroundProblem::SourceStale(told).into(),
         QueryError::Store(error) => error.into(),

@@ -79,6 +79,10 @@ pub enum ReadOutcome {
     InvalidQuery,
     /// The limit of concurrent answers is reached.
     Overloaded,
+    /// The query takes more work than one may.
+    QueryTooCostly,
+    /// The query has reached its deadline, or its caller was gone.
+    QueryStopped,
     /// Reading failed.
     Failed,
 }

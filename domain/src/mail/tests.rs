@@ -81,6 +81,9 @@ fn what_cannot_be_sent_is_dead_at_once_and_a_service_that_asks_for_time_gets_it(
 #[test]
 fn what_is_due_further_ahead_than_any_mail_waits_is_due_now() {
     let queued = mail(MailKind::Verdict).standing;
+    let queued_later = Standing { next_attempt_at: Some(at(50)), tried_at: Some(at(10)), ..queued.clone() };
+    assert_eq!(queued_later.due_at(at(20)), Some(at(50)));
+    assert_eq!(queued_later.due_at(at(5)), Some(at(5)), "the clock was set back since the last attempt");
     let due = |next: i64| Standing { next_attempt_at: Some(at(next)), ..queued.clone() }.due_at(at(0));
     for next in [-1_000_000, 0, 1, 3600] {
         assert_eq!(due(next), Some(at(next)));

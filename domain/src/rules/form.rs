@@ -19,8 +19,8 @@ impl Form {
     pub(super) fn row(self, text: &str) -> Row {
         match self {
             Self::Words => words::row(text),
-            Self::Quantities => quantity::row(text, &[&quantity::UNITS]),
-            Self::Notes => quantity::row(text, &[&quantity::UNITS, &quantity::COUNTED]),
+            Self::Quantities => quantity::row(text, &[&quantity::UNIT_SPELLINGS]),
+            Self::Notes => quantity::row(text, &[&quantity::UNIT_SPELLINGS, &quantity::COUNTED_SPELLINGS]),
         }
     }
 

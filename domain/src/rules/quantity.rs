@@ -7,9 +7,9 @@ use super::number::Number;
 use super::plain::is_line_end;
 use super::words::{Row, words};
 use std::ops::Range;
-pub(super) use unit::{COUNTED, UNITS};
 #[cfg(test)]
-pub(super) use unit::{CURRENCIES, Known, PREFIXES};
+pub(super) use unit::{COUNTED, CURRENCIES, Known, PREFIXES, UNITS};
+pub(super) use unit::{COUNTED_SPELLINGS, UNIT_SPELLINGS};
 use unit::{Table, Unit, leading_unit, leading_words, trailing_currency};
 
 /// The most digits of a number that is read.
@@ -139,7 +139,7 @@ fn is_part_of_more(before: &str, digits: &str) -> bool {
 
 /// Whether `text` begins with a unit, or with a word that multiplies a number.
 pub(super) fn begins_with_unit(text: &str) -> bool {
-    leading_scale(text).0 != 0 || leading_unit(text, &[&UNITS]).is_some()
+    leading_scale(text).0 != 0 || leading_unit(text, &[&UNIT_SPELLINGS]).is_some()
 }
 
 /// Spaces, but no line's end.

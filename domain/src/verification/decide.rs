@@ -71,6 +71,12 @@ pub fn decide(inputs: &Inputs) -> Envelope {
     })
 }
 
+/// The envelope of a question that is put to oracles, without a review.
+pub(super) fn without_review(inputs: &Inputs) -> Envelope {
+    let hearing = hear(inputs);
+    assemble::envelope(inputs, &hearing, &Ruling::of(inputs, &hearing), Vec::new())
+}
+
 impl<'a> Ruling<'a> {
     /// The ruling over a question that no oracle has to do with.
     fn bare(kind: EnvelopeKind, reason: Reason) -> Self {

@@ -251,6 +251,9 @@ fn fault(
     let record = &candidate.record;
     let came_at = came_at.map_or(inputs.decided_at, |came_at| came_at.min(inputs.decided_at));
     let latest = came_at.saturating_add(CLOCK_SKEW_MAX).unwrap_or(Timestamp::MAX);
+    // where the clock was set back, what the daemon itself has ingested before lies ahead
+    let ingested_at = candidate.provenance.as_ref().map(|provenance| provenance.ingested_at);
+    let latest = ingested_at.map_or(latest, |ingested_at| ingested_at.max(latest));
     let times = [candidate.observed_at, record.retrieved_at, record.verified_at];
     if let Some(ahead) = times.into_iter().find(|time| *time > latest) {
         return Some((Refusal::Schema, format!("{ahead} lies ahead: it would never be old")));

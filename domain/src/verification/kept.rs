@@ -128,6 +128,9 @@ pub struct OpenReview {
     pub ontology: OntologyRef,
     /// Which axes it is about, by their paths.
     pub axes: BTreeSet<String>,
+    /// Whether it was opened because of a claim alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_claim: bool,
 }
 
 /// What a subject is known under.

@@ -39,6 +39,13 @@ pub const OPEN_MAX: usize = 16;
 pub const QUEUE_MAX: u64 = 10_000;
 /// The most open reviews of all workflows.
 pub const QUEUE_TOTAL_MAX: u64 = 50_000;
+/// The most reviews of one thing that claims alone have opened.
+pub const CLAIMS_OPEN_MAX: usize = 4;
+/// The same of one workflow. Claims are words of end users: they do not count in [`QUEUE_MAX`], so that they leave its room to
+/// disputes between sources.
+pub const CLAIMS_QUEUE_MAX: u64 = 1_000;
+/// The same of all workflows.
+pub const CLAIMS_QUEUE_TOTAL_MAX: u64 = 5_000;
 
 /// One question that a person has to decide, with everything that they need for that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,8 +76,11 @@ pub struct Review {
     /// What somebody claims.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claimed: BTreeMap<String, Claim>,
-    /// The SHA-256 of what there is to decide, and of what was answered and claimed: the same where the same is before a person
-    /// once more.
+    /// Whether a claim alone has opened it: the sources settle all of its axes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_claim: bool,
+    /// The SHA-256 of what there is to decide, and of what was answered, or answered and claimed: the same where the same is
+    /// before a person once more.
     pub evidence_hash: Sha256Hex,
     /// The SHA-256 of the envelope.
     pub envelope_sha256: Sha256Hex,
@@ -255,7 +265,8 @@ impl Review {
     #[must_use]
     pub fn of(inputs: &Inputs, envelope: &Envelope) -> Option<Self> {
         let is_new = envelope.review_id.as_ref() == Some(&envelope.execution_id);
-        let Dispute { axes, candidates, evidence_hash } = Dispute::of(inputs, envelope).filter(|_| is_new)?;
+        let Dispute { axes, candidates, of_claim, evidence_hash } =
+            Dispute::of(inputs, envelope).filter(|_| is_new)?;
         Some(Self {
             review_id: envelope.execution_id.clone(),
             workflow_id: envelope.workflow.clone(),
@@ -271,6 +282,7 @@ impl Review {
                 .collect(),
             candidates,
             claimed: inputs.question.claimed.clone(),
+            of_claim,
             evidence_hash,
             envelope_sha256: envelope.sha256.clone(),
             opened_at: envelope.decided_at,
@@ -285,6 +297,7 @@ impl Review {
             evidence_hash: self.evidence_hash.clone(),
             ontology: self.ontology.clone(),
             axes: self.axes.keys().cloned().collect(),
+            of_claim: self.of_claim,
         }
     }
 

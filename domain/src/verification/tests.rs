@@ -3,6 +3,7 @@
 /// Cases of two oracles, and everything that can be said of them, for all that follows.
 pub(crate) mod support;
 
+mod claims;
 mod table;
 
 mod workflows;

@@ -14,8 +14,42 @@ use std::ops::Bound;
 
 /// So many records are looked at for one page of an answer, where nothing else is said.
 pub const RECORDS_SCANNED_MAX: u64 = 1_000_000;
+/// The work of one query at the most, in units of [`domain::ground::query::Filter::work`]: about 2.5 s of one processor.
+pub const WORK_MAX: u64 = 16_000_000;
+/// Whether to go on is asked after so many units of work.
+const WORK_BETWEEN_CHECKS: u64 = 4096;
 /// A block of an index leads to so many records that lie apart, or more.
 const RECORDS_BY_INDEX_BLOCK: usize = 64;
+
+/// How much a query may read and compute.
+#[derive(Clone, Copy)]
+pub struct ScanBudget<'b> {
+    /// The page ends after this many records; at least one is read.
+    pub records: u64,
+    /// The query fails after this much work, in units of [`domain::ground::query::Filter::work`].
+    pub work: u64,
+    /// Whether to go on, asked every few milliseconds.
+    pub go_on: &'b dyn Fn() -> bool,
+}
+
+impl ScanBudget<'static> {
+    /// No limit.
+    pub const UNLIMITED: Self = Self { records: u64::MAX, work: u64::MAX, go_on: &|| true };
+}
+
+/// Why a query found nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    /// A file cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The work exceeds the budget.
+    #[error("the query takes too much work")]
+    TooCostly,
+    /// [`ScanBudget::go_on`] returned false.
+    #[error("the query was stopped")]
+    Stopped,
+}
 
 /// A page of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,24 +112,24 @@ struct Plan {
 
 impl SourceView {
     /// The records that answer `query` at `point_in_time`, by the releases up to then that were known at `known_at`, or are
-    /// known now; those after the record key `after`. A page ends with `max_results` of the query, with its `page_bytes`, or when `scanned_max`
-    /// records were looked at (at least one is).
+    /// known now; those after the record key `after`. A page ends with `max_results` of the query, with its `page_bytes`, or with the
+    /// `records` of the budget.
     ///
     /// The same query finds the same records in the same order, whatever files they lie in.
     ///
     /// # Errors
-    /// Where a file cannot be read, or what it holds is no record.
+    /// Where a file cannot be read, or what it holds is no record; where the work exceeds `budget`, or is stopped by it.
     pub fn query(
         &self,
         query: &Query,
         point_in_time: Timestamp,
         known_at: Option<Timestamp>,
         after: Option<&[u8]>,
-        scanned_max: u64,
-    ) -> Result<Answered, StoreError> {
+        budget: ScanBudget<'_>,
+    ) -> Result<Answered, ScanError> {
         let known = self.knowledge(Scope { known_at, released_by: Some(point_in_time) });
         let Plan { access, prefix, index } = self.plan(query);
-        let mut page = Page::new(self, query, &known, point_in_time, scanned_max, access);
+        let mut page = Page::new(self, query, &known, point_in_time, budget, access);
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         match index {
             Some(value) => {
@@ -105,7 +139,7 @@ impl SourceView {
                     if page.is_full() {
                         return Ok(page.cut());
                     }
-                    page.pass(&key);
+                    page.pass(&key)?;
                     // there is none where all of the run that bore this key were rejected
                     if let Some(record) = records.at(&key)? {
                         page.look_at(record)?;
@@ -119,7 +153,7 @@ impl SourceView {
                     if page.is_full() {
                         return Ok(page.cut());
                     }
-                    page.pass(&record.key);
+                    page.pass(&record.key)?;
                     page.look_at(record)?;
                 }
             }
@@ -167,7 +201,10 @@ struct Page<'q> {
     query: &'q Query,
     known: &'q Knowledge,
     time: Timestamp,
-    scanned_max: u64,
+    budget: ScanBudget<'q>,
+    /// The work so far, and how much of it there was when [`ScanBudget::go_on`] was asked last.
+    work: u64,
+    checked: u64,
     last: Vec<u8>,
     answered: Answered,
 }
@@ -178,31 +215,67 @@ impl<'q> Page<'q> {
         query: &'q Query,
         known: &'q Knowledge,
         time: Timestamp,
-        scanned_max: u64,
+        budget: ScanBudget<'q>,
         access: Access,
     ) -> Self {
         let answered = Answered { found: Vec::new(), bytes: 0, scanned: 0, pruned: 0, more: None, access };
-        Self { view, query, known, time, scanned_max, last: Vec::new(), answered }
+        Self { view, query, known, time, budget, work: 0, checked: 0, last: Vec::new(), answered }
     }
 
     fn is_full(&self) -> bool {
         let Answered { found, bytes, scanned, .. } = &self.answered;
         found.len() >= self.query.max_results
-            || *scanned >= self.scanned_max.max(1)
+            || *scanned >= self.budget.records.max(1)
             || *bytes >= self.query.page_bytes()
     }
 
     /// Counts the record with this key.
-    fn pass(&mut self, key: &[u8]) {
+    fn pass(&mut self, key: &[u8]) -> Result<(), ScanError> {
         self.answered.scanned += 1;
         key.clone_into(&mut self.last);
+        self.spend(1)
     }
 
-    fn look_at(&mut self, record: &Record) -> Result<(), StoreError> {
+    /// Counts work that is about to be done.
+    fn spend(&mut self, work: u64) -> Result<(), ScanError> {
+        self.work = self.work.saturating_add(work);
+        if self.work > self.budget.work {
+            return Err(ScanError::TooCostly);
+        }
+        if self.work - self.checked >= WORK_BETWEEN_CHECKS {
+            self.checked = self.work;
+            if !(self.budget.go_on)() {
+                return Err(ScanError::Stopped);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all filters may hold of one of the statements, or one was pruned.
+    fn may_answer(&mut self, statements: &[StoredStatement]) -> Result<bool, ScanError> {
+        let query = self.query;
+        'statements: for said in statements {
+            self.spend(1)?;
+            let Some(json) = &said.content else {
+                if said.is_pruned() {
+                    return Ok(true);
+                }
+                continue;
+            };
+            for filter in &query.filters {
+                self.spend(filter.work(json.len()))?;
+                if !filter.may_hold(json) {
+                    continue 'statements;
+                }
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn look_at(&mut self, record: &Record) -> Result<(), ScanError> {
         // before it is asked which of them holds: of most records none of them does
-        let may_hold = |json: &Bytes| self.query.filters.iter().all(|filter| filter.may_hold(json));
-        let may_answer = |said: &StoredStatement| said.content.as_ref().map_or(said.is_pruned(), may_hold);
-        if !record.statements.iter().any(may_answer) {
+        if !self.may_answer(&record.statements)? {
             return Ok(());
         }
         let Some(mut found) = SourceView::valid_at(record, self.known, self.time) else { return Ok(()) };
@@ -211,6 +284,7 @@ impl<'q> Page<'q> {
             return Ok(());
         };
         let bytes = found.key.len() + json.len();
+        self.spend(self.query.filters.iter().map(|filter| filter.work(json.len())).sum())?;
         let Some(content) = self.view.content(&found.statement)? else { return Ok(()) };
         if self.query.holds(&content.axes) {
             self.answered.bytes += bytes;

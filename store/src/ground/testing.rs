@@ -1,6 +1,7 @@
 //! A store with a source that runs are fed to, for tests.
 
 use super::files::Files;
+use super::query::ScanBudget;
 use super::staging::{Accepted, Staged, Staging};
 use super::state::{Completed, SourceState};
 use super::statement::StoredStatement;
@@ -357,7 +358,8 @@ impl World {
         let (view, ontology) = (self.view(), ontology());
         let query = query(&ontology, &[]);
         let known_at = known_s.map(at);
-        let answered = view.query(&query, at(second), known_at, None, u64::MAX).expect("it can be read");
+        let answered =
+            view.query(&query, at(second), known_at, None, ScanBudget::UNLIMITED).expect("it can be read");
         answered.found.iter().map(|hit| brief(&hit.content)).collect()
     }
 

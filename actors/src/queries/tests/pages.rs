@@ -21,7 +21,7 @@ async fn of_one_thing(system: &System, records: usize) {
 async fn page(system: &System, area: &str, max_results: usize) -> Result<Page, QueryError> {
     let one = [("area", Operator::Eq, json!(area)), ("year", Operator::Eq, json!(1960))];
     let request = QueryRequest { max_results: Some(max_results), ..request(&one) };
-    system.queries.page(OracleQuery { query_id: None, oracle_id: source(), request }).await
+    system.queries.page(OracleQuery { query_id: None, oracle_id: source(), request }, Arc::new(|| true)).await
 }
 
 #[test]

@@ -82,7 +82,8 @@ impl HttpMail {
             Ok(head) => Err(self.refused(head)),
             // whether it was taken nobody knows: it is handed over again, under the same key
             Err(failure) => {
-                Err(SendFailure { cause: failure.to_string(), fault: Fault::Service, retry_after: None })
+                let fault = if failure.blames_upstream() { Fault::Service } else { Fault::Mail };
+                Err(SendFailure { cause: failure.to_string(), fault, retry_after: None })
             }
         }
     }

@@ -4,6 +4,7 @@ use super::MailService;
 use super::letter::letter;
 use crate::oracle_health::Probe;
 use crate::upstream::BoxFuture;
+use crate::upstream::http::is_shortage;
 use domain::health::Outcome;
 use domain::mail::{Fault, MailKind, SendFailure, Standing};
 use domain::{Mail, MailId, Sha256Hex};
@@ -175,6 +176,7 @@ impl Smtp {
         Outcome::Failure(match timeout(self.hard_timeout, self.transport.test_connection()).await {
             Ok(Ok(true)) => return Outcome::Success { latency_ms: None },
             Ok(Ok(false)) => "the server does not answer NOOP".into(),
+            Ok(Err(error)) if is_shortage(&error) => return Outcome::Neutral,
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} ms", self.hard_timeout.as_millis()),
         })
@@ -194,6 +196,7 @@ fn refused(error: &Error, ascii: bool) -> SendFailure {
         Some(status) if THE_MAILS_FAULT.contains(&status) => Fault::MailForGood,
         _ if error.is_client() && !ascii => Fault::MailForGood,
         Some(status) if THE_MAILS_FAULT_FOR_NOW.contains(&status) => Fault::Mail,
+        _ if is_shortage(error) => Fault::Mail,
         _ => Fault::Service,
     };
     failure(error.to_string(), fault)

@@ -216,6 +216,7 @@ fn without_answer(ask: &LiveAsk, error: &WebError, began: Instant) -> LiveAnswer
     match error {
         WebError::Failed { failure: Failure { kind, .. }, .. } => match kind {
             Kind::Status(404) => no_record(ask, began),
+            Kind::Shortage => on_this_side(error.to_string()),
             Kind::Status(408 | 429 | 500..) | Kind::Connect | Kind::Timeout | Kind::Broken => {
                 failed(verification::Failure::Unavailable)
             }

@@ -6,7 +6,7 @@ use crate::testing::{World, with_world};
 use crate::verification::{Dismiss, Resolve};
 use domain::Event;
 use domain::event::verification::ReviewEntry;
-use domain::verification::review::{Dismissal, QUEUE_MAX, Resolution};
+use domain::verification::review::{CLAIMS_QUEUE_MAX, Dismissal, QUEUE_MAX, Resolution};
 use domain::verification::{EnvelopeKind, Reason, Review};
 use serde_json::json;
 use std::sync::Arc;
@@ -76,5 +76,53 @@ fn where_too_many_questions_wait_for_people_a_further_one_is_blocked_until_some_
         system.verification.ask(dismiss).await.expect("it answers").expect("it is dismissed");
         let waits = asked(system, as_of).await.expect("there is an envelope");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
+    });
+}
+
+#[test]
+fn claims_fill_their_share_and_sources_disputes_still_open() {
+    with_world(async |World { system, .. }: World| {
+        let system = &system;
+        source(system, "office", json!({})).await;
+        says(system, "office", "2020-04-14", &["Aruba,ABW,1960,54208", "Aruba,ABW,1961,55434"]).await;
+        source(system, "other", json!({})).await;
+        says(system, "other", "2020-04-14", &["Aruba,ABW,1960,54208", "Aruba,ABW,1961,99999"]).await;
+        workflow(system, &["office", "other"], json!({})).await;
+        let claim = |value: u64| json!({"claimed": {"population": {"value": value, "claimed_by": "p-1"}}});
+        let first = asked(system, claim(1)).await.expect("there is an envelope");
+        let (state, _) =
+            system.store.review(first.review_id.as_ref().expect("it has one")).expect("read").expect("open");
+        assert!(state.review.of_claim);
+        let copies: Vec<_> = (1..CLAIMS_QUEUE_MAX)
+            .map(|number| {
+                let mut state = state.clone();
+                state.review.review_id = format!("w-{number:05}");
+                Arc::new(state)
+            })
+            .collect();
+        for states in copies.chunks(AT_ONCE) {
+            let Review { review_id, opened_at, .. } = &states[0].review;
+            let review = Box::new(states[0].review.clone());
+            let entry = ReviewEntry { review_id: review_id.clone(), review, timestamp: *opened_at };
+            let mut record = Record::from(Event::ReviewOpened(entry));
+            record.writes.extend(states.iter().cloned().map(Write::PutReview));
+            system.log.commit(record).await.expect("it is committed");
+        }
+        let further = asked(system, claim(2)).await.expect("there is an envelope");
+        assert_eq!(further.kind, EnvelopeKind::Blocked);
+        assert!(further.reasons.contains(&Reason::QueueFull), "{:?}", further.reasons);
+        assert_eq!(rebuilt(system, &further.execution_id)[0].1, *further);
+        let same = asked(system, claim(1)).await.expect("there is an envelope");
+        assert_eq!(same.review_id, first.review_id);
+        let disputed = asked(system, json!({"where": {"area": "ABW", "year": 1961}})).await;
+        let disputed = disputed.expect("there is an envelope");
+        assert_eq!(disputed.kind, EnvelopeKind::HumanReview, "{:?}", disputed.reasons);
+
+        let dismissal = Dismissal { reason: "nobody has to".into() };
+        let dismiss =
+            Dismiss { review_id: first.review_id.clone().expect("it has one"), dismissal, peer: PEER };
+        system.verification.ask(dismiss).await.expect("it answers").expect("it is dismissed");
+        let room = asked(system, claim(3)).await.expect("there is an envelope");
+        assert_eq!(room.kind, EnvelopeKind::HumanReview, "{:?}", room.reasons);
     });
 }

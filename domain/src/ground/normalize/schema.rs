@@ -16,6 +16,10 @@ const PATTERNS_MAX: usize = 64;
 const VALUES_MAX: usize = 10_000;
 /// How deep they may lie in one another.
 const DEPTH_MAX: usize = 64;
+/// The most work of checking one record: values of the schema, written out, for each value of the record.
+const WORK_MAX: u64 = 20_000_000;
+/// So many bytes of text in a record count as one value.
+const TEXT_BYTES_A_VALUE: usize = 64;
 /// The longest value that is quoted where it fails, in bytes.
 const QUOTED_MAX_BYTES: usize = 100;
 /// What a schema is called while it is compiled.
@@ -25,6 +29,10 @@ const URI: &str = "urn:schema";
 #[derive(Debug)]
 pub(super) struct Schema {
     validator: Validator,
+    /// Its values, written out.
+    values: usize,
+    /// Whether each member of a record may be compared with all others.
+    looks_back: bool,
 }
 
 impl Schema {
@@ -34,7 +42,10 @@ impl Schema {
     pub(super) fn new(document: &Json, pointer: &str) -> Result<Self, String> {
         let part = document.pointer(pointer);
         let part = part.ok_or_else(|| format!("the schema has nothing at `{pointer}`"))?;
-        Size { document, values: 0, patterns: 0 }.take(part, 0)?;
+        check_names(document, true, is_of_draft_4(document))?;
+        let mut size = Size { document, values: 0, patterns: 0, looks_back: false };
+        size.take(part, 0, 1)?;
+        let Size { values, looks_back, .. } = size;
         let patterns =
             PatternOptions::regex().size_limit(PATTERN_MAX_BYTES).dfa_size_limit(PATTERN_MAX_BYTES);
         // the part is looked at where it stands, since it may refer to others
@@ -45,7 +56,7 @@ impl Schema {
         let registry = Registry::new().add(URI, document).and_then(|builder| builder.prepare());
         let registry = registry.map_err(|error| error.to_string())?;
         let options = jsonschema::options().offline().with_pattern_options(patterns).with_registry(&registry);
-        options.build(&reference).map(|validator| Self { validator }).map_err(|error| {
+        options.build(&reference).map(|validator| Self { validator, values, looks_back }).map_err(|error| {
             let found: String = error.instance().to_string().chars().take(QUOTED_MAX_BYTES).collect();
             format!("{error} (`{found}` at `{}` of the schema)", error.instance_path())
         })
@@ -53,7 +64,15 @@ impl Schema {
 
     /// Whether `raw` keeps to it.
     pub(super) fn check(&self, raw: &Raw) -> Result<(), Rejection> {
-        self.validator.validate(&raw.to_value()).map_err(|error| {
+        let record = raw.to_value();
+        let work = self.work(&record);
+        if work > WORK_MAX {
+            let reason = format!(
+                "checking it takes {work} units of work; at most {WORK_MAX} are allowed: split the record or shorten the schema"
+            );
+            return Err(Rejection::new(Rule::Schema, None, reason));
+        }
+        self.validator.validate(&record).map_err(|error| {
             let place = error.instance_path().to_string();
             let reason = if error.instance().to_string().len() > QUOTED_MAX_BYTES {
                 error.masked_with("the value").to_string()
@@ -68,17 +87,62 @@ impl Schema {
     }
 }
 
+impl Schema {
+    /// The work of checking `record`.
+    fn work(&self, record: &Json) -> u64 {
+        let values = values_in(record) as u64;
+        let times = if self.looks_back { values } else { 1 };
+        values.saturating_mul(times).saturating_mul(self.values as u64)
+    }
+}
+
+/// The values in `json`, with its texts by their length.
+fn values_in(json: &Json) -> usize {
+    let of_text = |text: &str| 1 + text.len() / TEXT_BYTES_A_VALUE;
+    match json {
+        Json::String(text) => of_text(text),
+        Json::Array(items) => 1 + items.iter().map(values_in).sum::<usize>(),
+        Json::Object(members) => {
+            1 + members.iter().map(|(name, member)| of_text(name) + values_in(member)).sum::<usize>()
+        }
+        Json::Null | Json::Bool(_) | Json::Number(_) => 1,
+    }
+}
+
+fn is_of_draft_4(document: &Json) -> bool {
+    document.get("$schema").and_then(Json::as_str).is_some_and(|draft| draft.contains("draft-04"))
+}
+
+/// Refuses names that give a part of the schema a base or a draft of its own: what a pointer in it refers to would be another
+/// part than the one that is counted.
+fn check_names(part: &Json, is_root: bool, draft_4: bool) -> Result<(), String> {
+    match part {
+        Json::Array(items) => items.iter().try_for_each(|item| check_names(item, false, draft_4)),
+        Json::Object(members) => members.iter().try_for_each(|(name, member)| {
+            let is_base = matches!(name.as_str(), "$id" | "$schema") || draft_4 && name == "id";
+            if is_base && !is_root && member.is_string() {
+                return Err(format!(
+                    "`{name}` is {member} within the schema; it is allowed at its top alone"
+                ));
+            }
+            check_names(member, false, draft_4)
+        }),
+        Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => Ok(()),
+    }
+}
+
 /// How much a schema asks for.
 struct Size<'d> {
     document: &'d Json,
     values: usize,
     patterns: usize,
+    looks_back: bool,
 }
 
 impl Size<'_> {
-    /// Takes in `part` of the schema, which lies `depth` deep, and what it refers to.
-    fn take(&mut self, part: &Json, depth: usize) -> Result<(), String> {
-        self.values += 1;
+    /// Takes in `part` of the schema, which lies `depth` deep and is applied `times` times, and what it refers to.
+    fn take(&mut self, part: &Json, depth: usize, times: usize) -> Result<(), String> {
+        self.values = self.values.saturating_add(times);
         if self.values > VALUES_MAX || depth > DEPTH_MAX {
             return Err(format!(
                 "with what it refers to written out in each place, a schema has at most {VALUES_MAX} values, {DEPTH_MAX} \
@@ -86,8 +150,14 @@ impl Size<'_> {
             ));
         }
         match part {
-            Json::Array(items) => items.iter().try_for_each(|item| self.take(item, depth + 1)),
-            Json::Object(members) => members.iter().try_for_each(|(name, member)| {
+            Json::Array(items) => items.iter().try_for_each(|item| self.take(item, depth + 1, times)),
+            Json::Object(members) => {
+                let looks_back = ["unevaluatedProperties", "unevaluatedItems"];
+                let looks_back = looks_back.iter().any(|name| members.contains_key(*name));
+                self.looks_back |= looks_back;
+                // what is beside such a name is applied once more to find out what it has evaluated
+                let times = if looks_back { times.saturating_mul(2) } else { times };
+                members.iter().try_for_each(|(name, member)| {
                 self.patterns += match (name.as_str(), member) {
                     ("pattern", Json::String(_)) => 1,
                     ("patternProperties", Json::Object(patterns)) => patterns.len(),
@@ -99,18 +169,19 @@ impl Size<'_> {
                 match (name.as_str(), member) {
                     ("$ref" | "$dynamicRef" | "$recursiveRef", Json::String(reference)) => {
                         let target = reference.strip_prefix('#').filter(|_| name == "$ref");
-                        let target = target.and_then(|pointer| self.document.pointer(pointer));
+                        let target = target.filter(|pointer| !pointer.contains('%')).and_then(|pointer| self.document.pointer(pointer));
                         let target = target.ok_or_else(|| {
                             format!(
                                 "`{name}` is `{reference}`; a schema refers to its own parts alone, by `$ref` and a pointer \
-                                 like `#/definitions/code`"
+                                 like `#/definitions/code`, without `%`"
                             )
                         })?;
-                        self.take(target, depth + 1)
+                        self.take(target, depth + 1, times)
                     }
-                    _ => self.take(member, depth + 1),
+                    _ => self.take(member, depth + 1, times),
                 }
-            }),
+            })
+            }
             Json::Null | Json::Bool(_) | Json::Number(_) | Json::String(_) => Ok(()),
         }
     }

@@ -1,5 +1,8 @@
 //! Units by a fixed table of their spellings.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 /// A unit that is known.
 pub(in super::super) struct Known {
     /// As it stands in the one form.
@@ -38,7 +41,7 @@ const fn known(
 }
 
 /// The units.
-pub(in super::super) const UNITS: [Known; 46] = [
+pub(in super::super) static UNITS: [Known; 46] = [
     known("m", &["m"], &["metre", "metres", "meter", "meters"], true),
     known("in", &["in", "″"], &["inch", "inches"], false),
     known("ft", &["ft"], &["foot", "feet"], false),
@@ -121,7 +124,7 @@ pub(in super::super) const UNITS: [Known; 46] = [
 
 /// Counted units, which the rules from RULE-PREC-009 on read too. They have no prefixes: "hops" are not hundreds of
 /// "ops".
-pub(in super::super) const COUNTED: [Known; 13] = [
+pub(in super::super) static COUNTED: [Known; 13] = [
     known("call", &[], &["call", "calls"], false),
     known("conn", &[], &["conn", "conns", "connection", "connections"], false),
     known("event", &[], &["evt", "evts", "event", "events"], false),
@@ -138,7 +141,10 @@ pub(in super::super) const COUNTED: [Known; 13] = [
 ];
 
 /// The units that are read, list by list.
-pub(super) type Table<'a> = &'a [&'a [Known]];
+pub(super) type Table<'a> = &'a [&'a LazyLock<Spellings>];
+
+/// No spelling is longer, in bytes, in whatever case.
+const SPELLING_MAX_BYTES: usize = 128;
 
 /// The currencies that may stand before the number, too.
 pub(in super::super) const CURRENCIES: [&str; 8] = ["€", "$", "£", "¥", "EUR", "USD", "GBP", "JPY"];
@@ -170,7 +176,7 @@ pub(super) fn leading_unit<'a>(text: &'a str, table: Table) -> Option<(Unit, &'a
 pub(super) fn trailing_currency(text: &str) -> Option<(&str, Unit)> {
     CURRENCIES.iter().find_map(|currency| {
         let before = text.strip_suffix(currency)?;
-        let (known, power) = by_spelling(currency, &[&UNITS])?;
+        let (known, power) = by_spelling(currency, &[&UNIT_SPELLINGS])?;
         Some((before, Unit { name: known.name.to_owned(), power }))
     })
 }
@@ -189,17 +195,93 @@ pub(super) fn leading_words(text: &str) -> [&str; 2] {
 }
 
 /// The unit of `table` that is spelled `word`, with the power of its prefix.
-fn by_spelling<'a>(word: &str, table: Table<'a>) -> Option<(&'a Known, i32)> {
+fn by_spelling(word: &str, table: Table) -> Option<(&'static Known, i32)> {
+    if word.is_empty() || word.len() > SPELLING_MAX_BYTES {
+        return None;
+    }
     let lower = word.to_lowercase();
-    table.iter().copied().flatten().find_map(|known| {
-        let power = |prefix: &str, by: fn(&(&'static str, &'static str, i32)) -> &'static str| {
-            let found = || PREFIXES.iter().find(|known| by(known) == prefix).map(|(.., power)| *power);
-            if prefix.is_empty() { Some(0) } else { known.is_prefixed.then(found).flatten() }
-        };
-        let symbol =
-            known.symbols.iter().find_map(|symbol| power(word.strip_suffix(symbol)?, |prefix| prefix.0));
-        let by_word =
-            || known.words.iter().find_map(|name| power(lower.strip_suffix(name)?, |prefix| prefix.1));
-        Some((known, symbol.or_else(by_word)?))
-    })
+    table.iter().find_map(|spellings| spellings.find(word, &lower))
+}
+
+/// Every spelling of some units, with their prefixes. Looking one up takes the same time however many there are: a text may be
+/// made of numbers with units alone.
+pub(in super::super) struct Spellings {
+    units: &'static [Known],
+    /// By the symbol: the place of the unit, and the power of the prefix.
+    symbols: HashMap<String, (usize, i32)>,
+    /// The same by the word, in lower case.
+    words: HashMap<String, (usize, i32)>,
+}
+
+impl Spellings {
+    fn of(units: &'static [Known]) -> Self {
+        let (mut symbols, mut words) = (HashMap::new(), HashMap::new());
+        for (place, known) in units.iter().enumerate() {
+            let prefixes = if known.is_prefixed { PREFIXES.as_slice() } else { &[] };
+            // of two units with one spelling the first one counts
+            for symbol in known.symbols {
+                symbols.entry((*symbol).to_owned()).or_insert((place, 0));
+                for (prefix, _, power) in prefixes {
+                    symbols.entry(format!("{prefix}{symbol}")).or_insert((place, *power));
+                }
+            }
+            for word in known.words {
+                words.entry((*word).to_owned()).or_insert((place, 0));
+                for (_, prefix, power) in prefixes {
+                    words.entry(format!("{prefix}{word}")).or_insert((place, *power));
+                }
+            }
+        }
+        Self { units, symbols, words }
+    }
+
+    /// The first unit that is spelled `word`, or `lower` in lower case.
+    fn find(&self, word: &str, lower: &str) -> Option<(&'static Known, i32)> {
+        let (symbol, by_word) = (self.symbols.get(word), self.words.get(lower));
+        // a symbol goes before a word of the same unit
+        let (place, power) = symbol.into_iter().chain(by_word).min_by_key(|(place, _)| *place)?;
+        Some((self.units.get(*place)?, *power))
+    }
+}
+
+/// The spellings of [`UNITS`].
+pub(in super::super) static UNIT_SPELLINGS: LazyLock<Spellings> = LazyLock::new(|| Spellings::of(&UNITS));
+/// The spellings of [`COUNTED`].
+pub(in super::super) static COUNTED_SPELLINGS: LazyLock<Spellings> =
+    LazyLock::new(|| Spellings::of(&COUNTED));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every unit by one spelling after the other.
+    fn searched(word: &str, table: &[&[Known]]) -> Option<(&'static str, i32)> {
+        let lower = word.to_lowercase();
+        table.iter().copied().flatten().find_map(|known| {
+            let power = |prefix: &str, by: fn(&(&'static str, &'static str, i32)) -> &'static str| {
+                let found = || PREFIXES.iter().find(|known| by(known) == prefix).map(|(.., power)| *power);
+                if prefix.is_empty() { Some(0) } else { known.is_prefixed.then(found).flatten() }
+            };
+            let symbol =
+                known.symbols.iter().find_map(|symbol| power(word.strip_suffix(symbol)?, |prefix| prefix.0));
+            let by_word =
+                || known.words.iter().find_map(|name| power(lower.strip_suffix(name)?, |prefix| prefix.1));
+            Some((known.name, symbol.or_else(by_word)?))
+        })
+    }
+
+    #[test]
+    fn lookup_of_a_spelling_finds_what_a_search_finds() {
+        let prefixes = || PREFIXES.iter().flat_map(|(symbol, word, _)| [*symbol, *word]).chain(["", "x"]);
+        let names = || UNITS.iter().chain(&COUNTED).flat_map(|known| known.symbols.iter().chain(known.words));
+        for word in prefixes().flat_map(|prefix| names().map(move |name| format!("{prefix}{name}"))) {
+            for word in [word.to_uppercase(), word] {
+                let found =
+                    |table: Table| by_spelling(&word, table).map(|(known, power)| (known.name, power));
+                assert_eq!(found(&[&UNIT_SPELLINGS]), searched(&word, &[&UNITS]), "{word}");
+                let both: Table = &[&UNIT_SPELLINGS, &COUNTED_SPELLINGS];
+                assert_eq!(found(both), searched(&word, &[&UNITS, &COUNTED]), "{word}");
+            }
+        }
+    }
 }

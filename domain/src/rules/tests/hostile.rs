@@ -156,3 +156,9 @@ fn a_mebibyte_against_a_hundred_thousand_facts_is_evaluated() {
     let evaluation = evaluated(&"i".repeat(1024 * 1024), &check(facts));
     assert_eq!((evaluation.verdict, evaluation.metrics.unsupported_claims), (Verdict::Fail, 1));
 }
+
+#[test]
+fn text_of_quantities_alone_takes_time_in_proportion() {
+    grows_with_its_size(|size| ("5% ".repeat(size / 3), check(vec!["5% 5%".into()])));
+    grows_with_its_size(|size| ("5 ampere hours/s ".repeat(size / 17), check(vec!["5% 5%".into()])));
+}

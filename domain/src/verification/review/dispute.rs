@@ -1,12 +1,14 @@
 //! What an envelope leaves to a person, and under the name of which review.
 
-use super::OPEN_MAX;
+use super::{CLAIMS_OPEN_MAX, OPEN_MAX};
 use crate::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
 use crate::ground::source::OracleTier;
+use crate::ground::value::Value;
 use crate::verification::call::{Failure, Reply};
 use crate::verification::candidate::Candidate;
+use crate::verification::decide::without_review;
 use crate::verification::envelope::{Envelope, EnvelopeKind};
 use crate::verification::inputs::Inputs;
 use crate::verification::kept::OpenReview;
@@ -18,34 +20,63 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Dispute {
     pub(super) axes: BTreeMap<String, BTreeSet<Reason>>,
     pub(super) candidates: BTreeMap<SourceId, Candidate>,
+    /// Whether none of the axes would be left to a person without what is claimed.
+    pub(super) of_claim: bool,
     pub(super) evidence_hash: Sha256Hex,
 }
 
 impl Dispute {
     pub(super) fn of(inputs: &Inputs, envelope: &Envelope) -> Option<Self> {
-        let for_a_person = envelope.axes.iter().filter(|(_, axis)| axis.kind == EnvelopeKind::HumanReview);
-        let axes: BTreeMap<_, _> =
-            for_a_person.map(|(path, axis)| (path.clone(), axis.reasons.clone())).collect();
+        let axes = for_a_person(envelope);
         if axes.is_empty() {
             return None;
         }
         let candidates = candidates(inputs, envelope);
-        let evidence_hash = evidence_hash(inputs, envelope, &axes, &candidates);
-        Some(Self { axes, candidates, evidence_hash })
+        let mut without_claims = axes.clone();
+        if !inputs.question.claimed.is_empty() {
+            let mut bare = inputs.clone();
+            bare.question.claimed.clear();
+            without_claims = for_a_person(&without_review(&bare));
+            without_claims.retain(|path, _| axes.contains_key(path));
+        }
+        let of_claim = without_claims.is_empty();
+        // who claims a value does not count, and beside what sources leave to a person no claim does: whoever makes up claims
+        // opens no review for each
+        let (disputed, claimed) =
+            if of_claim { (&axes, claimed(inputs, &axes)) } else { (&without_claims, BTreeMap::new()) };
+        let evidence_hash = evidence_hash(inputs, envelope, disputed, &claimed, &candidates);
+        Some(Self { axes, candidates, of_claim, evidence_hash })
     }
+}
+
+/// The axes that `envelope` leaves to a person, with the reasons.
+fn for_a_person(envelope: &Envelope) -> BTreeMap<String, BTreeSet<Reason>> {
+    let for_a_person = envelope.axes.iter().filter(|(_, axis)| axis.kind == EnvelopeKind::HumanReview);
+    for_a_person.map(|(path, axis)| (path.clone(), axis.reasons.clone())).collect()
+}
+
+/// The values that are claimed on `axes`.
+fn claimed<'i>(
+    inputs: &'i Inputs,
+    axes: &BTreeMap<String, BTreeSet<Reason>>,
+) -> BTreeMap<&'i str, &'i Value> {
+    let claimed = inputs.question.claimed.iter().filter(|(path, _)| axes.contains_key(*path));
+    claimed.map(|(path, claim)| (path.as_str(), &claim.value)).collect()
 }
 
 /// `envelope` with the name of its review, where a person decides: of one that is open and about the same, or else of a new
 /// one. Nothing where there is no room for that.
 pub(in crate::verification) fn named(inputs: &Inputs, mut envelope: Envelope) -> Option<Envelope> {
     let Some(dispute) = Dispute::of(inputs, &envelope) else { return Some(envelope) };
-    let open = &inputs.open_reviews;
-    let covers = |open: &&OpenReview| {
+    // neither kind takes the other's places
+    let open: Vec<_> = inputs.open_reviews.iter().filter(|open| open.of_claim == dispute.of_claim).collect();
+    let open_max = if dispute.of_claim { CLAIMS_OPEN_MAX } else { OPEN_MAX };
+    let covers = |open: &&&OpenReview| {
         open.ontology == envelope.ontology && dispute.axes.keys().all(|axis| open.axes.contains(axis))
     };
     let known = match open.iter().find(|open| open.evidence_hash == dispute.evidence_hash) {
         // values that change all the time, and never agree, are not put before a person each time
-        None if open.len() >= OPEN_MAX => Some(open.iter().rev().find(covers)?),
+        None if open.len() >= open_max => Some(open.iter().rev().find(covers)?),
         None if inputs.queue_is_full => return None,
         known => known,
     };
@@ -81,6 +112,7 @@ fn evidence_hash(
     inputs: &Inputs,
     envelope: &Envelope,
     axes: &BTreeMap<String, BTreeSet<Reason>>,
+    claimed: &BTreeMap<&str, &Value>,
     candidates: &BTreeMap<SourceId, Candidate>,
 ) -> Sha256Hex {
     let question = &inputs.question;
@@ -101,6 +133,6 @@ fn evidence_hash(
         question.known_at,
         axes,
         said,
-        &question.claimed,
+        claimed,
     ))
 }

@@ -1,3 +1,4 @@
+use crate::ground::query::ScanBudget;
 use crate::ground::testing::*;
 use std::fs;
 
@@ -20,7 +21,8 @@ fn world() -> World {
 
 fn asked(world: &World, second: i64) -> (usize, u64) {
     let ontology = ontology();
-    let answered = world.view().query(&query(&ontology, &[]), at(second), None, None, u64::MAX).unwrap();
+    let answered =
+        world.view().query(&query(&ontology, &[]), at(second), None, None, ScanBudget::UNLIMITED).unwrap();
     (answered.found.len(), answered.pruned)
 }
 

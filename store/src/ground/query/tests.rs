@@ -18,7 +18,7 @@ fn world() -> World {
 
 fn ask(world: &World, second: i64, filters: &[(&str, &str, Json)]) -> Answered {
     let ontology = ontology();
-    world.view().query(&query(&ontology, filters), at(second), None, None, u64::MAX).unwrap()
+    world.view().query(&query(&ontology, filters), at(second), None, None, ScanBudget::UNLIMITED).unwrap()
 }
 
 fn briefly(answered: &Answered) -> Vec<(String, u32, u64)> {
@@ -77,13 +77,21 @@ fn a_page_ends_early_and_says_where_to_go_on() {
         vec![],
     ] {
         let mut query = query(&ontology, &filters);
-        let whole = view.query(&query, at(250), None, None, u64::MAX).unwrap();
+        let whole = view.query(&query, at(250), None, None, ScanBudget::UNLIMITED).unwrap();
         assert_eq!(whole.more, None);
         for (max_results, scanned_max) in [(10_000, 1), (10_000, 7), (10_000, 0), (1, u64::MAX), (3, 5)] {
             query.max_results = max_results;
             let (mut found, mut scanned, mut after) = (Vec::new(), 0, None::<Vec<u8>>);
             loop {
-                let page = view.query(&query, at(250), None, after.as_deref(), scanned_max).unwrap();
+                let page = view
+                    .query(
+                        &query,
+                        at(250),
+                        None,
+                        after.as_deref(),
+                        ScanBudget { records: scanned_max, ..ScanBudget::UNLIMITED },
+                    )
+                    .unwrap();
                 assert!(page.found.len() <= max_results && page.scanned <= scanned_max.max(1));
                 found.extend(page.found);
                 scanned += page.scanned;
@@ -107,7 +115,8 @@ fn a_page_ends_with_its_bytes_though_not_before_its_first_record() {
         query.max_results = max_results;
         let (mut found, mut after) = (Vec::new(), None::<Vec<u8>>);
         loop {
-            let page = world.view().query(&query, at(100), None, after.as_deref(), u64::MAX).unwrap();
+            let page =
+                world.view().query(&query, at(100), None, after.as_deref(), ScanBudget::UNLIMITED).unwrap();
             assert!(page.bytes > page.found.len() * 40_000, "{}", page.bytes);
             found.push(page.found.len());
             let Some(more) = page.more else { break };
@@ -122,7 +131,8 @@ fn a_place_to_go_on_that_lies_elsewhere_leads_to_nothing_else() {
     let (world, ontology) = (world(), ontology());
     let query = query(&ontology, &[("country", "eq", json!("FRA"))]);
     for (place, found) in [(said("ABW", 1, 1), 20), (said("ZWE", 20, 1), 0), (said("FRA", 18, 1), 2)] {
-        let page = world.view().query(&query, at(250), None, Some(&place.key()), u64::MAX).unwrap();
+        let page =
+            world.view().query(&query, at(250), None, Some(&place.key()), ScanBudget::UNLIMITED).unwrap();
         assert_eq!((page.found.len(), page.scanned), (found, found as u64), "{place:?}");
     }
 }
@@ -170,4 +180,31 @@ proptest! {
             );
         }
     }
+}
+
+#[test]
+fn query_over_its_work_budget_fails_and_a_cheap_one_does_not() {
+    let world = world();
+    let ontology = ontology();
+    let filters = vec![("region", "regex", json!("^n.*h$")); 31];
+    let (costly, cheap) = (query(&ontology, &filters), query(&ontology, &[("people", "gte", json!(1))]));
+    let budget = ScanBudget { work: 2000, ..ScanBudget::UNLIMITED };
+    let run = |query: &Query| world.view().query(query, at(250), None, None, budget);
+    assert!(matches!(run(&costly), Err(ScanError::TooCostly)));
+    assert_eq!(run(&cheap).unwrap().found.len(), 100);
+}
+
+#[test]
+fn query_stops_once_it_is_told_not_to_go_on() {
+    let world = world();
+    let filters = vec![("region", "regex", json!("^n.*h$")); 31];
+    let asked = std::cell::Cell::new(0);
+    let go_on = || {
+        asked.set(asked.get() + 1);
+        asked.get() < 3
+    };
+    let budget = ScanBudget { go_on: &go_on, ..ScanBudget::UNLIMITED };
+    let stopped = world.view().query(&query(&ontology(), &filters), at(250), None, None, budget);
+    assert!(matches!(stopped, Err(ScanError::Stopped)));
+    assert_eq!(asked.get(), 3);
 }

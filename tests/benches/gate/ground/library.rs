@@ -12,7 +12,7 @@ use serde_json::json;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use store::ground::query::RECORDS_SCANNED_MAX;
+use store::ground::query::{ScanBudget, ScanError};
 use store::ground::view::{Found, SourceView};
 use store::{Callers, Journal, Options, Record, Store, StoreError};
 
@@ -62,7 +62,11 @@ impl Library {
         let request: QueryRequest = serde_json::from_value(request).expect("it is a request");
         let query = Query::new(&request, &view.ontology, &view.state.entry.registration.axes_provided);
         let query = query.expect("it can be meant");
-        let answered = view.query(&query, at, None, None, RECORDS_SCANNED_MAX)?;
+        let answered =
+            view.query(&query, at, None, None, ScanBudget::UNLIMITED).map_err(|error| match error {
+                ScanError::Store(error) => error,
+                other => StoreError::Unavailable { cause: other.to_string() },
+            })?;
         Ok(answered.found.into_iter().map(|hit| told(&hit.found, hit.content)).collect())
     }
 }

@@ -158,3 +158,44 @@ fn a_reason_says_what_is_wrong_with_a_long_value_too() {
         "the value is longer than 1 character",
     );
 }
+
+#[test]
+fn references_that_would_lead_elsewhere_than_they_are_counted_are_refused() {
+    let circle = json!({ "allOf": [{ "$ref": "#/d/a%62" }] });
+    let told = fault(json!({ "$ref": "#/d/a%62", "d": { "a%62": {}, "ab": circle } }));
+    assert!(told.contains("`#/d/a%62`") && told.contains("without `%`"), "{told}");
+    let nested =
+        json!({ "$id": "urn:nested", "$ref": "#/d", "d": { "properties": { "a": { "$ref": "#/d" } } } });
+    for schema in [
+        json!({ "d": {}, "properties": { "a": nested } }),
+        json!({ "d": {}, "properties": { "a": { "$schema": "http://json-schema.org/draft-04/schema#" } } }),
+        json!({ "$schema": "http://json-schema.org/draft-04/schema#", "d": {}, "items": { "id": "urn:nested" } }),
+    ] {
+        assert!(fault(schema).contains("allowed at its top alone"));
+    }
+    // above the part that is used, too
+    let above = json!({ "a": { "$id": "urn:nested", "b": { "$ref": "#/c" }, "c": {} }, "c": {} });
+    let above = with([("/pipeline/validation/schema_id", json!("s#/a/b")), ("/schemas/s", above)]);
+    assert!(made(above).unwrap_err().to_string().contains("allowed at its top alone"));
+    assert!(made(by(json!({ "$id": "urn:mine", "properties": { "$id": { "type": "string" } } }))).is_ok());
+}
+
+#[test]
+fn schema_that_looks_back_through_many_levels_is_refused() {
+    let mut schema = json!({ "properties": { "a": {} } });
+    for _ in 0..20 {
+        schema = json!({ "allOf": [schema], "unevaluatedProperties": { "type": "string" } });
+    }
+    assert!(fault(schema).contains("at most 10000 values"));
+}
+
+#[test]
+fn record_that_its_schema_takes_too_much_work_for_is_rejected() {
+    let branches: Vec<_> = (0..2000).map(|n| json!({ "required": [format!("f{n}")] })).collect();
+    let definition = by(json!({ "properties": { "list": { "items": { "anyOf": branches } } } }));
+    let record = |items: usize| json!({ "id": "a", "list": vec![json!({ "f1999": 1 }); items] });
+    assert!(normalized(definition.clone(), record(100)).is_ok());
+    let rejection = normalized(definition, record(5000)).unwrap_err();
+    assert_eq!((rejection.rule, rejection.place), (Rule::Schema, None));
+    assert!(rejection.reason.contains("units of work"), "{}", rejection.reason);
+}

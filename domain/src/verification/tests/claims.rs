@@ -1,0 +1,66 @@
+//! Reviews that claims alone open.
+
+use super::support::*;
+use crate::ground::source::OracleTier::Primary;
+use crate::verification::review::{CLAIMS_OPEN_MAX, OPEN_MAX};
+use crate::verification::{EnvelopeKind, Inputs, Reason, Review, decide};
+use serde_json::{Value as Json, json};
+
+fn claim(value: Json, claimed_by: &str, confirmed: bool) -> Json {
+    json!({"claimed": {"dose": {"value": value, "claimed_by": claimed_by, "confirmed": confirmed}}})
+}
+
+/// A question over `dose` that lab-a answers with 10 and lab-b with `other`.
+fn question(number: usize, other: &str, more: Json) -> Inputs {
+    let workflow = workflow(&["dose", "inr"], &["lab-a", "lab-b"], json!({}));
+    let mut inputs = inputs(workflow, &["dose", "inr"], more);
+    inputs.execution_id = format!("verify:{number}");
+    answers(&mut inputs, "lab-a", Primary, &[("dose", "10"), ("inr", "2.5")]);
+    answers(&mut inputs, "lab-b", Primary, &[("dose", other), ("inr", "2.5")]);
+    inputs
+}
+
+fn review(inputs: &Inputs) -> Review {
+    Review::of(inputs, &decide(inputs)).expect("a person decides")
+}
+
+#[test]
+fn claims_of_one_value_share_a_review_whoever_makes_them() {
+    let first = review(&question(1, "10", claim(json!(9), "p-1", false)));
+    assert!(first.of_claim);
+    assert_eq!(first.axes["dose"], [Reason::OracleVsUser].into());
+    let mut again = question(2, "10", claim(json!("9.0"), "p-2", true));
+    again.open_reviews = vec![first.as_open()];
+    let envelope = decide(&again);
+    assert_eq!((envelope.kind, envelope.review_id), (EnvelopeKind::HumanReview, Some("verify:1".into())));
+    let other = review(&question(3, "10", claim(json!(8), "p-1", false)));
+    assert_ne!(other.evidence_hash, first.evidence_hash);
+}
+
+#[test]
+fn claim_beside_a_dispute_of_sources_opens_no_review_of_its_own() {
+    let first = review(&question(1, "12", json!({})));
+    assert!(!first.of_claim);
+    for number in 2..5 {
+        let mut claimed = question(number, "12", claim(json!(number), "p-1", false));
+        claimed.open_reviews = vec![first.as_open()];
+        assert_eq!(decide(&claimed).review_id.as_deref(), Some("verify:1"));
+    }
+}
+
+#[test]
+fn claims_take_no_place_of_a_dispute_between_sources() {
+    let mut open = Vec::new();
+    for number in 1..=CLAIMS_OPEN_MAX {
+        open.push(review(&question(number, "10", claim(json!(20 + number), "p-1", false))).as_open());
+    }
+    let mut further = question(50, "10", claim(json!(99), "p-1", false));
+    further.open_reviews = open.clone();
+    let last = format!("verify:{CLAIMS_OPEN_MAX}");
+    assert_eq!(decide(&further).review_id, Some(last), "it is left to the latest claim");
+    let one = open[0].clone();
+    open.extend((open.len()..OPEN_MAX).map(|_| one.clone()));
+    let mut disputed = question(51, "12", json!({}));
+    disputed.open_reviews = open;
+    assert_eq!(decide(&disputed).review_id.as_deref(), Some("verify:51"));
+}

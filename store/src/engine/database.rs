@@ -1,0 +1,130 @@
+//! sled's database as it is opened, with the file that it is in.
+
+use super::{DATABASE_DIR, DATABASE_FILE, Options, SETTINGS_FILE};
+use crate::error::StoreError;
+use crate::panics::caught;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// A database that is locked is tried so often again, with a pause between.
+const LOCK_ATTEMPTS: usize = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// File descriptors that are kept free for reopening the database.
+const SPARE_FILES: usize = 16;
+
+/// The database with its file, which is kept open: a commit must not fail because the process has no descriptor left.
+#[derive(Debug)]
+pub(super) struct OpenDatabase {
+    pub(super) db: sled::Db,
+    file: File,
+    path: PathBuf,
+}
+
+impl OpenDatabase {
+    pub(super) fn open(options: &Options) -> Result<Self, StoreError> {
+        let db = open_sled(options)?;
+        let path = database_file(&options.dir);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.map_err(|source| StoreError::Io { path: path.clone(), source })?;
+        Ok(Self { db, file, path })
+    }
+
+    /// The file, while it still has its name: in one that was moved away, the next start finds nothing.
+    pub(super) fn file(&self) -> io::Result<&File> {
+        let (open, named) = (self.file.metadata()?, fs::metadata(&self.path)?);
+        if (open.dev(), open.ino()) != (named.dev(), named.ino()) {
+            return Err(io::Error::other(format!("{} was replaced by another file", self.path.display())));
+        }
+        Ok(&self.file)
+    }
+
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
+        self.file().and_then(File::sync_all).map_err(|error| unavailable(&error))
+    }
+}
+
+pub(super) fn database_file(dir: &Path) -> PathBuf {
+    dir.join(DATABASE_DIR).join(DATABASE_FILE)
+}
+
+/// As many descriptors as can be had, up to [`SPARE_FILES`].
+pub(super) fn spare_files() -> Vec<File> {
+    (0..SPARE_FILES).map_while(|_| File::open("/dev/null").ok()).collect()
+}
+
+pub(super) fn unavailable(error: &dyn std::error::Error) -> StoreError {
+    StoreError::Unavailable { cause: error.to_string() }
+}
+
+/// Opens the database, and tries again for a moment where it is locked: a thread of sled's may still hold one that
+/// was closed just now.
+fn open_sled(options: &Options) -> Result<sled::Db, StoreError> {
+    for _ in 0..LOCK_ATTEMPTS {
+        match try_open_sled(options) {
+            Err(StoreError::Locked { .. }) => thread::sleep(LOCK_PAUSE),
+            opened => return opened,
+        }
+    }
+    try_open_sled(options)
+}
+
+fn try_open_sled(options: &Options) -> Result<sled::Db, StoreError> {
+    let path = options.dir.join(DATABASE_DIR);
+    remove_torn_files(&path).map_err(|source| StoreError::Io { path: path.clone(), source })?;
+    let config = sled::Config::new().path(&path).cache_capacity(options.cache_bytes).flush_every_ms(None);
+    match caught(|| config.open()) {
+        Ok(Ok(db)) => Ok(db),
+        Ok(Err(sled::Error::Io(error))) => Err(refused(options, path, error)),
+        Ok(Err(error)) => Err(StoreError::damaged(&options.dir, &error)),
+        Err(detail) => Err(StoreError::Corrupt { dir: options.dir.clone(), detail }),
+    }
+}
+
+/// Removes what sled wrote in pieces and was kept from finishing, where it would take the piece for the whole.
+///
+/// sled writes a snapshot of its page table as it opens, under another name until it is whole; where that was cut
+/// short, by a kill or a full disk, it takes the piece for a whole one the next time, and calls the database
+/// corrupt. It does the same with its settings, of which we change none and which it writes again where there are none.
+/// Whoever has the database open is left alone.
+fn remove_torn_files(database: &Path) -> io::Result<()> {
+    let file = match File::open(database.join(DATABASE_FILE)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    // the lock that sled takes, until the file is closed
+    if file.try_lock().is_err() {
+        return Ok(());
+    }
+    let settings = database.join(SETTINGS_FILE);
+    let content = fs::read(&settings).unwrap_or_default();
+    if let Some((content, sum)) = content.split_last_chunk::<4>()
+        && crc32fast::hash(content).to_le_bytes() != *sum
+    {
+        fs::remove_file(&settings)?;
+    }
+    for entry in fs::read_dir(database)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.as_encoded_bytes().starts_with(b"snap.") && name.as_encoded_bytes().ends_with(b".generating")
+        {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn refused(options: &Options, path: PathBuf, error: io::Error) -> StoreError {
+    let text = error.to_string();
+    if text.contains("could not acquire lock") {
+        StoreError::Locked { dir: options.dir.clone() }
+    } else if StoreError::shows_damage(&error) {
+        StoreError::Corrupt { dir: options.dir.clone(), detail: text }
+    } else {
+        StoreError::Io { path, source: error }
+    }
+}

@@ -1,0 +1,245 @@
+//! Hostile callers of the routes' socket beside an honest one, whose submissions all succeed.
+
+use harness::ground::{approve, begun, ended, ingest, register_all, things};
+use harness::wire::{Wire, connections as many_connections, post as whole_post};
+use harness::{World, at, document, eventually, get, post, problem, submission};
+use oracled::client::Client;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const GOOD: &str = r#"{"verdict":"GREEN","summary":"ok"}"#;
+const KIB: u64 = 1024;
+
+/// A source of `count` things whose names have so many bytes.
+async fn costly_source(control: &mut Client, count: usize, name_bytes: usize) {
+    let (ontology, source, pipeline) = things("costly");
+    register_all(control, &ontology, &source, &pipeline).await;
+    let name = "n".repeat(name_bytes);
+    let row = |number: usize| json!({"number": number, "size": number, "name": name}).to_string() + "\n";
+    let payload: String = (0..count).map(row).collect();
+    let run_id = begun(&ingest(control, "costly", "1", "2026-01-01", payload).await);
+    assert_eq!(ended(control, &run_id).await.get("state"), Some(&json!("completed")));
+    approve(control, "costly").await;
+}
+
+/// A query of `regexes` patterns that all match, and an impossible size.
+fn costly_query(regexes: usize) -> Value {
+    let regex = |_| json!({"axis": "name", "operator": "regex", "value": "^n.*n$"});
+    let mut filters: Vec<_> = (0..regexes).map(regex).collect();
+    filters.push(json!({"axis": "size", "operator": "lt", "value": -1}));
+    json!({"oracle_id": "costly", "request": {"axes_requested": ["name"], "filters": filters}})
+}
+
+#[tokio::test]
+async fn query_over_its_work_budget_is_refused_as_too_costly() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    costly_source(&mut daemon.control().await, 500, 40_000).await;
+    let routes = &mut daemon.routes().await;
+    problem(&post(routes, "/v1/query", &costly_query(63)).await, 422, "query_too_costly");
+    assert_eq!(post(routes, "/v1/query", &costly_query(1)).await.status, 200);
+    let metrics = get(routes, "/metrics").await;
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    assert!(metrics.contains("oracled_source_queries_total{result=\"too_costly\"} 1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn scan_stops_once_its_caller_is_gone() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    costly_source(&mut daemon.control().await, 500, 40_000).await;
+    let mut wire = Wire::connect(&world.socket()).await;
+    wire.send(whole_post("/v1/query", &[], costly_query(63).to_string())).await.expect("it listens");
+    drop(wire);
+    let routes = &mut daemon.routes().await;
+    eventually("the scan is stopped", async || {
+        let metrics = get(routes, "/metrics").await;
+        String::from_utf8_lossy(&metrics.body).contains("oracled_source_queries_total{result=\"stopped\"} 1")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn connections_over_the_bound_are_refused_a_few_dozen_at_a_time() {
+    let world = World::with_config("[limits]\nconnections = 4");
+    let daemon = world.serve().await;
+    let mut honest = daemon.routes().await;
+    assert_eq!(get(&mut honest, "/healthz").await.status, 200);
+    let files = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("it runs").count();
+    let before = files();
+    let mut flood = Vec::new();
+    for _ in 0..many_connections(2000) {
+        flood.push(Wire::connect(&world.socket()).await);
+    }
+    let mut most = 0;
+    for number in 0..20 {
+        most = most.max(files());
+        let path = format!("/v1/verdicts/cs_{number}");
+        assert_eq!(post(&mut honest, &path, &submission(GOOD)).await.status, 201);
+    }
+    assert!(most < before + 100, "{most} descriptors with the flood, {before} before");
+}
+
+#[tokio::test]
+async fn unread_answers_give_their_room_to_evaluations_that_wait() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    // a text of full stops has a step for each, and one answer of it fills megabytes
+    let request = json!({"candidate_output": "A. ".repeat(20_000), "facts": ["B"]}).to_string();
+    let mut unread = Vec::new();
+    for _ in 0..20 {
+        let mut wire = Wire::connect(&world.socket()).await;
+        wire.send(whole_post("/v1/rules/evaluate", &[], &request)).await.expect("it listens");
+        unread.push(wire);
+    }
+    for wire in &unread[..2] {
+        wire.begun().await;
+    }
+    let mut honest = daemon.routes().await;
+    let answer = honest.call(hyper::Method::POST, "/v1/rules/evaluate", Some(request.clone().into())).await;
+    assert_eq!(answer.expect("it answers").status, 200);
+}
+
+/// What the hostile callers share.
+#[derive(Clone)]
+struct Hostile {
+    socket: PathBuf,
+    over: Arc<AtomicBool>,
+    done: Arc<AtomicUsize>,
+}
+
+impl Hostile {
+    fn goes_on(&self) -> bool {
+        !self.over.load(Ordering::Relaxed)
+    }
+
+    /// Sends `request` again and again over new connections; where it `reads`, the answers are read.
+    async fn repeats(self, request: impl Fn(usize) -> Vec<u8>, reads: bool) {
+        let mut unread = Vec::new();
+        for number in 0.. {
+            if !self.goes_on() {
+                return;
+            }
+            let mut wire = Wire::connect(&self.socket).await;
+            drop(wire.send(request(number)).await);
+            self.done.fetch_add(1, Ordering::Relaxed);
+            if reads {
+                drop(wire.answer().await);
+            } else {
+                unread.push(wire);
+                unread.drain(..unread.len().saturating_sub(20));
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+
+    /// Opens connections and says nothing.
+    async fn floods(self) {
+        let mut idle = std::collections::VecDeque::new();
+        while self.goes_on() {
+            idle.push_back(Wire::connect(&self.socket).await);
+            if idle.len() > 200 {
+                idle.pop_front();
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The latency below which 99 of 100 are.
+fn p99(mut latencies: Vec<Duration>) -> Duration {
+    latencies.sort_unstable();
+    latencies.get(latencies.len() * 99 / 100).or(latencies.last()).copied().unwrap_or_default()
+}
+
+/// Submits for so long, one verdict after the other, and returns how long each took.
+async fn honest(routes: &mut Client, name: &str, time: Duration) -> Vec<Duration> {
+    let (began, mut latencies) = (Instant::now(), Vec::new());
+    while began.elapsed() < time {
+        let path = format!("/v1/verdicts/{name}_{}", latencies.len());
+        let sent = Instant::now();
+        let answer = post(routes, &path, &submission(GOOD)).await;
+        assert_eq!(answer.status, 201, "{}", document(&answer));
+        latencies.push(sent.elapsed());
+    }
+    latencies
+}
+
+fn post_bytes(path: &str, body: &Value) -> Vec<u8> {
+    whole_post(path, &[], body.to_string())
+}
+
+/// Runs hostile callers of every kind for so long beside an honest one.
+async fn honest_beside_hostile(time: Duration) {
+    let world = World::with_config("[limits]\nconnections = 150");
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    costly_source(control, 300, 40_000).await;
+    // two sources that agree, so that every claim of another value is one for a person
+    let workflow = json!({"workflow_id": "claims", "domain": "things",
+        "ontology": {"ontology_id": "things", "version": "1"}, "axes": ["size"], "oracles": ["costly"],
+        "oracle_latency": {"on_timeout": "FAIL_CLOSED_BLOCK"},
+        "authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
+                              "on_timeout_behavior": "FAIL_CLOSED"}});
+    let registered = harness::ground::put(control, "/v1/workflows/claims", &workflow).await;
+    assert_eq!(registered.status, 200, "{}", document(&registered));
+    let mut routes = daemon.routes().await;
+    let quiet = honest(&mut routes, "quiet", time / 5).await;
+    let before = daemon.resident_bytes().expect("it runs");
+
+    let hostile = Hostile { socket: world.socket(), over: Arc::default(), done: Arc::default() };
+    let evaluation = json!({"candidate_output": "5% A. ".repeat(8000), "facts": ["B"]});
+    let claim = |number: usize| {
+        let value = json!({"value": number, "claimed_by": format!("p-{number}")});
+        json!({"workflow": "claims", "where": {"number": number % 300}, "axes": ["size"], "claimed": {"size": value}})
+    };
+    let callers = [
+        tokio::spawn(hostile.clone().floods()),
+        tokio::spawn(hostile.clone().repeats(|_| post_bytes("/v1/query", &costly_query(63)), true)),
+        tokio::spawn(hostile.clone().repeats(|_| post_bytes("/v1/query", &costly_query(63)), false)),
+        tokio::spawn({
+            let evaluation = evaluation.clone();
+            hostile.clone().repeats(move |_| post_bytes("/v1/rules/evaluate", &evaluation), false)
+        }),
+        tokio::spawn(hostile.clone().repeats(move |_| post_bytes("/v1/rules/evaluate", &evaluation), true)),
+        tokio::spawn(hostile.clone().repeats(move |number| post_bytes("/v1/verify", &claim(number)), true)),
+        tokio::spawn(hostile.clone().repeats(
+            |number| {
+                post_bytes(&format!("/v1/verdicts/quiet_{number}"), &submission("{\"verdict\":\"RED\"}"))
+            },
+            true,
+        )),
+    ];
+    let beside = honest(&mut routes, "beside", time).await;
+    hostile.over.store(true, Ordering::Relaxed);
+    let most = daemon.most_resident_bytes().expect("it runs");
+    println!(
+        "{} hostile requests; {} honest verdicts, p99 {:?}; alone {}, p99 {:?}; {before} bytes before, at most {most}",
+        hostile.done.load(Ordering::Relaxed),
+        beside.len(),
+        p99(beside.clone()),
+        quiet.len(),
+        p99(quiet)
+    );
+    assert!(!beside.is_empty() && hostile.done.load(Ordering::Relaxed) > 0);
+    assert!(most < before + 600 * KIB * KIB, "{most} bytes at most, {before} before");
+    for caller in callers {
+        caller.abort();
+    }
+    let open = at(&get(control, "/v1/status").await, "/open_reviews");
+    assert!(open.as_u64().is_some_and(|open| open <= 1000), "{open}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn honest_submissions_all_succeed_beside_hostile_callers() {
+    honest_beside_hostile(Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "five minutes of hostile callers; `just torture`"]
+async fn honest_submissions_all_succeed_for_five_minutes() {
+    honest_beside_hostile(Duration::from_secs(300)).await;
+}
