@@ -3,6 +3,7 @@
 //! The two binaries are thin: [`cli`] is what `oracled` does, [`ctl`] what `oraclectl` does.
 
 pub mod api;
+mod checking;
 pub mod cli;
 pub mod client;
 pub mod config;

@@ -2,6 +2,7 @@
 
 use crate::api;
 use crate::api::front::Front;
+use crate::checking::Checking;
 use crate::config::{Config, Flags, Limits, Provider, Storage};
 use crate::control;
 use crate::control::reload::reload;
@@ -29,10 +30,10 @@ use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use store::{Journal, Options, StoreError};
+use store::{Journal, Options};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// File descriptors kept for the store, the log and the rest.
 const OTHER_FILES: u64 = 256;
@@ -40,10 +41,6 @@ const OTHER_FILES: u64 = 256;
 const LONGEST_PART: f64 = 0.9;
 /// How long closing the log may take at least, whatever is configured: a disk that hangs must not hold the stop.
 const CLOSING_TAKES: Duration = Duration::from_secs(10);
-/// How long until a look at the store that could not be taken is tried again.
-const AUDIT_PAUSE: Duration = Duration::from_secs(5);
-/// So many files of sources that are missing or cut are told of one by one.
-const FAULTS_TOLD: usize = 100;
 /// How long a stop waits for administrators: one who follows the log and reads no more must not hold it.
 const FOLLOWERS_STAY: Duration = Duration::from_secs(1);
 
@@ -56,7 +53,7 @@ pub struct Daemon {
     /// The routes' and the administrators'.
     servers: [JoinHandle<()>; 2],
     bound: Vec<Bound>,
-    damaged: JoinHandle<()>,
+    checking: Checking,
     signals: Signals,
 }
 
@@ -167,7 +164,7 @@ impl Daemon {
         let bound = sockets.bound();
         let connections = connections_within(files.saturating_sub(calls as u64), &service.config.limits);
         let servers = start_servers(&service, &flags, sockets, connections);
-        let damaged = watch_for_damage(Arc::clone(&service));
+        let checking = Checking::start(&service);
         if service.config.model.provider != Provider::None && service.system.model.is_none() {
             tracing::warn!(
                 "there is no key for the model, so no verdicts are made; see `model.api_key_file`"
@@ -181,7 +178,7 @@ impl Daemon {
             file_limit = files,
             "oracled serves"
         );
-        Ok(Self { service, flags, servers, bound, damaged, signals })
+        Ok(Self { service, flags, servers, bound, checking, signals })
     }
 
     /// Serves until SIGTERM or SIGINT, reloads on SIGHUP, and ends in good order.
@@ -216,9 +213,9 @@ impl Daemon {
     pub async fn stop(self) {
         tell_systemd(&[NotifyState::Stopping]);
         tracing::info!("oracled stops");
-        let Self { service, servers: [routes, control], bound, damaged, .. } = self;
+        let Self { service, servers: [routes, control], bound, checking, .. } = self;
         let bound_s = Duration::from_secs(service.config.limits.shutdown_s);
-        damaged.abort();
+        checking.stop().await;
         for socket in bound {
             // from now on a client gets a clear refusal and another daemon can have the name
             if let Err(error) = socket.remove() {
@@ -319,43 +316,6 @@ fn start_servers(
             move |request, peer, still_waiting| control.clone().answer(request, peer, still_waiting),
         )),
     ]
-}
-
-/// Looks at the whole store beside the service; one that has lost something must not go on being served.
-fn watch_for_damage(service: Arc<Service>) -> JoinHandle<()> {
-    tokio::spawn(async move {
-        let damage = loop {
-            let store = service.system.store.clone();
-            match tokio::task::spawn_blocking(move || store.audit()).await {
-                Ok(Ok(())) => return tell_of_files(&service).await,
-                // that is no finding: the store is being reopened, or the disk is full
-                Ok(Err(StoreError::Unavailable { .. } | StoreError::Io { .. })) => sleep(AUDIT_PAUSE).await,
-                Ok(Err(error)) => break error.to_string(),
-                Err(panic) => break panic.to_string(),
-            }
-        };
-        tracing::error!(damage, "the store cannot be trusted");
-        service.system.log.doubt().await;
-        service.note_damage(damage);
-    })
-}
-
-/// Says which files of sources are missing or cut: nothing that keeps other sources, or verdicts, from being answered.
-async fn tell_of_files(service: &Arc<Service>) {
-    let store = service.system.store.clone();
-    let looked = tokio::task::spawn_blocking(move || store.file_faults()).await;
-    match looked {
-        Ok(Ok(faults)) => {
-            for fault in faults.iter().take(FAULTS_TOLD) {
-                tracing::error!("{fault}");
-            }
-            if let Some(more @ 1..) = faults.len().checked_sub(FAULTS_TOLD) {
-                tracing::error!(more, "more files of sources are missing or cut");
-            }
-        }
-        Ok(Err(error)) => tracing::error!(%error, "the files of sources cannot be looked at"),
-        Err(error) => tracing::error!(%error, "the files of sources cannot be looked at"),
-    }
 }
 
 fn tell_systemd(state: &[NotifyState<'_>]) {

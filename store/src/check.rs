@@ -1,11 +1,11 @@
 //! What must hold of a store before it is served, and what is looked at beside the service.
 
-use crate::engine::{Engine, Store};
+use crate::engine::{Engine, Opened, Store};
 use crate::error::StoreError;
 use crate::log::{self, LogQuery};
 use crate::meta;
 use crate::panics::caught;
-use crate::rows;
+use crate::rows::{self, Table};
 use crate::watermark::{Counts, Watermark};
 use std::ops::Range;
 use std::thread;
@@ -13,6 +13,9 @@ use std::thread;
 /// So many entries before those that are new are walked again: a page of sled's holds 16 rows, and the one that the
 /// new entries began in was split since.
 const WALKED_AGAIN_ENTRIES: u64 = 1024;
+
+/// So many rows are read before the check is asked whether to continue.
+const AUDITED_AT_ONCE: u64 = 1024;
 
 /// Holds what is there against what was promised: by the database itself, the mark and the mirror.
 ///
@@ -99,31 +102,130 @@ impl Store {
         Ok(page.lines.first().is_some_and(|found| found.seq == seq && found.json.as_bytes() == line))
     }
 
-    /// Walks the whole log as it was at the opening, counts the verdicts and sessions, and holds them against what
-    /// the database said it had. It takes a while, and may run beside the service.
+    /// Checks the whole store as it was at the opening, without a pause.
+    ///
+    /// # Errors
+    /// As [`Store::audit`].
+    pub fn audit_all(&self) -> Result<(), StoreError> {
+        self.audit_from(0, |_| true).map(|_| ())
+    }
+
+    /// Continues to check the store as it was at the opening: the log from where an earlier check has come to, and how many
+    /// rows the tables have. It takes a while, and may run beside the service. `proceed` is called after each few rows,
+    /// with how many were read so far, and returns whether to continue. The result is whether the check came to its end.
     ///
     /// # Errors
     /// `Short` where an entry or a row has vanished, `Corrupt` where one cannot be read.
-    pub fn audit(&self) -> Result<(), StoreError> {
-        let mut opened = self.opened();
-        let Counts { entries, .. } = opened.counts;
-        let short = |detail: String| Err(StoreError::Short { dir: self.dir().to_owned(), detail });
-        let walked = self.read(|db, _| log::walk(db, self.dir(), 0..entries + 1))?;
-        if walked != (entries > 0).then_some((1, entries)) {
-            let (first, last) = walked.unwrap_or_default();
-            return short(format!("its log should hold entries 1 to {entries} and holds {first} to {last}"));
+    pub fn audit(&self, proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {
+        self.audit_from(self.audited()?, proceed)
+    }
+
+    /// Has the next check begin at the first entry.
+    ///
+    /// # Errors
+    /// Where that cannot be noted.
+    pub fn audit_again(&self) -> Result<(), StoreError> {
+        self.put_audited(0)
+    }
+
+    fn audit_from(&self, position: u64, mut proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {
+        let opened = self.opened();
+        let mut read = 0;
+        let mut next = |rows: u64| {
+            read += rows;
+            proceed(read)
+        };
+        if !self.audit_log(position, opened.counts.entries, &mut next)? {
+            return Ok(false);
         }
         for (table, name) in Counts::TABLES {
-            let there = self.read(|db, _| rows::count(db, self.dir(), table, entries))?;
-            let mut now = self.opened();
-            let same_opening = now.counts == opened.counts;
-            let (Some(promised), Some(replaced)) = (opened.counts.of(table), now.replaced.of(table)) else {
-                continue;
-            };
-            if same_opening && there + *replaced < *promised {
-                return short(format!("it should hold {promised} {name}, and {there} are there"));
+            if !self.audit_table(table, name, opened, &mut next)? {
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Walks the log from behind entry `walked` to entry `entries`, and notes how far it came.
+    fn audit_log(
+        &self,
+        mut walked: u64,
+        entries: u64,
+        next: &mut impl FnMut(u64) -> bool,
+    ) -> Result<bool, StoreError> {
+        let short = |detail: String| Err(StoreError::Short { dir: self.dir().to_owned(), detail });
+        let mut from = walked + 1;
+        while from <= entries {
+            let to = entries.saturating_add(1).min(from + AUDITED_AT_ONCE);
+            let found = self.read(|db, _| log::walk(db, self.dir(), from..to))?;
+            if let Some((first, last)) = found {
+                if first != walked + 1 {
+                    return short(format!("the log has no entries between {walked} and {first}"));
+                }
+                walked = last;
+            }
+            if walked + 1 < to {
+                return short(format!("its log should hold entries 1 to {entries} and holds 1 to {walked}"));
+            }
+            from = to.max(walked + 1);
+            if (from / AUDITED_AT_ONCE).is_multiple_of(64) {
+                self.note_audited(walked);
+            }
+            if !next(AUDITED_AT_ONCE) {
+                self.note_audited(walked);
+                return Ok(false);
+            }
+        }
+        self.note_audited(walked);
+        Ok(true)
+    }
+
+    fn note_audited(&self, walked: u64) {
+        if let Err(error) = self.put_audited(walked) {
+            tracing::debug!(%error, "the next check of the store begins where this one began");
+        }
+    }
+
+    /// Counts the rows of a table, a few at a time: between them the database can be reopened.
+    fn audit_table(
+        &self,
+        table: Table,
+        name: &str,
+        mut opened: Opened,
+        next: &mut impl FnMut(u64) -> bool,
+    ) -> Result<bool, StoreError> {
+        let entries = opened.counts.entries;
+        let (mut there, mut keys) = (0, rows::all(table));
+        loop {
+            let counted = self.read(|db, _| {
+                let mut counted = (0, 0, None);
+                for head in rows::heads(db, self.dir(), keys.clone()).take(AUDITED_AT_ONCE as usize) {
+                    let (key, revision) = head?;
+                    counted = (counted.0 + 1, counted.1 + u64::from(revision <= entries), Some(key));
+                }
+                Ok(counted)
+            })?;
+            let (read, of_opening, last) = counted;
+            there += of_opening;
+            if let Some(last) = last {
+                keys.start = [last.as_ref(), &[0]].concat();
+            }
+            if read < AUDITED_AT_ONCE {
+                break;
+            }
+            if !next(read) {
+                return Ok(false);
+            }
+        }
+        let mut now = self.opened();
+        let is_same_opening = now.counts == opened.counts;
+        let (Some(promised), Some(replaced)) = (opened.counts.of(table), now.replaced.of(table)) else {
+            return Ok(true);
+        };
+        if is_same_opening && there + *replaced < *promised {
+            let detail = format!("it should hold {promised} {name}, and {there} are there");
+            return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
+        }
+        Ok(true)
     }
 }

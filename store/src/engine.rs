@@ -6,6 +6,7 @@ use crate::disk::{FreeSpace, Reserve, Room, sync_dir};
 use crate::error::StoreError;
 use crate::ground::Ground;
 use crate::ground::files::Files;
+use crate::meta;
 use crate::panics::caught;
 use crate::rows::{Row, Table};
 use crate::snapshot::{SnapshotId, remove_wrong_snapshot, snapshot_in, snapshots};
@@ -68,6 +69,14 @@ impl Store {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    pub(crate) fn audited(&self) -> Result<u64, StoreError> {
+        meta::audited(&self.engine)
+    }
+
+    pub(crate) fn put_audited(&self, seq: u64) -> Result<(), StoreError> {
+        meta::put_audited(&self.engine, seq)
     }
 
     /// The free space of the disk that the store is on.

@@ -93,7 +93,7 @@ impl Journal {
         check(&engine, counts, &mark, mirror.last_seq)?;
         tracing::debug!(entries = counts.entries, "the log is checked");
         engine.opened_with(counts);
-        if !looked_at_before && let Err(error) = store.audit() {
+        if !looked_at_before && let Err(error) = store.audit_all() {
             meta::put_walked(&engine, 0)?;
             return Err(error);
         }
@@ -260,6 +260,7 @@ impl Journal {
     /// # Errors
     /// Where that cannot be noted.
     pub fn doubt(&mut self) -> Result<(), StoreError> {
+        meta::put_audited(&self.engine, 0)?;
         meta::put_walked(&self.engine, 0)
     }
 

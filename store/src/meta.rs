@@ -21,6 +21,10 @@ fn store_id_key() -> Vec<u8> {
     key(Table::Meta, &[b"store_id"])
 }
 
+fn audited_key() -> Vec<u8> {
+    key(Table::Meta, &[b"audited"])
+}
+
 fn walked_key() -> Vec<u8> {
     key(Table::Meta, &[b"walked"])
 }
@@ -68,6 +72,21 @@ pub(crate) fn walked(engine: &Engine) -> Result<u64, StoreError> {
 pub(crate) fn put_walked(engine: &Engine, seq: u64) -> Result<(), StoreError> {
     let mut batch = sled::Batch::default();
     batch.insert(walked_key(), &seq.to_be_bytes());
+    engine.make_room(0)?;
+    engine.apply(batch)
+}
+
+/// Up to which entry the log was found whole by the check beside the service; 0 where that begins at the first.
+pub(crate) fn audited(engine: &Engine) -> Result<u64, StoreError> {
+    let bytes =
+        engine.with(|db| db.get(audited_key()).map_err(|error| StoreError::damaged(engine.dir(), &error)))?;
+    Ok(bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes))
+}
+
+/// Notes that the check beside the service found the log whole up to entry `seq`.
+pub(crate) fn put_audited(engine: &Engine, seq: u64) -> Result<(), StoreError> {
+    let mut batch = sled::Batch::default();
+    batch.insert(audited_key(), &seq.to_be_bytes());
     engine.make_room(0)?;
     engine.apply(batch)
 }

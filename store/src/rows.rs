@@ -151,15 +151,6 @@ pub(crate) fn get(db: &sled::Db, dir: &Path, table: Table, name: &[u8]) -> Resul
     Err(StoreError::Unavailable { cause: "a row was replaced faster than it could be read".into() })
 }
 
-/// How many rows of a table have a revision of at most `revision`.
-pub(crate) fn count(db: &sled::Db, dir: &Path, table: Table, revision: u64) -> Result<u64, StoreError> {
-    let mut rows = 0;
-    for head in heads(db, dir, all(table)) {
-        rows += u64::from(head?.1 <= revision);
-    }
-    Ok(rows)
-}
-
 /// The key and the revision of each row among `keys`, in their order: for going through much of the database.
 ///
 /// sled counts the pages that were read against its cache only when one of 256 queues has filled up with 64 of

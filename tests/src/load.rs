@@ -96,7 +96,7 @@ impl Ledger {
             min_free_bytes: 0,
         };
         let (journal, store) = Journal::open(options).expect("the store opens");
-        store.audit().expect("the store has all that it counts");
+        store.audit_all().expect("the store has all that it counts");
         let query = LogQuery { limit: usize::MAX, ..LogQuery::default() };
         let log = store.log(&query).expect("the log is read");
         let chronicle = Chronicle::read(log.iter().map(|line| line.json.as_str()));

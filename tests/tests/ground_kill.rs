@@ -110,7 +110,7 @@ async fn run_of(control: &mut Client, version: &str) -> Option<Value> {
 /// That every file is named, and every name has its file.
 fn check_files(world: &World) -> Store {
     let (_, store) = stopped(&world.state());
-    store.audit().expect("the store has all that it counts");
+    store.audit_all().expect("the store has all that it counts");
     assert_eq!(files(&world.state()).into_keys().collect::<Vec<_>>(), named(&store));
     store
 }

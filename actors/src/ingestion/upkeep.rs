@@ -116,6 +116,7 @@ pub(super) async fn verify(
     oracle_id: SourceId,
     run_id: Option<Sha256Hex>,
 ) -> Result<VerifiedSource, IngestionError> {
+    let awaited = Arc::new(());
     loop {
         let view = match shop.view(&oracle_id) {
             // so damaged that it cannot even be opened
@@ -125,8 +126,14 @@ pub(super) async fn verify(
             }
             view => view?,
         };
-        let work = (Arc::clone(&shop), Arc::clone(&view), run_id.clone());
-        let verified = spawn_blocking(move || verified(&work.0.store, &work.1, work.2.as_ref())).await;
+        let (shop_too, view_too, run_too) = (Arc::clone(&shop), Arc::clone(&view), run_id.clone());
+        let goes_on = Arc::clone(&awaited);
+        let verified = spawn_blocking(move || {
+            // the daemon stops: nobody is left to whom the result is reported
+            let goes_on = || Arc::strong_count(&goes_on) > 1;
+            verified(&shop_too.store, &view_too, run_too.as_ref(), goes_on)
+        })
+        .await;
         let verified = verified.map_err(|error| IngestionError::Inside(error.to_string()))??;
         // a run that has ended meanwhile has taken away files that it has merged
         if verified.file_fault.is_none() || shop.desk().source(&oracle_id)?.0.files == view.state.files {
@@ -139,6 +146,7 @@ fn verified(
     store: &Store,
     view: &SourceView,
     run_id: Option<&Sha256Hex>,
+    goes_on: impl Fn() -> bool,
 ) -> Result<VerifiedSource, IngestionError> {
     let (rows, file_fault) = match view.verify_files() {
         Ok(rows) => (rows, None),
@@ -148,12 +156,19 @@ fn verified(
     let lost = store.lost_payloads(&view.state)?;
     let mut runs = Vec::new();
     let wanted = |id: &Sha256Hex| run_id.is_none_or(|wanted| wanted == id);
-    for completed in view.state.completed.iter().filter(|completed| wanted(&completed.run_id)) {
-        let found = match view.verify_run(completed.release.run, |_| true) {
-            Ok(found) => found.unwrap_or_default(),
-            Err(_) if file_fault.is_some() => unknown(store, completed),
-            Err(error) => return Err(error.into()),
-        };
+    let completed: Vec<_> =
+        view.state.completed.iter().filter(|completed| wanted(&completed.run_id)).collect();
+    let numbers = completed.iter().map(|completed| completed.release.run).collect();
+    let mut found = match view.verify_runs(&numbers, |_| goes_on()) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Err(IngestionError::Inside("the daemon stops, and the check was ended".into())),
+        Err(_) if file_fault.is_some() => {
+            completed.iter().map(|completed| (completed.release.run, unknown(store, completed))).collect()
+        }
+        Err(error) => return Err(error.into()),
+    };
+    for completed in completed {
+        let found = found.remove(&completed.release.run).unwrap_or_default();
         let Verified { records, payload_bytes, faults, mut fault_count, no_payload } = found;
         let in_words = |fault: Fault| match fault.position {
             Some(position) => format!("record {position}, at byte {}: {}", fault.offset, fault.what),

@@ -1,14 +1,18 @@
 //! What a run has said held against the payload that it has read (RFC-0002, Provenance Invariants 2).
 
 use super::archive::ArchiveReader;
+use super::sorted::Row;
 use super::sorter::Sorter;
 use super::staging::REJECT;
+use super::state::Completed;
 use super::statement::StoredStatement;
 use super::view::SourceView;
 use crate::error::{FileKind, StoreError};
 use domain::ground::rejection::Reject;
 use domain::{Sha256Hex, Sha256Stream};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read};
+use std::iter;
 use std::ops::Bound;
 
 /// So many faults are told one by one, and the rest counted.
@@ -72,23 +76,73 @@ impl SourceView {
         Ok(rows)
     }
 
-    /// Holds the payload of the run with this number against its digest, and each raw record that the run has taken or
-    /// rejected against its own. `proceed` is asked now and then, with the number of records so far, whether to go on;
-    /// nothing is handed back where it says no, or where there is no such run.
+    /// Compares the payload of the run with this number with its digest, as [`SourceView::verify_runs`] does; nothing where
+    /// there is no such run.
     ///
     /// # Errors
-    /// Where what the run has said cannot be read. What is wrong with the payload is no error, but what is handed back.
+    /// As [`SourceView::verify_runs`].
     pub fn verify_run(
         &self,
         run: u32,
-        mut proceed: impl FnMut(u64) -> bool,
+        proceed: impl FnMut(u64) -> bool,
     ) -> Result<Option<Verified>, StoreError> {
-        let Some(completed) = self.state.run(run) else { return Ok(None) };
+        if self.state.run(run).is_none() {
+            return Ok(None);
+        }
+        Ok(self.verify_runs(&BTreeSet::from([run]), proceed)?.and_then(|mut verified| verified.remove(&run)))
+    }
+
+    /// Compares the payloads of the runs with these numbers with their digests, and each raw record that the runs have taken
+    /// or rejected with its own. What the source says is read once, however many runs there are.
+    ///
+    /// `proceed` is called now and then, with the number of records so far, and returns whether to continue; nothing is
+    /// returned where it says no.
+    ///
+    /// # Errors
+    /// Where what the runs have said cannot be read. A damaged payload is no error, but is part of the result.
+    pub fn verify_runs(
+        &self,
+        runs: &BTreeSet<u32>,
+        mut proceed: impl FnMut(u64) -> bool,
+    ) -> Result<Option<BTreeMap<u32, Verified>>, StoreError> {
+        let mut looked_at = 0;
+        let mut goes_on = || {
+            looked_at += 1;
+            !u64::is_multiple_of(looked_at, ASKED_EVERY) || proceed(looked_at)
+        };
+        let Some(places) = self.raw_places(runs, &mut goes_on)? else { return Ok(None) };
+        let mut places = places.finish()?.peekable();
+        let mut all = BTreeMap::new();
+        for completed in runs.iter().filter_map(|run| self.state.run(*run)) {
+            let run = completed.release.run;
+            let mut of_run = iter::from_fn(|| {
+                places.next_if(|place| {
+                    place.as_ref().map_or(true, |(key, _)| key.starts_with(&run.to_be_bytes()))
+                })
+            });
+            let verified = self.verify_places(completed, &mut of_run, &mut goes_on)?;
+            let Some(verified) = verified else { return Ok(None) };
+            // those after a fault are not compared
+            for rest in of_run {
+                rest?;
+            }
+            all.insert(run, verified);
+        }
+        Ok(Some(all))
+    }
+
+    /// Compares the raw records of one run, whose `places` come in the order of the payload.
+    fn verify_places(
+        &self,
+        completed: &Completed,
+        places: &mut impl Iterator<Item = Result<Row, StoreError>>,
+        goes_on: &mut impl FnMut() -> bool,
+    ) -> Result<Option<Verified>, StoreError> {
+        let run = completed.release.run;
         let mut verified = Verified::default();
         if !self.files.has_archived(&completed.raw_sha256) {
             return Ok(Some(Verified { no_payload: true, ..verified }));
         }
-        let places = self.raw_places(run)?.finish()?;
         let mut payload = match self.files.archive(self.state.entry.oracle_id(), &completed.raw_sha256) {
             Ok(archive) => Payload::new(archive.reader()),
             Err(error) => {
@@ -115,7 +169,7 @@ impl SourceView {
                 }
             }
             verified.records += 1;
-            if verified.records.is_multiple_of(ASKED_EVERY) && !proceed(verified.records) {
+            if !goes_on() {
                 return Ok(None);
             }
         }
@@ -133,30 +187,40 @@ impl SourceView {
         Ok(Some(verified))
     }
 
-    /// Where the raw records of a run lie, in the order of the payload.
-    fn raw_places(&self, run: u32) -> Result<Sorter, StoreError> {
+    /// Where the raw records of some runs lie, run by run, and in the order of the payload; nothing where `goes_on` says no.
+    fn raw_places(
+        &self,
+        runs: &BTreeSet<u32>,
+        goes_on: &mut impl FnMut() -> bool,
+    ) -> Result<Option<Sorter>, StoreError> {
         let mut places = Sorter::new(&self.files.work_dir(), SORT_BYTES);
-        let mut push = |offset: u64, position: u64, len: u32, raw_hash: &Sha256Hex| {
-            let key = [offset.to_be_bytes(), position.to_be_bytes()].concat();
+        let mut push = |run: u32, offset: u64, position: u64, len: u32, raw_hash: &Sha256Hex| {
+            let key = [&run.to_be_bytes()[..], &offset.to_be_bytes(), &position.to_be_bytes()].concat();
             places.push(&key, &[&len.to_be_bytes()[..], raw_hash.as_str().as_bytes()].concat())
         };
         for record in self.records(&[], Bound::Unbounded)? {
+            if !goes_on() {
+                return Ok(None);
+            }
             // the payload offset of a rejected record is among the rejects
-            let is_of_run = |said: &&StoredStatement| said.time.run == run && said.time.content.is_some();
-            for said in record?.statements.iter().filter(is_of_run) {
-                push(said.offset, said.position, said.len, &Sha256Hex::from_bytes(&said.raw_hash))?;
+            let is_wanted =
+                |said: &&StoredStatement| runs.contains(&said.time.run) && said.time.content.is_some();
+            for said in record?.statements.iter().filter(is_wanted) {
+                let raw_hash = Sha256Hex::from_bytes(&said.raw_hash);
+                push(said.time.run, said.offset, said.position, said.len, &raw_hash)?;
             }
         }
         let owner = self.state.owner(FileKind::Facts);
-        if let Some(completed) = self.state.run(run) {
+        for completed in runs.iter().filter_map(|run| self.state.run(*run)) {
+            let run = completed.release.run;
             for row in self.files.open_sorted(&completed.rows, &owner)?.with_prefix(&[REJECT]) {
                 let (_, json) = row?;
                 let reject: Reject = serde_json::from_slice(&json)
                     .map_err(|error| self.corrupt(&format!("a reject of run {run}: {error}")))?;
-                push(reject.offset, reject.position, reject.len, &reject.raw_hash)?;
+                push(run, reject.offset, reject.position, reject.len, &reject.raw_hash)?;
             }
         }
-        Ok(places)
+        Ok(Some(places))
     }
 }
 
@@ -170,6 +234,7 @@ struct RawPlace<'r> {
 
 impl<'r> RawPlace<'r> {
     fn read(key: &[u8], value: &'r [u8]) -> Option<Self> {
+        let (_, key) = key.split_first_chunk::<4>()?;
         let (offset, position) = key.split_first_chunk()?;
         let (len, raw_hash) = value.split_first_chunk()?;
         Some(Self {

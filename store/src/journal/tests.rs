@@ -132,7 +132,7 @@ fn what_was_committed_is_there_after_reopening() {
         Some(delivery.query)
     );
     assert_mirror_is_whole(dir.path(), &store);
-    store.audit().expect("nothing is missing");
+    store.audit_all().expect("nothing is missing");
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_removed_verdict_is_gone_and_its_session_stays() {
     );
     assert!(journal.commit(&[purge]).expect("the disk takes it").remove(0).is_err(), "it cannot go twice");
     drop((journal, store));
-    open(dir.path()).1.audit().expect("nothing is missing");
+    open(dir.path()).1.audit_all().expect("nothing is missing");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_row_of_a_megabyte_is_kept_in_the_synced_file_alone() {
         let (delivery, _) = store.verdict(&id(n)).expect("it is read").expect("it is there");
         assert!(delivery.approved.verdict().get().len() > 1_000_000 - n, "all of it");
     }
-    store.audit().expect("nothing is missing");
+    store.audit_all().expect("nothing is missing");
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_journal_whose_database_failed_takes_writes_again_once_that_is_reopened() {
     fill(&mut journal, 3..5);
     assert_eq!((journal.failure(), whole_log(&store).len()), (None, 10));
     assert_mirror_is_whole(dir.path(), &store);
-    store.audit().expect("nothing is missing");
+    store.audit_all().expect("nothing is missing");
 }
 
 #[test]
@@ -499,7 +499,7 @@ fn an_old_entry_that_vanished_is_found_by_the_audit_and_a_new_one_at_the_start()
     drop(journal);
     // the second opening walks all of it, and the third one what came since
     let (mut journal, store) = open(dir.path());
-    assert!(store.audit().is_ok());
+    assert!(store.audit_all().is_ok());
     fill(&mut journal, 1000..1010);
     drop((journal, store));
     let take_away = |row: u64| {
@@ -508,7 +508,7 @@ fn an_old_entry_that_vanished_is_found_by_the_audit_and_a_new_one_at_the_start()
     };
     take_away(5);
     let (journal, store) = open(dir.path());
-    let error = store.audit().expect_err("one is missing");
+    let error = store.audit_all().expect_err("one is missing");
     assert!(error.to_string().contains("no entries between 4 and 7"), "{error}");
     drop((journal, store));
     take_away(2015);
@@ -571,7 +571,7 @@ fn a_verdict_that_vanished_is_found_by_the_audit() {
     drop(db);
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 20..30);
-    let error = store.audit().expect_err("one is missing");
+    let error = store.audit_all().expect_err("one is missing");
     assert!(error.to_string().contains("should hold 10 verdicts, and 9 are there"), "{error}");
 }
 
@@ -610,7 +610,7 @@ fn a_damaged_database_never_loses_an_entry_in_silence() {
         }
         match Journal::open(options(damaged.path())) {
             Ok((_, store)) => {
-                let read = std::panic::catch_unwind(|| (whole_log(&store), store.audit().is_ok()));
+                let read = std::panic::catch_unwind(|| (whole_log(&store), store.audit_all().is_ok()));
                 if let Ok((log, true)) = read {
                     assert_eq!(log, whole, "bit {n} at {place}");
                 }
@@ -826,7 +826,7 @@ fn a_store_that_was_found_damaged_is_looked_at_whole_before_it_is_served_again()
     remove(&db, b"vcs_3\0");
     drop(db);
     let (mut journal, store) = open(dir.path());
-    store.audit().expect_err("one is missing");
+    store.audit_all().expect_err("one is missing");
     journal.doubt().expect("it is noted");
     drop((journal, store));
     for _ in 0..2 {
@@ -996,9 +996,47 @@ fn damaged_or_foreign_snapshot_is_removed_and_the_store_is_whole() {
         fs::write(snapshot(ours.path()), content).expect("it is written");
         let (journal, store) = open(ours.path());
         assert_eq!(whole_log(&store).len() as u64, journal.counts().entries, "{what}");
-        store.audit().expect(what);
+        store.audit_all().expect(what);
         assert_eq!(journal.counts().verdicts, 300, "{what}");
     }
     fs::remove_file(snapshot(ours.path())).expect("it is removed");
-    open(ours.path()).1.audit().expect("no snapshot");
+    open(ours.path()).1.audit_all().expect("no snapshot");
+}
+
+#[test]
+fn check_of_the_store_stops_when_told_and_continues_where_it_was() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    for n in 0..60 {
+        fill(&mut journal, n * 50..n * 50 + 50);
+    }
+    let entries = journal.counts().entries;
+    drop((journal, store));
+    let (journal, store) = open(dir.path());
+    let mut asked = 0;
+    let ended = store.audit(|_| {
+        asked += 1;
+        false
+    });
+    assert!(!ended.expect("nothing is wrong"));
+    assert_eq!(asked, 1, "it stops at once");
+    drop((journal, store));
+
+    let (journal, store) = open(dir.path());
+    let from_there = |store: &Store| {
+        let mut read = 0;
+        let ended = store.audit(|rows| {
+            read = rows;
+            true
+        });
+        assert!(ended.expect("nothing is wrong"));
+        read
+    };
+    let continued = from_there(&store);
+    let again = from_there(&store);
+    store.audit_again().expect("the disk takes it");
+    let whole = from_there(&store);
+    assert!(again < continued && continued < whole, "{again} {continued} {whole}");
+    assert!(whole >= entries, "{whole} {entries}");
+    drop((journal, store));
 }

@@ -31,6 +31,31 @@ fn every_raw_record_of_a_whole_payload_has_its_digest() {
 }
 
 #[test]
+fn check_of_many_runs_reads_each_record_once() {
+    const RUNS: u32 = 8;
+    let mut world = World::new();
+    for run in 0..RUNS {
+        let all = (0..4000).map(|year| said("ABW", year, u64::from(run))).collect();
+        let reading = reading(&run.to_string(), i64::from(run), false, all);
+        world.ingest(&reading);
+        world.archive(&reading);
+    }
+    let mut looked_at = 0;
+    let verified = world.view().verify_runs(&(1..=RUNS).collect(), |records| {
+        looked_at = records;
+        true
+    });
+    let verified = verified.unwrap().expect("nobody says to stop");
+    assert_eq!(verified.len(), RUNS as usize);
+    for (run, verified) in verified {
+        assert_eq!((verified.records, verified.fault_count), (4000, 0), "run {run}");
+    }
+    // 4,000 records of the source, and 4,000 raw records of each run
+    assert!(looked_at <= 4000 + u64::from(RUNS) * 4000, "{looked_at}");
+    assert_eq!(world.view().verify_runs(&(1..=RUNS).collect(), |_| false).unwrap(), None);
+}
+
+#[test]
 fn a_payload_that_is_damaged_or_gone_is_told() {
     let (world, reading) = world();
     let path = world.payload_path(&reading);
