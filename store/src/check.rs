@@ -57,7 +57,8 @@ pub(crate) fn check(
         let (first, last) = walked.unwrap_or_default();
         return short(format!("its log should hold entries {from} to {entries} and holds {first} to {last}"));
     }
-    if let Err(error) = meta::put_walked(engine, entries) {
+    // 0 would have the next opening look at all of it
+    if let Err(error) = meta::put_walked(engine, entries.max(1)) {
         tracing::warn!(%error, "the next start will have more of the log to walk");
     }
     Ok(())

@@ -17,8 +17,10 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
+use std::thread;
+use std::time::Duration;
 
 /// The database's folder below the state directory.
 pub(crate) const DATABASE_DIR: &str = "store";
@@ -26,6 +28,10 @@ pub(crate) const DATABASE_DIR: &str = "store";
 const SETTINGS_FILE: &str = "conf";
 /// The file in it that sled appends to, and that has to be synced.
 pub(crate) const DATABASE_FILE: &str = "db";
+
+/// A reader waits so often for a renewal of the database, with a pause between.
+const RENEWAL_ATTEMPTS: u32 = 5000;
+const RENEWAL_PAUSE: Duration = Duration::from_millis(1);
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -109,6 +115,8 @@ impl Store {
 pub(crate) struct Engine {
     options: Options,
     db: RwLock<Option<OpenDatabase>>,
+    /// Whether it is being reopened with nothing wrong: that takes a moment, and readers wait for it.
+    is_renewed: AtomicBool,
     /// Descriptors of no use but to be closed before the database is reopened.
     spare_files: Mutex<Vec<File>>,
     durable_seq: AtomicU64,
@@ -166,6 +174,7 @@ impl Engine {
             options,
             spare_files: Mutex::new(spare_files()),
             db: RwLock::new(Some(db)),
+            is_renewed: AtomicBool::new(false),
             durable_seq: AtomicU64::new(0),
             before: Mutex::default(),
             opened: Mutex::default(),
@@ -181,7 +190,7 @@ impl Engine {
     }
 
     /// Runs `use_db` on the open database, or says at once that it is not open: a reader must not wait out a
-    /// reopening, which may take long, on a thread that others need.
+    /// reopening after a failure, which may take long, on a thread that others need.
     pub(crate) fn with<T>(
         &self,
         use_db: impl FnOnce(&sled::Db) -> Result<T, StoreError>,
@@ -194,11 +203,21 @@ impl Engine {
         use_open: impl FnOnce(&OpenDatabase) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let reopening = || StoreError::Unavailable { cause: "it is being reopened".into() };
-        let guard = match self.db.try_read() {
-            Ok(guard) => guard,
-            // a reader that panicked has changed nothing: a poisoned lock says nothing about the database
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(reopening()),
+        let mut attempts = 0;
+        let guard = loop {
+            match self.db.try_read() {
+                Ok(guard) => break guard,
+                // a reader that panicked has changed nothing: a poisoned lock says nothing about the database
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                // a reader within another one would keep the reopening from its end: no wait is without end
+                Err(TryLockError::WouldBlock)
+                    if attempts < RENEWAL_ATTEMPTS && self.is_renewed.load(Ordering::Acquire) =>
+                {
+                    attempts += 1;
+                    thread::sleep(RENEWAL_PAUSE);
+                }
+                Err(TryLockError::WouldBlock) => return Err(reopening()),
+            }
         };
         let open = guard.as_ref().ok_or_else(reopening)?;
         let used = caught(|| use_open(open));
@@ -207,11 +226,23 @@ impl Engine {
 
     /// Closes the database and opens it again, which is how sled gets over a failed write.
     pub(crate) fn reopen(&self) -> Result<(), StoreError> {
+        self.open_again(|| self.forget_cached_pages().map_err(|error| unavailable(&error)))
+    }
+
+    /// Reopens a sound database: as it opens, sled makes a snapshot of its page table, with which the next opening begins.
+    pub(crate) fn renew(&self) -> Result<(), StoreError> {
+        self.is_renewed.store(true, Ordering::Release);
+        let renewed = self.open_again(|| Ok(()));
+        self.is_renewed.store(false, Ordering::Release);
+        renewed
+    }
+
+    fn open_again(&self, while_closed: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
         let mut guard = self.db.write().unwrap_or_else(PoisonError::into_inner);
         drop(guard.take());
         let mut spare = self.spare_files.lock().unwrap_or_else(PoisonError::into_inner);
         spare.clear();
-        self.forget_cached_pages().map_err(|error| unavailable(&error))?;
+        while_closed()?;
         *guard = Some(OpenDatabase::open(&self.options)?);
         *spare = spare_files();
         Ok(())

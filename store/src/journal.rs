@@ -13,9 +13,7 @@ use crate::watermark::{Counts, Watermark};
 use std::borrow::Borrow;
 use std::fs;
 use std::io::Write as _;
-use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::thread;
 
 /// A group of at most so many bytes is an ordinary one: while there is room for it, the journal takes writes.
 const ORDINARY_BYTES: u64 = 64 * 1024;
@@ -24,9 +22,13 @@ const GROUP_BYTES: usize = 16 * 1024 * 1024;
 /// Before a failed store is reopened, so many bytes must be free for it to write again.
 const SPACE_TO_REOPEN_BYTES: usize = 4 * 1024 * 1024;
 
-/// Where so many entries are new, a closing checks them for the next start. It takes some 5 µs an entry, and a stop
-/// must not take minutes.
-const CHECKED_AT_CLOSING_ENTRIES: RangeInclusive<u64> = 4096..=2_000_000;
+/// sled makes a snapshot of its page table only as it opens, and an opening reads what was written since: some 5 µs an entry.
+/// So the database is reopened where so many entries are new, or a part of all entries: then the next start is short whatever
+/// ends this one. Reading and writing wait for it.
+const RENEWED_AFTER_ENTRIES: u64 = 65_536;
+const RENEWED_AFTER_PART: u64 = 32;
+/// In a second without a commit, where nobody is likely to wait, it is done after a fraction of that.
+const RENEWED_IDLE_PART: u64 = 8;
 
 /// The writer. There is one for a store; it takes records in groups and makes each group durable at once.
 #[derive(Debug)]
@@ -36,8 +38,10 @@ pub struct Journal {
     mark: Watermark,
     mirror: Mirror,
     tip: Tip,
-    /// The last entry when the store was opened.
-    opened_at: u64,
+    /// The last entry in sled's snapshot of its page table.
+    snapshot_at: u64,
+    /// The last entry at the last [`Journal::settle`].
+    settled_at: u64,
     /// What the last write failed with; until [`Journal::recover`] no other is tried.
     failure: Option<Failure>,
 }
@@ -105,10 +109,16 @@ impl Journal {
         }
         mirror.repair(&store, counts.entries);
         let tip = Tip::new(store.read(|db, last_seq| log::latest_time_us(db, &store, last_seq))?);
-        let (store_too, opened_at) = (store.clone(), counts.entries);
-        let engine_too = Arc::clone(&engine);
-        let mut journal =
-            Self { store: store_too, engine: engine_too, mark, mirror, tip, opened_at, failure: None };
+        let mut journal = Self {
+            store: store.clone(),
+            engine: Arc::clone(&engine),
+            mark,
+            mirror,
+            tip,
+            snapshot_at: counts.entries,
+            settled_at: counts.entries,
+            failure: None,
+        };
         journal.mark.counts = counts;
         journal.note_snapshot();
         engine.reserve_space();
@@ -130,6 +140,7 @@ impl Journal {
         if let Some(Failure { cause, .. }) = &self.failure {
             return Err(StoreError::Unavailable { cause: cause.clone() });
         }
+        self.renew_snapshot(1)?;
         let engine = Arc::clone(&self.engine);
         let mut staged = Staged::new(&engine, self.mark.counts, self.tip.clone());
         let mut outcomes = Vec::new();
@@ -191,8 +202,14 @@ impl Journal {
         self.mirror.lag.as_deref()
     }
 
-    /// Syncs what may lag a moment: the mirror and the high-water mark. To be called every second or so.
+    /// Does what may lag a moment: syncs the mirror and the high-water mark, and has sled make a snapshot where little is
+    /// written. To be called every second or so.
     pub fn settle(&mut self) {
+        let is_idle = self.failure.is_none() && self.settled_at == self.mark.counts.entries;
+        self.settled_at = self.mark.counts.entries;
+        if is_idle && let Err(error) = self.renew_snapshot(RENEWED_IDLE_PART) {
+            tracing::error!(%error, "the database could not be reopened");
+        }
         self.mirror.repair(&self.store, self.mark.counts.entries);
         self.engine.reserve_space();
         let mirrored = self.mirror.sync().and_then(|mirrored| {
@@ -243,16 +260,35 @@ impl Journal {
     fn reopen(&mut self) -> Result<(), StoreError> {
         self.probe_space()?;
         self.engine.reopen()?;
-        let counts = meta::open(&self.engine)?;
-        check(&self.engine, counts, &self.mark, self.mirror.last_seq)?;
+        let counts = self.check_reopened()?;
         // what the failed write has left, if anything, becomes visible below and so must be durable first
         self.engine.sync()?;
         self.tip = Tip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
         self.mark.counts = counts;
         self.engine.opened_with(counts);
-        self.note_snapshot();
         self.store.ground().forget_all();
         Ok(())
+    }
+
+    /// Checks the database that was opened again, and keeps which snapshot it has.
+    fn check_reopened(&mut self) -> Result<Counts, StoreError> {
+        let counts = meta::open(&self.engine)?;
+        check(&self.engine, counts, &self.mark, self.mirror.last_seq)?;
+        self.note_snapshot();
+        self.snapshot_at = counts.entries;
+        Ok(counts)
+    }
+
+    /// Reopens the database for sled to make a snapshot, where many entries are new: a part of as many as is usual.
+    fn renew_snapshot(&mut self, part: u64) -> Result<(), StoreError> {
+        let entries = self.mark.counts.entries;
+        let many = RENEWED_AFTER_ENTRIES.max(entries / RENEWED_AFTER_PART) / part;
+        // the new snapshot needs space
+        if entries.saturating_sub(self.snapshot_at) < many || self.engine.free().check().is_err() {
+            return Ok(());
+        }
+        let renewed = self.engine.renew().and_then(|()| self.check_reopened());
+        renewed.map(drop).map_err(|error| self.fail(error, Mend::Reopening))
     }
 
     /// Has the next opening look at the whole store before it is served: to be called when it was found damaged.
@@ -277,22 +313,6 @@ impl Journal {
                 Err(self.fail(StoreError::Unavailable { cause }, Mend::Reopening))
             }
             Err(error) => Err(self.fail(error, Mend::Reopening)),
-        }
-    }
-
-    /// Does, where much was written, what the next start would else have to do before it serves: sled reads what was
-    /// written since its snapshot and makes a new one, and the log is walked.
-    fn check_for_next_start(&mut self) {
-        let new = self.mark.counts.entries.saturating_sub(self.opened_at);
-        if self.failure.is_some() || thread::panicking() || !CHECKED_AT_CLOSING_ENTRIES.contains(&new) {
-            return;
-        }
-        let reopened = self.engine.reopen().and_then(|()| meta::open(&self.engine));
-        let checked =
-            reopened.and_then(|counts| check(&self.engine, counts, &self.mark, self.mirror.last_seq));
-        self.note_snapshot();
-        if let Err(error) = checked {
-            tracing::error!(%error, "the store was closed, and the next start will find this");
         }
     }
 
@@ -335,7 +355,6 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         self.settle();
-        self.check_for_next_start();
     }
 }
 

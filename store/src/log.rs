@@ -1,12 +1,16 @@
 //! The audit log: entries numbered from 1 without holes, found by number, session, execution, event and time.
 //!
-//! One row holds the entries of one record, as lines of JSON under the number of the first. It begins with the
-//! latest timestamp of any entry up to its own last: that never falls from row to row, whatever the clock did,
-//! so that the first row that can hold an entry from a given time on is found by bisection, without an index.
+//! A row holds the entries of as many records as fit into one chunk, or of one larger record, as lines of JSON under the
+//! number of the first. sled keeps some 280 bytes in memory for each page of up to 16 rows: a row for each record would cost
+//! more memory than the whole cache. The row at the end of the log is replaced while it grows; after an opening a new one begins.
 //!
-//! A session's rows are indexed one by one, and so are a verification's. Events are indexed by blocks of [`BLOCK_ENTRIES`]: the common ones are
-//! in every block, where an index of single rows would say nothing and cost two keys a record, and the rare ones
-//! are found by looking through few blocks.
+//! A row begins with the latest timestamp of any entry up to its own last: that never falls from row to row, whatever the clock
+//! did, so that the first row that can hold an entry from a given time on is found by bisection, without an index.
+//!
+//! The records of a session and of a verification are indexed by the number of their last entry. The record that wrote the row
+//! of its session is not: the row's revision is that number, and it is indexed when the row is replaced. Events are indexed by
+//! blocks of [`BLOCK_ENTRIES`]: the common ones are in every block, where an index of single records would say nothing and cost
+//! two keys a record, and the rare ones are found by looking through few blocks.
 
 mod query;
 
@@ -14,8 +18,8 @@ pub use query::LogQuery;
 
 use crate::engine::Store;
 use crate::error::StoreError;
-use crate::record::Record;
-use crate::rows::{self, Table, key};
+use crate::record::{self, Record};
+use crate::rows::{self, Row, Table, key};
 use domain::{Caller, Event, SessionId};
 use query::Looked;
 use std::collections::HashMap;
@@ -81,18 +85,25 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The first entry's number of each row that may hold what is asked for, from `from` on.
+    /// A number of each row that may hold what is asked for, from `from` on, in order; of some rows more than one.
     fn rows(
         &self,
         query: &LogQuery,
         from: u64,
-    ) -> Box<dyn DoubleEndedIterator<Item = Result<u64, StoreError>> + '_> {
+    ) -> Result<Box<dyn DoubleEndedIterator<Item = Result<u64, StoreError>> + '_>, StoreError> {
         let end = self.durable_seq.saturating_add(1);
         if let Some(execution) = &query.execution {
-            return Box::new(self.numbers(&by_execution(execution), from..end, |_| true));
+            return Ok(Box::new(self.numbers(&by_execution(execution), from..end, |_| true)));
         }
-        match (&query.session, &query.event) {
-            (Some(session), _) => Box::new(self.numbers(&by_session(session), from..end, |_| true)),
+        Ok(match (&query.session, &query.event) {
+            (Some(session), _) => {
+                let prefix = by_session(session);
+                let written = self.session_revision(session)?.filter(|seq| (from..end).contains(seq));
+                let (before, behind) = written.map_or((end, end), |seq| (seq, seq.saturating_add(1)));
+                let before = self.numbers(&prefix, from..before, |_| true);
+                let behind = self.numbers(&prefix, behind..end, |_| true);
+                Box::new(before.chain(written.map(Ok)).chain(behind))
+            }
             (None, Some(event)) => {
                 let blocks = self.numbers(&by_event(event), block_of(from)..end, |_| true);
                 Box::new(blocks.flat_map(move |block| -> Box<dyn DoubleEndedIterator<Item = _>> {
@@ -106,7 +117,15 @@ impl Reader<'_> {
                 }))
             }
             (None, None) => Box::new(self.log_rows(from..end)),
-        }
+        })
+    }
+
+    /// The last entry of the record that wrote the row of a session.
+    fn session_revision(&self, session_id: &SessionId) -> Result<Option<u64>, StoreError> {
+        let name = session_id.as_str().as_bytes();
+        let head = rows::head(self.db, self.store.dir(), Table::Sessions, name)?;
+        let row = head.map(|(revision, _)| Row { revision, value: Vec::new() });
+        Ok(row.and_then(|row| self.store.durable(Table::Sessions, name, row)).map(|row| row.revision))
     }
 
     /// The first entry's number of each row, of those in `range`.
@@ -139,9 +158,14 @@ impl Reader<'_> {
     /// The first ones that match.
     fn page(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
         let mut page = LogPage::default();
-        let mut bytes = 0;
-        for row in self.rows(query, self.first_row(query)?) {
-            for line in self.matching(row?, query)? {
+        let (mut bytes, mut row) = (0, 0);
+        for number in self.rows(query, self.first_row(query)?)? {
+            let row_before = row;
+            row = self.row_with(number?)?;
+            if row == row_before {
+                continue;
+            }
+            for line in self.matching(row, query)? {
                 if page.lines.len() >= query.limit {
                     return Ok(page);
                 }
@@ -163,8 +187,14 @@ impl Reader<'_> {
     /// The last ones that match; where they are too many to be held, the first ones of those.
     fn newest(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
         let (mut lines, mut found, mut bytes, mut first_seq) = (Vec::new(), 0, 0, 1);
-        for row in self.rows(query, self.first_row(query)?).rev() {
-            for line in self.matching(row?, query)?.into_iter().rev().take(query.limit - found) {
+        let mut row = 0;
+        for number in self.rows(query, self.first_row(query)?)?.rev() {
+            let row_behind = row;
+            row = self.row_with(number?)?;
+            if row == row_behind {
+                continue;
+            }
+            for line in self.matching(row, query)?.into_iter().rev().take(query.limit - found) {
                 found += 1;
                 bytes += line.json.len();
                 first_seq = line.seq;
@@ -196,7 +226,8 @@ impl Reader<'_> {
         for json in entries.lines() {
             let looked: Looked =
                 serde_json::from_str(json).map_err(|error| corrupt(format!("entry {first_seq}: {error}")))?;
-            if query.matches(&looked) {
+            // the row at the end of the log may hold entries that are not durable yet
+            if looked.seq <= self.durable_seq && query.matches(&looked) {
                 matching.push(LogLine { seq: looked.seq, json: json.to_owned() });
             }
         }
@@ -272,12 +303,14 @@ pub(crate) struct Tip {
     /// The last block in which an event is known to be indexed. What is not known is indexed once more, which
     /// changes nothing.
     indexed: HashMap<&'static str, u64>,
+    /// The row that the next record's entries may still fit into: the number of its first entry, and its text.
+    row: Option<(u64, Vec<u8>)>,
 }
 
 impl Tip {
     /// The tip of a log of which no more is known than its latest timestamp.
     pub(crate) fn new(latest_time_us: i64) -> Self {
-        Self { latest_time_us, indexed: HashMap::new() }
+        Self { latest_time_us, indexed: HashMap::new(), row: None }
     }
 }
 
@@ -290,30 +323,50 @@ pub(crate) fn put(
     lines: &mut Vec<u8>,
 ) {
     let begin = lines.len();
-    let mut last_seq = first_seq;
-    let (row, block) = (first_seq.to_be_bytes(), block_of(first_seq));
-    let (mut session_before, mut execution_before) = (None, None);
     for (seq, (index, event)) in (first_seq..).zip(record.events.iter().enumerate()) {
-        last_seq = seq;
         tip.latest_time_us = tip.latest_time_us.max(event.timestamp().as_microsecond());
         append_line(lines, seq, event, record.callers.of(index));
+    }
+    let text = lines.get(begin..).unwrap_or_default();
+    let last_seq = first_seq + record.events.len() as u64 - 1;
+    let (row, mut entries) = tip
+        .row
+        .take()
+        .filter(|(_, entries)| TIME_BYTES + entries.len() + text.len() <= rows::ONE_CHUNK_BYTES)
+        .unwrap_or((first_seq, Vec::new()));
+    entries.extend_from_slice(text);
+    let value = [&tip.latest_time_us.to_be_bytes()[..], &entries].concat();
+    rows::put(batch, Table::Log, &row.to_be_bytes(), last_seq, &value, 0);
+    tip.row = Some((row, entries));
+    index(batch, record, last_seq, block_of(row), tip);
+}
+
+/// Puts the index of one record's entries into `batch`. Their row belongs to `block`.
+fn index(batch: &mut sled::Batch, record: &Record, last_seq: u64, block: u64, tip: &mut Tip) {
+    let (mut session_before, mut execution_before) = (None, None);
+    for event in &record.events {
         let session_id = event.session_id();
         if let Some(session_id) = session_id.filter(|_| session_id != session_before) {
-            batch.insert([&by_session(session_id)[..], &row].concat(), Vec::new());
+            let is_its_row = |write: &record::Write| matches!(write, record::Write::PutSession(session) if session.session_id == *session_id);
+            if !record.writes.iter().any(is_its_row) {
+                index_session(batch, session_id.as_str().as_bytes(), last_seq);
+            }
             session_before = Some(session_id);
         }
         let execution_id = event.execution_id();
         if let Some(execution_id) = execution_id.filter(|_| execution_id != execution_before) {
-            batch.insert([&by_execution(execution_id)[..], &row].concat(), Vec::new());
+            batch.insert([&by_execution(execution_id)[..], &last_seq.to_be_bytes()].concat(), Vec::new());
             execution_before = Some(execution_id);
         }
         if tip.indexed.insert(event.kind(), block) != Some(block) {
             batch.insert([&by_event(event.kind())[..], &block.to_be_bytes()].concat(), Vec::new());
         }
     }
-    let text = lines.get(begin..).unwrap_or_default();
-    let value = [&tip.latest_time_us.to_be_bytes()[..], text].concat();
-    rows::put(batch, Table::Log, &row, last_seq, &value, 0);
+}
+
+/// Indexes the record with the last entry `last_seq` as one of the session called `name`.
+pub(crate) fn index_session(batch: &mut sled::Batch, name: &[u8], last_seq: u64) {
+    batch.insert(key(Table::BySession, &[name, &[0], &last_seq.to_be_bytes()]), Vec::new());
 }
 
 /// Appends the line of an entry: the event's object with its number before the other members, and its caller after them.

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The version of all this, which the database and the high-water mark bear.
-pub(crate) const SCHEMA: u32 = 5;
+pub(crate) const SCHEMA: u32 = 6;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
 /// The longest row that there can be: 384 MiB. Records are bounded well below that by whoever makes them: the largest is a
@@ -21,6 +21,9 @@ pub(crate) const ROW_MAX_BYTES: usize = u16::MAX as usize * CHUNK_BYTES - HEAD_B
 const READ_ATTEMPTS: usize = 100;
 /// A first chunk begins with the revision (8 bytes) and the number of chunks (2 bytes), both big-endian.
 const HEAD_BYTES: usize = 10;
+
+/// The longest row of one chunk.
+pub(crate) const ONE_CHUNK_BYTES: usize = CHUNK_BYTES - HEAD_BYTES;
 
 /// The tables, by the first byte of their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -89,7 +92,7 @@ pub(crate) fn put(
     chunks_before: u16,
 ) -> u16 {
     debug_assert!(value.len() <= ROW_MAX_BYTES, "a row of {} bytes", value.len());
-    let (first, rest) = value.split_at(value.len().min(CHUNK_BYTES - HEAD_BYTES));
+    let (first, rest) = value.split_at(value.len().min(ONE_CHUNK_BYTES));
     let chunks =
         u16::try_from(1 + rest.len().div_ceil(CHUNK_BYTES)).expect("a row has ROW_MAX_BYTES at the most");
     let head = [&revision.to_be_bytes()[..], &chunks.to_be_bytes(), first].concat();

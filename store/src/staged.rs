@@ -108,6 +108,9 @@ impl<'a> Staged<'a> {
         let before = self.row(table, name)?;
         if let Some((revision, _)) = before {
             self.replaced.push((table, revision));
+            if table == Table::Sessions {
+                log::index_session(&mut self.batch, name, revision);
+            }
             if value.is_some() {
                 self.keep(table, name, revision)?;
             }

@@ -10,6 +10,8 @@ use domain::{Session, SessionId, Tier, judge};
 use jiff::Timestamp;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 fn options(dir: &Path) -> Options {
     Options {
@@ -426,7 +428,8 @@ fn the_outbox_is_visited_in_the_order_of_ids_from_any_of_them_on_and_counted() {
     let db = raw(dir.path());
     remove(&db, b"overdict:cs_1001\0");
     drop(db);
-    let error = refused(dir.path()).to_string();
+    let (_journal, store) = open(dir.path());
+    let error = store.audit_all().expect_err("a mail is missing").to_string();
     assert!(error.contains("1198 mails"), "{error}");
 }
 
@@ -450,18 +453,18 @@ fn a_store_that_is_short_of_entries_is_refused() {
     // one way a line: what is taken away, and what the refusal must say
     type Take = fn(&sled::Db, &Path);
     let cases: [(&str, Take, &str); 7] = [
-        ("an entry in the middle", |db, _| remove(db, b"l\0\0\0\0\0\0\0\x05"), "no entries between"),
-        ("the first entry", |db, _| remove(db, b"l\0\0\0\0\0\0\0\x01"), "holds 3 to 20"),
-        ("the last entry", |db, _| remove(db, b"l\0\0\0\0\0\0\0\x13"), "holds 1 to 18"),
+        ("a row in the middle", |db, _| take_log_row(db, 1), "no entries between"),
+        ("the first row", |db, _| take_log_row(db, 0), "holds 17 to 80"),
+        ("the last row", |db, _| take_log_row(db, 4), "holds 1 to 64"),
         ("the whole log", |db, _| remove(db, b"l"), "holds 0 to 0"),
         (
             "the end, counts and all",
             |db, _| {
-                remove(db, b"l\0\0\0\0\0\0\0\x13");
-                let counts = Counts { entries: 18, verdicts: 9, sessions: 9, mails: 0, ..Counts::default() };
+                take_log_row(db, 4);
+                let counts = Counts { entries: 64, verdicts: 32, sessions: 32, ..Counts::default() };
                 db.insert("!counts", counts.to_bytes().as_slice()).expect("it is written");
             },
-            "ends at entry 18, its high-water mark stands at 20",
+            "ends at entry 64, its high-water mark stands at 80",
         ),
         (
             "the mark",
@@ -471,17 +474,18 @@ fn a_store_that_is_short_of_entries_is_refused() {
         (
             "the counts' agreement",
             |db, _| {
-                let counts = Counts { entries: 20, verdicts: 9, sessions: 10, mails: 0, ..Counts::default() };
+                let counts = Counts { entries: 80, verdicts: 39, sessions: 40, ..Counts::default() };
                 db.insert("!counts", counts.to_bytes().as_slice()).expect("it is written");
             },
-            "counts 9 verdicts",
+            "counts 39 verdicts",
         ),
     ];
     for (what, take, said) in cases {
         let dir = tempfile::tempdir().expect("a directory");
-        let (mut journal, _) = open(dir.path());
-        fill(&mut journal, 0..10);
-        drop(journal);
+        for n in 0..5 {
+            let (mut journal, _) = open(dir.path());
+            fill(&mut journal, n * 8..n * 8 + 8);
+        }
         let db = raw(dir.path());
         take(&db, dir.path());
         drop(db);
@@ -502,34 +506,86 @@ fn an_old_entry_that_vanished_is_found_by_the_audit_and_a_new_one_at_the_start()
     assert!(store.audit_all().is_ok());
     fill(&mut journal, 1000..1010);
     drop((journal, store));
-    let take_away = |row: u64| {
+    let take_away = |number: usize| {
         let db = raw(dir.path());
-        remove(&db, &[b"l", &row.to_be_bytes()[..]].concat());
+        let rows = log_rows(&db);
+        take_log_row(&db, number);
+        (rows[number] - 1, rows.get(number + 1).copied())
     };
-    take_away(5);
+    let (before, behind) = take_away(3);
     let (journal, store) = open(dir.path());
     let error = store.audit_all().expect_err("one is missing");
-    assert!(error.to_string().contains("no entries between 4 and 7"), "{error}");
+    let behind = behind.expect("there are more rows");
+    assert!(error.to_string().contains(&format!("no entries between {before} and {behind}")), "{error}");
     drop((journal, store));
-    take_away(2015);
-    assert!(refused(dir.path()).to_string().contains("no entries between 2014 and 2017"));
+    let last = log_rows(&raw(dir.path())).len() - 1;
+    let (before, _) = take_away(last);
+    let error = refused(dir.path());
+    assert!(error.to_string().contains(&format!(" to {before}")), "{error}");
 }
 
 #[test]
-fn a_closing_checks_what_was_written_for_the_next_start() {
+fn snapshot_is_renewed_once_many_entries_are_new_and_sooner_when_idle() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
-    let enough = usize::try_from(*CHECKED_AT_CLOSING_ENTRIES.start()).expect("a few") / 2;
-    for n in 0..enough / 50 + 1 {
-        fill(&mut journal, n * 50..n * 50 + 50);
-    }
+    let snapshot = || snapshot_in(dir.path());
+    let at_opening = snapshot();
+    let mut filled = 0;
+    let mut fill_up_to = |journal: &mut Journal, entries: u64| {
+        while journal.counts().entries < entries {
+            fill(journal, filled..filled + 50);
+            filled += 50;
+        }
+    };
+    fill_up_to(&mut journal, RENEWED_AFTER_ENTRIES / RENEWED_IDLE_PART);
+    // not idle: something was written since the last settling
+    journal.settle();
+    assert_eq!(snapshot(), at_opening);
+    journal.settle();
+    let when_idle = snapshot();
+    assert_ne!(when_idle, at_opening);
     let entries = journal.counts().entries;
-    drop(journal);
-    assert_eq!(
-        store.read(|db, _| Ok(db.get("!walked"))).expect("it is open"),
-        Ok(Some((&entries.to_be_bytes()).into()))
-    );
-    assert_eq!(whole_log(&store).len() as u64, entries, "those who read can go on");
+    fill_up_to(&mut journal, entries + RENEWED_AFTER_ENTRIES);
+    assert_eq!(snapshot(), when_idle);
+    let entries = journal.counts().entries;
+    fill_up_to(&mut journal, entries + 1);
+    let when_busy = snapshot();
+    assert_ne!(when_busy, when_idle);
+    let lines = whole_log(&store);
+    assert_eq!(lines.len() as u64, journal.counts().entries);
+    assert_eq!(journal.mark.snapshot, when_busy, "the next opening knows it");
+    drop((journal, store));
+    let (_journal, store) = open(dir.path());
+    assert_eq!(whole_log(&store), lines);
+}
+
+#[test]
+fn readers_and_writers_wait_for_a_renewal_and_none_fails() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    fill(&mut journal, 0..50);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut reads = 0;
+                    while !done.load(Ordering::Relaxed) {
+                        assert!(whole_log(&store).len() >= 100);
+                        reads += 1;
+                    }
+                    reads
+                })
+            })
+            .collect();
+        for n in 1..20 {
+            journal.engine.renew().expect("it is opened again");
+            journal.check_reopened().expect("nothing is missing");
+            fill(&mut journal, n * 50..n * 50 + 50);
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(readers.into_iter().all(|reader| reader.join().expect("it reads") > 0));
+    });
 }
 
 #[test]
@@ -573,6 +629,22 @@ fn a_verdict_that_vanished_is_found_by_the_audit() {
     fill(&mut journal, 20..30);
     let error = store.audit_all().expect_err("one is missing");
     assert!(error.to_string().contains("should hold 10 verdicts, and 9 are there"), "{error}");
+}
+
+/// The number of the first entry of each row of the log.
+fn log_rows(db: &sled::Db) -> Vec<u64> {
+    let keys = db.scan_prefix(b"l").keys().map(|key| key.expect("sled reads"));
+    let first_seq =
+        |key: sled::IVec| key.get(1..9).and_then(|seq| seq.try_into().ok()).map(u64::from_be_bytes);
+    let mut rows: Vec<u64> = keys.filter_map(first_seq).collect();
+    rows.dedup();
+    rows
+}
+
+/// Removes row number `number` of the log.
+fn take_log_row(db: &sled::Db, number: usize) {
+    let row = *log_rows(db).get(number).expect("there is such a row");
+    remove(db, &[b"l", &row.to_be_bytes()[..]].concat());
 }
 
 fn remove(db: &sled::Db, prefix: &[u8]) {
@@ -733,11 +805,11 @@ fn a_row_that_is_replaced_while_it_is_read_is_read_whole() {
         record
     };
     journal.commit(&[put(0, 'a')]).expect("the disk takes it").remove(0).expect("nothing is expected");
-    let stop = std::sync::atomic::AtomicBool::new(false);
+    let stop = AtomicBool::new(false);
     let reads = thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut reads = 0;
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 let read = store.verdict(&id(0));
                 if matches!(read, Err(StoreError::Unavailable { .. })) {
                     continue;
@@ -763,7 +835,7 @@ fn a_row_that_is_replaced_while_it_is_read_is_read_whole() {
                 .remove(0)
                 .expect("nothing is expected");
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        stop.store(true, Ordering::Relaxed);
         reader.join().expect("the reader lives")
     });
     assert!(reads > 0, "something was read meanwhile");
@@ -841,11 +913,11 @@ fn a_row_that_is_being_replaced_is_read_as_it_was_until_it_is_replaced() {
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..1);
     let (session, _) = store.session(&id(0)).expect("it is read").expect("it is there");
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             let (mut reads, mut newest) = (0, 0);
-            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            while !done.load(Ordering::Relaxed) {
                 let (_, revision) = store.session(&id(0)).expect("it is read").expect("it is there");
                 assert!(revision >= newest, "never an older one behind a newer one");
                 (reads, newest) = (reads + 1, revision);
@@ -857,7 +929,7 @@ fn a_row_that_is_being_replaced_is_read_as_it_was_until_it_is_replaced() {
             let record = Record { writes, ..Record::from(Event::ServiceStopped { timestamp: at(0) }) };
             journal.commit(&[record]).expect("the disk takes it");
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        done.store(true, Ordering::Relaxed);
     });
 }
 
