@@ -9,6 +9,7 @@ use domain::mail::MailKind;
 use domain::session::{Email, Mismatch, Original};
 use domain::{Label, MailId, Query, Sha256Hex, Tier};
 
+mod damaged;
 mod owner;
 
 const PEER: Peer = Peer { uid: 7, gid: 8, pid: Some(9) };

@@ -157,7 +157,7 @@ fn a_removed_verdict_is_gone_and_its_session_stays() {
     let (delivery, revision) = store.verdict(&id(0)).expect("it is read").expect("it is there");
     let purged = Event::VerdictPurged {
         session_id: id(0),
-        verdict_sha256: delivery.approved.sha256().clone(),
+        verdict_sha256: Some(delivery.approved.sha256().clone()),
         peer: domain::Peer { uid: 0, gid: 0, pid: None },
         timestamp: at(9),
     };
