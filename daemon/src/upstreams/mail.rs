@@ -4,6 +4,7 @@ use crate::config::{ConfigError, Mail, MailTransport, is_cleartext, is_local};
 use crate::secret::secret;
 use actors::Clock;
 use actors::upstream::BadEndpoint;
+use actors::upstream::web::without_keys;
 use actors::upstream::mail::{BadSmtp, HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,7 @@ pub(super) fn cleartext(config: &Mail) -> Option<ConfigError> {
     let by_smtp = config.smtp_user.is_some() && config.tls(host) == SmtpTls::None && !is_local(host);
     let (key, given, what, remedy) = match config.transport {
         MailTransport::Http if is_cleartext(&config.base_url) => {
-            ("mail.base_url", config.base_url.clone(), "customers' addresses and verdicts", "use https://")
+            ("mail.base_url", without_keys(&config.base_url), "customers' addresses and verdicts", "use https://")
         }
         MailTransport::Smtp if by_smtp => {
             ("mail.smtp_tls", "none".to_owned(), "the mail server's password", "use starttls or implicit")
