@@ -146,6 +146,9 @@ async fn what_cannot_be_meant_is_an_error_and_not_an_empty_answer() {
         let answer = post(routes, "/v1/query", &json!({"oracle_id": SOURCE, "request": request})).await;
         problem(&answer, 400, "invalid_query");
     }
+    let ahead = json!({"axes_requested": ["population"], "known_at": "2999-01-01"});
+    let ahead = post(routes, "/v1/query", &json!({"oracle_id": SOURCE, "request": ahead})).await;
+    problem(&ahead, 400, "time_in_future");
     let unknown = json!({"oracle_id": "no-such", "request": {"axes_requested": ["population"]}});
     problem(&post(routes, "/v1/query", &unknown).await, 404, "source_unknown");
     let misspelt = json!({"oracle_id": SOURCE, "request": {"axes": ["population"]}});

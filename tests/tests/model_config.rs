@@ -199,7 +199,7 @@ async fn configuration_error_does_not_quote_a_secret() {
         "[model]\nbase_url = \"https://u:s3cret@models.example.org\"",
         "[mail]\ntransport = \"http\"\nbase_url = \"http://u:s3cret@mail.example.org\"",
         "[mail]\nbase_url = \"ftp://u:s3cret@mail.example.org\"",
-        "[ingestion.credentials.a]\norigin = \"https://a.org\"\ntoken_url = \"https://u:s3cret@a.org/t\"\nclient_id = \"c\"\nclient_secret_env = \"S\"",
+        "[ingestion.credentials.office]\norigin = \"https://a.org\"\ntoken_url = \"https://u:s3cret@a.org/t\"\nclient_id = \"c\"\nclient_secret_env = \"S\"",
     ] {
         let mut world = World::with_config(config);
         world.variables = vec![("GEMINI_API_KEY".into(), "k".into()), ("S".into(), "s".into())];
@@ -213,7 +213,7 @@ async fn configuration_error_does_not_quote_a_secret() {
 #[tokio::test]
 async fn check_config_prints_token_url_without_its_keys() {
     let mut world = World::with_config(
-        "[ingestion.credentials.a]\norigin = \"https://a.org\"\n\
+        "[ingestion.credentials.office]\norigin = \"https://a.org\"\n\
          token_url = \"https://a.org/t?tenant=7&api_key=s3cret\"\nclient_id = \"c\"\nclient_secret_env = \"S\"",
     );
     world.variables = vec![("GEMINI_API_KEY".into(), "k".into()), ("S".into(), "s".into())];

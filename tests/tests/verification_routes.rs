@@ -139,6 +139,10 @@ async fn what_cannot_be_meant_is_an_error_with_its_place() {
         let detail = problem["detail"].as_str().expect("it says why");
         assert!(detail.contains(told), "{told}: {detail}");
     }
+    for field in ["known_at", "point_in_time"] {
+        let ahead = post(routes, "/v1/verify", &with(field, json!("2999-01-01"))).await;
+        problem(&ahead, 400, "time_in_future");
+    }
     for (text, told) in [
         (with("axis", json!(1)).to_string(), "axis: unknown field `axis`"),
         (with("point_in_time", json!("yesterday")).to_string(), "point_in_time: "),

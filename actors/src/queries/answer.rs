@@ -4,6 +4,7 @@ use super::freshness::tier_of;
 use super::scan::Scan;
 use super::{Cursor, QueryError, cursor_of};
 use domain::ground::freshness::{Freshness, age_s};
+use domain::ground::moment::check_not_ahead;
 use domain::ground::provenance::ProvenanceRecord;
 use domain::ground::query::{
     Explain, NormalizedRecord, OracleQuery, Query, QueryAnswer, QueryFreshness, QueryMetadata, QueryResponse,
@@ -63,6 +64,7 @@ impl Answering {
         began: Instant,
     ) -> Result<Self, QueryError> {
         let provided = &view.state.entry.registration.axes_provided;
+        check_not_ahead("known_at", asked.request.known_at, now)?;
         let query = Query::new(&asked.request, &view.ontology, provided)?;
         let cursor = asked.request.cursor.as_ref().map(|text| Cursor::read(text, &asked)).transpose()?;
         let (point_in_time, known_at) = match &cursor {

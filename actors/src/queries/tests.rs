@@ -300,6 +300,31 @@ fn silent_source_is_readable_on_no_path() {
 }
 
 #[test]
+fn refused_read_of_a_record_is_logged_with_its_source() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let run = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let refused = system.queries.record(&run.record_id(0)).await;
+        assert!(matches!(refused, Err(RecordError::Silent(_))), "{refused:?}");
+        let refused = system.queries.provenance(&run.record_id(0)).await;
+        assert!(matches!(refused, Err(RecordError::Silent(_))), "{refused:?}");
+        let is_read = |event: &&String| *event == "source_queried";
+        while crate::testing::logged(&system.store).iter().filter(is_read).count() < 2 {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        let lines = system.store.log(&store::LogQuery { limit: 100, ..store::LogQuery::default() });
+        let lines = lines.expect("it is read");
+        let entries = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(&line.json).expect("JSON"));
+        let sources: Vec<_> = entries
+            .filter(|entry| entry["event"] == "source_queried")
+            .map(|entry| (entry["outcome"].clone(), entry["oracle_id"].clone()))
+            .collect();
+        let wanted = || (json!("source_silent"), json!(source().as_str()));
+        assert_eq!(sources, [wanted(), wanted()]);
+    });
+}
+
+#[test]
 fn the_feed_tells_each_change_once_and_goes_on_where_it_ended() {
     with_world(|World { system, .. }| async move {
         two_releases(&system).await;

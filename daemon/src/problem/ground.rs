@@ -117,6 +117,9 @@ pub enum GroundProblem {
     /// The query cannot be meant.
     #[error("{0}")]
     InvalidQuery(String),
+    /// The request names a time in the future.
+    #[error("{0}")]
+    TimeInFuture(String),
     /// The query takes more work than one may.
     #[error("{0}")]
     QueryTooCostly(String),
@@ -182,6 +185,7 @@ impl GroundProblem {
             Self::SignalForbidden(_) => (StatusCode::FORBIDDEN, "signal_forbidden"),
             Self::SignalRateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "signal_rate_limited"),
             Self::InvalidQuery(_) => (StatusCode::BAD_REQUEST, "invalid_query"),
+            Self::TimeInFuture(_) => (StatusCode::BAD_REQUEST, "time_in_future"),
             Self::QueryTooCostly(_) => (StatusCode::UNPROCESSABLE_ENTITY, "query_too_costly"),
             Self::QueryStopped(_) => (StatusCode::SERVICE_UNAVAILABLE, "query_stopped"),
             Self::SourceLive(_) => (StatusCode::CONFLICT, "source_live"),
@@ -289,6 +293,7 @@ fn of_query(error: QueryError, told: String) -> Problem {
         QueryError::Live(_) => GroundProblem::SourceLive(told).into(),
         QueryError::Silent(_) => GroundProblem::SourceSilent(told).into(),
         QueryError::Bad(_) | QueryError::QueryId => GroundProblem::InvalidQuery(told).into(),
+        QueryError::Ahead(_) => GroundProblem::TimeInFuture(told).into(),
         QueryError::TooCostly => GroundProblem::QueryTooCostly(told).into(),
         QueryError::Stopped => GroundProblem::QueryStopped(told).into(),
         QueryError::Busy => Problem::Overloaded(told),

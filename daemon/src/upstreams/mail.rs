@@ -4,8 +4,8 @@ use crate::config::{ConfigError, Mail, MailTransport, is_cleartext, is_local};
 use crate::secret::secret;
 use actors::Clock;
 use actors::upstream::BadEndpoint;
-use actors::upstream::web::without_keys;
 use actors::upstream::mail::{BadSmtp, HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
+use actors::upstream::web::without_keys;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,9 +42,12 @@ pub(super) fn cleartext(config: &Mail) -> Option<ConfigError> {
     let host = config.smtp_host.as_deref().unwrap_or_default();
     let by_smtp = config.smtp_user.is_some() && config.tls(host) == SmtpTls::None && !is_local(host);
     let (key, given, what, remedy) = match config.transport {
-        MailTransport::Http if is_cleartext(&config.base_url) => {
-            ("mail.base_url", without_keys(&config.base_url), "customers' addresses and verdicts", "use https://")
-        }
+        MailTransport::Http if is_cleartext(&config.base_url) => (
+            "mail.base_url",
+            without_keys(&config.base_url),
+            "customers' addresses and verdicts",
+            "use https://",
+        ),
         MailTransport::Smtp if by_smtp => {
             ("mail.smtp_tls", "none".to_owned(), "the mail server's password", "use starttls or implicit")
         }
