@@ -158,6 +158,19 @@ fn payloads_of_runs_that_came_to_nothing_are_pruned_once_and_told_once() {
 }
 
 #[test]
+fn refusal_of_a_version_names_its_value() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        for (version, named) in [("a b", "a b"), ("", ""), (&*"1".repeat(100), &*"1".repeat(80))] {
+            let begin = asked(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
+            let begun = system.ingestion.ask(Begin { version: version.into(), ..begin }).await;
+            let Err(IngestionError::Version(given)) = begun.expect("it answers") else { panic!("{version}") };
+            assert_eq!(given, named);
+        }
+    });
+}
+
+#[test]
 fn what_is_said_to_be_released_after_tomorrow_is_refused() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;

@@ -314,7 +314,8 @@ fn refused_read_of_a_record_is_logged_with_its_source() {
         }
         let lines = system.store.log(&store::LogQuery { limit: 100, ..store::LogQuery::default() });
         let lines = lines.expect("it is read");
-        let entries = lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(&line.json).expect("JSON"));
+        let entries =
+            lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(&line.json).expect("JSON"));
         let sources: Vec<_> = entries
             .filter(|entry| entry["event"] == "source_queried")
             .map(|entry| (entry["outcome"].clone(), entry["oracle_id"].clone()))

@@ -83,6 +83,9 @@ pub enum GroundProblem {
     /// The run cannot be approved or discarded, since it is not held.
     #[error("{0}")]
     RunNotHeld(String),
+    /// Too many runs of the source are held.
+    #[error("{0}")]
+    RunsHeld(String),
     /// The run cannot be undone, since it is not completed or no longer counts.
     #[error("{0}")]
     RunNotInForce(String),
@@ -176,6 +179,7 @@ impl GroundProblem {
             Self::VersionKnown(_) => (StatusCode::CONFLICT, "version_known"),
             Self::RunNotRunning(_) => (StatusCode::CONFLICT, "run_not_running"),
             Self::RunNotHeld(_) => (StatusCode::CONFLICT, "run_not_held"),
+            Self::RunsHeld(_) => (StatusCode::CONFLICT, "runs_held"),
             Self::RunNotInForce(_) => (StatusCode::CONFLICT, "run_not_in_force"),
             Self::ContentPruned(_) => (StatusCode::CONFLICT, "content_pruned"),
             Self::PullBusy(_) => (StatusCode::CONFLICT, "pull_busy"),
@@ -248,6 +252,8 @@ impl From<IngestionError> for Problem {
     fn from(error: IngestionError) -> Self {
         let told = error.to_string();
         match error {
+            IngestionError::RunUnknown(run_id) => GroundProblem::RunUnknown(run_id.to_string()).into(),
+            IngestionError::TooManyHeld { .. } => GroundProblem::RunsHeld(told).into(),
             IngestionError::Busy { .. } => GroundProblem::RunBusy(told).into(),
             IngestionError::VersionKnown { .. } | IngestionError::Replaced { .. } => {
                 GroundProblem::VersionKnown(told).into()
@@ -260,7 +266,7 @@ impl From<IngestionError> for Problem {
             IngestionError::NotCompleted(_) | IngestionError::Undone { .. } => {
                 GroundProblem::RunNotInForce(told).into()
             }
-            IngestionError::Version | IngestionError::NotPulled(_) | IngestionError::NoPull(_) => {
+            IngestionError::Version(_) | IngestionError::NotPulled(_) | IngestionError::NoPull(_) => {
                 Self::InvalidRequest(told)
             }
             IngestionError::Pulling(_) | IngestionError::Resting { .. } => {

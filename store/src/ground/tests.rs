@@ -3,7 +3,7 @@
 use super::testing::*;
 use crate::StoreError;
 use domain::ground::run::RunState;
-use domain::ground::timeline::{Knowledge, Release, Scope, Statement};
+use domain::ground::timeline::{ChangeKind, Knowledge, Release, Scope, Statement};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -538,4 +538,15 @@ fn new_or_older_store_is_refused_and_deletes_no_ground_files() {
     copy_database(newer.path(), world.dir.path());
     world.reopen();
     assert_eq!(world.holds(200, None), in_order(&releases[1]));
+}
+
+#[test]
+fn moved_change_has_the_interval_that_holds_now() {
+    let mut world = World::new();
+    world.ingest(&reading("3", 300, true, vec![said("ABW", 1960, 7)]));
+    // an older release with the same content arrives later
+    world.ingest(&reading("1", 100, true, vec![said("ABW", 1960, 7)]));
+    let [(_, moved)] = &world.view().changes(2, None, 10).unwrap()[..] else { panic!("one change") };
+    assert_eq!((moved.kind, moved.run, moved.superseded_by), (ChangeKind::Moved, 1, Some((2, 0))));
+    assert_eq!((moved.valid_from, moved.valid_until), (at(100), None));
 }

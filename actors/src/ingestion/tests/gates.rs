@@ -340,3 +340,43 @@ fn undo_that_would_bring_back_pruned_content_is_refused() {
         assert_eq!(all(&system, None).await.response.records, before);
     });
 }
+
+#[test]
+fn approve_discard_and_undo_of_an_unknown_run_name_its_id() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = hundred(&system).await;
+        let held = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+        let unknown = Run { run_id: Sha256Hex::of(b"no run"), ..held };
+        for refused in [
+            approve(&system, &unknown).await,
+            discard(&system, &unknown).await,
+            undo(&system, &unknown).await,
+        ] {
+            let Err(IngestionError::RunUnknown(run_id)) = refused else { panic!("{refused:?}") };
+            assert_eq!(run_id, unknown.run_id);
+        }
+    });
+}
+
+#[test]
+fn upload_beyond_16_held_runs_of_a_source_is_refused() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = hundred(&system).await;
+        let mut runs = Vec::new();
+        for value in 2..18 {
+            let run = ingested(&system, &pipeline_id, &rows(0..50, &value.to_string()), "2023-05-04").await;
+            assert_eq!(run.state, RunState::Held, "{run:?}");
+            runs.push(run);
+        }
+        let again = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+        assert_eq!(again.run_id, runs[0].run_id, "a held payload is still unchanged");
+        let payload = archived(&system, rows(0..50, "18").as_bytes());
+        let begin = asked(&pipeline_id, payload, "2023-05-04");
+        let refused = system.ingestion.ask(begin).await.expect("it answers");
+        let Err(IngestionError::TooManyHeld { held, .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!(held, runs.iter().map(|run| run.run_id.clone()).collect::<Vec<_>>());
+        discard(&system, &runs[3]).await.expect("it is held");
+        let next = ingested(&system, &pipeline_id, &rows(0..50, "18"), "2023-05-04").await;
+        assert_eq!(next.state, RunState::Held);
+    });
+}
