@@ -164,3 +164,36 @@ fn of_a_resolution_and_a_dismissal_that_come_at_once_exactly_one_counts() {
         }
     });
 }
+
+#[test]
+fn questions_with_different_known_at_share_one_open_review() {
+    with_world(async |World { system, time, .. }: World| {
+        let system = &system;
+        two_that_say(system, "54208", "54608", json!({})).await;
+        let mut known_at = Vec::new();
+        for _ in 0..3 {
+            time.turn(60);
+            known_at.push(time.clock().now());
+        }
+        let about = async |at: usize| {
+            asked(system, json!({"known_at": known_at[at]})).await.expect("there is an envelope")
+        };
+        let review_id = about(0).await.review_id.clone().expect("a person decides");
+        for at in 0..3 {
+            assert_eq!(about(at).await.review_id.as_deref(), Some(&*review_id));
+        }
+        assert_eq!(open(system), [&*review_id]);
+        let present = disputed(system).await;
+        assert_ne!(present, review_id, "the present has a review of its own");
+        resolve(system, &review_id).await.expect("it is open");
+        assert_eq!(open(system), [&*present]);
+        // the lock holds for the review's own `known_at`
+        assert_eq!(about(0).await.kind, EnvelopeKind::Authoritative);
+        let other = about(1).await;
+        assert_eq!(other.kind, EnvelopeKind::HumanReview);
+        let other = other.review_id.clone().expect("a person decides");
+        resolve(system, &other).await.expect("it is open");
+        assert_eq!(about(1).await.kind, EnvelopeKind::Authoritative);
+        assert_eq!(about(0).await.kind, EnvelopeKind::Authoritative, "its lock is not replaced");
+    });
+}
