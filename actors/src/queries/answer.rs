@@ -1,5 +1,6 @@
 //! One answer, from the question to its last field.
 
+use super::entry::named;
 use super::freshness::tier_of;
 use super::scan::Scan;
 use super::{Cursor, QueryError, cursor_of};
@@ -171,10 +172,11 @@ impl Answering {
         }
         let unconfirmed: Vec<_> =
             found.iter().filter_map(|hit| view.unconfirmed_by(&hit.found.version)).collect();
-        if let Some(version) = unconfirmed.iter().max() {
+        if let Some(versions) = named(unconfirmed.iter().map(String::as_str)) {
             let count = unconfirmed.len();
-            warnings
-                .push(format!("records not confirmed by version {version}, which rejected them: {count}"));
+            warnings.push(format!(
+                "records not confirmed by version {versions}, which rejected them or records without an identity: {count}"
+            ));
         }
         let include_provenance = self.asked.request.include_provenance;
         let provenance = include_provenance.then(|| provenance(view, &found)).transpose()?;

@@ -138,7 +138,7 @@ impl Queries {
 }
 
 /// The names of the versions, each once. Only the first ones are named, with the number of the others.
-fn named<'v>(versions: impl Iterator<Item = &'v str>) -> Option<String> {
+pub(super) fn named<'v>(versions: impl Iterator<Item = &'v str>) -> Option<String> {
     let versions: BTreeSet<_> = versions.collect();
     let named: Vec<_> = versions.iter().take(VERSIONS_NAMED_MAX).copied().collect();
     let more = versions.len() - named.len();

@@ -168,7 +168,10 @@ fn snapshot_with_unidentified_rejects_withdraws_nothing() {
         let run = ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
         assert_eq!((run.state, run.counts.unidentified), (RunState::Completed, 1), "{run:?}");
         assert_eq!(run.counts.changes.get(ChangeKind::Withdrawn.as_str()), None);
-        let records = all(&system, None).await.response.records;
+        let answer = all(&system, None).await.response;
+        let [_, warning] = &answer.warnings[..] else { panic!("{:?}", answer.warnings) };
+        assert!(warning.contains("2023-05-04") && warning.contains("without an identity"), "{warning}");
+        let records = answer.records;
         assert_eq!(records.len(), 140);
         let unconfirmed = records.iter().filter(|record| record.unconfirmed_by.is_some()).count();
         assert_eq!(unconfirmed, 2);
