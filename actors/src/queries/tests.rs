@@ -14,6 +14,7 @@ use domain::ground::provenance::ProvenanceRecord;
 use domain::ground::query::{Operator, QueryFilter, QueryRequest};
 use jiff::SignedDuration;
 use serde_json::json;
+use std::time::Duration;
 
 fn source() -> SourceId {
     "world-bank-population".parse().expect("an id")
@@ -310,7 +311,7 @@ fn refused_read_of_a_record_is_logged_with_its_source() {
         assert!(matches!(refused, Err(RecordError::Silent(_))), "{refused:?}");
         let is_read = |event: &&String| *event == "source_queried";
         while crate::testing::logged(&system.store).iter().filter(is_read).count() < 2 {
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let lines = system.store.log(&store::LogQuery { limit: 100, ..store::LogQuery::default() });
         let lines = lines.expect("it is read");
