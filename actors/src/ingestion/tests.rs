@@ -79,7 +79,7 @@ fn the_same_run_again_changes_nothing() {
 }
 
 #[test]
-fn a_payload_of_which_nothing_is_taken_changes_nothing_and_keeps_its_rejects() {
+fn payload_without_accepted_records_changes_nothing_and_keeps_rejects() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
@@ -97,7 +97,7 @@ fn a_payload_of_which_nothing_is_taken_changes_nothing_and_keeps_its_rejects() {
 }
 
 #[test]
-fn of_a_payload_whose_records_contradict_each_other_nothing_is_taken_and_nothing_withdrawn() {
+fn payload_with_contradicting_records_changes_nothing() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
@@ -110,7 +110,7 @@ fn of_a_payload_whose_records_contradict_each_other_nothing_is_taken_and_nothing
 }
 
 #[test]
-fn a_version_is_not_read_from_something_else_by_mistake_and_there_is_a_way_back() {
+fn known_version_is_not_read_from_another_payload_without_replace() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         let first = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;

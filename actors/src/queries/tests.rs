@@ -130,7 +130,7 @@ fn an_explanation_names_the_releases_that_counted_then() {
 }
 
 #[test]
-fn pages_go_on_where_the_last_one_ended_whatever_is_ingested_between_them() {
+fn pages_continue_after_an_ingestion_between_them() {
     with_world(|World { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;

@@ -250,7 +250,7 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
 }
 
 #[test]
-fn what_an_administrator_does_to_a_circuit_has_not_happened_without_its_entry() {
+fn operator_change_of_a_circuit_requires_its_entry() {
     let changed = |peer| Event::OracleHealthChanged {
         oracle_id: "model".parse().expect("an id"),
         from: Status::Healthy,

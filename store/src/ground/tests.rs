@@ -88,7 +88,7 @@ fn provenance_tells_what_was_superseded_and_withdrawn_and_by_what() {
 }
 
 #[test]
-fn duplicates_collapse_where_they_say_the_same_and_are_all_rejected_where_not() {
+fn equal_duplicates_collapse_and_different_ones_are_all_rejected() {
     let mut world = World::new();
     let records = vec![
         said("ABW", 1, 1),
@@ -223,7 +223,7 @@ fn files_that_nothing_names_go_at_the_next_opening_and_the_others_stay() {
 }
 
 #[test]
-fn a_missing_or_flipped_file_is_told_by_its_name_and_stops_no_other_source() {
+fn missing_or_flipped_file_is_named_and_affects_no_other_source() {
     let mut world = World::new();
     let releases = three_releases();
     world.ingest(&releases[0]);
@@ -256,7 +256,7 @@ fn a_missing_or_flipped_file_is_told_by_its_name_and_stops_no_other_source() {
 }
 
 #[test]
-fn a_named_file_that_is_missing_or_has_another_length_is_told_at_first_sight() {
+fn file_that_is_missing_or_has_another_length_is_found_at_once() {
     let mut world = World::new();
     world.ingest(&three_releases()[0]);
     let failed = reading("bad", 900, true, vec![said("FRA", 1, 1)]);

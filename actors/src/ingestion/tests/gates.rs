@@ -241,7 +241,7 @@ fn undone_payload_is_held_when_it_comes_again() {
 }
 
 #[test]
-fn undo_of_the_run_that_ended_an_invalidation_brings_it_back_until_the_next_release() {
+fn undo_of_the_run_that_ended_an_invalidation_restores_it() {
     with_world(|World { system, time, .. }| async move {
         let pipeline_id = hundred(&system).await;
         time.turn(60);

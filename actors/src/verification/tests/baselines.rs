@@ -65,7 +65,7 @@ async fn revoked(system: &System, review_id: &str) {
 }
 
 #[test]
-fn no_other_workflow_and_no_other_time_moves_what_a_source_is_held_against() {
+fn other_workflow_or_time_does_not_move_a_baseline() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -92,7 +92,7 @@ fn no_other_workflow_and_no_other_time_moves_what_a_source_is_held_against() {
 }
 
 #[test]
-fn what_a_person_has_confirmed_is_what_a_source_is_held_against_from_then_on() {
+fn confirmed_value_is_the_baseline_from_then_on() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -130,7 +130,7 @@ fn a_jump_whose_confirmation_is_taken_back_is_a_jump_again() {
 }
 
 #[test]
-fn what_a_source_says_beside_a_persons_word_is_not_what_it_is_held_against_later() {
+fn source_value_beside_a_lock_is_not_a_later_baseline() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -149,8 +149,7 @@ fn what_a_source_says_beside_a_persons_word_is_not_what_it_is_held_against_later
 }
 
 #[test]
-fn a_jump_that_is_confirmed_before_any_decision_has_told_of_the_axis_is_a_jump_again_once_that_is_taken_back()
-{
+fn revoked_confirmation_of_the_first_deviation_is_a_deviation_again() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -215,7 +214,7 @@ fn what_a_person_is_to_look_at_takes_the_place_of_no_answer_that_is_kept() {
 }
 
 #[test]
-fn a_jump_under_a_persons_word_is_a_jump_once_that_ends_however_many_releases_follow_it() {
+fn deviation_under_a_lock_is_one_again_when_the_lock_ends() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -258,7 +257,7 @@ fn a_jump_that_is_ingested_twice_is_a_jump() {
 }
 
 #[test]
-fn what_is_kept_and_counts_for_nothing_any_more_is_let_go_and_the_log_says_so() {
+fn useless_kept_answers_are_removed_and_logged() {
     with_scene(
         |_| {},
         async |scene: Scene| {

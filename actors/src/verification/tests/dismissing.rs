@@ -52,7 +52,7 @@ async fn revoke(system: &System, review_id: &str) -> Result<ReviewState, RevokeE
 }
 
 #[test]
-fn what_is_dismissed_is_closed_for_good_and_the_next_question_opens_a_review_of_its_own() {
+fn dismissed_review_stays_closed_and_the_next_question_opens_another() {
     with_world(async |World { system, .. }: World| {
         let system = &system;
         two_that_say(system, "54208", "54608", json!({})).await;
