@@ -146,10 +146,12 @@ async fn purge(purge: Purge, store: Store, log: Log, clock: Clock) -> Result<boo
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let Some((delivery, revision)) = store.verdict(&session_id)? else { return Ok(false) };
+        let Some((verdict_sha256, revision)) = store.verdict_for_removal(&session_id)? else {
+            return Ok(false);
+        };
         let purged = Event::VerdictPurged {
             session_id: session_id.clone(),
-            verdict_sha256: delivery.approved.sha256().clone(),
+            verdict_sha256,
             peer,
             timestamp: clock.now(),
         };

@@ -28,6 +28,7 @@ use answer::{Answering, Looked, LookedUp};
 use cursor::Cursor;
 use domain::ground::freshness::Freshness;
 use domain::ground::id::SourceId;
+use domain::ground::moment::TimeAhead;
 use domain::ground::query::{BadQuery, OracleQuery, QueryAnswer};
 use domain::ground::source::{AdapterId, Standing};
 use jiff::Timestamp;
@@ -63,6 +64,9 @@ pub enum QueryError {
     /// The query cannot be meant.
     #[error(transparent)]
     Bad(#[from] BadQuery),
+    /// The query names a time in the future.
+    #[error(transparent)]
+    Ahead(#[from] TimeAhead),
     /// The query's id is none.
     #[error("`query_id` has 1 to {QUERY_ID_MAX_BYTES} visible ASCII characters")]
     QueryId,

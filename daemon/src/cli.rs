@@ -4,6 +4,7 @@ use crate::config::{Config, Flags};
 use crate::upstreams::Upstreams;
 use crate::{dev, run, telemetry};
 use actors::Clock;
+use actors::upstream::web::without_keys;
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -95,14 +96,26 @@ fn check_config(flags: &Flags, json: bool) -> anyhow::Result<()> {
             ignored.join(", ")
         )?;
     }
+    let mut config = serde_json::to_value(&config)?;
+    cut_keys(&mut config);
     let mut out = io::stdout().lock();
     if json {
         serde_json::to_writer_pretty(&mut out, &config)?;
         writeln!(out)?;
         return Ok(());
     }
-    print_as_toml(&mut out, "", &serde_json::to_value(&config)?)?;
+    print_as_toml(&mut out, "", &config)?;
     Ok(())
+}
+
+/// Removes the query parameters that look like keys from every URL.
+fn cut_keys(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) => *text = without_keys(text),
+        serde_json::Value::Array(values) => values.iter_mut().for_each(cut_keys),
+        serde_json::Value::Object(values) => values.values_mut().for_each(cut_keys),
+        _ => {}
+    }
 }
 
 /// Prints plain values, and then each section under its heading.

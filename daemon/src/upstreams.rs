@@ -12,6 +12,7 @@ use actors::oracle_health::{Oracle, Probe};
 use actors::rate_limiter::CallLimits;
 use actors::regen::AskedModel;
 use actors::upstream::oracle::HttpOracles;
+use actors::upstream::web::without_keys;
 use actors::upstream::{BadEndpoint, BoxFuture, CallPolicy, Caller, Gemini, Model, OpenAi};
 use credentials::credentials;
 use domain::OracleId;
@@ -116,7 +117,7 @@ fn key(config: &ModelConfig) -> Result<Option<SecretString>, ConfigError> {
 /// The fault, where the model's key would cross a network in clear text.
 fn cleartext_key(config: &ModelConfig) -> Result<Option<ConfigError>, ConfigError> {
     let Some(base) = config.base_url.as_deref().filter(|base| is_cleartext(base)) else { return Ok(None) };
-    let (key_of_url, given) = ("model.base_url", format!("`{base}`"));
+    let (key_of_url, given) = ("model.base_url", format!("`{}`", without_keys(base)));
     let (what, remedy) = ("the model's key", "use https://");
     Ok(key(config)?.map(|_| ConfigError::Cleartext { key: key_of_url, given, what, remedy }))
 }

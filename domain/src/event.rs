@@ -75,6 +75,8 @@ pub enum Event {
     RefusalDropped {
         /// The session.
         session_id: SessionId,
+        /// The user id that submitted the refused verdict.
+        owner_uid: Option<u32>,
         /// When.
         timestamp: Timestamp,
     },
@@ -99,8 +101,8 @@ pub enum Event {
     VerdictPurged {
         /// Whose.
         session_id: SessionId,
-        /// The SHA-256 of the text that was removed.
-        verdict_sha256: Sha256Hex,
+        /// The SHA-256 of the text that was removed; null where the text was damaged.
+        verdict_sha256: Option<Sha256Hex>,
         /// By whom.
         peer: Peer,
         /// When.
@@ -157,7 +159,7 @@ pub enum Event {
         session_id: SessionId,
         /// The user id that owned the session.
         owner_uid: Option<u32>,
-        /// The SHA-256 of the cached verdict that was removed with it.
+        /// The SHA-256 of the cached verdict that was removed with it; null where there was none, or its text was damaged.
         verdict_sha256: Option<Sha256Hex>,
         /// By whom.
         peer: Peer,

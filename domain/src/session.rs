@@ -263,6 +263,8 @@ pub struct Refusal {
     pub session_id: SessionId,
     /// The check.
     pub check: Arc<Check>,
+    /// The user id that submitted the verdict.
+    pub owner_uid: Option<u32>,
 }
 
 /// What a request gets wrong about a session that is already known.

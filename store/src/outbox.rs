@@ -31,6 +31,12 @@ impl Store {
         )
     }
 
+    /// Where a mail stands, with its revision. Its verdict is not read, so that a mail whose verdict is damaged can be removed.
+    pub fn mail_standing(&self, mail_id: &MailId) -> Result<Option<(Standing, u64)>, StoreError> {
+        let row = self.read_row::<Head>(Table::Outbox, mail_id.as_str())?;
+        Ok(row.map(|(Head { standing }, revision)| (standing, revision)))
+    }
+
     /// Goes through the mails behind `after` in the order of their ids, hands each to `visit`, and ends where that
     /// says so by `false`.
     pub fn visit_mails(

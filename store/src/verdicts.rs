@@ -2,7 +2,7 @@
 
 use crate::engine::Store;
 use crate::error::StoreError;
-use crate::rows::Table;
+use crate::rows::{self, Table};
 use domain::{Delivery, Session, SessionId, Sha256Hex};
 
 impl Store {
@@ -15,6 +15,23 @@ impl Store {
             |delivery: &Delivery| delivery,
             |_, session| session.cached_sha256.as_ref(),
         )
+    }
+
+    /// The SHA-256 of the cached verdict of a session and the revision of its row, for its removal. The SHA-256 is `None`
+    /// where the stored verdict is damaged.
+    pub fn verdict_for_removal(
+        &self,
+        session_id: &SessionId,
+    ) -> Result<Option<(Option<Sha256Hex>, u64)>, StoreError> {
+        match self.verdict(session_id) {
+            Err(StoreError::Corrupt { detail, .. }) => {
+                tracing::warn!(%session_id, detail, "the verdict to be removed is damaged");
+                let name = session_id.as_str().as_bytes();
+                let head = self.read(|db, _| rows::head(db, self.dir(), Table::Verdicts, name))?;
+                Ok(head.map(|(revision, _)| (None, revision)))
+            }
+            found => Ok(found?.map(|(delivery, at)| (Some(delivery.approved.sha256().clone()), at))),
+        }
     }
 
     /// A row that holds a verdict of the session, whose text must have the SHA-256 that the session promises.

@@ -224,7 +224,7 @@ fn the_readme_draws_the_arrows_that_the_code_has() {
 
 /// Everyone who reads of a key, a flag or a code finds it explained.
 #[test]
-fn the_readme_names_every_configuration_key_every_event_and_every_problem_code() {
+fn readme_names_every_configuration_key_event_and_problem_code() {
     let readme = read(&root().join("README.md"));
     let config = serde_json::to_value(oracled::config::Config::default()).expect("it is plain data");
     for (key, value) in config.as_object().expect("it has keys") {

@@ -99,7 +99,7 @@ async fn an_unknown_tier_is_told_the_three() {
 }
 
 #[tokio::test]
-async fn a_session_id_in_a_path_is_bounded_in_length_and_alphabet_whatever_it_is_escaped_as() {
+async fn session_id_in_a_path_is_bounded_in_length_and_alphabet() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -203,7 +203,7 @@ async fn a_body_that_is_announced_too_large_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
-async fn too_many_or_too_large_headers_are_refused_and_far_too_many_at_least_refused() {
+async fn too_many_or_too_large_headers_are_refused() {
     let world = World::default();
     let daemon = world.serve().await;
     let with = |count: usize, value: &str| {
@@ -249,7 +249,7 @@ async fn an_unknown_path_and_a_wrong_method_are_told_apart() {
 }
 
 #[tokio::test]
-async fn every_answer_bears_an_id_which_is_the_callers_own_where_that_is_usable() {
+async fn each_response_has_a_request_id_which_is_the_callers_if_usable() {
     let world = World::default();
     let _daemon = world.serve().await;
     let id = |answer: &Answer| answer.headers["x-request-id"].to_str().unwrap().to_owned();

@@ -122,7 +122,7 @@ async fn a_client_that_never_reads_its_answer_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_connection_over_the_bound_is_told_so_and_the_next_one_takes_a_free_place() {
+async fn connection_over_the_limit_is_refused_and_the_next_gets_a_free_place() {
     let world = World::with_config("[limits]\nconnections = 3");
     let daemon = world.serve().await;
     eventually("the first look at the daemon is over", async || connections(&daemon).await == 0).await;
@@ -157,7 +157,7 @@ async fn a_connection_over_the_bound_is_told_so_and_the_next_one_takes_a_free_pl
 }
 
 #[tokio::test]
-async fn what_is_over_the_bound_of_verdicts_in_flight_is_turned_away_and_told_when_to_come_again() {
+async fn verdicts_over_the_in_flight_limit_are_refused_with_retry_after() {
     let world = World::with_config("[limits]\nin_flight = 1");
     let daemon = world.serve().await;
     let mut wires = Vec::new();
@@ -194,7 +194,7 @@ async fn what_is_over_the_bound_of_verdicts_in_flight_is_turned_away_and_told_wh
 }
 
 #[tokio::test]
-async fn ten_thousand_idle_connections_cost_bounded_memory_and_keep_nobody_else_waiting() {
+async fn ten_thousand_idle_connections_use_bounded_memory_and_block_no_one() {
     let count = many_connections(10_000);
     let world = World::default();
     let daemon = world.serve().await;

@@ -49,7 +49,7 @@ async fn a_write_that_does_not_pass_is_refused_logged_and_not_cached() {
 }
 
 #[tokio::test]
-async fn a_write_of_another_tier_or_query_is_a_mismatch_whichever_path_came_first() {
+async fn write_of_another_tier_or_query_is_a_mismatch_on_every_path() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;

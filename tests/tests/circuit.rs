@@ -88,7 +88,7 @@ async fn failures_in_a_row_open_the_circuit_and_nobody_asks_the_model_any_more()
 }
 
 #[tokio::test]
-async fn after_its_time_one_call_at_a_time_is_let_through_and_successes_close_it() {
+async fn half_open_circuit_lets_one_call_through_and_closes_after_successes() {
     let model = ModelServer::start().await;
     let world = model.asked_by(&format!("{UNPROBED}\ncircuit_breaker_reset_seconds = 1"));
     let daemon = world.serve().await;

@@ -176,7 +176,7 @@ async fn a_purge_removes_the_verdict_keeps_the_session_and_says_who_did_it() {
 }
 
 #[tokio::test]
-async fn while_draining_new_verdicts_are_turned_away_and_delivered_ones_are_read() {
+async fn draining_daemon_refuses_new_verdicts_and_returns_delivered_ones() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -324,7 +324,7 @@ async fn a_question_to_the_log_that_is_not_understood_is_told_what_is_allowed() 
 }
 
 #[tokio::test]
-async fn a_follower_gets_each_entry_once_in_order_and_ends_when_the_daemon_stops() {
+async fn follower_gets_each_entry_once_in_order_and_ends_at_shutdown() {
     let world = World::default();
     let daemon = world.serve().await;
     let mut follow = world.ctl_command(&["log", "-f", "--after", "0", "--json"]);
@@ -452,7 +452,7 @@ async fn nothing_here_judges_delivers_regenerates_or_changes_a_constant() {
 }
 
 #[tokio::test]
-async fn what_the_log_says_was_done_is_done_although_the_administrator_has_gone() {
+async fn logged_operator_action_is_done_though_the_operator_has_gone() {
     let world = World::default();
     let daemon = world.serve().await;
     for n in 0..60 {

@@ -79,7 +79,7 @@ async fn status_and_actors_show_the_daemon() {
 }
 
 #[tokio::test]
-async fn crosscheck_judges_a_file_or_standard_input_and_its_exit_code_is_the_decision() {
+async fn crosscheck_judges_file_or_stdin_and_exits_with_the_decision() {
     let world = World::default();
     let daemon = world.serve().await;
     let (good, refused) = (file(&world, "good", GOOD), file(&world, "refused", REFUSED));
@@ -203,7 +203,7 @@ async fn log_f_shows_entries_as_they_come_and_ends_with_the_daemon() {
 }
 
 #[tokio::test]
-async fn purge_drain_reload_and_log_level_act_and_leave_an_entry_with_who_did_it() {
+async fn purge_drain_reload_and_log_level_act_and_are_logged_with_the_operator() {
     let world = World::default();
     let daemon = world.serve().await;
     for session in ["cs_1", "cs_2"] {

@@ -79,7 +79,7 @@ async fn too_old(control: &mut Client) {
 }
 
 #[tokio::test]
-async fn a_text_about_population_is_checked_end_to_end_and_leads_back_to_its_source() {
+async fn population_text_is_checked_end_to_end_and_traced_to_its_source() {
     let world = World::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
@@ -287,7 +287,7 @@ async fn nothing_is_checked_nor_delivered_by_what_is_not_verified() {
 }
 
 #[tokio::test]
-async fn what_no_template_can_tell_is_told_to_whoever_asks_and_not_left_out_of_the_facts() {
+async fn untellable_record_is_reported_and_not_left_out_of_the_facts() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -360,7 +360,7 @@ fn submitted(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_verdict_is_delivered_if_its_sources_support_it_and_stays_whatever_they_say_later() {
+async fn supported_verdict_is_delivered_and_stays_when_sources_change() {
     let world = World::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;
@@ -384,7 +384,7 @@ async fn a_verdict_is_delivered_if_its_sources_support_it_and_stays_whatever_the
 }
 
 #[tokio::test]
-async fn a_verdict_that_was_made_for_a_reader_is_not_delivered_without_the_facts_that_are_asked_for() {
+async fn verdict_regenerated_for_a_reader_is_not_delivered_without_its_facts() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -401,7 +401,7 @@ async fn a_verdict_that_was_made_for_a_reader_is_not_delivered_without_the_facts
 }
 
 #[tokio::test]
-async fn a_verdict_that_is_made_anew_is_judged_by_the_facts_that_the_first_one_was_judged_by() {
+async fn regenerated_verdict_is_judged_by_the_facts_of_the_first_one() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -435,7 +435,7 @@ async fn a_verdict_that_is_made_anew_is_judged_by_the_facts_that_the_first_one_w
 }
 
 #[tokio::test]
-async fn the_command_line_shows_of_each_claim_the_fact_its_source_and_its_record() {
+async fn command_line_shows_fact_source_and_record_of_each_claim() {
     let world = World::default();
     let daemon = world.serve().await;
     with_population(&daemon).await;

@@ -28,7 +28,7 @@ async fn register_all(daemon: &Daemon<'_>, count: usize) {
 }
 
 #[tokio::test]
-async fn a_thousand_simultaneous_reads_of_one_missing_session_are_one_request_and_one_answer() {
+async fn thousand_reads_of_one_missing_session_are_one_request() {
     let count = connections(1000);
     let model = ModelServer::start().await;
     let world = model.asked_by("");
@@ -62,7 +62,7 @@ async fn a_thousand_simultaneous_reads_of_one_missing_session_are_one_request_an
 }
 
 #[tokio::test]
-async fn of_many_who_order_one_first_verdict_one_gets_it_made_and_the_others_the_same() {
+async fn concurrent_orders_of_a_first_verdict_share_one() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -86,7 +86,7 @@ async fn of_many_who_order_one_first_verdict_one_gets_it_made_and_the_others_the
 }
 
 #[tokio::test]
-async fn ten_thousand_sessions_missing_at_once_cost_bounded_calls_and_bounded_memory() {
+async fn ten_thousand_missing_sessions_cost_bounded_calls_and_memory() {
     const AT_ONCE: usize = 16;
     let model = ModelServer::start().await;
     let world = model.asked_by(&format!("calls_at_once = {AT_ONCE}"));

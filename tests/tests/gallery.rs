@@ -39,7 +39,7 @@ fn answers(said: &str) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn the_gallery_is_ingested_and_answers_and_the_second_time_nothing_changes() {
+async fn gallery_is_ingested_and_answers_and_a_second_run_changes_nothing() {
     let world = World::default();
     let _daemon = world.serve().await;
     let said = run(&world, ("PATH", path(&world))).await;

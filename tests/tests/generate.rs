@@ -100,7 +100,7 @@ async fn a_session_that_was_registered_is_held_to_what_was_registered() {
 }
 
 #[tokio::test]
-async fn a_verdict_that_was_delivered_and_is_lost_is_read_and_not_ordered_again() {
+async fn delivered_verdict_that_is_lost_is_read_and_not_ordered_again() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;

@@ -380,7 +380,7 @@ async fn a_run_that_a_kill_cuts_short_goes_on_after_the_start() {
 }
 
 #[tokio::test]
-async fn a_payload_that_its_pipeline_does_not_keep_is_gone_after_its_run_whenever_it_comes() {
+async fn payload_that_its_pipeline_does_not_keep_is_removed_after_its_run() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -592,7 +592,7 @@ async fn the_command_line_hands_a_payload_in_and_shows_what_came_of_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_to_its_end_is_no_payload_and_standard_input_can_be_one() {
+async fn truncated_input_is_no_payload_and_standard_input_can_be_one() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -721,7 +721,7 @@ async fn the_command_line_reviews_a_source_and_tells_how_fresh_it_is() {
 }
 
 #[tokio::test]
-async fn a_refused_payload_is_not_sent_and_an_interrupted_administrator_leaves_the_run_to_itself() {
+async fn refused_payload_is_not_sent_and_an_interrupt_leaves_the_run_running() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;

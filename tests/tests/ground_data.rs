@@ -489,18 +489,18 @@ async fn each_release_is_given_back_as_of_its_date_in_any_order_of_ingestion() {
 
 #[tokio::test]
 #[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
-async fn each_release_in_real_data_is_given_back_as_of_its_date_in_any_order_of_ingestion() {
+async fn each_real_release_is_returned_as_of_its_date_in_any_order() {
     each_release_is_given_back(releases_in(&folder()), Gates::OfGallery).await;
 }
 
 #[tokio::test]
-async fn two_daemons_that_read_the_same_say_the_same_and_every_value_leads_to_its_raw_record() {
+async fn two_daemons_with_the_same_data_agree_and_values_trace_to_raw_records() {
     two_daemons_say_the_same(&excerpts(), Gates::Open).await;
 }
 
 #[tokio::test]
 #[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
-async fn two_daemons_that_read_all_real_data_say_the_same_and_every_value_leads_to_its_raw_record() {
+async fn two_daemons_with_all_real_data_agree_and_values_trace_to_raw_records() {
     two_daemons_say_the_same(&releases_in(&folder()), Gates::OfGallery).await;
 }
 
@@ -511,6 +511,6 @@ async fn damaged_releases_are_held_or_fail_and_change_no_answer() {
 
 #[tokio::test]
 #[ignore = "wants real data: ORACLED_GROUND_DATA names the folder"]
-async fn damaged_releases_of_real_sources_are_held_or_fail_and_change_no_answer() {
+async fn damaged_releases_of_real_sources_change_no_answer() {
     damaged_releases_change_nothing(releases_in(&folder())).await;
 }

@@ -158,7 +158,7 @@ async fn records_that_are_none_are_rejected_one_by_one_with_their_causes() {
 }
 
 #[tokio::test]
-async fn payloads_that_cannot_be_cut_fail_with_the_place_and_the_source_stays_as_it_was() {
+async fn unreadable_payload_fails_with_its_position_and_changes_nothing() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut prepared(&daemon).await;
@@ -202,7 +202,7 @@ async fn payloads_that_cannot_be_cut_fail_with_the_place_and_the_source_stays_as
 }
 
 #[tokio::test]
-async fn a_document_that_nests_too_deep_around_its_records_fails_with_its_place() {
+async fn document_nested_too_deep_around_its_records_fails_with_its_position() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -336,7 +336,7 @@ async fn many_rejects(count: usize) {
 }
 
 #[tokio::test]
-async fn twenty_thousand_rejects_are_kept_in_bounded_memory_and_told_page_by_page() {
+async fn twenty_thousand_rejects_use_bounded_memory_and_are_paged() {
     many_rejects(20_000).await;
 }
 
@@ -381,7 +381,7 @@ async fn two_hundred_thousand_records_of_one_key_collapse_or_are_rejected() {
 }
 
 #[tokio::test]
-async fn an_upload_that_lies_about_its_length_leaves_nothing_or_what_it_has_declared() {
+async fn upload_with_a_wrong_length_leaves_nothing_or_its_declared_bytes() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut prepared(&daemon).await;
@@ -414,7 +414,7 @@ async fn an_upload_that_lies_about_its_length_leaves_nothing_or_what_it_has_decl
 }
 
 #[tokio::test]
-async fn of_many_runs_of_one_source_at_once_one_begins_and_the_others_leave_nothing() {
+async fn of_concurrent_runs_of_a_source_one_begins_and_others_leave_nothing() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut prepared(&daemon).await;
@@ -456,7 +456,7 @@ async fn of_many_runs_of_one_source_at_once_one_begins_and_the_others_leave_noth
 }
 
 #[tokio::test]
-async fn a_payload_that_another_source_keeps_stays_when_one_that_does_not_has_read_it() {
+async fn payload_that_another_source_keeps_is_not_removed() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut prepared(&daemon).await;
@@ -533,7 +533,7 @@ async fn a_payload_that_was_pulled_in_vain_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn requests_in_any_order_are_answered_and_none_is_in_the_way_of_the_right_one() {
+async fn requests_in_any_order_do_not_block_the_right_one() {
     let mut rng = fastrand::Rng::new();
     let world = World::default();
     let daemon = world.serve().await;

@@ -373,7 +373,7 @@ async fn a_byte_that_flips_in_a_payload_is_found_and_named() {
 }
 
 #[tokio::test]
-async fn a_byte_that_flips_in_a_file_of_facts_is_found_and_named_and_stops_nobody_else() {
+async fn flipped_byte_in_a_facts_file_is_found_and_affects_no_other_source() {
     let (world, ground) = whole().await;
     let fact = {
         let (_journal, store) = stopped(&world.state());
@@ -429,7 +429,7 @@ fn printed(world: &World, line: &[&str], code: i32) -> String {
 }
 
 #[tokio::test]
-async fn files_of_facts_that_are_damaged_or_gone_are_made_anew_and_say_the_same() {
+async fn damaged_or_missing_facts_files_are_rebuilt_with_the_same_content() {
     let (world, ground) = whole().await;
     let (before, cut, gone) = {
         let (_journal, store) = stopped(&world.state());

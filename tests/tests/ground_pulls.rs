@@ -116,7 +116,7 @@ fn world(authority: &Authority, certified: &CertifiedKey<KeyPair>, endpoint: &st
 }
 
 #[tokio::test]
-async fn behind_tls_a_source_is_pulled_if_it_is_who_it_says_and_with_the_certificate_it_asks_for() {
+async fn tls_pull_requires_the_right_server_and_client_certificates() {
     let (trusted, other) = (Authority::new(), Authority::new());
     let certified = trusted.issue("oracled.test", ExtendedKeyUsagePurpose::ClientAuth);
     let members_only = trusted.serve(Some(&trusted)).await;

@@ -146,6 +146,9 @@ async fn what_cannot_be_meant_is_an_error_and_not_an_empty_answer() {
         let answer = post(routes, "/v1/query", &json!({"oracle_id": SOURCE, "request": request})).await;
         problem(&answer, 400, "invalid_query");
     }
+    let ahead = json!({"axes_requested": ["population"], "known_at": "2999-01-01"});
+    let ahead = post(routes, "/v1/query", &json!({"oracle_id": SOURCE, "request": ahead})).await;
+    problem(&ahead, 400, "time_in_future");
     let unknown = json!({"oracle_id": "no-such", "request": {"axes_requested": ["population"]}});
     problem(&post(routes, "/v1/query", &unknown).await, 404, "source_unknown");
     let misspelt = json!({"oracle_id": SOURCE, "request": {"axes": ["population"]}});
@@ -153,7 +156,7 @@ async fn what_cannot_be_meant_is_an_error_and_not_an_empty_answer() {
 }
 
 #[tokio::test]
-async fn days_are_taken_like_moments_and_what_is_neither_is_told_with_its_field() {
+async fn days_are_read_as_moments_and_other_text_is_an_error_with_its_field() {
     let world = World::default();
     let daemon = world.serve().await;
     two_releases(&mut daemon.control().await).await;
@@ -234,7 +237,7 @@ async fn the_feed_and_a_signal_tell_whoever_keeps_copies() {
 }
 
 #[tokio::test]
-async fn signal_without_its_secrets_signature_is_refused_and_signals_have_a_rate() {
+async fn unsigned_signal_is_refused_and_signals_are_rate_limited() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);

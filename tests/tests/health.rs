@@ -42,7 +42,7 @@ async fn an_oracle_that_there_is_not_is_not_steered_and_nothing_is_logged() {
 }
 
 #[tokio::test]
-async fn an_oracle_that_there_is_is_opened_closed_and_probed_and_the_log_says_by_whom() {
+async fn known_oracle_is_opened_closed_and_probed_with_log_entries() {
     let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
     let world = model.asked_by(&format!(
         "[health]\nhealth_check_interval_seconds = 3600\n[mail]\ntransport = \"http\"\nbase_url = \"{}\"",

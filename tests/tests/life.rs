@@ -496,7 +496,7 @@ async fn dev_that_is_told_to_stop_does_not_walk_on_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn dev_uses_the_model_and_the_mail_service_that_are_configured_and_expects_nothing_of_them() {
+async fn dev_uses_the_configured_model_and_mail_service() {
     let (mut world, tmp) = world_with_tmp();
     let (model, mail) = (ModelServer::start().await, ModelServer::start().await);
     let configured = [

@@ -79,7 +79,7 @@ async fn a_mail_is_posted_with_all_it_needs_and_its_id_as_the_idempotency_key() 
 }
 
 #[tokio::test]
-async fn a_status_says_whether_the_mail_was_taken_is_to_be_tried_again_or_never() {
+async fn mail_status_decides_between_sent_retry_and_dead() {
     let server = ModelServer::start().await;
     let service = by_http(&server.url(), PATIENCE);
     for status in [200, 201, 202, 204] {
@@ -121,7 +121,7 @@ async fn a_status_says_whether_the_mail_was_taken_is_to_be_tried_again_or_never(
 }
 
 #[tokio::test]
-async fn a_mail_that_a_status_says_is_taken_is_taken_whatever_becomes_of_the_body() {
+async fn mail_with_an_accepting_status_is_sent_whatever_its_body() {
     let server = ModelServer::start().await;
     let service = by_http(&server.url(), Duration::from_millis(500));
     for reply in
@@ -159,7 +159,7 @@ async fn a_service_that_is_not_there_breaks_off_or_says_nothing_is_tried_again()
 }
 
 #[tokio::test]
-async fn a_probe_fails_where_nobody_answers_or_with_500_and_says_nothing_where_nothing_is_known_there() {
+async fn probe_fails_on_no_answer_or_500_and_is_neutral_on_404() {
     let server = ModelServer::start().await;
     let service = by_http(&server.url(), Duration::from_millis(500));
     let success = Outcome::Success { latency_ms: None };

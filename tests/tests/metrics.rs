@@ -128,7 +128,7 @@ async fn what_happens_is_counted_and_told_as_openmetrics_text() {
 }
 
 #[tokio::test]
-async fn what_alerts_look_at_stands_at_0_before_it_happens_also_after_a_restart() {
+async fn alert_metrics_are_0_before_the_event_and_after_a_restart() {
     let world = World::default();
     let daemon = world.serve().await;
     offices(&daemon, &[("office-a", "primary", "54208")]).await;

@@ -194,10 +194,12 @@ async fn configuration_error_does_not_quote_a_secret() {
     for config in [
         "[model]\napi_key = s3cret",
         "[model]\napi_key = \"s3cret",
+        "[model]\nbase_url = \"http://models.example.org?key=s3cret\"",
+        "[mail]\ntransport = \"http\"\nbase_url = \"http://mail.example.org?key=s3cret\"",
         "[model]\nbase_url = \"https://u:s3cret@models.example.org\"",
         "[mail]\ntransport = \"http\"\nbase_url = \"http://u:s3cret@mail.example.org\"",
         "[mail]\nbase_url = \"ftp://u:s3cret@mail.example.org\"",
-        "[ingestion.credentials.a]\norigin = \"https://a.org\"\ntoken_url = \"https://u:s3cret@a.org/t\"\nclient_id = \"c\"\nclient_secret_env = \"S\"",
+        "[ingestion.credentials.office]\norigin = \"https://a.org\"\ntoken_url = \"https://u:s3cret@a.org/t\"\nclient_id = \"c\"\nclient_secret_env = \"S\"",
     ] {
         let mut world = World::with_config(config);
         world.variables = vec![("GEMINI_API_KEY".into(), "k".into()), ("S".into(), "s".into())];
@@ -205,5 +207,21 @@ async fn configuration_error_does_not_quote_a_secret() {
         let checked = command.arg(world.config_file()).output().expect("oracled starts");
         let said = String::from_utf8_lossy(&checked.stderr) + String::from_utf8_lossy(&checked.stdout);
         assert!(!checked.status.success() && !said.contains("s3cret"), "{config}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn check_config_prints_token_url_without_its_keys() {
+    let mut world = World::with_config(
+        "[ingestion.credentials.office]\norigin = \"https://a.org\"\n\
+         token_url = \"https://a.org/t?tenant=7&api_key=s3cret\"\nclient_id = \"c\"\nclient_secret_env = \"S\"",
+    );
+    world.variables = vec![("GEMINI_API_KEY".into(), "k".into()), ("S".into(), "s".into())];
+    for form in [&[][..], &["--json"]] {
+        let mut command = world.oracled(&["check-config", "--config"]);
+        let checked = command.arg(world.config_file()).args(form).output().expect("oracled starts");
+        let printed = String::from_utf8_lossy(&checked.stdout);
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+        assert!(printed.contains("\"https://a.org/t?tenant=7\"") && !printed.contains("s3cret"), "{printed}");
     }
 }

@@ -96,7 +96,7 @@ async fn end_wait(world: &World, case: &Case) {
 }
 
 #[tokio::test]
-async fn each_problem_of_the_model_has_its_status_and_code_and_leaves_nothing_in_the_cache() {
+async fn each_model_problem_has_its_status_and_code_and_caches_nothing() {
     let model = ModelServer::start().await;
     let config = "deadline_ms = 400\n[health]\nfailure_threshold = 1000";
     let world = model.asked_by(config);
@@ -235,7 +235,7 @@ async fn retries_count_against_the_budget() {
 }
 
 #[tokio::test]
-async fn the_deadline_ends_before_the_request_does_so_that_there_is_always_an_answer() {
+async fn model_deadline_ends_before_the_request_timeout() {
     let model = ModelServer::start().await;
     model.otherwise(Reply::silence());
     let world = model.asked_by("deadline_ms = 1000\n[limits]\nrequest_s = 2\n[ingestion]\nrefresh_s = 1");

@@ -178,7 +178,7 @@ async fn served() -> (Served, BTreeSet<String>) {
 }
 
 #[tokio::test]
-async fn alerts_and_panels_name_what_a_daemon_serves_and_no_family_is_left_out_of_the_panels() {
+async fn alerts_and_panels_name_served_metrics_and_panels_cover_every_family() {
     let (served, families) = served().await;
     for rule in rules() {
         check(rule["expr"].as_str().expect("a rule has an expression"), &served);
@@ -235,7 +235,7 @@ async fn counters_with_known_labels_exist_at_0_from_the_start() {
 }
 
 #[test]
-fn every_alert_says_what_is_wrong_and_how_grave_it_is_and_waits_where_a_moment_may_deceive() {
+fn each_alert_has_description_severity_and_delay() {
     let rules = rules();
     assert!(rules.len() > 10, "{rules:?}");
     let mut names = BTreeSet::new();
@@ -273,7 +273,7 @@ fn every_alert_has_a_case_that_fires_and_one_that_does_not() {
 }
 
 #[test]
-fn the_dashboard_asks_the_data_source_that_is_chosen_and_its_panels_do_not_overlap() {
+fn dashboard_uses_the_chosen_data_source_and_panels_do_not_overlap() {
     let dashboard = dashboard();
     assert_eq!(dashboard["templating"]["list"][0]["name"], "datasource");
     let mut taken = BTreeSet::new();

@@ -126,7 +126,7 @@ async fn agreed(daemon: &Daemon<'_>, session: &str, answer: &Answer) -> String {
 
 #[tokio::test]
 #[ignore = "wants a real model: `just real-model URL NAME`"]
-async fn a_real_model_is_judged_delivered_lost_and_asked_again_and_all_that_is_said_of_it_agrees() {
+async fn real_model_is_judged_delivered_lost_and_regenerated_consistently() {
     let world = patient_world();
     let daemon = world.serve().await;
     let mut delivered = Vec::new();

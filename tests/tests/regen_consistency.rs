@@ -37,7 +37,7 @@ fn body(tier: Tier, temperature: f64, top_p: f64, top_k: u32) -> Value {
 }
 
 #[tokio::test]
-async fn vc_1_a_lost_verdict_is_asked_for_with_the_locked_settings_however_the_first_one_was() {
+async fn vc_1_lost_verdict_is_regenerated_with_locked_settings() {
     let model = ModelServer::start().await;
     let world = model.asked_by("original_temperature = 0.9\noriginal_top_p = 0.8\noriginal_top_k = 40");
     let daemon = world.serve().await;
@@ -127,7 +127,7 @@ fn apart(original: Option<Label>, regen: Label) -> (Option<bool>, Option<Diverge
 }
 
 #[tokio::test]
-async fn vc_3_the_divergence_entry_is_in_the_log_file_before_the_answer_is_there() {
+async fn vc_3_divergence_entry_is_in_the_log_file_before_the_answer() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -177,7 +177,7 @@ async fn vc_3_the_divergence_entry_is_in_the_log_file_before_the_answer_is_there
 }
 
 #[tokio::test]
-async fn vc_4_an_answer_is_there_within_30_s_of_the_miss_for_each_of_many_who_read_at_once() {
+async fn vc_4_concurrent_reads_are_answered_within_30_s_of_the_miss() {
     const READERS: usize = 64;
     let model = ModelServer::start().await;
     let world = model.asked_by("calls_at_once = 64");
@@ -229,7 +229,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[tokio::test]
-async fn vc_4_an_answer_that_differs_is_there_as_soon_as_one_that_does_not_while_its_notice_hangs() {
+async fn vc_4_divergent_answer_is_not_delayed_by_a_hanging_notice() {
     const READS: usize = 15;
     const MODEL_TAKES: Duration = Duration::from_millis(100);
     /// Many times what the commits differ by; the mail service would keep a reader for twenty seconds.

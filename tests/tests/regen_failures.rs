@@ -32,7 +32,7 @@ fn fallen_back(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn failure_mode_temperature_not_enforced_nothing_configured_reaches_a_regeneration() {
+async fn failure_mode_temperature_not_enforced_regen_ignores_configuration() {
     let model = ModelServer::start().await;
     let mut world = model.asked_by("original_temperature = 1.5\noriginal_top_k = 64");
     world.variables.push(("ORACLED_MODEL__ORIGINAL_TOP_P".into(), "0.5".into()));
@@ -112,7 +112,7 @@ async fn failure_mode_cache_not_written_nothing_is_answered_that_is_not_stored()
 }
 
 #[tokio::test]
-async fn failure_mode_original_not_recoverable_is_said_in_the_answer_and_in_the_log() {
+async fn failure_mode_original_not_recoverable_is_reported_and_logged() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -178,7 +178,7 @@ async fn failure_mode_prompt_divergence_is_flagged() {
 }
 
 #[tokio::test]
-async fn failure_mode_infrastructure_variance_the_same_question_gets_another_answer() {
+async fn failure_mode_infrastructure_variance_changes_the_answer() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -195,7 +195,7 @@ async fn failure_mode_infrastructure_variance_the_same_question_gets_another_ans
 }
 
 #[tokio::test]
-async fn failure_mode_regen_loop_a_page_that_is_loaded_again_and_again_asks_the_model_once() {
+async fn failure_mode_regen_loop_asks_the_model_once() {
     for what in
         [Reply::saying("no JSON"), Reply::error(400, "no"), Reply::saying(&saying(Tier::Quick, Label::Red))]
     {
@@ -222,8 +222,7 @@ async fn failure_mode_regen_loop_a_page_that_is_loaded_again_and_again_asks_the_
 }
 
 #[tokio::test]
-async fn regen_gap_01_the_settings_of_the_first_verdict_are_the_locked_ones_unless_told_otherwise_and_on_record()
- {
+async fn regen_gap_01_original_uses_locked_settings_unless_configured() {
     for (config, temperature, changed) in [("", 0.0, false), ("original_temperature = 0.4", 0.4, true)] {
         let model = ModelServer::start().await;
         let mut world = model.asked_by(config);
@@ -244,7 +243,7 @@ async fn regen_gap_01_the_settings_of_the_first_verdict_are_the_locked_ones_unle
 }
 
 #[tokio::test]
-async fn regen_gap_02_the_first_verdict_is_known_without_the_log_file_and_after_a_kill() {
+async fn regen_gap_02_original_is_known_without_the_log_file_and_after_a_kill() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -299,7 +298,7 @@ async fn regen_gap_05_hits_misses_and_regenerations_are_counted() {
 }
 
 #[tokio::test]
-async fn regen_gap_06_more_than_one_in_twenty_that_differ_is_escalated_in_the_log_and_in_the_status() {
+async fn regen_gap_06_divergence_over_5_percent_is_escalated_in_log_and_status() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;

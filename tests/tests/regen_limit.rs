@@ -38,7 +38,7 @@ async fn is_refused(daemon: &Daemon<'_>, session: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn regen_gap_03_a_second_regeneration_is_refused_and_told_to_the_second_when_to_come_back() {
+async fn regen_gap_03_second_regeneration_is_refused_with_exact_retry_after() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -82,7 +82,7 @@ async fn regen_gap_03_the_limit_holds_over_a_restart_and_a_kill() {
 }
 
 #[tokio::test]
-async fn regen_gap_03_a_kill_while_the_model_works_does_not_let_the_session_ask_again() {
+async fn regen_gap_03_kill_during_the_call_keeps_the_rate_limit() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     model.otherwise(Reply::silence());

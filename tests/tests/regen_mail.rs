@@ -71,7 +71,7 @@ fn sessions(mails: &[Seen]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn vc_5_a_significant_divergence_is_mailed_within_60_s_with_the_disclaimer() {
+async fn vc_5_significant_divergence_is_mailed_within_60_s_with_disclaimer() {
     let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
     let world = mailing(&model, &mailbox);
     let daemon = world.serve().await;
@@ -114,7 +114,7 @@ async fn vc_5_a_significant_divergence_is_mailed_within_60_s_with_the_disclaimer
 }
 
 #[tokio::test]
-async fn vc_5_only_what_is_significantly_apart_is_mailed_and_only_where_there_is_an_address() {
+async fn vc_5_only_significant_divergence_with_an_address_is_mailed() {
     let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
     let world = mailing(&model, &mailbox);
     let daemon = world.serve().await;
@@ -150,7 +150,7 @@ async fn vc_5_only_what_is_significantly_apart_is_mailed_and_only_where_there_is
 }
 
 #[tokio::test]
-async fn the_first_verdict_is_mailed_once_and_a_lost_one_that_says_the_same_not_at_all() {
+async fn first_verdict_is_mailed_once_and_an_equal_regenerated_one_never() {
     let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
     let world = mailing(&model, &mailbox);
     let daemon = world.serve().await;
@@ -230,7 +230,7 @@ fn pass_the_minute(world: &World) {
 }
 
 #[tokio::test]
-async fn failure_mode_divergence_mail_fails_it_is_logged_and_sent_a_minute_later_under_the_same_key() {
+async fn failure_mode_divergence_mail_fails_and_is_retried_after_a_minute() {
     let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
     let world = mailing(&model, &mailbox);
     let daemon = world.serve().await;
@@ -264,7 +264,7 @@ async fn failure_mode_divergence_mail_fails_it_is_logged_and_sent_a_minute_later
 }
 
 #[tokio::test]
-async fn regen_gap_04_a_notice_that_fails_twice_is_a_dead_letter_until_an_administrator_has_it_tried_anew() {
+async fn regen_gap_04_notice_that_fails_twice_is_dead_until_requeued() {
     let (model, mailbox) = (ModelServer::start().await, ModelServer::start().await);
     let world = mailing(&model, &mailbox);
     let daemon = world.serve().await;

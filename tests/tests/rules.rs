@@ -81,7 +81,7 @@ async fn an_evaluation_is_canonical_json_and_bears_its_digest() {
 }
 
 #[tokio::test]
-async fn a_violation_says_where_in_the_text_it_is_and_a_rule_that_cannot_tell_says_why() {
+async fn violation_names_its_place_and_an_undecided_rule_its_cause() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -128,7 +128,7 @@ async fn the_same_request_has_the_same_bytes_at_any_time_and_from_the_library() 
 }
 
 #[tokio::test]
-async fn every_evaluation_is_in_the_log_by_its_digests_and_no_text_of_it_anywhere() {
+async fn evaluation_is_logged_by_digests_without_its_text() {
     let mut world = World::default();
     world.config = "log_level = \"trace\"".into();
     let daemon = world.serve().await;
@@ -250,7 +250,7 @@ fn refusals() -> Vec<(Value, &'static str)> {
 }
 
 #[tokio::test]
-async fn what_no_check_can_be_made_of_is_refused_with_what_is_wrong_and_not_logged() {
+async fn unusable_check_is_refused_with_its_fault_and_not_logged() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -302,7 +302,7 @@ async fn registry(daemon: &Daemon<'_>) -> Value {
 }
 
 #[tokio::test]
-async fn the_registry_tells_of_every_rule_with_its_digest_and_whether_it_applies_unasked() {
+async fn registry_lists_every_rule_with_its_digest_and_profile() {
     let world = World::default();
     let told = registry(&world.serve().await).await;
     assert_eq!(told["unsupported_max"], 0);
@@ -323,7 +323,7 @@ async fn the_registry_tells_of_every_rule_with_its_digest_and_whether_it_applies
 }
 
 #[tokio::test]
-async fn the_configured_profile_and_threshold_hold_where_a_request_does_not_say() {
+async fn configured_profile_and_threshold_are_the_defaults_of_requests() {
     let world =
         World::with_config("[rules]\nprofile = [\"RULE-CONT-001\", \"RULE-PREC-001\"]\nunsupported_max = 1");
     let daemon = world.serve().await;

@@ -66,7 +66,7 @@ async fn status(daemon: &Daemon<'_>, place: &str) -> Value {
 }
 
 #[tokio::test]
-async fn every_line_has_its_answer_in_order_and_what_is_wrong_with_one_ends_nothing() {
+async fn each_line_is_answered_in_order_and_a_bad_line_ends_nothing() {
     let world = World::with_config("[limits]\nbody_bytes = 2000");
     let daemon = world.serve().await;
     let mut wrong = request("unknown rule");
@@ -269,7 +269,7 @@ async fn a_long_line_that_never_ends_takes_no_memory_and_ends_nothing() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_drains_answers_what_it_has_begun_and_turns_further_lines_away() {
+async fn draining_daemon_answers_started_lines_and_refuses_further_ones() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -324,7 +324,7 @@ async fn a_stream_that_does_not_end_does_not_keep_the_daemon_from_stopping() {
 }
 
 #[tokio::test]
-async fn while_nothing_can_be_logged_every_line_is_told_so_and_no_evaluation_is_answered() {
+async fn each_line_is_an_error_while_nothing_can_be_logged() {
     let mut world = World::default();
     if !disk::can_be_filled(&mut world) {
         println!("skipped: there is no prlimit");

@@ -55,7 +55,7 @@ fn violations(evaluation: &Value) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_verdict_that_its_facts_support_is_delivered_and_the_log_has_both_gates() {
+async fn supported_verdict_is_delivered_and_the_log_has_both_gates() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -76,7 +76,7 @@ async fn a_verdict_that_its_facts_support_is_delivered_and_the_log_has_both_gate
 }
 
 #[tokio::test]
-async fn a_verdict_that_they_do_not_support_is_refused_with_the_evaluation_and_nothing_of_it_is_kept() {
+async fn unsupported_verdict_is_refused_with_its_evaluation_and_not_kept() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
@@ -251,7 +251,7 @@ async fn a_verdict_that_is_made_passes_the_same_gate() {
 }
 
 #[tokio::test]
-async fn a_lost_verdict_that_is_made_anew_passes_the_gate_that_the_first_one_passed() {
+async fn regenerated_verdict_passes_the_gate_of_the_first_one() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let mut daemon = world.serve().await;
@@ -319,7 +319,7 @@ async fn a_session_that_is_known_keeps_the_check_that_its_verdict_failed() {
 }
 
 #[tokio::test]
-async fn a_verdict_that_was_made_for_a_reader_does_not_become_the_first_one_unchecked() {
+async fn verdict_regenerated_for_a_reader_does_not_become_the_first_unchecked() {
     let model = ModelServer::start().await;
     let world = model.asked_by("");
     let daemon = world.serve().await;
@@ -358,7 +358,7 @@ async fn a_check_stays_as_it_was_whatever_is_configured_later() {
 }
 
 #[tokio::test]
-async fn what_is_handed_in_over_a_lost_verdict_passes_the_gate_that_the_first_one_passed() {
+async fn verdict_submitted_over_a_lost_one_passes_the_gate_of_the_first() {
     let world = World::default();
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);

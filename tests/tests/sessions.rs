@@ -147,7 +147,7 @@ async fn what_is_told_of_a_session_is_durable() {
 }
 
 #[tokio::test]
-async fn of_many_who_register_one_session_at_once_one_creates_it_and_the_log_has_one_entry() {
+async fn concurrent_registrations_create_one_session_and_one_entry() {
     let world = World::default();
     let daemon = world.serve().await;
     let mut told = JoinSet::new();

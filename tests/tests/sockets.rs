@@ -140,7 +140,7 @@ async fn what_is_not_a_socket_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_directory_that_cannot_be_made_or_written_is_an_error_that_names_the_socket() {
+async fn unusable_directory_is_an_error_that_names_the_socket() {
     let world = World::default();
     fs::write(world.path("file"), "").unwrap();
     let mut dirs = vec![world.path("file")];
@@ -161,7 +161,7 @@ async fn a_directory_that_cannot_be_made_or_written_is_an_error_that_names_the_s
 }
 
 #[tokio::test]
-async fn a_path_that_is_too_long_for_a_socket_is_an_error_that_says_how_long_it_may_be() {
+async fn too_long_socket_path_is_an_error_with_the_allowed_length() {
     let world = World::default();
     let mut command = world.oracled(&["serve", "--state-dir"]);
     command.arg(world.state()).arg("--socket").arg(world.path(&"x".repeat(100)));
@@ -203,7 +203,7 @@ fn handed_over(world: &mut World, names: &str, sockets: [UnixListener; 2]) -> Co
 }
 
 #[tokio::test]
-async fn sockets_that_systemd_hands_over_are_served_by_their_names_and_left_where_they_are() {
+async fn systemd_sockets_are_served_by_name_and_not_removed() {
     let mut world = World::default();
     // their paths differ from the configured ones, so that only the inherited ones can answer there
     let (routes, control) = (world.path("inherited-routes"), world.path("inherited-control"));

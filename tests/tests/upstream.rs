@@ -103,7 +103,7 @@ fn faults() -> Vec<Fault> {
 }
 
 #[tokio::test]
-async fn what_may_succeed_another_time_is_asked_four_times_and_nothing_else_twice() {
+async fn retryable_failure_is_tried_four_times_and_others_once() {
     let mut calls = JoinSet::new();
     for (reply, asked, code, health) in faults() {
         for wire in 0..2 {
@@ -159,7 +159,7 @@ async fn the_wait_that_a_model_asks_for_is_kept() {
 }
 
 #[tokio::test]
-async fn a_wait_beyond_the_deadline_is_handed_back_at_once_and_is_an_hour_at_the_most() {
+async fn wait_beyond_the_deadline_is_returned_at_once_and_is_at_most_an_hour() {
     for (asks, wait_s) in [
         ("60", 60),
         ("3600", 3600),
@@ -256,7 +256,7 @@ async fn a_retry_needs_leave_and_the_first_attempt_does_not() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_verdict_is_refused_with_its_reason_and_not_asked_for_again() {
+async fn answer_that_is_no_verdict_is_refused_and_not_retried() {
     let stopped = |reason: &str| json!({"candidates": [{"finishReason": reason, "content": {"parts": [{"text": GOOD}]}}]});
     let choice = |choice: Value| json!({"choices": [choice]});
     let mut long = "x".repeat(500);
@@ -360,7 +360,7 @@ async fn openais_wire_is_spoken_in_exactly_these_words() {
 }
 
 #[tokio::test]
-async fn an_answer_is_handed_over_without_its_fence_and_all_that_is_known_of_it_is_for_the_log() {
+async fn answer_is_returned_without_its_fence_and_logged_with_its_metadata() {
     for (wire, version, reason) in [(0, "v1beta/gemini-2.5-flash", "STOP"), (1, "gpt-made-up-001", "stop")] {
         let server = ModelServer::start().await;
         let fenced = format!("```json\n{GOOD}\n```");

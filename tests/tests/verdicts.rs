@@ -82,7 +82,7 @@ async fn another_tier_or_query_is_a_mismatch_that_says_which_and_is_not_judged()
 }
 
 #[tokio::test]
-async fn a_refused_verdict_gets_the_decision_and_the_contact_and_nothing_of_it_is_kept() {
+async fn refused_verdict_returns_decision_and_contact_and_is_not_kept() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -130,7 +130,7 @@ async fn a_session_without_a_verdict_is_not_cached() {
 }
 
 #[tokio::test]
-async fn a_verdict_is_taken_as_a_value_or_as_text_and_not_as_both_and_without_either_there_must_be_a_model() {
+async fn verdict_is_a_value_or_text_but_not_both_and_neither_needs_a_model() {
     let world = World::default();
     let daemon = world.serve().await;
     let routes = &mut daemon.routes().await;
@@ -234,7 +234,7 @@ async fn an_unknown_field_is_refused_by_its_name() {
 }
 
 #[tokio::test]
-async fn of_many_submissions_at_once_one_is_delivered_and_the_others_get_that_one() {
+async fn of_concurrent_submissions_one_is_delivered_to_all() {
     let world = World::default();
     let daemon = world.serve().await;
     let mut handed_in = Vec::new();

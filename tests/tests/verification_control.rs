@@ -111,7 +111,7 @@ async fn a_workflow_that_cannot_work_is_refused_with_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn a_source_is_not_registered_in_a_way_that_breaks_a_workflow_that_asks_it() {
+async fn source_is_not_registered_if_that_breaks_a_workflow() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
@@ -334,7 +334,7 @@ async fn a_live_source_stays_live_takes_no_pipeline_and_is_not_queried() {
 }
 
 #[tokio::test]
-async fn a_live_source_is_not_described_in_a_way_by_which_its_adapter_or_its_answers_mean_something_else() {
+async fn live_source_is_not_redefined_against_its_adapter_or_answers() {
     let world = World::default();
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;

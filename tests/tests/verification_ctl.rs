@@ -45,7 +45,7 @@ async fn open_review(daemon: &harness::Daemon<'_>) -> String {
 }
 
 #[tokio::test]
-async fn a_verified_value_is_shown_with_what_it_rests_on_and_how_a_conflict_was_settled() {
+async fn verified_value_is_shown_with_its_evidence_and_conflict_steps() {
     let world = World::default();
     let _daemon = census(&world, json!({})).await;
     let shown = ctl(&world, &ARUBA, 0);
@@ -82,7 +82,7 @@ async fn a_verified_value_is_shown_with_what_it_rests_on_and_how_a_conflict_was_
 }
 
 #[tokio::test]
-async fn what_is_for_a_person_is_shown_with_what_to_do_and_their_decision_is_told_from_then_on() {
+async fn review_is_shown_with_what_to_do_and_its_resolution_is_returned() {
     let world = World::default();
     let daemon = census(&world, json!({"conflict_resolution": {"escalation_delta_threshold": 399}})).await;
     assert_eq!(ctl(&world, &["review", "list"], 0), "no reviews\n");
@@ -148,7 +148,7 @@ async fn what_is_for_a_person_is_shown_with_what_to_do_and_their_decision_is_tol
 }
 
 #[tokio::test]
-async fn several_reviews_are_dismissed_at_once_and_of_each_it_is_told_whether_it_was() {
+async fn several_reviews_are_dismissed_at_once_with_a_result_for_each() {
     let world = World::default();
     let daemon = census(&world, json!({"conflict_resolution": {"escalation_delta_threshold": 399}})).await;
     ctl(&world, &ARUBA, 6);

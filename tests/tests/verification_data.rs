@@ -266,7 +266,7 @@ async fn under_each_strategy(payloads: &Payloads) -> BTreeMap<String, Vec<Outcom
 }
 
 #[tokio::test]
-async fn what_two_sources_share_comes_to_what_each_strategy_says_and_other_definitions_are_never_settled() {
+async fn shared_values_match_each_strategy_and_definitions_are_never_settled() {
     let table = under_each_strategy(&Payloads::excerpt()).await;
     assert_eq!(table.len(), STRATEGIES.len() + 1);
     for (name, outcomes) in table {

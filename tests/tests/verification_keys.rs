@@ -83,7 +83,7 @@ fn rsa() -> (Value, Sign) {
 }
 
 #[tokio::test]
-async fn answers_signed_by_p256_and_by_rsa_count_and_none_of_which_a_byte_is_another() {
+async fn p256_and_rsa_signatures_count_and_altered_bytes_do_not() {
     let office = Office::start().await;
     let world = World::with_config(LOCAL);
     let daemon = world.serve().await;
@@ -122,7 +122,7 @@ async fn answers_signed_by_p256_and_by_rsa_count_and_none_of_which_a_byte_is_ano
 }
 
 #[tokio::test]
-async fn an_adapter_with_a_key_by_which_nobody_can_have_signed_is_not_registered() {
+async fn adapter_with_an_unusable_public_key_is_not_registered() {
     let office = Office::start().await;
     let world = World::with_config(LOCAL);
     let daemon = world.serve().await;
@@ -149,7 +149,7 @@ async fn an_adapter_with_a_key_by_which_nobody_can_have_signed_is_not_registered
 }
 
 #[tokio::test]
-async fn a_key_that_is_added_counts_beside_the_old_one_and_the_old_ones_word_goes_with_it() {
+async fn added_key_counts_beside_the_old_one_until_the_old_one_is_removed() {
     let office = Office::start().await;
     let world = World::with_config(&format!("{LOCAL}[health]\ncircuit_breaker_enabled = false\n"));
     let daemon = world.serve().await;

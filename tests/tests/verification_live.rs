@@ -14,7 +14,7 @@ use ring::signature::Ed25519KeyPair;
 use serde_json::json;
 
 #[tokio::test]
-async fn an_answer_that_is_good_counts_with_its_version_and_is_not_asked_for_again_while_it_holds() {
+async fn good_answer_counts_with_its_version_and_is_cached() {
     let office = Office::start().await;
     let world = World::with_config(LOCAL);
     let daemon = world.serve().await;
@@ -39,7 +39,7 @@ async fn an_answer_that_is_good_counts_with_its_version_and_is_not_asked_for_aga
 }
 
 #[tokio::test]
-async fn signed_answers_count_by_the_keys_of_their_source_also_after_one_has_followed_another() {
+async fn signed_answers_count_by_their_sources_keys_after_a_key_change() {
     let office = Office::start().await;
     let world = World::with_config(LOCAL);
     let daemon = world.serve().await;
@@ -137,7 +137,7 @@ async fn an_answer_to_another_question_is_none() {
 }
 
 #[tokio::test]
-async fn an_untrusted_source_moves_nothing_and_a_registered_one_that_jumps_is_looked_at() {
+async fn untrusted_source_has_no_effect_and_registered_deviation_is_reviewed() {
     let (office, scraper) = (Office::start().await, Office::start().await);
     let world = World::with_config(LOCAL);
     let daemon = world.serve().await;
@@ -157,7 +157,7 @@ async fn an_untrusted_source_moves_nothing_and_a_registered_one_that_jumps_is_lo
 }
 
 #[tokio::test]
-async fn what_is_kept_of_a_dead_source_is_served_while_it_is_tolerated_also_after_a_restart() {
+async fn kept_answer_of_a_dead_source_is_served_in_tolerance_over_a_restart() {
     let office = Office::start().await;
     let world = World::with_config(LOCAL);
     let daemon = world.serve().await;
@@ -190,7 +190,7 @@ async fn what_is_kept_of_a_dead_source_is_served_while_it_is_tolerated_also_afte
 }
 
 #[tokio::test]
-async fn a_dead_sources_circuit_opens_under_its_name_and_closes_when_it_is_back() {
+async fn circuit_of_a_dead_source_opens_and_closes_under_its_name() {
     let office = Office::start().await;
     let health = "failure_threshold = 2\nrecovery_threshold = 1\ncircuit_breaker_reset_seconds = 1\n";
     let world = World::with_config(&format!("{LOCAL}[health]\n{health}"));

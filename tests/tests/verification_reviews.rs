@@ -33,7 +33,7 @@ fn resolution(value: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_a_person_has_to_decide_is_listed_with_all_that_was_said_and_what_they_decide_stands() {
+async fn review_is_listed_with_all_answers_and_its_resolution_stands() {
     let world = World::default();
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
@@ -268,7 +268,7 @@ fn in_other_words(inputs: &Inputs) -> (Box<Envelope>, Sha256Hex) {
 }
 
 #[tokio::test]
-async fn a_decision_is_told_with_all_that_it_was_taken_over_and_one_that_differs_is_an_error() {
+async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
     let world = World::default();
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;

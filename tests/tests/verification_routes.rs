@@ -25,7 +25,7 @@ fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
 }
 
 #[tokio::test]
-async fn an_envelope_is_told_with_its_values_and_again_from_the_log_to_the_byte() {
+async fn envelope_is_returned_from_the_log_byte_for_byte() {
     let world = World::default();
     let daemon = world.serve().await;
     offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "secondary", "54208")]).await;
@@ -88,7 +88,7 @@ async fn an_envelope_without_values_is_no_error_and_says_when_to_ask_again() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_is_promised_first_and_found_under_the_same_id_when_it_is_there() {
+async fn delayed_answer_is_provisional_first_and_found_under_the_same_id() {
     let world = World::default();
     let later = json!({"authority_latency": {"authority_latency_budget_ms": 100, "enforcement_mode": "ASYNC", "on_timeout_behavior": "ESCALATE"}});
     let daemon = world.serve().await;
@@ -139,6 +139,10 @@ async fn what_cannot_be_meant_is_an_error_with_its_place() {
         let detail = problem["detail"].as_str().expect("it says why");
         assert!(detail.contains(told), "{told}: {detail}");
     }
+    for field in ["known_at", "point_in_time"] {
+        let ahead = post(routes, "/v1/verify", &with(field, json!("2999-01-01"))).await;
+        problem(&ahead, 400, "time_in_future");
+    }
     for (text, told) in [
         (with("axis", json!(1)).to_string(), "axis: unknown field `axis`"),
         (with("point_in_time", json!("yesterday")).to_string(), "point_in_time: "),
@@ -172,7 +176,7 @@ async fn silent() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_source_that_never_answers_leads_to_an_envelope_before_the_request_is_cut_off() {
+async fn source_that_never_answers_yields_an_envelope_before_the_request_ends() {
     let world = World::with_config(
         "[limits]\nrequest_s = 3\n[model]\ndeadline_ms = 2000\n[ingestion]\nrefresh_s = 1\nallow_local = [\"127.0.0.0/8\"]\n",
     );

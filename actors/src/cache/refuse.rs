@@ -124,7 +124,7 @@ async fn refuse(refuse: Refuse, store: Store, log: Log, clock: Clock) -> Result<
                     Expect { row: RowKey::Session(session_id.clone()), revision: None },
                     Expect { row: RowKey::Refusal(session_id.clone()), revision },
                 ]);
-                record.writes.push(Write::PutRefusal(Refusal { session_id, check }));
+                record.writes.push(Write::PutRefusal(Refusal { session_id, check, owner_uid: uid() }));
             }
             _ => {}
         }
@@ -137,8 +137,13 @@ async fn refuse(refuse: Refuse, store: Store, log: Log, clock: Clock) -> Result<
 }
 
 /// Drops a refusal, unless it was replaced or removed meanwhile.
-async fn drop_refusal(session_id: SessionId, revision: u64, log: Log, clock: Clock) {
-    let dropped = Event::RefusalDropped { session_id: session_id.clone(), timestamp: clock.now() };
+async fn drop_refusal(session_id: SessionId, revision: u64, store: Store, log: Log, clock: Clock) {
+    let owner_uid = match store.refusal(&session_id) {
+        Ok(Some((refusal, current))) if current == revision => refusal.owner_uid,
+        Ok(_) => return,
+        Err(error) => return tracing::warn!(%error, "could not drop an old refusal"),
+    };
+    let dropped = Event::RefusalDropped { session_id: session_id.clone(), owner_uid, timestamp: clock.now() };
     let record = Record {
         expect: vec![Expect { row: RowKey::Refusal(session_id.clone()), revision: Some(revision) }],
         events: vec![dropped],
@@ -177,7 +182,8 @@ impl Handler<Kept> for Cache {
             Err(error) => tracing::warn!(%error, "could not read the size of a refusal"),
         }
         for (session_id, revision) in self.refusals.take_excess() {
-            actix_rt::spawn(drop_refusal(session_id, revision, self.log.clone(), self.clock.clone()));
+            let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
+            actix_rt::spawn(drop_refusal(session_id, revision, store, log, clock));
         }
     }
 }

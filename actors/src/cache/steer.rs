@@ -124,7 +124,7 @@ async fn remove(remove: Remove, store: Store, log: Log, clock: Clock) -> Result<
     loop {
         attempt += 1;
         let Some((session, revision)) = store.session(&session_id)? else { return Ok(None) };
-        let verdict = store.verdict(&session_id)?;
+        let verdict = store.verdict_for_removal(&session_id)?;
         let mut record = Record {
             expect: vec![
                 Expect { row: RowKey::Session(session_id.clone()), revision: Some(revision) },
@@ -142,7 +142,7 @@ async fn remove(remove: Remove, store: Store, log: Log, clock: Clock) -> Result<
         record.events.push(Event::SessionRemoved {
             session_id: session_id.clone(),
             owner_uid: session.owner_uid,
-            verdict_sha256: verdict.map(|(delivery, _)| delivery.approved.sha256().clone()),
+            verdict_sha256: verdict.and_then(|(sha256, _)| sha256),
             peer,
             timestamp: clock.now(),
         });

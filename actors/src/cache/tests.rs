@@ -9,6 +9,7 @@ use domain::mail::MailKind;
 use domain::session::{Email, Mismatch, Original};
 use domain::{Label, MailId, Query, Sha256Hex, Tier};
 
+mod damaged;
 mod owner;
 
 const PEER: Peer = Peer { uid: 7, gid: 8, pid: Some(9) };
@@ -33,7 +34,7 @@ fn a_verdict_is_read_from_the_store_once_and_from_memory_then() {
 }
 
 #[test]
-fn a_purged_verdict_is_gone_from_memory_and_store_and_the_log_says_by_whom() {
+fn purged_verdict_is_gone_everywhere_and_the_log_names_the_operator() {
     with_world(|World { system, .. }| async move {
         system
             .crosscheck
@@ -149,7 +150,7 @@ async fn regenerated(system: &System, first: Option<Label>, second: Label) -> Ou
 }
 
 #[test]
-fn a_first_delivery_queues_its_mail_in_the_same_commit_and_a_later_one_queues_none() {
+fn only_the_first_delivery_queues_its_mail_in_the_same_commit() {
     with_world(|World { system, .. }| async move {
         for path in [GatePath::Submit, GatePath::Submit] {
             let message = judge("cs_1", GOOD, path);
@@ -289,7 +290,7 @@ fn cached(system: &System) -> serde_json::Value {
 }
 
 #[test]
-fn a_verdict_that_was_read_before_it_was_delivered_is_delivered_and_mailed_then_once() {
+fn verdict_read_before_its_delivery_is_delivered_and_mailed_once() {
     with_world(|World { system, .. }| async move {
         register(&system, None, None).await;
         regenerated(&system, None, Label::Red).await;

@@ -150,7 +150,7 @@ fn checked(session_id: &str, facts: &[&str]) -> Judge {
 }
 
 #[test]
-fn what_the_rules_refuse_is_delivered_to_nobody_and_both_judgements_are_logged() {
+fn verdict_refused_by_the_rules_is_not_delivered_and_both_are_logged() {
     with_world(|World { system, .. }| async move {
         let told =
             system.crosscheck.ask(checked("cs_1", &["The plan is another."])).await.expect("it answers");
@@ -163,7 +163,7 @@ fn what_the_rules_refuse_is_delivered_to_nobody_and_both_judgements_are_logged()
 }
 
 #[test]
-fn what_the_rules_let_through_is_delivered_in_one_commit_and_its_check_is_kept() {
+fn verdict_passed_by_the_rules_is_delivered_in_one_commit_with_its_check() {
     with_world(|World { system, .. }| async move {
         let message = checked("cs_1", &["It is a sound and simple plan."]);
         let check = message.check.clone();

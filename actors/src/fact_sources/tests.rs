@@ -47,7 +47,7 @@ async fn refused(system: &System, facts_from: Vec<FactsFrom>) -> String {
 }
 
 #[test]
-fn what_is_asked_stands_behind_the_given_facts_in_the_order_asked_with_where_it_comes_from() {
+fn requested_facts_follow_given_facts_in_order_with_their_origin() {
     with_world(|World { system, .. }| async move {
         with_a_source(&system).await;
         let check = gathered(&system, vec![both("ABW"), both("NUL"), both("ABW")]).await.expect("it gives");
@@ -131,7 +131,7 @@ fn nobody_is_asked_by_a_workflow_that_can_give_no_facts() {
 }
 
 #[test]
-fn what_the_freshness_policy_does_not_let_pass_gives_no_facts_and_what_it_does_says_that_it_is_stale() {
+fn stale_source_gives_no_facts_or_facts_marked_stale_by_policy() {
     with_world(|World { system, .. }| async move {
         with_a_source(&system).await;
         for (behavior, passes) in

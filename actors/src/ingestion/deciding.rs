@@ -81,19 +81,20 @@ pub(super) async fn discard(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
 
 /// Takes a completed run back, by a new run. Questions with an earlier `known_at` still see the completed run.
 pub(super) async fn undo(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, IngestionError> {
-    let unknown = || IngestionError::NotCompleted(wanted.run_id.clone());
+    let unknown = || IngestionError::RunUnknown(wanted.run_id.clone());
     let (undone, _) = shop.store.run(&wanted.run_id)?.ok_or_else(unknown)?;
+    let not_completed = || IngestionError::NotCompleted(wanted.run_id.clone());
     let claim = shop.flights.hold(&undone.oracle_id, Holder::Upkeep)?;
     let view = shop.store.view(&undone.oracle_id)?;
     let view = view.ok_or_else(|| RegistryError::SourceUnknown(undone.oracle_id.clone()))?;
     let visible = view.state.completed.iter().rev().find(|completed| completed.run_id == wanted.run_id);
-    let number = visible.map(|completed| completed.release.run).ok_or_else(unknown)?;
+    let number = visible.map(|completed| completed.release.run).ok_or_else(not_completed)?;
     if let Some(by) = view.state.undone_by(number) {
         let (run_id, by) = (wanted.run_id.clone(), by.run_id.clone());
         return Err(IngestionError::Undone { run_id, by });
     }
     if undone.undoes.is_none() && !view.known.counts(number) {
-        return Err(IngestionError::NotCompleted(wanted.run_id.clone()));
+        return Err(not_completed());
     }
     let now = shop.clock.now();
     let target = UndoneRun { run_id: wanted.run_id.clone(), number };
@@ -115,7 +116,7 @@ pub(super) async fn undo(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Ingesti
         retrieved_at: None,
         ..undone
     };
-    let release = run.release().ok_or_else(unknown)?;
+    let release = run.release().ok_or_else(not_completed)?;
     let staged = shop.staged_undo(&run, &release, Arc::clone(&view)).await?;
     if staged.pruned > 0 {
         return Err(IngestionError::ContentPruned { run_id: wanted.run_id, records: staged.pruned });
@@ -151,7 +152,7 @@ impl Shop {
 
     /// The run, which must be held.
     fn held(&self, run_id: &Sha256Hex) -> Result<Run, IngestionError> {
-        let unknown = || IngestionError::NotCompleted(run_id.clone());
+        let unknown = || IngestionError::RunUnknown(run_id.clone());
         let (run, _) = self.store.run(run_id)?.ok_or_else(unknown)?;
         if run.state != RunState::Held {
             return Err(IngestionError::NotHeld { run_id: run.run_id, state: run.state });

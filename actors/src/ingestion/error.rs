@@ -10,6 +10,11 @@ use domain::ground::run::RunState;
 use jiff::Timestamp;
 use store::StoreError;
 
+/// The most held runs of one source: each keeps its payload on the disk.
+pub(super) const HELD_MAX: usize = 16;
+/// The most characters of an invalid version that an error quotes.
+const QUOTED_MAX_CHARS: usize = 80;
+
 /// Why ingestion refuses a request.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestionError {
@@ -71,12 +76,27 @@ pub enum IngestionError {
     /// The payload could not be archived.
     #[error("{0}")]
     Archiving(String),
+    /// There is no such run.
+    #[error("no run has the id {0}")]
+    RunUnknown(Sha256Hex),
+    /// Too many runs of the source are held.
+    #[error(
+        "source {oracle_id} has {} held runs (limit {HELD_MAX}); approve or discard one first: {}",
+        held.len(),
+        held.iter().map(Sha256Hex::as_str).collect::<Vec<_>>().join(", ")
+    )]
+    TooManyHeld {
+        /// The source.
+        oracle_id: SourceId,
+        /// Its held runs.
+        held: Vec<Sha256Hex>,
+    },
     /// The run is not in progress.
     #[error("run {0} is not in progress")]
     NotRunning(Sha256Hex),
     /// The version is invalid.
-    #[error("`version` is invalid (1 to 64 visible ASCII characters allowed)")]
-    Version,
+    #[error("`version` is `{0}` (1 to 64 visible ASCII characters allowed)")]
+    Version(String),
     /// The release date is in the future.
     #[error(
         "`released_at` ({released_at}) is more than 24 h in the future (it is {now}); use the pipeline's `valid_time` \
@@ -159,4 +179,12 @@ pub enum IngestionError {
     /// The commit failed.
     #[error(transparent)]
     Commit(#[from] CommitError),
+}
+
+impl IngestionError {
+    /// The error for an invalid version.
+    #[must_use]
+    pub fn bad_version(given: &str) -> Self {
+        Self::Version(given.chars().take(QUOTED_MAX_CHARS).collect())
+    }
 }

@@ -1,6 +1,7 @@
 //! A run on its way: begun by a commit, read on a thread of its own, ended by another commit.
 
 use super::ending::held_again;
+use super::error::HELD_MAX;
 use super::flights::Claim;
 use super::progress::{Ending, Progress};
 use super::reading::{Outcome, Reading};
@@ -37,7 +38,7 @@ pub(super) struct Changed {
 /// Begins a run, unless it has been.
 pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, IngestionError> {
     if !is_version(&message.version) {
-        return Err(IngestionError::Version);
+        return Err(IngestionError::bad_version(&message.version));
     }
     let ready = shop.desk().pipeline(&message.pipeline_id)?;
     let (source, _) = shop.desk().source(&ready.definition.pipeline.oracle_id)?;
@@ -64,6 +65,10 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
     let (source, _) = shop.desk().source(&run.oracle_id)?;
     if let Some(known) = known(&source)? {
         return Ok(Begun::Unchanged(Box::new(known)));
+    }
+    // an earlier run with this id that is held was found above
+    if source.held.len() >= HELD_MAX {
+        return Err(IngestionError::TooManyHeld { oracle_id: run.oracle_id, held: source.held });
     }
     let desk = shop.desk();
     let begun = desk.change_or(|desk| {

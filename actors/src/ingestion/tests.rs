@@ -79,7 +79,7 @@ fn the_same_run_again_changes_nothing() {
 }
 
 #[test]
-fn a_payload_of_which_nothing_is_taken_changes_nothing_and_keeps_its_rejects() {
+fn payload_without_accepted_records_changes_nothing_and_keeps_rejects() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
@@ -97,7 +97,7 @@ fn a_payload_of_which_nothing_is_taken_changes_nothing_and_keeps_its_rejects() {
 }
 
 #[test]
-fn of_a_payload_whose_records_contradict_each_other_nothing_is_taken_and_nothing_withdrawn() {
+fn payload_with_contradicting_records_changes_nothing() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
@@ -110,7 +110,7 @@ fn of_a_payload_whose_records_contradict_each_other_nothing_is_taken_and_nothing
 }
 
 #[test]
-fn a_version_is_not_read_from_something_else_by_mistake_and_there_is_a_way_back() {
+fn known_version_is_not_read_from_another_payload_without_replace() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         let first = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
@@ -154,6 +154,19 @@ fn payloads_of_runs_that_came_to_nothing_are_pruned_once_and_told_once() {
         let again = system.ingestion.ask(prune()).await.expect("it answers").expect("it is pruned");
         assert!(again.payloads.is_empty(), "{again:?}");
         assert_eq!(logged(&system.store).iter().filter(|event| *event == "source_pruned").count(), 1);
+    });
+}
+
+#[test]
+fn refusal_of_a_version_names_its_value() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        for (version, named) in [("a b", "a b"), ("", ""), (&*"1".repeat(100), &*"1".repeat(80))] {
+            let begin = asked(&pipeline_id, archived(&system, OLD.as_bytes()), "2020-04-14");
+            let begun = system.ingestion.ask(Begin { version: version.into(), ..begin }).await;
+            let Err(IngestionError::Version(given)) = begun.expect("it answers") else { panic!("{version}") };
+            assert_eq!(given, named);
+        }
     });
 }
 

@@ -58,7 +58,11 @@ impl Querying {
         let result = match error {
             None => QueryOutcome::Answered,
             Some(
-                QueryError::SourceUnknown(_) | QueryError::Live(_) | QueryError::Bad(_) | QueryError::QueryId,
+                QueryError::SourceUnknown(_)
+                | QueryError::Live(_)
+                | QueryError::Bad(_)
+                | QueryError::Ahead(_)
+                | QueryError::QueryId,
             ) => QueryOutcome::Refused,
             Some(QueryError::Silent(_)) => QueryOutcome::Silent,
             Some(QueryError::Stale { .. }) => QueryOutcome::Stale,

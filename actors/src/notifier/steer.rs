@@ -91,10 +91,18 @@ impl Order {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let found = store.mail(mail_id)?;
-            let (mail, revision) = found.ok_or_else(|| OutboxError::Unknown(mail_id.clone()))?;
-            let (was_dead, now) = (mail.standing.is_dead(), clock.now());
-            let (event, write, standing) = self.change(mail, peer, now);
+            let unknown = || OutboxError::Unknown(mail_id.clone());
+            let now = clock.now();
+            let (was_dead, revision, (event, write, standing)) = match self {
+                Self::Requeue => {
+                    let (mail, revision) = store.mail(mail_id)?.ok_or_else(unknown)?;
+                    (mail.standing.is_dead(), revision, requeued(mail, peer, now))
+                }
+                Self::Drop => {
+                    let (standing, revision) = store.mail_standing(mail_id)?.ok_or_else(unknown)?;
+                    (standing.is_dead(), revision, dropped(standing, peer, now))
+                }
+            };
             let record = Record {
                 expect: vec![Expect { row: RowKey::Mail(mail_id.clone()), revision: Some(revision) }],
                 events: vec![event],
@@ -109,22 +117,6 @@ impl Order {
         }
     }
 
-    fn change(self, mail: Mail, peer: Peer, now: Timestamp) -> (Event, Write, Standing) {
-        let Standing { mail_id, session_id, .. } = mail.standing.clone();
-        match self {
-            Self::Requeue => {
-                let standing = mail.standing.requeued(now);
-                let event = Event::MailRequeued { mail_id, session_id, peer, timestamp: now };
-                let mail = Mail { standing: standing.clone(), ..mail };
-                (event, Write::PutMail(Arc::new(mail)), standing)
-            }
-            Self::Drop => {
-                let write = Write::RemoveMail(mail_id.clone());
-                (Event::MailDropped { mail_id, session_id, peer, timestamp: now }, write, mail.standing)
-            }
-        }
-    }
-
     const fn end(self, was_dead: bool, now: Timestamp) -> End {
         match (self, was_dead) {
             (Self::Requeue, true) => End::Revived(now),
@@ -133,6 +125,20 @@ impl Order {
             (Self::Drop, false) => End::Gone,
         }
     }
+}
+
+fn requeued(mail: Mail, peer: Peer, timestamp: Timestamp) -> (Event, Write, Standing) {
+    let Standing { mail_id, session_id, .. } = mail.standing.clone();
+    let standing = mail.standing.requeued(timestamp);
+    let mail = Mail { standing: standing.clone(), ..mail };
+    let event = Event::MailRequeued { mail_id, session_id, peer, timestamp };
+    (event, Write::PutMail(Arc::new(mail)), standing)
+}
+
+fn dropped(standing: Standing, peer: Peer, timestamp: Timestamp) -> (Event, Write, Standing) {
+    let Standing { mail_id, session_id, .. } = standing.clone();
+    let write = Write::RemoveMail(mail_id.clone());
+    (Event::MailDropped { mail_id, session_id, peer, timestamp }, write, standing)
 }
 
 impl Notifier {

@@ -259,7 +259,7 @@ fn metrics(world: &World) -> String {
 }
 
 #[test]
-fn regen_gap_04_a_notice_is_tried_once_more_after_60_s_and_then_dead_in_the_log() {
+fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead_in_the_log() {
     with_service(Mood::Fails, |world, hand, service| async move {
         let mail_id = world.queue_and_wake(MailKind::DivergenceNotice, "cs_1").await;
         eventually("the first attempt fails", async || world.told().len() == 2).await;
@@ -397,7 +397,7 @@ fn a_service_that_knows_no_probe_gets_mail_again_once_it_answers() {
 }
 
 #[test]
-fn one_mail_that_fails_time_and_again_does_not_open_the_circuit_for_others() {
+fn one_failing_mail_does_not_open_the_circuit_for_others() {
     with_service(Mood::Fails, |world, hand, service| async move {
         let health = async || {
             let mut statuses = world.system.oracle_health.ask(Statuses).await.expect("it answers");
@@ -571,7 +571,7 @@ async fn is_broken(world: &World) {
 }
 
 #[test]
-fn what_the_log_never_takes_goes_to_the_service_log_once_when_the_daemon_ends() {
+fn entries_the_log_never_accepts_go_to_the_service_log_once_at_the_end() {
     let lines = Arc::new(Mutex::new(Arc::default()));
     with_service(Mood::Hangs, |world, hand, service| {
         let lines = Arc::clone(&lines);

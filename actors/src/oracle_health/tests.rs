@@ -106,7 +106,7 @@ fn turns(entries: &[Value]) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn failures_open_the_circuit_and_successes_close_it_and_each_change_is_logged() {
+fn circuit_opens_on_failures_closes_on_successes_and_logs_each_change() {
     let hand = Hand::new();
     with_oracles(hand.clone(), vec![oracle("model", None)], |world| async move {
         world.open_circuit().await;
@@ -221,7 +221,7 @@ fn entries_stand_in_the_order_of_the_changes() {
 }
 
 #[test]
-fn an_oracle_is_probed_at_its_interval_and_a_failing_one_is_left_alone_while_its_circuit_is_open() {
+fn failing_oracle_is_not_probed_while_its_circuit_is_open() {
     let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
     with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
         let begun = || probe.begun.load(Ordering::Relaxed);
@@ -305,7 +305,7 @@ fn an_administrator_opens_and_closes_a_circuit_and_the_log_says_who() {
 }
 
 #[test]
-fn an_ordered_probe_is_made_whatever_the_circuit_says_and_answers_how_it_ended() {
+fn ordered_probe_ignores_the_circuit_and_returns_its_outcome() {
     let (hand, probe) = (Hand::new(), Arc::new(MadeUp::default()));
     with_oracles(hand.clone(), vec![oracle("model", Some(&probe))], |world| async move {
         world.steer(Action::Open).await.expect("it is done");

@@ -1,9 +1,11 @@
 //! One answer, from the question to its last field.
 
+use super::entry::named;
 use super::freshness::tier_of;
 use super::scan::Scan;
 use super::{Cursor, QueryError, cursor_of};
 use domain::ground::freshness::{Freshness, age_s};
+use domain::ground::moment::check_not_ahead;
 use domain::ground::provenance::ProvenanceRecord;
 use domain::ground::query::{
     Explain, NormalizedRecord, OracleQuery, Query, QueryAnswer, QueryFreshness, QueryMetadata, QueryResponse,
@@ -63,6 +65,7 @@ impl Answering {
         began: Instant,
     ) -> Result<Self, QueryError> {
         let provided = &view.state.entry.registration.axes_provided;
+        check_not_ahead("known_at", asked.request.known_at, now)?;
         let query = Query::new(&asked.request, &view.ontology, provided)?;
         let cursor = asked.request.cursor.as_ref().map(|text| Cursor::read(text, &asked)).transpose()?;
         let (point_in_time, known_at) = match &cursor {
@@ -169,10 +172,11 @@ impl Answering {
         }
         let unconfirmed: Vec<_> =
             found.iter().filter_map(|hit| view.unconfirmed_by(&hit.found.version)).collect();
-        if let Some(version) = unconfirmed.iter().max() {
+        if let Some(versions) = named(unconfirmed.iter().map(String::as_str)) {
             let count = unconfirmed.len();
-            warnings
-                .push(format!("records not confirmed by version {version}, which rejected them: {count}"));
+            warnings.push(format!(
+                "records not confirmed by version {versions}, which rejected them or records without an identity: {count}"
+            ));
         }
         let include_provenance = self.asked.request.include_provenance;
         let provenance = include_provenance.then(|| provenance(view, &found)).transpose()?;

@@ -42,9 +42,13 @@ impl OpenEntry {
         self.entry.freshness = Some(metadata.freshness.policy.answer);
     }
 
+    /// Notes the source that the read is about.
+    pub(super) fn reads_source(&mut self, oracle_id: &SourceId) {
+        self.entry.oracle_id = Some(oracle_id.clone());
+    }
+
     /// Notes the record that was found by its id.
     pub(super) fn found(&mut self, answer: &RecordAnswer) {
-        self.entry.oracle_id = Some(answer.oracle_id.clone());
         self.entry.data_version = Some(answer.source_version.clone());
         self.entry.records_returned = 1;
         self.entry.freshness = Some(answer.freshness.policy.answer);
@@ -52,7 +56,6 @@ impl OpenEntry {
 
     /// Notes the provenance that was found by the id of its record.
     pub(super) fn traced(&mut self, provenance: &ProvenanceRecord) {
-        self.entry.oracle_id = Some(provenance.oracle_id.clone());
         self.entry.data_version = Some(provenance.source_version.clone());
         self.entry.records_returned = 1;
     }
@@ -135,7 +138,7 @@ impl Queries {
 }
 
 /// The names of the versions, each once. Only the first ones are named, with the number of the others.
-fn named<'v>(versions: impl Iterator<Item = &'v str>) -> Option<String> {
+pub(super) fn named<'v>(versions: impl Iterator<Item = &'v str>) -> Option<String> {
     let versions: BTreeSet<_> = versions.collect();
     let named: Vec<_> = versions.iter().take(VERSIONS_NAMED_MAX).copied().collect();
     let more = versions.len() - named.len();
@@ -151,6 +154,7 @@ impl From<&QueryError> for ReadOutcome {
             QueryError::Live(_) => Self::SourceLive,
             QueryError::Silent(_) => Self::SourceSilent,
             QueryError::Bad(_) | QueryError::QueryId => Self::InvalidQuery,
+            QueryError::Ahead(_) => Self::TimeInFuture,
             QueryError::Stale(_) => Self::SourceStale,
             QueryError::Busy => Self::Overloaded,
             QueryError::TooCostly => Self::QueryTooCostly,

@@ -46,9 +46,9 @@ pub struct Changed {
     pub record_id: String,
     /// What the source knows it by.
     pub source_record_id: String,
-    /// From when on it is or was valid.
+    /// The start of the interval in which it is valid after the change; of its former interval, if nothing continues it.
     pub valid_from: Timestamp,
-    /// Until when.
+    /// The end of that interval; `None` if it is open.
     pub valid_until: Option<Timestamp>,
     /// The record that has taken its place.
     pub superseded_by: Option<String>,

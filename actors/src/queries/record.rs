@@ -1,6 +1,6 @@
 //! One record by its id, whatever has become of it since.
 
-use super::{Queries, Stale, freshness};
+use super::{OpenEntry, Queries, Stale, freshness};
 use crate::logger::CommitError;
 use domain::Sha256Hex;
 use domain::event::ReadKind;
@@ -114,7 +114,7 @@ impl Queries {
     /// `Unknown`, `Silent`, `Stale`; where the store cannot be read.
     pub async fn record(&self, record_id: &str) -> Result<RecordAnswer, RecordError> {
         let mut entry = self.open_entry(ReadKind::Record, None, &Requested { record_id });
-        let answered = self.answered(record_id).await;
+        let answered = self.answered(record_id, &mut entry).await;
         if let Ok(answer) = &answered {
             entry.found(answer);
         }
@@ -123,10 +123,10 @@ impl Queries {
         answered
     }
 
-    async fn answered(&self, record_id: &str) -> Result<RecordAnswer, RecordError> {
+    async fn answered(&self, record_id: &str, entry: &mut OpenEntry) -> Result<RecordAnswer, RecordError> {
         let mut waited = false;
         loop {
-            let answer = self.answer_of(record_id)?;
+            let answer = self.answer_of(record_id, entry)?;
             // what no longer holds does not get fresher
             waited |= !matches!(answer.standing, RecordStanding::Valid | RecordStanding::NotYetValid);
             let (oracle_id, freshness) = (answer.oracle_id.clone(), answer.freshness.policy.clone());
@@ -136,8 +136,8 @@ impl Queries {
         }
     }
 
-    fn answer_of(&self, record_id: &str) -> Result<RecordAnswer, RecordError> {
-        let Stands { view, found, standing, same_as, fresh_as } = self.stands(record_id)?;
+    fn answer_of(&self, record_id: &str, entry: &mut OpenEntry) -> Result<RecordAnswer, RecordError> {
+        let Stands { view, found, standing, same_as, fresh_as } = self.stands(record_id, entry)?;
         let now = self.clock.now();
         let entry = &view.state.entry;
         let mut warnings = warnings_of(entry, now)?;
@@ -195,12 +195,12 @@ impl Queries {
         check: impl FnOnce(&SourceView) -> Result<(), RecordError>,
     ) -> Result<ProvenanceRecord, RecordError> {
         let mut entry = self.open_entry(ReadKind::Provenance, None, &Requested { record_id });
-        let read = || {
-            let Stands { view, found, .. } = self.stands(record_id)?;
+        let read = |entry| {
+            let Stands { view, found, .. } = self.stands(record_id, entry)?;
             check(&view)?;
             Ok(view.provenance(&found)?)
         };
-        let traced = read();
+        let traced = read(&mut entry);
         if let Ok(provenance) = &traced {
             entry.traced(provenance);
         }
@@ -209,13 +209,15 @@ impl Queries {
         traced
     }
 
-    fn stands(&self, record_id: &str) -> Result<Stands, RecordError> {
+    /// Finds a record, and notes its source in `entry`.
+    fn stands(&self, record_id: &str, entry: &mut OpenEntry) -> Result<Stands, RecordError> {
         let unknown = || RecordError::Unknown(record_id.chars().take(80).collect());
         let (digits, position) = split_record_id(record_id).ok_or_else(unknown)?;
         let run_ids = self.store.runs_with_prefix(digits)?;
         let run_id =
             run_ids.into_iter().next().and_then(|name| name.parse::<Sha256Hex>().ok()).ok_or_else(unknown)?;
         let (run, _) = self.store.run(&run_id)?.ok_or_else(unknown)?;
+        entry.reads_source(&run.oracle_id);
         let view = self.store.view(&run.oracle_id)?.ok_or_else(unknown)?;
         let completed = view.state.completed.iter().rev().find(|completed| completed.run_id == run_id);
         let number = completed.map(|completed| completed.release.run).ok_or_else(unknown)?;

@@ -14,6 +14,7 @@ use domain::ground::provenance::ProvenanceRecord;
 use domain::ground::query::{Operator, QueryFilter, QueryRequest};
 use jiff::SignedDuration;
 use serde_json::json;
+use std::time::Duration;
 
 fn source() -> SourceId {
     "world-bank-population".parse().expect("an id")
@@ -129,7 +130,7 @@ fn an_explanation_names_the_releases_that_counted_then() {
 }
 
 #[test]
-fn pages_go_on_where_the_last_one_ended_whatever_is_ingested_between_them() {
+fn pages_continue_after_an_ingestion_between_them() {
     with_world(|World { system, time, .. }| async move {
         let pipeline_id = population(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
@@ -296,6 +297,32 @@ fn silent_source_is_readable_on_no_path() {
         assert!(!is_silent().await);
         time.turn(92 * 24 * 3600);
         assert!(is_silent().await, "its deprecation date is over");
+    });
+}
+
+#[test]
+fn refused_read_of_a_record_is_logged_with_its_source() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = population(&system).await;
+        let run = ingested(&system, &pipeline_id, OLD, "2020-04-14").await;
+        let refused = system.queries.record(&run.record_id(0)).await;
+        assert!(matches!(refused, Err(RecordError::Silent(_))), "{refused:?}");
+        let refused = system.queries.provenance(&run.record_id(0)).await;
+        assert!(matches!(refused, Err(RecordError::Silent(_))), "{refused:?}");
+        let is_read = |event: &&String| *event == "source_queried";
+        while crate::testing::logged(&system.store).iter().filter(is_read).count() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let lines = system.store.log(&store::LogQuery { limit: 100, ..store::LogQuery::default() });
+        let lines = lines.expect("it is read");
+        let entries =
+            lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(&line.json).expect("JSON"));
+        let sources: Vec<_> = entries
+            .filter(|entry| entry["event"] == "source_queried")
+            .map(|entry| (entry["outcome"].clone(), entry["oracle_id"].clone()))
+            .collect();
+        let wanted = || (json!("source_silent"), json!(source().as_str()));
+        assert_eq!(sources, [wanted(), wanted()]);
     });
 }
 

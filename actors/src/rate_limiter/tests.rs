@@ -11,7 +11,7 @@ fn take(session_id: &str) -> Take {
 }
 
 #[test]
-fn an_attempt_is_durable_before_it_is_made_and_the_next_is_told_exactly_when() {
+fn attempt_is_durable_before_the_call_and_the_next_one_has_its_time() {
     with_world(|World { system, time, .. }| async move {
         let limiter = &system.rate_limiter;
         limiter.ask(take("cs_1")).await.expect("it answers").expect("it is the first");

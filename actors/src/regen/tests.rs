@@ -134,7 +134,7 @@ async fn lose(world: &World, session_id: &str) {
 }
 
 #[test]
-fn a_first_verdict_is_made_once_and_a_lost_one_anew_with_the_locked_settings_and_the_same_prompt() {
+fn regeneration_uses_locked_settings_and_the_same_prompt() {
     let model = MadeUp::saying([verdict(Label::Green), verdict(Label::Red)]);
     with_model(model, |world, model| async move {
         let first = deliver(&world, "cs_1", "Sell honey?").await;
@@ -170,7 +170,7 @@ fn a_first_verdict_is_made_once_and_a_lost_one_anew_with_the_locked_settings_and
 }
 
 #[test]
-fn a_thousand_simultaneous_reads_of_one_missing_verdict_are_one_call_and_one_answer() {
+fn thousand_reads_of_one_missing_verdict_are_one_call() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
@@ -232,7 +232,7 @@ fn order(query: &str) -> Deliver {
 }
 
 #[test]
-fn whoever_orders_the_same_shares_the_call_and_whoever_orders_something_else_is_told_so() {
+fn equal_orders_share_a_call_and_other_orders_are_a_conflict() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         let orders =
@@ -261,7 +261,7 @@ fn another_order_is_not_answered_with_the_refusal_of_the_first() {
 }
 
 #[test]
-fn a_reader_amid_an_order_gets_its_verdict_and_an_order_amid_a_read_is_not_held_to_its_limit() {
+fn read_during_an_order_shares_its_verdict_and_orders_have_no_rate_limit() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         let orders = [(Some(order("Sell honey?")), id("cs_1")), (None, id("cs_1"))];
@@ -329,7 +329,7 @@ fn a_rest_waits_for_what_is_on_its_way() {
 }
 
 #[test]
-fn a_second_regeneration_within_five_minutes_is_refused_whatever_became_of_the_first() {
+fn second_regeneration_within_5_minutes_is_refused_after_any_outcome() {
     for first in [failure(Kind::Status(500)), Err(Miss::Refused(Refusal::Empty)), Ok("no JSON".into())] {
         let model = MadeUp::saying([first]);
         with_model(model, |world, model| async move {
@@ -375,7 +375,7 @@ fn the_limit_holds_over_a_restart() {
 }
 
 #[test]
-fn nothing_is_made_for_a_session_that_nobody_knows_or_whose_verdict_was_delivered() {
+fn nothing_is_generated_for_an_unknown_or_delivered_session() {
     let model = MadeUp::saying([]);
     with_model(model, |world, model| async move {
         let unknown = read(&world, "cs_1").await.expect_err("nobody knows it");
@@ -426,7 +426,7 @@ fn a_refused_verdict_is_logged_with_its_making_and_nothing_of_it_is_kept() {
 }
 
 #[test]
-fn what_was_made_while_the_store_is_broken_is_not_delivered_and_its_entries_are_not_lost() {
+fn verdict_made_while_the_store_is_broken_is_not_delivered_but_logged() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         register(&world, "cs_1", None).await;
@@ -449,7 +449,7 @@ fn what_was_made_while_the_store_is_broken_is_not_delivered_and_its_entries_are_
 }
 
 #[test]
-fn regen_gap_06_too_many_divergences_are_escalated_once_and_remembered_over_a_restart() {
+fn regen_gap_06_divergence_is_escalated_once_and_over_a_restart() {
     let regenerated = |n| verdict(if n < 2 { Label::Amber } else { Label::Green });
     let model = MadeUp::saying((0..20).flat_map(|n| [verdict(Label::Green), regenerated(n)]));
     let time = Hand::new();

@@ -32,7 +32,7 @@ async fn registered_by(
 }
 
 #[test]
-fn a_source_with_records_takes_no_ontology_by_which_they_mean_something_else() {
+fn source_with_records_rejects_an_ontology_that_changes_their_meaning() {
     with_world(|World { system, .. }| async move {
         let pipeline_id = population(&system).await;
         let thousands = |ontology: &mut Json| ontology["axes"][3]["unit"] = json!("10*3.{person}");

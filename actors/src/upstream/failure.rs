@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_wrong_with_the_request_itself_does_not_speak_against_the_one_who_was_asked() {
+    fn only_request_faults_are_neutral_for_health() {
         let blames = |kind| Failure::new(kind, String::new()).blames_upstream();
         let forgiven: Vec<u16> = (100..600).filter(|status| !blames(Kind::Status(*status))).collect();
         assert_eq!(forgiven, [400, 413, 422, 429]);

@@ -114,7 +114,8 @@ impl Verifier {
         subject.open = still_open;
         subject.locks.retain(|lock| word.now < lock.valid_until);
         let is_replaced = |lock: &HumanLock| {
-            lock.ontology == state.review.ontology && state.review.axes.contains_key(&lock.axis)
+            (&lock.ontology, lock.known_at) == (&state.review.ontology, state.review.known_at)
+                && state.review.axes.contains_key(&lock.axis)
         };
         let (replaced, others): (Vec<_>, _) =
             std::mem::take(&mut subject.locks).into_iter().partition(is_replaced);

@@ -40,7 +40,7 @@ fn population(envelope: &Envelope) -> Option<String> {
 }
 
 #[test]
-fn sources_that_agree_are_told_with_their_provenance_and_the_log_has_all_of_it_first() {
+fn agreeing_sources_are_returned_with_provenance_after_the_log_entry() {
     with_world(async |World { system, .. }: World| {
         two_that_say(&system, "54208", "54208", json!({})).await;
         let envelope = verified(&system).await;
@@ -101,7 +101,7 @@ fn that_a_source_is_deprecated_is_told_once() {
 }
 
 #[test]
-fn the_same_dispute_is_one_review_however_often_it_comes_up_and_its_resolution_decides() {
+fn same_dispute_has_one_review_and_its_resolution_decides() {
     with_world(async |World { system, .. }: World| {
         two_that_say(&system, "54208", "54608", json!({})).await;
         let first = verified(&system).await;
@@ -159,7 +159,7 @@ async fn futures_of(system: &crate::system::System, count: usize) -> Vec<Arc<Env
 }
 
 #[test]
-fn a_decision_that_nobody_waits_for_is_taken_under_the_same_name_and_over_a_restart() {
+fn delayed_decision_keeps_its_id_over_a_restart() {
     with_world(async |world: World| {
         let settings = json!({"authority_latency": {"authority_latency_budget_ms": 500, "enforcement_mode": "ASYNC",
                                                     "on_timeout_behavior": "ESCALATE"}});
@@ -207,7 +207,7 @@ async fn decided(
 }
 
 #[test]
-fn a_registered_source_that_jumps_is_looked_at_by_a_person_and_an_unverified_one_decides_nothing() {
+fn registered_deviation_goes_to_review_and_unverified_one_has_no_effect() {
     with_world(async |World { system, .. }: World| {
         let settings = json!({"deviation_limits": {"population": {"max_change_ratio": "0.5"}}});
         two_that_say(&system, "54208", "54208", settings.clone()).await;

@@ -95,7 +95,7 @@ async fn checked(
     let pipeline_id = named(pipeline_id)?;
     let Query(asked) = asked.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
     if !is_version(&asked.version) {
-        return Err(IngestionError::Version.into());
+        return Err(IngestionError::bad_version(&asked.version).into());
     }
     let max_bytes = max_bytes(service);
     if announced_bytes > max_bytes as u64 {

@@ -112,7 +112,7 @@ pub async fn patch(
 fn queued_mails(service: &Service, session_id: &SessionId) -> Result<Vec<MailId>, Problem> {
     let store = &service.system.store;
     let verdict = MailId::verdict(session_id);
-    let mut mails: Vec<_> = store.mail(&verdict)?.map(|_| verdict).into_iter().collect();
+    let mut mails: Vec<_> = store.mail_standing(&verdict)?.map(|_| verdict).into_iter().collect();
     let prefix = format!("divergence:{session_id}:");
     let after = MailId::try_from(prefix.clone()).map_err(|error| Problem::Internal(error.to_string()))?;
     store.visit_mails(Some(&after), |standing| {

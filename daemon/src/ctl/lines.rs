@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_may_have_exactly_the_limit_and_what_stands_behind_a_longer_one_is_read() {
+    fn line_of_exactly_the_limit_and_the_line_after_a_longer_one_are_read() {
         let line = |bytes: usize| "x".repeat(bytes);
         let text = format!("{}\n{}\nthree\n", line(LINE_MAX_BYTES), line(LINE_MAX_BYTES + 70_000));
         assert_eq!(all(text.as_bytes()), [(1, Ok(LINE_MAX_BYTES)), (2, Err(TooLong)), (3, Ok(5))]);

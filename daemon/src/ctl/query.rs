@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stand_in_the_order_in_which_they_are_asked_for_and_groups_by_their_keys() {
+    fn values_are_in_request_order_and_groups_by_key() {
         let axes = ["year", "area", "mass", "gases.*.share"].map(str::to_owned);
         let paths = paths(&[record("2020-01-01T00:00:00Z", None)], &axes);
         assert_eq!(paths, ["year", "area", "mass", "gases.a.share", "gases.b.share"]);

@@ -83,6 +83,9 @@ pub enum GroundProblem {
     /// The run cannot be approved or discarded, since it is not held.
     #[error("{0}")]
     RunNotHeld(String),
+    /// Too many runs of the source are held.
+    #[error("{0}")]
+    RunsHeld(String),
     /// The run cannot be undone, since it is not completed or no longer counts.
     #[error("{0}")]
     RunNotInForce(String),
@@ -117,6 +120,9 @@ pub enum GroundProblem {
     /// The query cannot be meant.
     #[error("{0}")]
     InvalidQuery(String),
+    /// The request names a time in the future.
+    #[error("{0}")]
+    TimeInFuture(String),
     /// The query takes more work than one may.
     #[error("{0}")]
     QueryTooCostly(String),
@@ -173,6 +179,7 @@ impl GroundProblem {
             Self::VersionKnown(_) => (StatusCode::CONFLICT, "version_known"),
             Self::RunNotRunning(_) => (StatusCode::CONFLICT, "run_not_running"),
             Self::RunNotHeld(_) => (StatusCode::CONFLICT, "run_not_held"),
+            Self::RunsHeld(_) => (StatusCode::CONFLICT, "runs_held"),
             Self::RunNotInForce(_) => (StatusCode::CONFLICT, "run_not_in_force"),
             Self::ContentPruned(_) => (StatusCode::CONFLICT, "content_pruned"),
             Self::PullBusy(_) => (StatusCode::CONFLICT, "pull_busy"),
@@ -182,6 +189,7 @@ impl GroundProblem {
             Self::SignalForbidden(_) => (StatusCode::FORBIDDEN, "signal_forbidden"),
             Self::SignalRateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "signal_rate_limited"),
             Self::InvalidQuery(_) => (StatusCode::BAD_REQUEST, "invalid_query"),
+            Self::TimeInFuture(_) => (StatusCode::BAD_REQUEST, "time_in_future"),
             Self::QueryTooCostly(_) => (StatusCode::UNPROCESSABLE_ENTITY, "query_too_costly"),
             Self::QueryStopped(_) => (StatusCode::SERVICE_UNAVAILABLE, "query_stopped"),
             Self::SourceLive(_) => (StatusCode::CONFLICT, "source_live"),
@@ -244,6 +252,8 @@ impl From<IngestionError> for Problem {
     fn from(error: IngestionError) -> Self {
         let told = error.to_string();
         match error {
+            IngestionError::RunUnknown(run_id) => GroundProblem::RunUnknown(run_id.to_string()).into(),
+            IngestionError::TooManyHeld { .. } => GroundProblem::RunsHeld(told).into(),
             IngestionError::Busy { .. } => GroundProblem::RunBusy(told).into(),
             IngestionError::VersionKnown { .. } | IngestionError::Replaced { .. } => {
                 GroundProblem::VersionKnown(told).into()
@@ -256,7 +266,7 @@ impl From<IngestionError> for Problem {
             IngestionError::NotCompleted(_) | IngestionError::Undone { .. } => {
                 GroundProblem::RunNotInForce(told).into()
             }
-            IngestionError::Version | IngestionError::NotPulled(_) | IngestionError::NoPull(_) => {
+            IngestionError::Version(_) | IngestionError::NotPulled(_) | IngestionError::NoPull(_) => {
                 Self::InvalidRequest(told)
             }
             IngestionError::Pulling(_) | IngestionError::Resting { .. } => {
@@ -289,6 +299,7 @@ fn of_query(error: QueryError, told: String) -> Problem {
         QueryError::Live(_) => GroundProblem::SourceLive(told).into(),
         QueryError::Silent(_) => GroundProblem::SourceSilent(told).into(),
         QueryError::Bad(_) | QueryError::QueryId => GroundProblem::InvalidQuery(told).into(),
+        QueryError::Ahead(_) => GroundProblem::TimeInFuture(told).into(),
         QueryError::TooCostly => GroundProblem::QueryTooCostly(told).into(),
         QueryError::Stopped => GroundProblem::QueryStopped(told).into(),
         QueryError::Busy => Problem::Overloaded(told),

@@ -3,6 +3,7 @@
 use super::{GroundProblem, Problem};
 use actors::verification::{Closed, DismissError, ResolveError, RevokeError, VerifyError};
 use domain::event::verification::Altered;
+use domain::verification::request::BadRequest;
 
 impl From<VerifyError> for Problem {
     fn from(error: VerifyError) -> Self {
@@ -16,6 +17,7 @@ pub(super) fn of_verification(error: VerifyError, told: String) -> Problem {
     match error {
         VerifyError::WorkflowUnknown(_) => GroundProblem::WorkflowUnknown(told).into(),
         VerifyError::OntologyUnknown(_) => GroundProblem::OntologyUnknown(told).into(),
+        VerifyError::Bad(BadRequest::Ahead(_)) => GroundProblem::TimeInFuture(told).into(),
         VerifyError::Bad(_) => GroundProblem::InvalidVerification(told).into(),
         VerifyError::Busy => Problem::Overloaded(told),
         VerifyError::Store(error) => error.into(),

@@ -5,6 +5,7 @@ use crate::secret::secret;
 use actors::Clock;
 use actors::upstream::BadEndpoint;
 use actors::upstream::mail::{BadSmtp, HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
+use actors::upstream::web::without_keys;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,9 +42,12 @@ pub(super) fn cleartext(config: &Mail) -> Option<ConfigError> {
     let host = config.smtp_host.as_deref().unwrap_or_default();
     let by_smtp = config.smtp_user.is_some() && config.tls(host) == SmtpTls::None && !is_local(host);
     let (key, given, what, remedy) = match config.transport {
-        MailTransport::Http if is_cleartext(&config.base_url) => {
-            ("mail.base_url", config.base_url.clone(), "customers' addresses and verdicts", "use https://")
-        }
+        MailTransport::Http if is_cleartext(&config.base_url) => (
+            "mail.base_url",
+            without_keys(&config.base_url),
+            "customers' addresses and verdicts",
+            "use https://",
+        ),
         MailTransport::Smtp if by_smtp => {
             ("mail.smtp_tls", "none".to_owned(), "the mail server's password", "use starttls or implicit")
         }

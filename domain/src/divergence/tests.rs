@@ -113,7 +113,7 @@ fn the_first_few_say_nothing() {
 }
 
 #[test]
-fn what_another_prompt_or_temperature_explains_or_was_handed_in_is_no_variance() {
+fn changed_prompt_or_submitted_verdict_is_not_variance() {
     let mut watch = VarianceWatch::default();
     for first in [Some(made("another", "model")), Some(made("prompt", "another")), None] {
         watch.note(&check(Some(&original(Label::Green, first)), Label::Red));

@@ -75,6 +75,8 @@ pub enum ReadOutcome {
     SourceStale,
     /// No such record exists.
     RecordUnknown,
+    /// The query names a time in the future.
+    TimeInFuture,
     /// The query is invalid.
     InvalidQuery,
     /// The limit of concurrent answers is reached.

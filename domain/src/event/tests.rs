@@ -204,7 +204,7 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
             timestamp,
         },
         Event::RulesEvaluated(RulesEntry::of(&evaluation(), None, timestamp)),
-        Event::RefusalDropped { session_id: session_id.clone(), timestamp },
+        Event::RefusalDropped { session_id: session_id.clone(), owner_uid: Some(1001), timestamp },
         Event::VerdictCached {
             session_id: session_id.clone(),
             tier: Tier::Full,
@@ -216,7 +216,7 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
         },
         Event::VerdictPurged {
             session_id: session_id.clone(),
-            verdict_sha256: verdict_sha256.clone(),
+            verdict_sha256: Some(verdict_sha256.clone()),
             peer,
             timestamp,
         },
@@ -250,7 +250,7 @@ fn every_event_reads_back_and_its_kind_is_its_tag() {
 }
 
 #[test]
-fn what_an_administrator_does_to_a_circuit_has_not_happened_without_its_entry() {
+fn operator_change_of_a_circuit_requires_its_entry() {
     let changed = |peer| Event::OracleHealthChanged {
         oracle_id: "model".parse().expect("an id"),
         from: Status::Healthy,

@@ -1,5 +1,6 @@
 //! Moments as people write them, a day or a time of a day; and how long ago one is, in words.
 
+use super::adapter::CLOCK_SKEW_MAX;
 use super::date::Date;
 use jiff::Timestamp;
 use serde::de::{self, Unexpected, Visitor};
@@ -37,6 +38,31 @@ impl<'de> Deserialize<'de> for Moment {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(MomentVisitor)
     }
+}
+
+/// A request names a time in the future.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}` is {asked_for}, which is in the future (now: {now}); at most {} s ahead are allowed", CLOCK_SKEW_MAX.as_secs())]
+pub struct TimeAhead {
+    /// The field of the request.
+    pub field: &'static str,
+    /// Its value.
+    pub asked_for: Timestamp,
+    /// When the request was read.
+    pub now: Timestamp,
+}
+
+/// Checks that a field of a request names no time in the future, beyond the tolerance for clocks that differ.
+///
+/// # Errors
+/// `TimeAhead`.
+pub fn check_not_ahead(
+    field: &'static str,
+    asked_for: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<(), TimeAhead> {
+    let ahead = asked_for.filter(|asked_for| asked_for.duration_since(now) > CLOCK_SKEW_MAX);
+    ahead.map_or(Ok(()), |asked_for| Err(TimeAhead { field, asked_for, now }))
 }
 
 struct MomentVisitor;

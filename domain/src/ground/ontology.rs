@@ -178,8 +178,8 @@ pub enum Conservative {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadOntology {
     /// The version is none.
-    #[error("`version` has 1 to {VERSION_MAX_BYTES} visible ASCII characters")]
-    Version,
+    #[error("`version` is `{}` (1 to {VERSION_MAX_BYTES} visible ASCII characters allowed)", .0.chars().take(VERSION_MAX_BYTES).collect::<String>())]
+    Version(String),
     /// There are too few or too many axes.
     #[error("`axes` holds {0}; 1 to {AXES_MAX} are taken")]
     Axes(usize),
@@ -214,7 +214,7 @@ impl Ontology {
     /// What is wrong with it, and where.
     pub fn validate(&self) -> Result<(), BadOntology> {
         if !is_version(&self.version) {
-            return Err(BadOntology::Version);
+            return Err(BadOntology::Version(self.version.clone()));
         }
         if !(1..=AXES_MAX).contains(&self.axes.len()) {
             return Err(BadOntology::Axes(self.axes.len()));

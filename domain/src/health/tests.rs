@@ -175,7 +175,7 @@ fn what_was_let_through_earlier_is_counted_and_changes_no_circuit() {
 }
 
 #[test]
-fn what_is_not_the_upstreams_fault_lets_the_next_through_and_changes_nothing() {
+fn neutral_outcome_releases_the_trial_and_changes_nothing() {
     let mut health = half_open();
     let before = health.status();
     for _ in 0..10 {
@@ -232,7 +232,7 @@ fn probe(health: &mut Health, second: i64, outcome: Outcome) -> Option<Change> {
 }
 
 #[test]
-fn a_model_that_answers_probes_and_no_calls_opens_its_circuit_under_sparse_calls() {
+fn circuit_opens_when_probes_succeed_and_sparse_calls_fail() {
     let mut health = fresh();
     for minute in 0..3 {
         assert_ne!(health.status().status, Status::CircuitOpen);
@@ -288,7 +288,7 @@ fn an_administrator_takes_over_a_circuit_that_opened_by_itself() {
 }
 
 #[test]
-fn a_probe_is_due_at_once_and_then_at_its_interval_where_a_call_would_be_let_through() {
+fn probe_is_due_at_once_and_then_at_its_interval() {
     let mut health = fresh();
     let permit = health.probe(at(0)).expect("it is due");
     assert_eq!(health.probe(at(59)), None);
@@ -493,7 +493,7 @@ impl Observed {
 
 proptest! {
     #[test]
-    fn an_open_circuit_lets_nothing_through_and_a_half_open_one_a_call_at_a_time(
+    fn open_circuit_lets_nothing_through_and_a_half_open_one_a_single_call(
         config in config(), steps in prop::collection::vec(step(), 1..200),
     ) {
         let mut observed = Observed::new(config);

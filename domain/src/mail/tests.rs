@@ -39,7 +39,7 @@ fn the_idempotency_key_is_one_a_verdict_and_one_a_divergence() {
 }
 
 #[test]
-fn regen_gap_04_a_notice_is_tried_once_more_after_60_s_and_then_it_is_dead() {
+fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead() {
     let queued = mail(MailKind::DivergenceNotice).standing;
     assert_eq!(queued.next_attempt_at, Some(at(0)));
     let once = queued.after(&failure(), at(3), DAY);
@@ -69,7 +69,7 @@ fn a_verdict_mail_is_tried_ever_more_seldom_until_it_is_too_old() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_dead_at_once_and_a_service_that_asks_for_time_gets_it() {
+fn unsendable_mail_is_dead_at_once_and_retry_after_is_respected() {
     let queued = mail(MailKind::Verdict).standing;
     assert!(queued.after(&SendFailure { fault: Fault::MailForGood, ..failure() }, at(1), DAY).is_dead());
     let asked = SendFailure { retry_after: Some(SignedDuration::from_secs(300)), ..failure() };
@@ -99,7 +99,7 @@ fn what_is_due_further_ahead_than_any_mail_waits_is_due_now() {
 }
 
 #[test]
-fn a_failure_does_not_tell_the_address_in_whatever_form_a_server_quotes_it() {
+fn mail_failure_hides_the_address_in_every_form() {
     let hidden = |address: &str, cause: &str| {
         let address = address.to_owned().try_into().expect("an address");
         SendFailure { cause: cause.into(), ..failure() }.hiding(&address)

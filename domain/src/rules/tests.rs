@@ -243,7 +243,7 @@ fn what_decides_stands_in_the_evidence_before_what_is_noted() {
 }
 
 #[test]
-fn the_evidence_is_bound_to_the_candidate_and_to_what_it_was_held_against() {
+fn evidence_hash_is_bound_to_the_candidate_and_its_facts() {
     let mut all = check(&["ice melts", " "]);
     all.expected.must_find = vec!["ice".into()];
     all.expected.must_not_find = vec!["fire".into()];

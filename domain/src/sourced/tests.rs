@@ -108,7 +108,7 @@ fn a_supported_claim_leads_by_its_evidence_to_the_record() {
 }
 
 #[test]
-fn an_evaluation_with_origins_is_canonical_and_its_digests_are_of_them_too() {
+fn evaluation_with_origins_is_canonical_and_its_digests_cover_them() {
     let plain = Check { facts: source().facts().map(|fact| fact.text.clone()).collect(), ..Check::default() };
     let sourced = Check::default().with_facts_from(vec![source()]);
     assert_eq!(plain.facts, sourced.facts);
@@ -201,7 +201,7 @@ fn what_is_not_all_of_an_answer_gives_no_facts() {
 }
 
 #[test]
-fn a_record_of_which_only_a_definition_keeps_a_fact_back_is_an_error_that_names_it() {
+fn fact_prevented_only_by_a_definition_is_an_error_that_names_it() {
     let refused = |answer: &QueryAnswer, axes: &[&str], templates: &[&str]| {
         let axes: Vec<_> = axes.iter().map(|&axis| axis.to_owned()).collect();
         FactSource::of_answer(answer, &axes, &only(ontology(), templates)).map_err(|error| error.to_string())
@@ -247,7 +247,7 @@ fn whether_an_answer_is_stale_is_told_with_its_facts() {
 }
 
 #[test]
-fn what_a_source_warns_of_is_told_but_for_its_age_which_is_another_one_each_second() {
+fn source_warning_is_reported_without_its_changing_age() {
     let mut warned = answer();
     warned.response.query_metadata.freshness.policy.warnings = vec!["people is 11 s old".into()];
     warned.response.warnings = vec!["it is deprecated".into(), "people is 11 s old".into()];
@@ -319,7 +319,7 @@ fn no_other_envelope_gives_any_whatever_it_holds() {
 }
 
 #[test]
-fn each_value_that_a_decision_vouches_for_is_in_a_fact_or_the_error_names_it() {
+fn each_verified_value_is_in_a_fact_or_named_by_the_error() {
     let refused = |envelope: &Envelope, templates: &[&str]| {
         let read = |(place, template): (usize, &&str)| {
             let template = json!({"template_id": format!("t{place}"), "template": template});

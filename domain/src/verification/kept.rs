@@ -143,7 +143,8 @@ pub struct SubjectKey {
 }
 
 impl SubjectKey {
-    /// The key of `thing` in a workflow, as of `point_in_time` and as known at `known_at`.
+    /// The key of `thing` in a workflow as of `point_in_time`. All questions with a `known_at` share one key, so that a
+    /// client that varies it opens no review for each value.
     #[must_use]
     pub fn of(
         workflow_id: &WorkflowId,
@@ -151,6 +152,9 @@ impl SubjectKey {
         point_in_time: Option<Timestamp>,
         known_at: Option<Timestamp>,
     ) -> Self {
-        Self { workflow_id: workflow_id.clone(), about: digest_of_json(&(thing, point_in_time, known_at)) }
+        Self {
+            workflow_id: workflow_id.clone(),
+            about: digest_of_json(&(thing, point_in_time, known_at.is_some())),
+        }
     }
 }

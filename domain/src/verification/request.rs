@@ -2,9 +2,8 @@
 
 use super::workflow::Workflow;
 use crate::blank::is_blank;
-use crate::ground::adapter::CLOCK_SKEW_MAX;
 use crate::ground::id::WorkflowId;
-use crate::ground::moment::{self, Moment};
+use crate::ground::moment::{self, Moment, TimeAhead, check_not_ahead};
 use crate::ground::ontology::{Axis, Ontology};
 use crate::ground::query::{Written, as_written, typed};
 use crate::ground::value::Value;
@@ -135,20 +134,9 @@ pub enum BadRequest {
         /// What is wrong with it.
         fault: String,
     },
-    /// It is about a time that is not yet.
-    #[error(
-        "`{field}` is {asked_for}, and it is {now}: what will be cannot be verified; allowed: the past, and {} s ahead for \
-         clocks that differ",
-        CLOCK_SKEW_MAX.as_secs()
-    )]
-    Ahead {
-        /// The field that says so.
-        field: &'static str,
-        /// Which one.
-        asked_for: Timestamp,
-        /// When it was read.
-        now: Timestamp,
-    },
+    /// It names a time in the future.
+    #[error(transparent)]
+    Ahead(#[from] TimeAhead),
     /// It is longer than what is logged of each question.
     #[error("what is asked has {0} bytes as JSON; at the most {QUESTION_MAX_BYTES}")]
     Long(usize),
@@ -176,12 +164,8 @@ impl VerifyRequest {
         if !(1..=AXES_MAX).contains(&self.axes.len()) {
             return Err(BadRequest::Axes(self.axes.len()));
         }
-        let is_ahead = |asked_for: &Timestamp| asked_for.duration_since(now) > CLOCK_SKEW_MAX;
-        for (field, asked_for) in [("point_in_time", self.point_in_time), ("known_at", self.known_at)] {
-            if let Some(asked_for) = asked_for.filter(is_ahead) {
-                return Err(BadRequest::Ahead { field, asked_for, now });
-            }
-        }
+        check_not_ahead("point_in_time", self.point_in_time, now)?;
+        check_not_ahead("known_at", self.known_at, now)?;
         let mut seen = BTreeSet::new();
         for path in &self.axes {
             let axis = ontology.axis(path).filter(|axis| workflow.axes.contains(&axis.axis));

@@ -301,10 +301,12 @@ impl Review {
         }
     }
 
-    /// Whether whoever decides it decides `other`, too: in the same words, of the same axes and more.
+    /// Whether its resolution also decides `other`, a review of the same thing: both use the same ontology and `known_at`, and
+    /// it has all axes of `other`.
     #[must_use]
     pub fn settles(&self, other: &Self) -> bool {
-        self.ontology == other.ontology && other.axes.keys().all(|axis| self.axes.contains_key(axis))
+        (&self.ontology, self.known_at) == (&other.ontology, other.known_at)
+            && other.axes.keys().all(|axis| self.axes.contains_key(axis))
     }
 
     /// The locks that `resolution` comes to, one an axis; `verifier_id` decided it at `now`.

@@ -3,7 +3,7 @@
 use super::testing::*;
 use crate::StoreError;
 use domain::ground::run::RunState;
-use domain::ground::timeline::{Knowledge, Release, Scope, Statement};
+use domain::ground::timeline::{ChangeKind, Knowledge, Release, Scope, Statement};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ fn provenance_tells_what_was_superseded_and_withdrawn_and_by_what() {
 }
 
 #[test]
-fn duplicates_collapse_where_they_say_the_same_and_are_all_rejected_where_not() {
+fn equal_duplicates_collapse_and_different_ones_are_all_rejected() {
     let mut world = World::new();
     let records = vec![
         said("ABW", 1, 1),
@@ -223,7 +223,7 @@ fn files_that_nothing_names_go_at_the_next_opening_and_the_others_stay() {
 }
 
 #[test]
-fn a_missing_or_flipped_file_is_told_by_its_name_and_stops_no_other_source() {
+fn missing_or_flipped_file_is_named_and_affects_no_other_source() {
     let mut world = World::new();
     let releases = three_releases();
     world.ingest(&releases[0]);
@@ -256,7 +256,7 @@ fn a_missing_or_flipped_file_is_told_by_its_name_and_stops_no_other_source() {
 }
 
 #[test]
-fn a_named_file_that_is_missing_or_has_another_length_is_told_at_first_sight() {
+fn file_that_is_missing_or_has_another_length_is_found_at_once() {
     let mut world = World::new();
     world.ingest(&three_releases()[0]);
     let failed = reading("bad", 900, true, vec![said("FRA", 1, 1)]);
@@ -538,4 +538,15 @@ fn new_or_older_store_is_refused_and_deletes_no_ground_files() {
     copy_database(newer.path(), world.dir.path());
     world.reopen();
     assert_eq!(world.holds(200, None), in_order(&releases[1]));
+}
+
+#[test]
+fn moved_change_has_the_interval_that_holds_now() {
+    let mut world = World::new();
+    world.ingest(&reading("3", 300, true, vec![said("ABW", 1960, 7)]));
+    // an older release with the same content arrives later
+    world.ingest(&reading("1", 100, true, vec![said("ABW", 1960, 7)]));
+    let [(_, moved)] = &world.view().changes(2, None, 10).unwrap()[..] else { panic!("one change") };
+    assert_eq!((moved.kind, moved.run, moved.superseded_by), (ChangeKind::Moved, 1, Some((2, 0))));
+    assert_eq!((moved.valid_from, moved.valid_until), (at(100), None));
 }

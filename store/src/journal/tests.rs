@@ -138,7 +138,7 @@ fn what_was_committed_is_there_after_reopening() {
 }
 
 #[test]
-fn a_record_whose_expectation_fails_changes_nothing_and_the_rest_of_its_group_stands() {
+fn record_with_a_failed_expectation_changes_nothing_and_others_stand() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let unlogged = Record { events: vec![], ..delivered(9, 40) };
@@ -159,7 +159,7 @@ fn a_removed_verdict_is_gone_and_its_session_stays() {
     let (delivery, revision) = store.verdict(&id(0)).expect("it is read").expect("it is there");
     let purged = Event::VerdictPurged {
         session_id: id(0),
-        verdict_sha256: delivery.approved.sha256().clone(),
+        verdict_sha256: Some(delivery.approved.sha256().clone()),
         peer: domain::Peer { uid: 0, gid: 0, pid: None },
         timestamp: at(9),
     };
@@ -207,7 +207,7 @@ fn a_row_of_a_megabyte_is_kept_in_the_synced_file_alone() {
 }
 
 #[test]
-fn the_log_answers_by_session_event_time_and_number_as_a_plain_filter_does() {
+fn log_query_matches_a_plain_filter() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     // a clock that jumps back and forth
@@ -279,7 +279,7 @@ fn the_log_answers_by_session_event_time_and_number_as_a_plain_filter_does() {
 }
 
 #[test]
-fn a_journal_whose_database_failed_takes_writes_again_once_that_is_reopened() {
+fn journal_accepts_writes_again_after_its_database_is_reopened() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 0..3);
@@ -393,7 +393,7 @@ fn queued(n: usize) -> Record {
 }
 
 #[test]
-fn the_outbox_is_visited_in_the_order_of_ids_from_any_of_them_on_and_counted() {
+fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let group: Vec<_> = (1000..2200).map(queued).collect();
@@ -496,7 +496,7 @@ fn a_store_that_is_short_of_entries_is_refused() {
 }
 
 #[test]
-fn an_old_entry_that_vanished_is_found_by_the_audit_and_a_new_one_at_the_start() {
+fn old_missing_entry_is_found_by_the_check_and_a_new_one_at_the_start() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..1000);
@@ -887,7 +887,7 @@ fn a_mirror_that_knows_more_is_not_taken_over_at_a_reopening() {
 }
 
 #[test]
-fn a_store_that_was_found_damaged_is_looked_at_whole_before_it_is_served_again() {
+fn store_found_damaged_is_checked_whole_before_it_is_served_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _) = open(dir.path());
     fill(&mut journal, 0..10);
@@ -962,7 +962,7 @@ fn long(bytes: usize) -> Event {
 }
 
 #[test]
-fn a_group_of_many_megabytes_is_taken_some_at_a_time_and_the_rest_left_for_later() {
+fn group_of_many_megabytes_is_committed_in_parts() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let half = vec![Record::from(long(GROUP_BYTES / 2)); 5];

@@ -249,7 +249,7 @@ fn every_row_reads_back_equal_after_reopening_with_its_revision() {
 }
 
 #[test]
-fn of_two_that_open_a_review_of_one_thing_the_second_is_told_to_look_again() {
+fn second_of_two_concurrent_reviews_of_a_thing_is_stale() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let key = subject_key("intake");
@@ -338,7 +338,7 @@ fn a_review_that_is_dismissed_is_open_no_more_and_is_found_with_why() {
 }
 
 #[test]
-fn kept_answers_are_gone_through_in_steps_and_the_old_ones_told_with_their_revisions() {
+fn kept_answers_are_visited_in_steps_and_old_ones_have_their_revisions() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let mut revisions = std::collections::HashMap::new();
@@ -408,7 +408,7 @@ fn the_log_is_found_by_execution_and_a_decision_reads_back_equal() {
 }
 
 #[test]
-fn a_decision_of_megabytes_is_kept_and_mirrored_whole_and_a_torn_one_mended() {
+fn large_decision_is_mirrored_whole_and_a_torn_mirror_is_repaired() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let large = inputs("v-1", &"\"\u{1}é".repeat(100_000));

@@ -110,6 +110,27 @@ fn check_of_a_known_session_is_not_set_by_another_uid() {
 }
 
 #[test]
+fn refusal_for_an_unknown_session_keeps_the_uid_of_its_caller() {
+    with_world(|World { system, .. }| async move {
+        let facts = vec!["The plan is another.".to_owned()];
+        let check = Some(Arc::new(domain::rules::Check { facts, ..domain::rules::Check::default() }));
+        let message = Judge { check, ..judge("cs_1", GOOD, GatePath::Submit) };
+        let outcome = by(OWNER, judged(&system, message)).await;
+        assert!(matches!(outcome, Outcome::RefusedByRules(_)), "{outcome:?}");
+        let (refusal, _) = system.store.refusal(&id("cs_1")).expect("it is read").expect("it is there");
+        assert_eq!(refusal.owner_uid, Some(OWNER));
+        let lines = system.store.log(&store::LogQuery { limit: 100, ..store::LogQuery::default() });
+        let lines = lines.expect("it is read");
+        let callers = lines.iter().map(|line| {
+            let entry: serde_json::Value = serde_json::from_str(&line.json).expect("JSON");
+            (entry["event"].as_str().map(str::to_owned), entry["caller"]["uid"].as_u64())
+        });
+        let entry = |event: &str| (Some(event.to_owned()), Some(u64::from(OWNER)));
+        assert_eq!(callers.collect::<Vec<_>>(), ["tmm_crosscheck", "rules_evaluated"].map(entry));
+    });
+}
+
+#[test]
 fn change_of_address_leaves_an_entry_with_keyed_digests_of_both() {
     with_world(|World { system, .. }| async move {
         let change = |email| by(OWNER, register(&system, None, email));

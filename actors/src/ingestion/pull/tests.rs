@@ -256,7 +256,7 @@ async fn what_has_not_changed_does_not_come_again() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_followed_and_the_place_in_the_end_is_told_without_a_signature() {
+async fn redirect_is_followed_and_the_final_url_has_no_signature() {
     let far = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
     let to = far.url("127.0.0.1", "/there?sig=s3cret#part");
     for code in [301, 302, 303, 307, 308] {
@@ -295,7 +295,7 @@ async fn a_redirect_leads_nowhere_that_an_endpoint_may_not() {
 }
 
 #[tokio::test]
-async fn a_name_that_leads_into_ones_own_network_is_refused_unless_it_is_allowed() {
+async fn name_that_resolves_to_a_private_network_is_refused_unless_allowed() {
     // `localhost` is 127.0.0.1, and the server has another address
     let server = Server::start("127.0.0.2", vec![status(302, "Location: http://localhost:1/\r\n")]).await;
     let puller = puller_with(settings(&["127.0.0.2/32"]), None);
@@ -317,7 +317,7 @@ async fn a_name_that_leads_into_ones_own_network_is_refused_unless_it_is_allowed
 }
 
 #[tokio::test]
-async fn an_endpoint_in_ones_own_network_is_refused_before_anything_is_connected_to() {
+async fn private_endpoint_is_refused_before_any_connection() {
     let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
     let refusing = puller_with(settings(&["10.0.0.0/8"]), None);
     let asked = request(&server.url("127.0.0.1", "/"));

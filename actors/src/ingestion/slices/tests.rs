@@ -172,7 +172,7 @@ fn a_delimiter_may_be_another_and_quotes_may_be_texts() {
 }
 
 #[test]
-fn a_broken_line_of_csv_is_rejected_with_its_reason_and_the_next_one_is_read() {
+fn broken_csv_line_is_rejected_with_its_reason_and_reading_continues() {
     let payload = b"a,b\n1\n1,2,3\n\"1\"x,2\n1,\xff\n1\r,2\n\"1\r\",2\n";
     let records: Vec<_> = cut(&csv(), payload).into_iter().map(|slice| slice.record).collect();
     let wanted = [
@@ -396,7 +396,7 @@ fn a_record_may_be_as_long_as_the_limit_and_no_longer() {
 }
 
 #[test]
-fn columns_are_bounded_and_a_line_with_a_million_fields_is_one_broken_record() {
+fn columns_are_bounded_and_a_million_fields_are_one_broken_record() {
     let header = |columns: usize| (1..columns).fold("c0".to_owned(), |names, n| format!("{names},c{n}"));
     assert!(slices(&csv(), header(MAX_COLUMNS).as_bytes(), Limits::default()).is_ok());
     let error = slices(&csv(), header(MAX_COLUMNS + 1).as_bytes(), Limits::default()).unwrap_err();

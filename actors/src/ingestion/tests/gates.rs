@@ -168,7 +168,10 @@ fn snapshot_with_unidentified_rejects_withdraws_nothing() {
         let run = ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
         assert_eq!((run.state, run.counts.unidentified), (RunState::Completed, 1), "{run:?}");
         assert_eq!(run.counts.changes.get(ChangeKind::Withdrawn.as_str()), None);
-        let records = all(&system, None).await.response.records;
+        let answer = all(&system, None).await.response;
+        let [_, warning] = &answer.warnings[..] else { panic!("{:?}", answer.warnings) };
+        assert!(warning.contains("2023-05-04") && warning.contains("without an identity"), "{warning}");
+        let records = answer.records;
         assert_eq!(records.len(), 140);
         let unconfirmed = records.iter().filter(|record| record.unconfirmed_by.is_some()).count();
         assert_eq!(unconfirmed, 2);
@@ -238,7 +241,7 @@ fn undone_payload_is_held_when_it_comes_again() {
 }
 
 #[test]
-fn undo_of_the_run_that_ended_an_invalidation_brings_it_back_until_the_next_release() {
+fn undo_of_the_run_that_ended_an_invalidation_restores_it() {
     with_world(|World { system, time, .. }| async move {
         let pipeline_id = hundred(&system).await;
         time.turn(60);
@@ -338,5 +341,45 @@ fn undo_that_would_bring_back_pruned_content_is_refused() {
         let refused = undo(&system, &run).await;
         assert!(matches!(refused, Err(IngestionError::ContentPruned { records: 100, .. })), "{refused:?}");
         assert_eq!(all(&system, None).await.response.records, before);
+    });
+}
+
+#[test]
+fn approve_discard_and_undo_of_an_unknown_run_name_its_id() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = hundred(&system).await;
+        let held = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+        let unknown = Run { run_id: Sha256Hex::of(b"no run"), ..held };
+        for refused in [
+            approve(&system, &unknown).await,
+            discard(&system, &unknown).await,
+            undo(&system, &unknown).await,
+        ] {
+            let Err(IngestionError::RunUnknown(run_id)) = refused else { panic!("{refused:?}") };
+            assert_eq!(run_id, unknown.run_id);
+        }
+    });
+}
+
+#[test]
+fn upload_beyond_16_held_runs_of_a_source_is_refused() {
+    with_world(|World { system, .. }| async move {
+        let pipeline_id = hundred(&system).await;
+        let mut runs = Vec::new();
+        for value in 2..18 {
+            let run = ingested(&system, &pipeline_id, &rows(0..50, &value.to_string()), "2023-05-04").await;
+            assert_eq!(run.state, RunState::Held, "{run:?}");
+            runs.push(run);
+        }
+        let again = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+        assert_eq!(again.run_id, runs[0].run_id, "a held payload is still unchanged");
+        let payload = archived(&system, rows(0..50, "18").as_bytes());
+        let begin = asked(&pipeline_id, payload, "2023-05-04");
+        let refused = system.ingestion.ask(begin).await.expect("it answers");
+        let Err(IngestionError::TooManyHeld { held, .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!(held, runs.iter().map(|run| run.run_id.clone()).collect::<Vec<_>>());
+        discard(&system, &runs[3]).await.expect("it is held");
+        let next = ingested(&system, &pipeline_id, &rows(0..50, "18"), "2023-05-04").await;
+        assert_eq!(next.state, RunState::Held);
     });
 }

@@ -167,7 +167,7 @@ fn what_cannot_be_pulled_or_scheduled_so_is_not_registered() {
 }
 
 #[test]
-fn a_pipeline_whose_credential_is_to_come_is_registered_and_cannot_be_pulled_yet() {
+fn pipeline_without_its_credential_is_registered_but_not_pulled() {
     with_world(|World { system, .. }| async move {
         population(&system).await;
         let mut definition = pulled_by(Method::ApiPull, Some("https://example.org/x.csv".into()), None);
@@ -251,7 +251,7 @@ fn what_was_due_while_the_daemon_did_not_run_is_pulled_once() {
 }
 
 #[test]
-fn a_scheduled_pull_that_the_daemons_end_cuts_short_is_made_up_for_and_not_at_every_start() {
+fn interrupted_scheduled_pull_is_made_up_for_once() {
     with_world(|world| async move {
         population(&world.system).await;
         let publisher = Publisher::of(OLD).await;
@@ -279,7 +279,7 @@ fn a_scheduled_pull_that_the_daemons_end_cuts_short_is_made_up_for_and_not_at_ev
 }
 
 #[test]
-fn a_pipeline_that_is_registered_anew_keeps_its_last_pull_and_begins_its_schedule_anew() {
+fn pipeline_registered_again_keeps_its_last_pull_but_not_its_schedule() {
     with_world(|world| async move {
         population(&world.system).await;
         let publisher = Publisher::of(OLD).await;
@@ -442,7 +442,7 @@ async fn no_runs(system: &System) {
 }
 
 #[test]
-fn what_goes_there_and_back_again_is_three_releases_though_the_source_dates_none() {
+fn alternating_undated_payloads_are_three_releases() {
     with_world(|World { system, time, .. }| async move {
         population(&system).await;
         let publisher = Publisher::of(OLD).await;
@@ -509,7 +509,7 @@ fn a_date_that_is_not_a_newer_one_dates_no_release() {
 }
 
 #[test]
-fn the_same_bytes_read_by_another_definition_stay_the_release_that_they_were() {
+fn payload_read_by_another_definition_stays_the_same_release() {
     with_world(|World { system, time, .. }| async move {
         population(&system).await;
         let publisher = Publisher::of(OLD).await;
@@ -533,7 +533,7 @@ fn the_same_bytes_read_by_another_definition_stay_the_release_that_they_were() {
 }
 
 #[test]
-fn what_a_source_says_is_held_against_what_was_read_last_and_not_against_what_was_pulled_last() {
+fn pull_is_compared_with_the_last_read_payload_not_the_last_pulled_one() {
     with_world(|World { system, time, .. }| async move {
         population(&system).await;
         let publisher = Publisher::of(OLD).await;

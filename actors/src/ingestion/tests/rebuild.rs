@@ -51,7 +51,7 @@ fn refused(rebuilt: Result<RebuildOutcome, IngestionError>) -> String {
 }
 
 #[test]
-fn damaged_files_are_made_anew_out_of_the_payloads_whatever_was_registered_since() {
+fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
     with_world(|world| async move {
         let system = &world.system;
         let pipeline_id = population(system).await;
@@ -96,7 +96,7 @@ fn damaged_files_are_made_anew_out_of_the_payloads_whatever_was_registered_since
 }
 
 #[test]
-fn what_was_pruned_is_pruned_again_and_a_payload_that_is_gone_is_named_with_its_run() {
+fn pruning_is_repeated_and_a_missing_payload_is_named_with_its_run() {
     with_world(|world| async move {
         let system = &world.system;
         let pipeline_id = population(system).await;

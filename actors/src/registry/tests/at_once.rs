@@ -36,7 +36,7 @@ fn without_people(oracle_id: &str, mut settings: Json) -> Registration {
 }
 
 #[test]
-fn a_workflow_and_a_source_of_it_that_ceases_to_provide_its_axis_do_not_pass_each_other() {
+fn workflow_and_a_source_dropping_its_axis_are_serialized() {
     with_world(|World { system, .. }| async move {
         let desk = desk(&system);
         let decide = |oracle_id, workflow_id: &str| {
@@ -69,7 +69,7 @@ fn a_workflow_and_a_source_of_it_that_ceases_to_provide_its_axis_do_not_pass_eac
 }
 
 #[test]
-fn of_two_sources_one_of_which_a_workflow_needs_only_one_ceases_to_be_trusted() {
+fn of_two_sources_that_a_workflow_needs_only_one_can_lose_trust() {
     with_world(|World { system, .. }| async move {
         let desk = desk(&system);
         for oracle_id in ["office-a", "office-b"] {
@@ -88,7 +88,7 @@ fn of_two_sources_one_of_which_a_workflow_needs_only_one_ceases_to_be_trusted() 
 }
 
 #[test]
-fn an_adapter_and_its_source_that_ceases_to_provide_what_it_reads_do_not_pass_each_other() {
+fn adapter_and_a_source_dropping_what_it_reads_are_serialized() {
     with_world(|World { system, .. }| async move {
         let desk = desk(&system);
         let live = json!({"adapter_id": "http"});

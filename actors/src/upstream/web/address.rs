@@ -90,7 +90,7 @@ impl Reach {
         if text.len() > URL_MAX_BYTES {
             return Err(BadAddress::TooLong { size_bytes: text.len() });
         }
-        let not_url = |error| BadAddress::NotUrl { given: cut(text), why: format!("{error}") };
+        let not_url = |error| BadAddress::NotUrl { given: without_query(text), why: format!("{error}") };
         let url = Url::parse(text).map_err(not_url)?;
         if url.fragment().is_some() {
             return Err(BadAddress::Fragment { url: shown(&url) });
@@ -104,7 +104,7 @@ impl Reach {
         if location.len() > URL_MAX_BYTES {
             return Err(BadAddress::TooLong { size_bytes: location.len() });
         }
-        let not_url = |error| BadAddress::NotUrl { given: cut(location), why: format!("{error}") };
+        let not_url = |error| BadAddress::NotUrl { given: without_query(location), why: format!("{error}") };
         let mut url = from.join(location).map_err(not_url)?;
         url.set_fragment(None);
         self.check(&url)?;
@@ -196,7 +196,8 @@ const KEY_NAMES: [&str; 13] = [
 ];
 
 /// `url` as it is kept and told of, without the parameters of its query that look like keys.
-pub(crate) fn without_keys(url: &str) -> String {
+#[must_use]
+pub fn without_keys(url: &str) -> String {
     let is_key = |name: &str| {
         let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
         KEY_NAMES.iter().any(|end| name.to_ascii_lowercase().ends_with(end))
@@ -213,6 +214,11 @@ pub(crate) fn without_keys(url: &str) -> String {
     }
     parsed.set_query(Some(kept.as_str()).filter(|kept| !kept.is_empty()));
     parsed.into()
+}
+
+/// The start of `text`, which is not a URL, without its query.
+fn without_query(text: &str) -> String {
+    cut(text.split('?').next().unwrap_or_default())
 }
 
 fn cut(text: &str) -> String {

@@ -52,7 +52,7 @@ async fn revoke(system: &System, review_id: &str) -> Result<ReviewState, RevokeE
 }
 
 #[test]
-fn what_is_dismissed_is_closed_for_good_and_the_next_question_opens_a_review_of_its_own() {
+fn dismissed_review_stays_closed_and_the_next_question_opens_another() {
     with_world(async |World { system, .. }: World| {
         let system = &system;
         two_that_say(system, "54208", "54608", json!({})).await;
@@ -121,23 +121,13 @@ fn of_several_reviews_of_one_thing_the_one_that_is_named_is_dismissed() {
     with_world(async |World { system, .. }: World| {
         let system = &system;
         two_that_say(system, "54208", "54608", json!({})).await;
-        let claimed =
-            json!({"claimed": {"population": {"value": "1", "claimed_by": "a visitor", "confirmed": true}}});
-        let claimed = async || {
-            let envelope = asked(system, claimed.clone()).await.expect("there is an envelope");
-            envelope.review_id.clone().expect("a person decides")
-        };
-        let (plain, with_claim) = (disputed(system).await, claimed().await);
-        assert_ne!(plain, with_claim);
-        dismiss(system, &plain, "nobody has to").await.expect("it is dismissed");
-        assert_eq!(open(system), [&*with_claim]);
-        assert_eq!(claimed().await, with_claim);
-        let third = disputed(system).await;
-        let mut expected = [&*third, &*with_claim];
-        expected.sort_unstable();
-        let mut found = open(system);
-        found.sort_unstable();
-        assert_eq!(found, expected);
+        let first = disputed(system).await;
+        says(system, "office-b", "2021-04-14", &["Aruba,ABW,1960,54609"]).await;
+        let second = disputed(system).await;
+        assert_ne!(first, second);
+        dismiss(system, &first, "another release came").await.expect("it is dismissed");
+        assert_eq!(open(system), [&*second]);
+        assert_eq!(disputed(system).await, second);
     });
 }
 
@@ -162,5 +152,38 @@ fn of_a_resolution_and_a_dismissal_that_come_at_once_exactly_one_counts() {
                 revoke(&system, &review_id).await.expect("it is revoked");
             }
         }
+    });
+}
+
+#[test]
+fn questions_with_different_known_at_share_one_open_review() {
+    with_world(async |World { system, time, .. }: World| {
+        let system = &system;
+        two_that_say(system, "54208", "54608", json!({})).await;
+        let mut known_at = Vec::new();
+        for _ in 0..3 {
+            time.turn(60);
+            known_at.push(time.clock().now());
+        }
+        let about = async |at: usize| {
+            asked(system, json!({"known_at": known_at[at]})).await.expect("there is an envelope")
+        };
+        let review_id = about(0).await.review_id.clone().expect("a person decides");
+        for at in 0..3 {
+            assert_eq!(about(at).await.review_id.as_deref(), Some(&*review_id));
+        }
+        assert_eq!(open(system), [&*review_id]);
+        let present = disputed(system).await;
+        assert_ne!(present, review_id, "the present has a review of its own");
+        resolve(system, &review_id).await.expect("it is open");
+        assert_eq!(open(system), [&*present]);
+        // the lock holds for the review's own `known_at`
+        assert_eq!(about(0).await.kind, EnvelopeKind::Authoritative);
+        let other = about(1).await;
+        assert_eq!(other.kind, EnvelopeKind::HumanReview);
+        let other = other.review_id.clone().expect("a person decides");
+        resolve(system, &other).await.expect("it is open");
+        assert_eq!(about(1).await.kind, EnvelopeKind::Authoritative);
+        assert_eq!(about(0).await.kind, EnvelopeKind::Authoritative, "its lock is not replaced");
     });
 }

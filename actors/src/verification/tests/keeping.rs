@@ -68,7 +68,7 @@ fn questions_about_twenty_moments_leave_no_twenty_answers() {
 }
 
 #[test]
-fn an_answer_about_the_past_is_served_again_within_its_ttl_and_for_its_moment_alone() {
+fn answer_about_the_past_is_reused_within_its_ttl_for_its_time_only() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -95,7 +95,7 @@ fn an_answer_about_the_past_is_served_again_within_its_ttl_and_for_its_moment_al
 }
 
 #[test]
-fn when_an_answer_about_the_past_was_issued_guards_every_moment_of_it_after_the_answer_is_gone() {
+fn issue_time_of_a_past_answer_is_guarded_after_the_answer_is_gone() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -115,7 +115,7 @@ fn when_an_answer_about_the_past_was_issued_guards_every_moment_of_it_after_the_
 }
 
 #[test]
-fn an_answer_that_is_too_long_counts_and_is_not_kept_and_leaves_no_older_one_to_be_served() {
+fn too_long_answer_counts_but_is_not_cached_and_removes_the_older_one() {
     with_scene(
         |_| {},
         async |scene: Scene| {

@@ -51,7 +51,7 @@ fn asked_of(system: &System, execution_id: &str) -> Vec<(String, bool, bool)> {
 }
 
 #[test]
-fn a_circuit_opens_over_failures_tells_when_to_ask_again_and_closes_by_trials() {
+fn circuit_opens_after_failures_reports_retry_time_and_closes_by_trials() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -99,7 +99,7 @@ fn a_circuit_opens_over_failures_tells_when_to_ask_again_and_closes_by_trials() 
 }
 
 #[test]
-fn a_source_that_fails_every_other_time_is_missing_every_other_time_and_called_each_time() {
+fn source_that_fails_every_other_call_is_still_called_each_time() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -120,7 +120,7 @@ fn a_source_that_fails_every_other_time_is_missing_every_other_time_and_called_e
 }
 
 #[test]
-fn a_source_that_hangs_is_left_alone_though_no_budget_waits_for_its_hard_timeout() {
+fn hanging_source_is_left_alone_if_no_budget_reaches_its_timeout() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -138,8 +138,7 @@ fn a_source_that_hangs_is_left_alone_though_no_budget_waits_for_its_hard_timeout
 }
 
 #[test]
-fn a_source_that_hangs_is_left_alone_though_a_budget_ends_just_before_it_is_late_and_others_would_wait_for_long()
- {
+fn hanging_source_is_left_alone_if_a_budget_ends_before_its_timeout() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -181,7 +180,7 @@ fn who_gives_a_source_no_time_does_not_have_others_leave_it_alone() {
 }
 
 #[test]
-fn what_is_kept_is_served_within_its_tolerance_with_its_own_time_and_a_warning_and_not_beyond() {
+fn kept_answer_is_served_with_its_time_and_a_warning_within_tolerance() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -235,7 +234,7 @@ fn what_is_kept_is_served_within_its_tolerance_with_its_own_time_and_a_warning_a
 }
 
 #[test]
-fn what_is_kept_is_served_just_so_where_whoever_asks_the_source_gives_up_by_themselves() {
+fn kept_answer_is_served_when_the_request_ends_before_the_source_answers() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -255,7 +254,7 @@ fn what_is_kept_is_served_just_so_where_whoever_asks_the_source_gives_up_by_them
 }
 
 #[test]
-fn what_is_kept_is_not_served_by_an_adapter_that_was_replaced_while_its_source_was_asked() {
+fn kept_answer_of_a_replaced_adapter_is_not_served() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -323,7 +322,7 @@ fn untrusted_source_that_hangs_is_awaited_to_the_soft_timeout() {
 }
 
 #[test]
-fn an_answer_is_taken_from_the_cache_as_long_as_it_says_itself_and_nobody_has_declared_it_stale() {
+fn cached_answer_is_used_for_its_ttl_unless_declared_stale() {
     const FOR_A_MINUTE: Act = Act::at_once(Says::People("54208"));
     with_scene(
         |_| {},
@@ -395,7 +394,7 @@ fn a_decision_is_logged_though_whoever_asked_has_gone_away() {
 }
 
 #[test]
-fn a_question_that_gets_no_turn_within_its_budget_is_told_so_and_one_that_asks_nobody_needs_none() {
+fn question_without_a_slot_in_its_budget_is_refused_if_it_needs_one() {
     with_scene(
         |outside| outside.at_once = Some(1),
         async |scene: Scene| {
@@ -453,7 +452,7 @@ fn asks_again() -> Json {
 }
 
 #[test]
-fn sources_in_conflict_are_asked_once_more_and_no_more_and_within_the_same_budget() {
+fn conflicting_sources_are_asked_once_more_within_the_same_budget() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -509,7 +508,7 @@ fn a_source_that_is_asked_once_more_is_asked_itself_and_not_the_cache() {
 }
 
 #[test]
-fn what_has_expired_is_asked_for_once_more_though_its_source_would_let_it_be_kept() {
+fn expired_answer_is_requested_again_within_its_cache_time() {
     const STALE_BY_ITSELF: Act = Act::at_once(Says::Changed("54208", |candidate| {
         candidate.observed_at -= SignedDuration::from_secs(61);
     }));

@@ -471,7 +471,7 @@ async fn check(scene: &Scene, case: &Case, area: &str) {
 }
 
 #[test]
-fn every_policy_and_every_upstream_come_to_what_the_rules_say_in_the_time_that_they_say() {
+fn each_policy_and_upstream_match_the_rules_within_their_time() {
     with_scene(
         |_| {},
         async |scene: Scene| {

@@ -94,7 +94,7 @@ async fn verified_and_rebuilt(system: &System) -> Arc<Envelope> {
 }
 
 #[test]
-fn no_lie_of_a_registered_source_is_told_or_kept_or_covered_up_under_any_policy() {
+fn lie_of_a_registered_source_is_never_returned_or_hidden() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -151,7 +151,7 @@ fn clocks_may_differ_by_a_minute() {
 }
 
 #[test]
-fn an_untrusted_source_with_extreme_values_moves_nothing_whoever_it_says_it_is() {
+fn untrusted_source_with_extreme_values_has_no_effect() {
     let boasts = Says::Changed(POISON, |candidate| candidate.record.verification_method = "by God".into());
     let in_anothers_name = Says::Changed(POISON, |candidate| candidate.record.oracle_id = source_id("live"));
     with_scene(
@@ -194,7 +194,7 @@ fn an_untrusted_source_with_extreme_values_moves_nothing_whoever_it_says_it_is()
 }
 
 #[test]
-fn a_source_that_jumps_is_before_a_person_each_time_and_the_answer_before_stays_what_it_is_held_against() {
+fn deviating_source_is_reviewed_each_time_and_keeps_its_baseline() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -225,7 +225,7 @@ fn a_source_that_jumps_is_before_a_person_each_time_and_the_answer_before_stays_
 }
 
 #[test]
-fn what_was_said_long_ago_and_is_said_again_does_not_take_the_place_of_what_is_kept() {
+fn replayed_old_answer_does_not_replace_the_kept_one() {
     let old = Says::Changed("54208", |candidate| candidate.observed_at -= SignedDuration::from_hours(24));
     with_scene(
         |_| {},
@@ -325,7 +325,7 @@ fn act(choice: u8) -> Act {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn whatever_sources_do_one_after_another_what_is_told_is_true_in_time_and_in_the_log(
+    fn any_sequence_of_source_events_yields_true_answers_and_log(
         script in prop::collection::vec((0_usize..3, any::<[u8; 3]>(), 0_u64..40), 1..16),
     ) {
         with_scene(|_| {}, async |scene: Scene| play(&scene, &script).await);

@@ -52,7 +52,7 @@ fn taken(system: &System, execution_id: &str) -> Vec<EnvelopeKind> {
 }
 
 #[test]
-fn no_more_is_promised_than_there_is_room_for_and_whoever_comes_in_vain_leaves_nothing_behind() {
+fn pending_decisions_are_bounded_and_a_refused_one_leaves_nothing() {
     with_scene(
         |_| {},
         async |scene: Scene| {
@@ -97,7 +97,7 @@ fn a_promise_that_cannot_be_logged_takes_nobodys_room() {
 }
 
 #[test]
-fn what_is_promised_is_taken_in_a_quarter_of_the_turns_and_whoever_waits_has_all_of_theirs() {
+fn pending_decisions_use_a_quarter_of_the_slots() {
     with_scene(
         |outside| outside.at_once = Some(8),
         async |scene: Scene| {
@@ -122,7 +122,7 @@ fn what_is_promised_is_taken_in_a_quarter_of_the_turns_and_whoever_waits_has_all
 }
 
 #[test]
-fn a_restart_of_the_actor_takes_up_what_nobody_has_and_leaves_what_is_on_its_way_alone() {
+fn restarted_actor_resumes_only_unclaimed_pending_decisions() {
     with_scene(
         |outside| outside.at_once = Some(8),
         async |scene: Scene| {
@@ -178,7 +178,7 @@ fn what_is_promised_and_in_nobodys_hand_is_taken_up_within_the_hour() {
 }
 
 #[test]
-fn what_is_promised_and_not_yet_decided_at_a_stop_is_decided_once_after_it() {
+fn pending_decision_at_a_stop_is_decided_once_after_it() {
     with_scene(
         |outside| outside.at_once = Some(8),
         async |scene: Scene| {

@@ -16,7 +16,7 @@ use store::{Record, Write};
 const AT_ONCE: usize = 500;
 
 #[test]
-fn where_too_many_questions_wait_for_people_a_further_one_is_blocked_until_some_are_resolved_or_dismissed() {
+fn full_review_queue_blocks_until_reviews_are_closed() {
     with_world(async |World { system, .. }: World| {
         let system = &system;
         source(system, "office", json!({})).await;

@@ -84,7 +84,7 @@ fn source_whose_current_release_rejected_the_record_is_unusable() {
 }
 
 #[test]
-fn source_that_has_only_ever_rejected_the_record_is_unusable_until_it_withdraws_it() {
+fn source_that_only_rejected_the_record_is_unusable_until_withdrawal() {
     with_world(async |World { system, .. }: World| {
         for oracle_id in ["office-a", "office-b"] {
             source(&system, oracle_id, json!({})).await;
@@ -104,7 +104,7 @@ fn source_that_has_only_ever_rejected_the_record_is_unusable_until_it_withdraws_
 }
 
 #[test]
-fn answer_of_an_unverified_source_is_among_the_candidates_and_in_the_review() {
+fn unverified_answer_is_among_the_candidates_and_in_the_review() {
     with_scene(
         |_| {},
         async |scene: Scene| {

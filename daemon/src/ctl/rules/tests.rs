@@ -289,7 +289,7 @@ async fn a_line_that_is_no_case_is_told_and_the_others_are_evaluated() {
 }
 
 #[tokio::test]
-async fn answers_may_come_late_and_together_and_more_cases_than_are_under_way_at_once() {
+async fn late_answers_in_groups_beyond_the_cases_in_flight_are_accepted() {
     for at_once in [1, 7, 200, usize::MAX] {
         let world = World::with(Manner { at_once, ..Manner::plain() });
         let cases = if at_once == usize::MAX { 200 } else { 3000 };
@@ -401,7 +401,7 @@ async fn what_cannot_be_printed_is_no_success() {
 }
 
 #[tokio::test]
-async fn the_report_has_a_suite_for_each_category_and_is_well_formed_whatever_others_write() {
+async fn report_has_a_suite_per_category_and_is_well_formed_for_any_input() {
     let world = World::with(Manner::of(|line, request| {
         let verdict = request["context"].as_str().unwrap_or("PASS").to_owned();
         let mut violation = violation(0, 3);

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_is_told_with_both_sides_how_far_apart_they_are_and_what_became_of_it() {
+    fn conflict_is_shown_with_both_sides_their_difference_and_outcome() {
         let both = "population 1: office-a (primary) 54208 against office-b and office-c (secondary) 54608, 400 apart: ";
         for (changes, became) in [
             (json!({}), "higher_tier_wins kept the first"),

@@ -103,7 +103,7 @@ fn an_interaction_has_the_rfcs_fields_under_the_rfcs_names() {
 }
 
 #[test]
-fn an_envelope_is_told_and_made_anew_from_its_entry_alone_and_a_changed_entry_is_found_out() {
+fn envelope_is_rebuilt_from_its_entry_and_an_altered_entry_is_detected() {
     let inputs = disagreement();
     let envelope = decide(&inputs);
     let line = serde_json::to_string(&VerificationEntry::of(inputs, &envelope)).expect("it serializes");

@@ -60,7 +60,7 @@ fn an_ontology_has_axes_of_which_one_identifies() {
     };
     assert_eq!(version("2020-01"), Ok(()));
     for bad in ["", "a b", "ü", &"1".repeat(65)] {
-        assert_eq!(version(bad), Err(BadOntology::Version), "{bad}");
+        assert_eq!(version(bad), Err(BadOntology::Version(bad.into())), "{bad}");
     }
 }
 

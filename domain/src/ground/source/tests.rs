@@ -119,7 +119,7 @@ fn what_records_depend_on_stays_once_there_are_some() {
 }
 
 #[test]
-fn records_are_read_by_no_ontology_in_which_they_would_mean_something_else() {
+fn records_are_not_read_by_an_ontology_that_changes_their_meaning() {
     let mut other = ontology();
     other.axes[1].axis = "title".into();
     let newer = registration(json!({ "ontology": { "ontology_id": "things", "version": "2" } }));
@@ -146,7 +146,7 @@ fn records_are_read_by_no_ontology_in_which_they_would_mean_something_else() {
 }
 
 #[test]
-fn the_current_version_is_the_newest_by_its_release_in_whatever_order_they_come() {
+fn current_version_is_the_newest_release_in_any_order() {
     let entry = entry().with_versions(vec![
         version("2023", "2023-05-04T00:00:00Z"),
         version("2017", "2017-10-26T00:00:00Z"),

@@ -114,7 +114,7 @@ fn a_snapshot_without_the_record_ends_it_and_the_gap_stays() {
 }
 
 #[test]
-fn of_several_with_one_valid_from_the_later_release_counts_whichever_came_first() {
+fn later_release_counts_among_statements_with_one_valid_from() {
     for (first, second, counts) in [(1, 2, 1), (2, 1, 0)] {
         let releases = releases(&[("1", first, true), ("2", second, true)]);
         let statements = [from(1, 0, 7), from(2, 0, 8)];
@@ -128,7 +128,7 @@ fn of_several_with_one_valid_from_the_later_release_counts_whichever_came_first(
 }
 
 #[test]
-fn what_is_said_again_of_the_same_time_is_one_and_the_earliest_stands_for_it() {
+fn repeated_statement_of_one_time_is_one_and_the_earliest_stands() {
     let releases =
         releases(&[("1", 1, true), ("2", 2, true), ("3", 3, true), ("4", 4, true), ("5", 5, true)]);
     let statements = [from(1, 0, 7), from(2, 0, 8), from(4, 0, 7)];
@@ -139,7 +139,7 @@ fn what_is_said_again_of_the_same_time_is_one_and_the_earliest_stands_for_it() {
 }
 
 #[test]
-fn a_correction_is_superseded_by_what_stands_for_the_version_it_was_corrected_to() {
+fn correction_is_superseded_by_the_statement_of_its_corrected_version() {
     let releases = releases(&[("1", 1, false), ("2", 2, false), ("3", 3, false)]);
     let statements = [from(1, 0, 7), from(2, 5, 8), from(3, 5, 7)];
     assert_eq!(shorts(&releases, &statements), [(0, 0, None, End::Open)]);
@@ -571,7 +571,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_known_at_a_time_is_what_a_store_with_the_runs_up_to_then_gives(history in history(true)) {
+    fn knowledge_at_a_time_equals_a_store_with_the_runs_up_to_then(history in history(true)) {
         for run in 0..=history.releases.len() {
             let then = Knowledge::new(&history.releases, known_at(ingested(u32::try_from(run).expect("it is small"))));
             let first = known(&history.releases[..run]);

@@ -162,7 +162,7 @@ fn published_factors_are_these() {
 }
 
 #[test]
-fn a_factor_without_an_end_is_applied_where_the_result_has_one_and_rounded_on_demand() {
+fn infinite_factor_applies_where_the_result_is_finite_or_is_rounded() {
     assert_eq!(one("min", "h"), Err(DecimalError::Endless));
     assert_eq!(factor("min", "h").apply(&number("90")), Ok(number("1.5")));
     assert_eq!(factor("min", "h").apply(&number("0")), Ok(number("0")));
@@ -180,7 +180,7 @@ fn a_factor_without_an_end_is_applied_where_the_result_has_one_and_rounded_on_de
 }
 
 #[test]
-fn units_that_measure_different_things_do_not_convert_and_the_error_says_what_they_measure() {
+fn units_of_different_quantities_do_not_convert_and_the_error_names_both() {
     for (from, to, words) in [
         ("g", "L", "the one measures g, the other m3,"),
         ("[IU]", "ug", "the one measures [iU], the other g,"),

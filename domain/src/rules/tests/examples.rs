@@ -40,7 +40,7 @@ fn listed(words: &[&str]) -> String {
 }
 
 #[test]
-fn the_units_and_abbreviations_of_the_documentation_are_those_of_the_rules() {
+fn documented_units_and_abbreviations_match_the_rules() {
     let table = |units: &[quantity::Known]| {
         let rows = units.iter().map(|unit| {
             let prefixes = if unit.is_prefixed { "yes" } else { "" };
@@ -66,7 +66,7 @@ fn the_units_and_abbreviations_of_the_documentation_are_those_of_the_rules() {
 }
 
 #[test]
-fn the_digest_of_the_input_is_that_of_the_json_that_the_documentation_shows() {
+fn input_digest_matches_the_documented_json() {
     let shown = DOCUMENTATION.lines().find(|line| line.starts_with(r#"{"candidate_sha256""#));
     let check = Check { rules: Some(vec![RuleId::Prec005]), ..check(&["Ice melts"]) };
     let evaluation = evaluated("Ice melts.", &check);

@@ -91,7 +91,7 @@ fn many_claims_in_one_long_fact() {
 }
 
 #[test]
-fn no_more_steps_are_listed_once_those_before_have_looked_at_four_mebibytes() {
+fn no_more_steps_are_listed_after_four_mebibytes() {
     let evaluation = evaluated(&"a. ".repeat(500), &check(vec!["a".repeat(128 * 1024)]));
     let sourcing = evaluation.rules.iter().find(|rule| rule.rule == RuleId::Prec004).expect("it is applied");
     assert_eq!((sourcing.evidence.len(), sourcing.evidence_omitted), (32, 468));

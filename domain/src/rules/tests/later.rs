@@ -145,7 +145,7 @@ fn quantities_are_compared_by_their_value() {
 }
 
 #[test]
-fn joined_claims_are_supported_part_by_part_by_the_value_of_their_quantities() {
+fn joined_claims_are_supported_part_by_part_by_their_quantities() {
     let facts = ["weighs 1.2 kg", "costs 49 €", "runs for 60 s, 120 s and 1,000 hours with one cell"];
     for (text, unsupported) in [
         ("The lamp weighs 1200 g and costs 49 EUR.", vec![]),

@@ -106,8 +106,8 @@ fn candidates(inputs: &Inputs, envelope: &Envelope) -> BTreeMap<SourceId, Candid
     found.collect()
 }
 
-/// The SHA-256 of the question, of the answers' values and versions, and of the claims, without times. It does not
-/// depend on unverified oracles, nor on cached answers of missing oracles.
+/// The SHA-256 of the question without `known_at`, of the answers' values and versions, and of the claims, without times.
+/// It does not depend on unverified oracles, nor on cached answers of missing oracles.
 fn evidence_hash(
     inputs: &Inputs,
     envelope: &Envelope,
@@ -125,14 +125,5 @@ fn evidence_hash(
     });
     let said: BTreeMap<_, _> = said.collect();
     let Workflow { workflow_id, ontology, .. } = &inputs.workflow;
-    digest_of_json(&(
-        workflow_id,
-        ontology,
-        &question.thing,
-        question.point_in_time,
-        question.known_at,
-        axes,
-        said,
-        claimed,
-    ))
+    digest_of_json(&(workflow_id, ontology, &question.thing, question.point_in_time, axes, said, claimed))
 }

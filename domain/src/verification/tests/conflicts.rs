@@ -32,7 +32,7 @@ fn only_reason(envelope: &Envelope) -> Reason {
 }
 
 #[test]
-fn each_pair_in_conflict_is_a_step_and_more_of_them_than_the_limit_are_left_to_a_person() {
+fn each_conflicting_pair_is_a_step_and_too_many_go_to_a_reviewer() {
     let said = [(Primary, "1"), (Primary, "2"), (Primary, "3"), (Primary, "4"), (Primary, "5")];
     let recent = json!({"same_tier_strategy": "most_recent"});
     let envelope = decide(&doses(recent.clone(), &said[..4]));
@@ -66,7 +66,7 @@ fn who_agrees_is_no_step_and_stands_behind_the_value() {
 }
 
 #[test]
-fn within_a_tier_the_same_tier_strategy_settles_and_between_tiers_the_default_one() {
+fn same_tier_strategy_settles_within_a_tier_and_default_between_tiers() {
     let config = json!({"default_strategy": "higher_tier_wins", "same_tier_strategy": "use_conservative"});
     let said = [(Primary, "12"), (Secondary, "3"), (Primary, "10")];
     let envelope = decide(&doses(config, &said));
@@ -76,7 +76,7 @@ fn within_a_tier_the_same_tier_strategy_settles_and_between_tiers_the_default_on
 }
 
 #[test]
-fn no_two_oracles_may_be_further_apart_than_the_threshold_even_where_none_of_them_wins() {
+fn difference_over_the_threshold_is_reviewed_even_between_losing_oracles() {
     let config = json!({"escalation_delta_threshold": 3});
     let said = [(Primary, "10"), (Secondary, "8"), (Secondary, "11")];
     assert_eq!(dose(&decide(&doses(config.clone(), &said))).as_deref(), Some("10"));
@@ -124,7 +124,7 @@ fn the_conservative_side_is_the_axiss() {
 
 /// A lower tier with proof, where a higher one has none.
 #[test]
-fn where_the_tiers_contradict_the_hierarchy_of_the_axiss_class_a_person_decides() {
+fn contradicting_tiers_and_axis_class_go_to_a_reviewer() {
     let signature = || {
         Some(SignatureInfo {
             signed_by: "key-1".into(),
@@ -155,7 +155,7 @@ fn where_the_tiers_contradict_the_hierarchy_of_the_axiss_class_a_person_decides(
 }
 
 #[test]
-fn what_was_verified_before_the_window_or_at_the_same_moment_is_left_to_a_person() {
+fn values_outside_the_recency_window_or_of_equal_time_go_to_a_reviewer() {
     let window =
         |seconds: u64| json!({"same_tier_strategy": "most_recent", "recency_window_seconds": seconds});
     let said = [(Primary, "10"), (Primary, "12")];
@@ -242,7 +242,7 @@ fn by_oracle_a_conflict_takes_all_that_both_say_with_it_asked_for_or_not() {
 }
 
 #[test]
-fn where_all_is_invalidated_both_are_asked_for_all_their_axes_once_more_and_then_it_is_settled() {
+fn invalidate_all_asks_both_for_all_axes_once_more_and_then_settles() {
     for asked in [&["dose", "inr", "status"][..], &["dose"]] {
         let mut inputs = partial(json!({"partial_conflict_behavior": "invalidate_all"}), asked);
         answers(&mut inputs, "lab-c", CrossDomain, &[("status", "open")]);
@@ -264,7 +264,7 @@ fn where_all_is_invalidated_both_are_asked_for_all_their_axes_once_more_and_then
 }
 
 #[test]
-fn from_what_a_value_jumps_is_told_beside_it_of_axes_asked_for_and_only_where_values_are_told() {
+fn envelope_reports_deviation_only_for_requested_axes() {
     let jump = "it was 1 and is 10, more than 2 apart";
     let mut inputs = partial(json!({"granularity": "oracle"}), &["dose"]);
     for path in ["dose", "inr"] {

@@ -48,7 +48,7 @@ fn nobody_waits_for_an_oracle_that_decides_nothing() {
 }
 
 #[test]
-fn an_oracle_that_knows_nothing_or_was_not_asked_leaves_the_others_to_decide() {
+fn oracle_without_the_record_or_not_asked_leaves_the_decision_to_others() {
     for reply in [Reply::NoRecord, Reply::NotAsked { cause: "it is deprecated".into() }] {
         let envelope = decide(&with_second(Primary, reply));
         assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{:?}", envelope.warnings);
@@ -62,7 +62,7 @@ fn an_oracle_that_knows_nothing_or_was_not_asked_leaves_the_others_to_decide() {
 }
 
 #[test]
-fn that_nobody_has_a_value_is_not_said_while_somebody_is_missing_who_might() {
+fn missing_value_is_not_reported_while_an_oracle_may_still_have_it() {
     let silent = Reply::TimedOut { cut: Cut::HardTimeout };
     let failed = Reply::Failed { failure: Failure::Internal, cause: "a fault".into() };
     for (reply, reason) in [(silent, Reason::OracleUnreachable), (failed, Reason::OracleUnusable)] {
@@ -99,7 +99,7 @@ fn a_thing_that_is_not_fixed_is_asked_for() {
 }
 
 #[test]
-fn what_is_kept_is_not_even_looked_at_where_the_workflow_does_not_serve_it() {
+fn kept_answer_is_not_read_if_the_workflow_does_not_serve_it() {
     let mut inputs = with_second(Primary, Reply::TimedOut { cut: Cut::HardTimeout });
     let second = inputs.calls.get_mut(&"lab-b".parse().expect("an id")).expect("it was asked");
     second.kept = Some(Box::new(candidate("lab-b", &[("dose", "10")])));
@@ -120,7 +120,7 @@ fn a_circuit_that_an_administrator_holds_open_has_no_time_to_wait_for() {
 }
 
 #[test]
-fn a_failure_that_is_no_matter_of_time_is_never_covered_by_a_narrative_or_by_what_is_kept() {
+fn failure_unrelated_to_time_is_not_covered_by_narrative_or_kept_answer() {
     for on_timeout in [
         json!({"on_timeout": "FAIL_OPEN_NARRATIVE"}),
         json!({"on_timeout": "SERVE_STALE", "stale_tolerance_seconds": 600}),
@@ -138,7 +138,7 @@ fn a_failure_that_is_no_matter_of_time_is_never_covered_by_a_narrative_or_by_wha
 }
 
 #[test]
-fn whoever_cannot_be_asked_about_the_past_is_missed_and_the_advice_says_so() {
+fn oracle_that_cannot_answer_about_the_past_is_missing_with_advice() {
     let cause = "it is asked about the present alone".to_owned();
     let rejected = Reply::Failed { failure: Failure::Rejected, cause };
     let envelope = decide(&with_second(Secondary, rejected));
@@ -154,7 +154,7 @@ type Spoilt = (&'static str, fn(&mut Inputs));
 
 /// Poisoned answers, whoever hands them in.
 #[test]
-fn an_answer_for_another_thing_oracle_or_day_or_with_a_broken_signature_or_form_is_none() {
+fn answer_to_another_question_or_with_a_bad_signature_is_refused() {
     let spoil: [Spoilt; 5] = [
         ("its answer is refused (identity): it speaks of another thing than was asked for", |inputs| {
             let other = Value::Text("p-2".into());
@@ -258,7 +258,7 @@ fn an_answer_says_nothing_of_its_own_tier() {
 }
 
 #[test]
-fn an_answer_without_version_and_hash_counts_one_tier_lower_and_its_record_says_so() {
+fn answer_without_version_and_hash_counts_one_tier_lower() {
     let mut inputs = answered_by_one();
     let record = &mut answer_of(&mut inputs, "lab-a").record;
     (record.source_version, record.evidence_hash) = (None, None);
@@ -294,7 +294,7 @@ fn what_lay_ahead_when_it_came_is_none_however_slow_the_others_are() {
 }
 
 #[test]
-fn the_age_of_a_state_sensitive_value_counts_up_to_the_moment_that_is_asked_for() {
+fn age_of_a_state_sensitive_value_counts_to_the_requested_time() {
     let asked = |age_s: i64, more| {
         let workflow = workflow(&["inr"], &["lab-a"], json!({}));
         let mut inputs = inputs(workflow, &["inr"], more);

@@ -60,7 +60,7 @@ fn a_review_holds_what_is_to_be_decided_and_its_resolution_decides_it() {
 }
 
 #[test]
-fn a_lock_holds_for_its_workflow_ontology_thing_moment_and_axis_and_while_it_is_valid() {
+fn lock_holds_only_for_its_question_and_while_it_is_valid() {
     let plain = disagreement(json!({}));
     let spoil: [fn(&mut HumanLock); 7] = [
         |lock| lock.workflow_id = "other".parse().expect("an id"),
@@ -178,7 +178,7 @@ fn a_value_that_nobody_says_is_taken_only_where_that_is_said() {
 }
 
 #[test]
-fn a_resolution_says_by_which_definition_it_decides_and_the_envelope_tells_it() {
+fn resolution_names_its_definition_and_the_envelope_shows_it() {
     let mut inputs = disagreement(json!({}));
     let without = Some("without the night's".to_owned());
     let dose_of = |inputs: &mut Inputs, oracle_id: &str, definition: &Option<String>| {
@@ -215,7 +215,7 @@ fn a_resolution_says_by_which_definition_it_decides_and_the_envelope_tells_it() 
 }
 
 #[test]
-fn a_resolution_of_a_state_sensitive_axis_holds_no_longer_than_a_value_of_it() {
+fn resolution_of_a_state_sensitive_axis_is_bounded_by_its_max_ttl() {
     let claim = json!({"claimed": {"inr": {"value": 9, "claimed_by": "p-1"}}});
     let inputs = disagreement(claim);
     let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
@@ -258,7 +258,7 @@ fn what_is_before_a_person_already_is_not_put_there_again() {
 }
 
 #[test]
-fn where_many_reviews_of_a_thing_are_open_a_dispute_is_left_to_one_that_is_about_all_of_it_or_to_nobody() {
+fn dispute_over_a_full_thing_joins_a_covering_review_or_is_blocked() {
     let mut inputs = disagreement(json!({}));
     let review = Review::of(&inputs, &decide(&inputs)).expect("a person decides");
     let open = |review_id: String, axes: &[&str]| OpenReview {
@@ -347,7 +347,7 @@ fn what_no_person_would_come_to_is_not_put_before_one() {
 }
 
 #[test]
-fn what_a_review_has_confirmed_is_put_back_on_the_axes_that_it_decides_no_more() {
+fn confirmed_baseline_is_restored_on_axes_no_longer_decided() {
     let said = |value: &str| Baseline::of(&candidate("lab-a", &[("dose", value)]), "dose").expect("a dose");
     let lab = "lab-a".parse::<SourceId>().expect("an id");
     let of_lab = |paths: &[(&str, &str)]| -> Baselines {
@@ -416,7 +416,7 @@ fn a_value_deviates_beyond_either_limit_and_not_up_to_it() {
 }
 
 #[test]
-fn a_value_that_jumps_away_from_what_its_source_said_is_looked_at_by_a_person() {
+fn deviating_value_goes_to_a_reviewer() {
     let mut inputs = disagreement(json!({}));
     answers(&mut inputs, "lab-b", Primary, &[("dose", "10"), ("inr", "2.5")]);
     assert_eq!(decide(&inputs).kind, EnvelopeKind::Authoritative);
@@ -440,7 +440,7 @@ fn where_the_time_runs_out_a_person_decides_all_that_was_asked() {
 }
 
 #[test]
-fn what_is_confirmed_stands_under_the_name_of_who_confirmed_it_and_what_is_not_does_not() {
+fn only_a_confirmed_claim_is_attributed_to_its_confirmer() {
     let build = |confirmed: bool| {
         let workflow = workflow(&["address"], &["lab-a"], json!({}));
         let claim = json!({"claimed": {"address": {"value": "Elm St", "claimed_by": "p-1",

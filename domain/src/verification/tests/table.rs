@@ -36,7 +36,7 @@ fn hold(cases: impl Iterator<Item = Case>, mentioned: &mut [u64]) -> u64 {
 }
 
 #[test]
-fn every_combination_of_sources_times_and_people_comes_out_as_the_rules_say() {
+fn table_of_sources_times_and_people_matches_the_rules() {
     let mut mentioned = vec![0; RULES.len()];
     let cases = sources_and_times().chain(times_and_budgets()).chain(claims_and_people());
     let count = hold(cases, &mut mentioned);

@@ -40,7 +40,7 @@ fn what_is_left_out_is_as_the_rfc_has_it() {
 }
 
 #[test]
-fn a_workflow_reads_back_and_its_threshold_is_exact_however_it_was_written() {
+fn workflow_reads_back_with_its_exact_threshold() {
     for threshold in [json!(0.1), json!("0.1"), json!("0.10")] {
         let settings = json!({"conflict_resolution": {"escalation_delta_threshold": threshold}});
         let workflow = workflow(&["dose"], &["lab-a"], settings);

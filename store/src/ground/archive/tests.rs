@@ -139,7 +139,7 @@ fn any_zstd_decompresses_the_file_to_the_payload() {
 }
 
 #[test]
-fn the_same_payload_again_changes_nothing_and_one_that_is_dropped_leaves_nothing() {
+fn repeated_payload_changes_nothing_and_a_dropped_one_leaves_nothing() {
     let payload = table(FRAME_BYTES + 1);
     let (dir, archived) = archive(&payload, FRAME_BYTES);
     let before = fs::read(path(dir.path(), &archived.sha256)).expect("it is read");

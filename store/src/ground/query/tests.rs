@@ -54,7 +54,7 @@ fn an_index_leads_to_what_had_a_value_and_only_what_has_it_is_found() {
 }
 
 #[test]
-fn an_index_is_taken_where_it_leads_to_less_than_the_beginning_of_the_things() {
+fn index_is_used_where_it_yields_less_than_the_identity_prefix() {
     let mut world = World::new();
     let mut all: Vec<_> = (0..20_000).map(|year| said("ABW", year, 1)).collect();
     all[777].region = "east".into();

@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn a_merge_is_the_rows_of_all_in_order_and_tells_of_each_where_it_came_from(sources in vec(rows(), 0..5)) {
+    fn merge_has_all_rows_in_order_with_their_origin(sources in vec(rows(), 0..5)) {
         let mut expected = Vec::new();
         for (source, rows) in sources.iter().enumerate() {
             let with_source =
@@ -258,7 +258,7 @@ fn what_is_looked_up_again_comes_from_memory_within_its_bound() {
 }
 
 #[test]
-fn the_same_rows_give_the_same_bytes_and_another_file_in_its_place_is_told_by_its_digest() {
+fn same_rows_give_the_same_bytes_and_a_swapped_file_is_detected() {
     let (_one, path, summary) = written(&plain(500));
     let (_other, other, again) = written(&plain(500));
     assert_eq!(fs::read(&path).expect("it is read"), fs::read(&other).expect("it is read"));

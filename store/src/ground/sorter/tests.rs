@@ -22,7 +22,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn rows_come_in_key_order_and_of_one_key_as_they_came_whatever_the_memory(
+    fn rows_are_in_key_order_and_stable_under_any_memory_bound(
         keys in vec(vec(0..4_u8, 0..4), 0..1500),
         memory_bytes in prop_oneof![0..2000_usize, Just(1 << 20)],
     ) {

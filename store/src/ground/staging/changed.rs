@@ -30,9 +30,10 @@ pub struct ChangeEntry {
     pub position: u64,
     /// What the source knows it by.
     pub source_record_id: String,
-    /// From when on it is valid, or was before this.
+    /// The start of the interval in which it is valid after the change. If nothing continues it, the start of its
+    /// former interval.
     pub valid_from: Timestamp,
-    /// Until when it is valid; nothing while it is.
+    /// The end of that interval; `None` if it is open.
     pub valid_until: Option<Timestamp>,
     /// The record that has taken its place.
     pub superseded_by: Option<(u32, u64)>,
@@ -52,16 +53,19 @@ impl ChangeEntry {
         let stands =
             change.after.filter(|after| subject.is_some_and(|subject| subject.statement == after.statement));
         let other = change.after.filter(|_| stands.is_none()).and_then(|after| at(after.statement));
+        // the version that continues this one is not reported as new, so its interval stands here
+        let continued = change.after.filter(|after| {
+            matches!(change.kind, ChangeKind::Moved | ChangeKind::Replaced)
+                && subject.is_some_and(|subject| subject.content == after.content)
+        });
+        let shown = stands.or(continued).or(subject);
         Self {
             kind: change.kind,
             run,
             position,
             source_record_id: source_record_id_in(&record.key).unwrap_or_default(),
-            valid_from: subject.map_or(Timestamp::MIN, |version| version.valid_from),
-            valid_until: match stands {
-                Some(version) => version.valid_until,
-                None => subject.and_then(|version| version.valid_until),
-            },
+            valid_from: shown.map_or(Timestamp::MIN, |version| version.valid_from),
+            valid_until: shown.and_then(|version| version.valid_until),
             superseded_by: stands.as_ref().and_then(by).or(other),
         }
     }

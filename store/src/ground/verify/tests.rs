@@ -76,7 +76,7 @@ fn a_payload_that_is_damaged_or_gone_is_told() {
 }
 
 #[test]
-fn records_that_do_not_lie_in_the_payload_are_named_by_run_position_and_offset() {
+fn records_missing_from_the_payload_are_named_by_run_and_offset() {
     let (world, reading) = world();
     // another payload in this one's place, whole in itself
     let whole = world.dir.path().join("whole");
@@ -105,7 +105,7 @@ fn records_that_do_not_lie_in_the_payload_are_named_by_run_position_and_offset()
 }
 
 #[test]
-fn a_sorted_file_that_is_not_the_one_that_was_committed_is_told_by_its_name() {
+fn sorted_file_that_differs_from_the_committed_one_is_named() {
     let (mut world, _) = world();
     let view = world.view();
     let (file, own) = (&view.state.files[0], &view.state.completed[0].rows);

@@ -33,7 +33,7 @@ fn holding(credential: Credential, endpoint: &str) -> Puller {
 }
 
 #[tokio::test]
-async fn a_key_or_a_token_stands_in_its_header_where_the_pipeline_authenticates_by_it() {
+async fn key_or_token_is_sent_in_its_header() {
     let bearer = || Credential::token("s3cret".into()).expect("a token");
     for (credential, authentication, line) in [
         (api_key(), Authentication::ApiKey, "x-api-key: s3cret\r\n"),
@@ -74,7 +74,7 @@ async fn a_credential_goes_to_the_endpoints_origin_alone_and_never_comes_back() 
 }
 
 #[tokio::test]
-async fn a_credential_is_for_the_origin_that_the_configuration_names_whatever_endpoint_a_pipeline_has() {
+async fn credential_is_sent_only_to_its_configured_origin() {
     let server = Server::start("127.0.0.1", vec![whole("", "abc")]).await;
     let own = server.url("127.0.0.1", "/");
     for (origin, authentication) in

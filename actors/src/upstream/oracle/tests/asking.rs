@@ -174,7 +174,7 @@ async fn what_cannot_be_read_is_refused_and_speaks_against_the_source() {
 }
 
 #[tokio::test]
-async fn an_answer_about_something_else_is_refused_and_says_nothing_of_how_its_source_is_doing() {
+async fn answer_about_another_thing_is_refused_and_neutral_for_health() {
     let (answer, _) = asked(vec![whole("", r#"{"data":{"area":"s3cret","rate":1}}"#)], json!({})).await;
     assert_eq!(answer.outcome, Outcome::Neutral);
     assert_eq!(refused(answer).0, Refusal::Identity);

@@ -62,7 +62,7 @@ fn the_examples_of_the_standards_hold() {
 }
 
 #[test]
-fn a_signature_holds_by_the_keys_of_its_source_and_their_algorithms_alone() {
+fn signature_is_valid_only_by_its_sources_keys_and_algorithms() {
     let (pair, ours) = key(7, "k-1");
     let (other, _) = key(8, "k-1");
     let keys = json!([ours]);
@@ -113,7 +113,7 @@ fn a_signature_holds_by_the_keys_of_its_source_and_their_algorithms_alone() {
 }
 
 #[test]
-fn by_the_neutral_point_anything_is_signed_so_that_no_adapter_may_name_it() {
+fn adapter_with_a_neutral_point_as_key_is_refused() {
     let neutral = [&[1][..], &[0; 31]].concat();
     let (policy, _) = ready(json!({ "method": "ed25519", "header": "x-signature", "keys": [key(7, "k").1] }));
     let keys = [PublicKey { kid: "k".to_owned(), material: KeyMaterial::Ed25519(neutral.clone()) }];

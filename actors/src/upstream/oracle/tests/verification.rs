@@ -33,7 +33,7 @@ async fn an_answer_has_the_record_of_its_verification() {
 }
 
 #[tokio::test]
-async fn signed_answer_is_dated_by_its_issue_and_never_later_than_it_was_asked_for() {
+async fn signed_answer_is_dated_by_its_issue_at_the_latest_when_asked() {
     let (pair, ours) = key(7, "k-1");
     let changes = signed_by(json!({ "method": "ed25519", "header": "x-signature", "keys": [ours] }));
     for (issued, observed_at) in

@@ -118,7 +118,7 @@ fn a_signed_source_without_a_guard_against_replays_is_refused() {
 }
 
 #[test]
-fn a_signed_source_that_is_asked_about_a_time_proves_which_one_it_speaks_of() {
+fn signed_source_proves_the_time_that_it_was_asked_about() {
     let endpoint = |more: &str| {
         let mut document = signed(json!([jwk()]));
         document["endpoint"] =

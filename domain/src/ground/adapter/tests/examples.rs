@@ -75,7 +75,7 @@ fn documented() -> Vec<Ready> {
 }
 
 #[test]
-fn the_documentations_adapters_are_whole_and_read_the_answers_beside_them() {
+fn documented_adapters_are_complete_and_read_their_answers() {
     let thing = BTreeMap::from([
         ("area".to_owned(), Value::Text("ABW".into())),
         ("year".to_owned(), Value::Text("2015".into())),

@@ -248,7 +248,7 @@ fn what_an_answer_says_of_itself_is_read_in_its_places() {
 }
 
 #[test]
-fn what_does_not_say_as_of_when_it_holds_holds_no_later_than_it_was_issued() {
+fn answer_without_a_time_holds_no_later_than_its_issue() {
     let observed_at = |issued: &str| {
         let mut document = guarded();
         document.as_object_mut().unwrap().remove("observed_at");

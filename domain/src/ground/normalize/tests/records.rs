@@ -124,7 +124,7 @@ fn a_default_is_a_value_of_its_axis_and_passes_checks_but_no_normalizer() {
 }
 
 #[test]
-fn of_several_fields_the_first_that_is_there_counts_with_its_own_definition() {
+fn first_present_field_counts_with_its_own_definition() {
     let mapping = |field: &str, definition: Json| {
         json!({
             "source_field": field, "target_axis": "count", "cardinality": "many_to_one", "required": true,

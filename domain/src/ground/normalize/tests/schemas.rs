@@ -27,7 +27,7 @@ fn a_record_that_fails_its_schema_is_rejected_or_marked() {
 }
 
 #[test]
-fn the_place_of_a_fault_is_told_from_its_beginning_however_long_a_payload_makes_it() {
+fn position_of_a_fault_is_quoted_from_its_start_within_a_bound() {
     let definition = by(json!({ "additionalProperties": { "type": "integer" } }));
     let record = json!({ "é".repeat(100_000): "x" });
     let rejection = normalized(definition, record).unwrap_err();
@@ -160,7 +160,7 @@ fn a_reason_says_what_is_wrong_with_a_long_value_too() {
 }
 
 #[test]
-fn references_that_would_lead_elsewhere_than_they_are_counted_are_refused() {
+fn references_that_escape_the_counted_ones_are_refused() {
     let circle = json!({ "allOf": [{ "$ref": "#/d/a%62" }] });
     let told = fault(json!({ "$ref": "#/d/a%62", "d": { "a%62": {}, "ab": circle } }));
     assert!(told.contains("`#/d/a%62`") && told.contains("without `%`"), "{told}");

@@ -73,7 +73,7 @@ fn a_template_puts_values_into_words_exactly() {
 }
 
 #[test]
-fn a_rounded_number_is_what_rounding_half_up_gives_and_never_zero_for_something() {
+fn rounding_is_half_up_and_never_turns_a_value_into_zero() {
     for (form, fact) in [
         ("million:1", Some("44.3")),
         ("million:0", Some("44")),
