@@ -12,6 +12,8 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// Everything there is, with the methods it is for.
 const PATHS: [(&str, &[&str]); 47] = [
@@ -457,7 +459,10 @@ async fn logged_operator_action_is_done_though_the_operator_has_gone() {
     let daemon = world.serve().await;
     for n in 0..60 {
         let body = json!({"draining": n % 2 == 0}).to_string();
-        Wire::connect(&world.control_socket()).await.send(whole_post("/v1/drain", &[], body)).await.unwrap();
+        let mut wire = Wire::connect(&world.control_socket()).await;
+        wire.send(whole_post("/v1/drain", &[], body)).await.unwrap();
+        // some go before the request is looked at, some in the middle of it, some behind it
+        sleep(Duration::from_micros(n * 200)).await;
     }
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     eventually("the last entry and the daemon agree", async || {

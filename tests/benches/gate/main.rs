@@ -48,8 +48,9 @@ struct Effort {
     made: usize,
     /// Starts of a daemon.
     starts: usize,
-    /// Verdicts in the store that it is started on.
+    /// Verdicts in the stores that it is started on: a small one and a large one.
     stored: usize,
+    stored_many: usize,
     /// Facts that are ingested.
     facts: usize,
     /// Of them so many are looked up in one round.
@@ -64,6 +65,7 @@ impl Effort {
         made: 40,
         starts: 7,
         stored: 100_000,
+        stored_many: 1_000_000,
         facts: 1_000_000,
         lookups: 100_000,
     };
@@ -74,6 +76,7 @@ impl Effort {
         made: 20,
         starts: 3,
         stored: 100_000,
+        stored_many: 200_000,
         facts: 100_000,
         lookups: 20_000,
     };

@@ -18,12 +18,13 @@ use store::{Journal, Options, Record};
 
 /// Records in one group while the store is prepared.
 const GROUP: usize = 500;
-/// Verdicts submitted before a daemon is killed, for the next one to look through.
+/// Verdicts submitted before a daemon is killed, for the next one to look through: in a small store and a large one.
 const NEW: usize = 10_000;
+const NEW_MANY: usize = 100_000;
 /// Between two attempts to be answered.
 const PAUSE: Duration = Duration::from_micros(200);
-/// How long a daemon is left alone before its memory is read: what it checks beside its service is done by then.
-const IDLE: Duration = Duration::from_secs(4);
+/// How long a daemon is left alone before its memory is read: what it freed has been given back by then.
+const IDLE: Duration = Duration::from_secs(20);
 /// What a start says of itself when it is asked to, and what has been done by then.
 const PHASES: [(&str, &str); 4] = [
     ("the store is being opened", "process and configuration"),
@@ -31,35 +32,48 @@ const PHASES: [(&str, &str); 4] = [
     ("the log is checked", "the check of the log"),
     ("oracled serves", "actors, first entry, sockets"),
 ];
-/// What a start may take.
-const AIM_MS: f64 = 100.0;
-/// What the resident memory may be.
-const AIM_MIB: f64 = 60.0;
+/// A store that is started on, and what that may take.
+struct Case {
+    /// Verdicts in the store.
+    stored: usize,
+    /// Verdicts submitted before a daemon is killed or stopped.
+    new: usize,
+    /// What a start and a stop may take.
+    aim_ms: f64,
+    /// What the resident memory may be.
+    aim_mib: f64,
+}
 
-/// Measures both stores.
+/// Measures two stores, each beside an empty one.
 pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
+    let few = Case { stored: effort.stored, new: NEW, aim_ms: 100.0, aim_mib: 60.0 };
+    let many = Case { stored: effort.stored_many, new: NEW_MANY, aim_ms: 1000.0, aim_mib: 100.0 };
+    measure_case(effort, &few, table)?;
+    measure_case(effort, &many, table)
+}
+
+fn measure_case(effort: Effort, case: &Case, table: &mut Table) -> io::Result<()> {
     let (mut full, empty) = (World::default(), World::default());
-    prepare(&full.state(), effort.stored)?;
+    prepare(&full.state(), case.stored)?;
     let (from_filled, daemon) = start(&full)?;
-    daemon.stop();
+    let mut stops = vec![stop(daemon)?];
     let mut starts: Vec<[f64; 3]> = Vec::new();
     for _ in 0..effort.starts {
         let [(from_full, daemon), (from_empty, other)] = [start(&full)?, start(&empty)?];
-        let mut stopped = daemon.stop().success() && other.stop().success();
+        stops.push(stop(daemon)?);
+        stop(other)?;
         let (_, daemon) = start(&full)?;
         daemon.kill();
         let (from_killed, daemon) = start(&full)?;
-        stopped &= daemon.stop().success();
-        if !stopped {
-            return Err(io::Error::other("a daemon did not stop in good order"));
-        }
+        stops.push(stop(daemon)?);
         starts.push([from_full, from_empty, from_killed]);
     }
     let (_, daemon) = start(&full)?;
-    fill_from(&full.socket(), effort.stored, NEW)?;
+    fill_from(&full.socket(), case.stored, case.new)?;
     daemon.kill();
     let (from_torn, daemon) = start(&full)?;
-    daemon.stop();
+    fill_from(&full.socket(), case.stored + case.new, case.new)?;
+    let stop_behind_new = stop(daemon)?;
     let phases = phases(&mut full, effort)?;
     let of_start = |number: usize| median(starts.iter().filter_map(|start| start.get(number)).copied());
     let [from_full, from_empty, from_killed] = [of_start(0), of_start(1), of_start(2)];
@@ -70,21 +84,48 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
         *mib = daemon.resident_bytes()? as f64 / f64::from(1 << 20);
     }
     let [of_full, of_empty] = memory;
-
-    table.group(format!("start and memory with {} full verdicts in the store", effort.stored));
-    let before = format!("killed with {NEW} new ones");
-    for (what, took) in [
+    let before = format!("killed with {} new ones", case.new);
+    let starts = [
         ("stopped before", from_full),
         ("killed before", from_killed),
         ("filled before", from_filled),
         (before.as_str(), from_torn),
-    ] {
+    ];
+    let slowest = stops.into_iter().fold(0.0, f64::max);
+    table.group(format!("start, stop and memory with {} full verdicts in the store", case.stored));
+    show_times(case, &starts, from_empty, &phases, [slowest, stop_behind_new], table);
+    table.row(Row {
+        what: "resident memory, idle".into(),
+        measured: format!("{of_full:.1} MiB"),
+        beside: "with an empty store".into(),
+        beside_measured: format!("{of_empty:.1} MiB"),
+        verdict: format!(
+            "{:.2}{}",
+            of_full / of_empty,
+            at_most(of_full, case.aim_mib, &format!(": {} MiB", case.aim_mib))
+        ),
+        ..Row::default()
+    });
+    Ok(())
+}
+
+/// Adds the times of starts, of their phases, and of stops to the table.
+fn show_times(
+    case: &Case,
+    starts: &[(&str, f64)],
+    from_empty: f64,
+    phases: &[(&str, f64)],
+    [stop_slowest, stop_behind_new]: [f64; 2],
+    table: &mut Table,
+) {
+    let aim_ms = format!(": {} ms", case.aim_ms);
+    for (what, took) in starts.iter().copied() {
         table.row(Row {
             what: format!("start to ready, {what}"),
             measured: format!("{took:.1} ms"),
             beside: "with an empty store".into(),
             beside_measured: format!("{from_empty:.1} ms"),
-            verdict: format!("{:.2}{}", took / from_empty, at_most(took, AIM_MS, ": 100 ms")),
+            verdict: format!("{:.2}{}", took / from_empty, at_most(took, case.aim_ms, &aim_ms)),
             ..Row::default()
         });
     }
@@ -95,15 +136,26 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
             ..Row::default()
         });
     }
-    table.row(Row {
-        what: "resident memory, idle".into(),
-        measured: format!("{of_full:.1} MiB"),
-        beside: "with an empty store".into(),
-        beside_measured: format!("{of_empty:.1} MiB"),
-        verdict: format!("{:.2}{}", of_full / of_empty, at_most(of_full, AIM_MIB, ": 60 MiB")),
-        ..Row::default()
-    });
-    Ok(())
+    for (what, took) in [
+        ("right behind a start, the slowest".to_owned(), stop_slowest),
+        (format!("behind {} new ones", case.new), stop_behind_new),
+    ] {
+        table.row(Row {
+            what: format!("stop, {what}"),
+            measured: format!("{took:.1} ms"),
+            verdict: at_most(took, case.aim_ms, &aim_ms),
+            ..Row::default()
+        });
+    }
+}
+
+/// Stops a daemon and tells how many milliseconds it took.
+fn stop(daemon: Daemon<'_>) -> io::Result<f64> {
+    let began = Instant::now();
+    if !daemon.stop().success() {
+        return Err(io::Error::other("a daemon did not stop in good order"));
+    }
+    Ok(began.elapsed().as_secs_f64() * 1e3)
 }
 
 /// Fills a store through the journal.
