@@ -201,6 +201,9 @@ async fn while_draining_new_verdicts_are_turned_away_and_delivered_ones_are_read
         problem(&refused, 503, "draining");
         assert_eq!(refused.headers["retry-after"], "5", "{path}");
     }
+    for path in ["/v1/pipelines/p/runs?version=1&released_at=2020-01-01", "/v1/pipelines/p/pull"] {
+        problem(&post(control, path, &json!({})).await, 503, "draining");
+    }
     for path in ["/v1/verdicts/cs_1", "/cache/cs_1", "/metrics", "/openapi.json"] {
         assert_eq!(get(routes, path).await.status, 200, "{path}");
     }

@@ -78,13 +78,16 @@ pub fn takes_its_time<B>(request: &Request<B>) -> bool {
 /// Pulls a pipeline's payload and begins its run. Answers once it has come.
 ///
 /// # Errors
-/// `PipelineUnknown`, `InvalidRequest` where it does not pull, `PullBusy`, `PullFailed`, `RunBusy`.
+/// `Draining`; `PipelineUnknown`, `InvalidRequest` where it does not pull, `PullBusy`, `PullFailed`, `RunBusy`.
 pub async fn pull(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     pipeline_id: Result<Path<String>, PathRejection>,
     _: Unasked,
 ) -> Result<Json<Pulled>, Problem> {
+    if service.draining() {
+        return Err(Problem::Draining);
+    }
     let pipeline_id = named(pipeline_id)?;
     act(async move {
         let requested_by = peer.uid.to_string();
