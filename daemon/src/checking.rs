@@ -176,3 +176,17 @@ async fn log_file_faults(service: &Arc<Service>) {
         tracing::error!(more, "more files of sources are missing, cut or other files");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stop_ends_a_check_at_its_next_step() {
+        let (stop, stopped) = watch::channel(false);
+        let pace = Pace::new(stopped);
+        assert!(pace.proceed());
+        stop.send_replace(true);
+        assert!(!pace.proceed());
+    }
+}

@@ -270,7 +270,8 @@ async fn payload_of_a_run_that_could_not_begin_is_removed() {
     assert_unavailable(&ground::ingest(control, "things", "1", "2020-01-01", record).await);
     disk.empty(&daemon);
     eventually("it is ready again", async || get(routes, "/readyz").await.status == 200).await;
-    let archived = || std::fs::read_dir(world.state().join("ground/raw")).expect("there is an archive").count();
+    let archived =
+        || std::fs::read_dir(world.state().join("ground/raw")).expect("there is an archive").count();
     eventually("the payload is removed", async || archived() == 0).await;
     let begun = ground::ingest(control, "things", "1", "2020-01-01", record).await;
     let run = ground::ended(control, &ground::begun(&begun)).await;
