@@ -146,7 +146,9 @@ async fn verify_until_settled(
         let (check, asked, awaited_too) = (Arc::clone(shop), oracle_id.clone(), Arc::clone(&awaited));
         let (run_id, proceed) = (run_id.cloned(), Arc::clone(&proceed));
         let checked = spawn_blocking(move || {
-            let view = match check.store.view_for_check(&asked) {
+            // a source whose files cannot be opened any more may still be open, and its payloads are checked, too
+            let opened = check.store.view_for_check(&asked).or_else(|_| check.store.view(&asked));
+            let view = match opened {
                 // so damaged that it cannot even be opened
                 Err(error @ StoreError::SourceFile { .. }) => {
                     let file_fault = Some(error.to_string());
