@@ -40,10 +40,12 @@ use flights::Flights;
 use jiff::Timestamp;
 use pull::Puller;
 use pulling::{Pulls, Wanted};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
 use store::ground::archive::Archived;
+use store::ground::verify::CheckProgress;
 use tokio::sync::Semaphore;
 
 /// Schedules are looked at so often; they are to the minute.
@@ -181,14 +183,26 @@ pub struct Rebuild {
     pub peer: Peer,
 }
 
-/// Holds what is kept of a source against its digests.
-#[derive(Debug, Message)]
+/// Returns whether a check continues. It is called at least every 256 KiB, on the thread of the check, and may sleep.
+pub type Proceed = Arc<dyn Fn(CheckProgress) -> bool + Send + Sync>;
+
+/// Compares what is kept of a source with its digests.
+#[derive(Message)]
 #[rtype(result = "Result<VerifiedSource, IngestionError>")]
 pub struct Verify {
-    /// Which.
+    /// The source.
     pub oracle_id: SourceId,
     /// Only this run.
     pub run_id: Option<Sha256Hex>,
+    /// Whether the check continues.
+    pub proceed: Proceed,
+}
+
+impl fmt::Debug for Verify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { oracle_id, run_id, .. } = self;
+        f.debug_struct("Verify").field("oracle_id", oracle_id).field("run_id", run_id).finish_non_exhaustive()
+    }
 }
 
 /// Asks how far the runs are that go on.
@@ -308,8 +322,8 @@ impl Handler<Rebuild> for Ingestion {
 impl Handler<Verify> for Ingestion {
     type Result = ResponseFuture<Result<VerifiedSource, IngestionError>>;
 
-    fn handle(&mut self, Verify { oracle_id, run_id }: Verify, _: &mut Context<Self>) -> Self::Result {
-        Box::pin(upkeep::verify(Arc::clone(&self.shop), oracle_id, run_id))
+    fn handle(&mut self, check: Verify, _: &mut Context<Self>) -> Self::Result {
+        Box::pin(upkeep::verify(Arc::clone(&self.shop), check))
     }
 }
 

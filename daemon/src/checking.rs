@@ -1,10 +1,13 @@
-//! The check of the whole store, beside the service.
+//! The check of the whole store and of all sources, beside the service.
 
 use crate::service::Service;
 use actors::clock::monotonic;
-use std::sync::Arc;
+use actors::ingestion::{IngestionError, Verify};
+use domain::ground::id::SourceId;
+use jiff::SignedDuration;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::{Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -16,6 +19,8 @@ const RETRY_PAUSE: Duration = Duration::from_secs(5);
 const CHECK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// A check pauses for so many times as long as it has worked: it takes a tenth of one core.
 const PAUSE_FACTOR: u32 = 9;
+/// A check works for at least this long between two pauses.
+const WORK_TIME: Duration = Duration::from_millis(2);
 /// The longest pause of a check. A stop waits for it.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// The time that a stop waits for a check: a read of a disk that hangs must not hold it.
@@ -31,8 +36,8 @@ pub(crate) struct Checking {
 }
 
 impl Checking {
-    /// Starts to check the store: first what is left of the last check, then all of it once a day. A store that has lost
-    /// something must not go on being served.
+    /// Starts to check the store and then each source: first what is left of the last check, then all of it once a day. A
+    /// store that has lost something must not go on being served; the faults of a source are only reported.
     #[must_use]
     pub(crate) fn start(service: &Arc<Service>) -> Self {
         let (stop, stopped) = watch::channel(false);
@@ -63,6 +68,7 @@ async fn check(service: &Arc<Service>, mut stopped: watch::Receiver<bool>) -> Op
             Ok(Ok(false)) => return None,
             Ok(Ok(true)) => {
                 log_file_faults(service).await;
+                check_sources(service, &stopped).await;
                 CHECK_EVERY
             }
             // that is no finding: the store is being reopened, or the disk is full
@@ -85,12 +91,72 @@ async fn check(service: &Arc<Service>, mut stopped: watch::Receiver<bool>) -> Op
 
 /// Checks the store with pauses; whether it came to the end.
 fn slowly(store: &Store, stopped: &watch::Receiver<bool>) -> Result<bool, StoreError> {
-    let mut began = monotonic();
-    store.audit(|_| {
-        thread::sleep((began.elapsed() * PAUSE_FACTOR).min(LONGEST_PAUSE));
-        began = monotonic();
-        !*stopped.borrow()
-    })
+    let pace = Pace::new(stopped.clone());
+    store.audit(|_| pace.proceed())
+}
+
+/// The pace of a check, and its end.
+struct Pace {
+    began: Mutex<Instant>,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Pace {
+    fn new(stopped: watch::Receiver<bool>) -> Self {
+        Self { began: Mutex::new(monotonic()), stopped }
+    }
+
+    /// Pauses where it is time for that. Returns whether the check continues.
+    fn proceed(&self) -> bool {
+        let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        let worked = began.elapsed();
+        if worked >= WORK_TIME && !*self.stopped.borrow() {
+            thread::sleep((worked * PAUSE_FACTOR).min(LONGEST_PAUSE));
+            *began = monotonic();
+        }
+        !*self.stopped.borrow()
+    }
+}
+
+/// Checks every source that was not checked for a day, as `oraclectl source verify` does. The store notes each, so that the
+/// next start continues with the others.
+async fn check_sources(service: &Arc<Service>, stopped: &watch::Receiver<bool>) {
+    let store = service.system.store.clone();
+    let now = service.system.clock.now();
+    let since = now.saturating_sub(SignedDuration::try_from(CHECK_EVERY).unwrap_or_default());
+    let unchecked = spawn_blocking(move || store.unchecked_sources(since.unwrap_or(now), now)).await;
+    let unchecked = match unchecked {
+        Ok(Ok(unchecked)) => unchecked,
+        Ok(Err(error)) => return tracing::error!(%error, "could not check the sources"),
+        Err(error) => return tracing::error!(%error, "could not check the sources"),
+    };
+    for oracle_id in unchecked {
+        if *stopped.borrow() {
+            return;
+        }
+        check_source(service, oracle_id, stopped).await;
+    }
+}
+
+async fn check_source(service: &Arc<Service>, oracle_id: SourceId, stopped: &watch::Receiver<bool>) {
+    let pace = Pace::new(stopped.clone());
+    let proceed = Arc::new(move |_| pace.proceed());
+    let check = Verify { oracle_id: oracle_id.clone(), run_id: None, proceed };
+    let checked = match service.system.ingestion.ask(check).await {
+        Ok(Ok(checked)) => checked,
+        Ok(Err(IngestionError::Store(StoreError::Stopped))) => return,
+        Ok(Err(error)) => return tracing::error!(%oracle_id, %error, "could not check the source"),
+        Err(error) => return tracing::error!(%oracle_id, %error, "could not check the source"),
+    };
+    let faults = checked.fault_count();
+    if faults == 0 {
+        return tracing::debug!(%oracle_id, "the check of the source found no fault");
+    }
+    let of_files = checked.file_fault.iter();
+    for fault in of_files.chain(checked.runs.iter().flat_map(|run| &run.faults)).take(FAULTS_LOGGED) {
+        tracing::error!(%oracle_id, "{fault}");
+    }
+    tracing::error!(%oracle_id, faults, "the check of the source found faults");
 }
 
 /// Logs the files of sources that are missing, cut or other files: they keep neither other sources nor verdicts from being
@@ -108,5 +174,19 @@ async fn log_file_faults(service: &Arc<Service>) {
     }
     if let Some(more @ 1..) = faults.len().checked_sub(FAULTS_LOGGED) {
         tracing::error!(more, "more files of sources are missing, cut or other files");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stop_ends_a_check_at_its_next_step() {
+        let (stop, stopped) = watch::channel(false);
+        let pace = Pace::new(stopped);
+        assert!(pace.proceed());
+        stop.send_replace(true);
+        assert!(!pace.proceed());
     }
 }

@@ -7,12 +7,36 @@ use crate::telemetry::LogLevel;
 use actors::System;
 use actors::caller::carried;
 use actors::logger::JournalReport;
+use domain::ground::id::SourceId;
 use jiff::Timestamp;
 use prometheus_client::registry::Registry;
+use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use store::ground::verify::CheckProgress;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
+
+/// How far the checks of sources are that callers wait for.
+#[derive(Debug, Default)]
+pub struct SourceChecks(StdMutex<HashMap<SourceId, CheckProgress>>);
+
+impl SourceChecks {
+    /// Notes how far the check of a source is; `None` once it has ended.
+    pub fn set(&self, oracle_id: &SourceId, progress: Option<CheckProgress>) {
+        let mut checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress {
+            Some(progress) => drop(checks.insert(oracle_id.clone(), progress)),
+            None => drop(checks.remove(oracle_id)),
+        }
+    }
+
+    /// How far the check of a source is.
+    #[must_use]
+    pub fn get(&self, oracle_id: &SourceId) -> Option<CheckProgress> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(oracle_id).copied()
+    }
+}
 
 /// The running daemon, as its handlers see it.
 #[derive(Debug)]
@@ -34,6 +58,8 @@ pub struct Service {
     places: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     answers: Arc<Semaphore>,
+    /// The checks of sources that callers wait for.
+    pub checks: SourceChecks,
     /// How often signals are taken.
     pub signal_rate: SignalRate,
     draining: AtomicBool,
@@ -63,6 +89,7 @@ impl Service {
             places,
             bodies,
             answers,
+            checks: SourceChecks::default(),
             signal_rate: SignalRate::default(),
             draining: AtomicBool::new(false),
             damage: watch::channel(None).0,

@@ -87,6 +87,9 @@ pub enum StoreError {
         /// Which one, from 1.
         row: u64,
     },
+    /// The caller of a check has stopped it.
+    #[error("the check was stopped before its end: the daemon stops, or its caller is gone")]
+    Stopped,
     /// It is open, but does not take writes (or, while it is being reopened, reads) for now.
     #[error("the store is unavailable: {cause}")]
     Unavailable {

@@ -5,6 +5,7 @@
 //! carries checksums of all of its bytes, which are checked whenever they are read from the disk.
 
 pub mod archive;
+pub mod checked;
 pub mod export;
 mod feed;
 pub mod files;

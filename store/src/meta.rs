@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::rows::{SCHEMA, Table, key};
 use crate::watermark::Counts;
+use domain::ground::id::SourceId;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read as _;
@@ -87,6 +88,28 @@ pub(crate) fn audited(engine: &Engine) -> Result<u64, StoreError> {
 pub(crate) fn put_audited(engine: &Engine, seq: u64) -> Result<(), StoreError> {
     let mut batch = sled::Batch::default();
     batch.insert(audited_key(), &seq.to_be_bytes());
+    engine.make_room(0)?;
+    engine.apply(batch)
+}
+
+fn source_check_key(oracle_id: &SourceId) -> Vec<u8> {
+    key(Table::Meta, &[b"source_check/", oracle_id.as_str().as_bytes()])
+}
+
+/// What was noted of the last check of a source.
+pub(crate) fn source_check(engine: &Engine, oracle_id: &SourceId) -> Result<Option<sled::IVec>, StoreError> {
+    let key = source_check_key(oracle_id);
+    engine.with(|db| db.get(key).map_err(|error| StoreError::damaged(engine.dir(), &error)))
+}
+
+/// Notes what a check of a source found.
+pub(crate) fn put_source_check(
+    engine: &Engine,
+    oracle_id: &SourceId,
+    check: &[u8],
+) -> Result<(), StoreError> {
+    let mut batch = sled::Batch::default();
+    batch.insert(source_check_key(oracle_id), check);
     engine.make_room(0)?;
     engine.apply(batch)
 }

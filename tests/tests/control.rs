@@ -203,6 +203,9 @@ async fn draining_daemon_refuses_new_verdicts_and_returns_delivered_ones() {
         problem(&refused, 503, "draining");
         assert_eq!(refused.headers["retry-after"], "5", "{path}");
     }
+    for path in ["/v1/pipelines/p/runs?version=1&released_at=2020-01-01", "/v1/pipelines/p/pull"] {
+        problem(&post(control, path, &json!({})).await, 503, "draining");
+    }
     for path in ["/v1/verdicts/cs_1", "/cache/cs_1", "/metrics", "/openapi.json"] {
         assert_eq!(get(routes, path).await.status, 200, "{path}");
     }

@@ -253,6 +253,33 @@ async fn starts_on_a_full_disk(world: &World, disk: &Tmpfs, ledger: &Ledger) {
 }
 
 #[tokio::test]
+async fn payload_of_a_run_that_could_not_begin_is_removed() {
+    let mut world = World::with_config("[storage]\nmin_free_bytes = 0\n");
+    if !disk::can_be_filled(&mut world) {
+        println!("skipped: there is no prlimit");
+        return;
+    }
+    let disk = Bounded(world.state());
+    let daemon = world.serve().await;
+    let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let (ontology, source, pipeline) = ground::things("things");
+    ground::register_all(control, &ontology, &source, &pipeline).await;
+    disk.fill(&daemon);
+    submit_until_full(routes, "last", &mut Ledger::default()).await;
+    let record = "{\"number\": 1}\n";
+    assert_unavailable(&ground::ingest(control, "things", "1", "2020-01-01", record).await);
+    disk.empty(&daemon);
+    eventually("it is ready again", async || get(routes, "/readyz").await.status == 200).await;
+    let archived =
+        || std::fs::read_dir(world.state().join("ground/raw")).expect("there is an archive").count();
+    eventually("the payload is removed", async || archived() == 0).await;
+    let begun = ground::ingest(control, "things", "1", "2020-01-01", record).await;
+    let run = ground::ended(control, &ground::begun(&begun)).await;
+    assert_eq!((&run["state"], archived()), (&json!("completed"), 1));
+    assert!(daemon.stop().success());
+}
+
+#[tokio::test]
 async fn low_disk_space_refuses_new_work_and_serves_reads() {
     let mut world = World::default();
     let daemon = world.serve().await;

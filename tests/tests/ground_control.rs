@@ -312,6 +312,32 @@ async fn a_source_has_one_run_at_a_time_and_it_can_be_cancelled() {
 }
 
 #[tokio::test]
+async fn check_of_a_source_ends_when_its_caller_goes() {
+    let world = World::default();
+    let daemon = world.serve().await;
+    let control = &mut daemon.control().await;
+    register(control).await;
+    let run_id = begun(&ingest(control, "2023", payload(MANY)).await);
+    assert_eq!(ended(control, &run_id).await["state"], "completed");
+    let mut caller = daemon.control().await;
+    let verify = format!("{SOURCE}/verify");
+    let checking = tokio::spawn(async move { post(&mut caller, &verify, &json!({})).await });
+    eventually("the check reports its progress", async || {
+        at(&get(control, SOURCE).await, "/checking/bytes_read").as_u64().is_some_and(|bytes| bytes > 0)
+    })
+    .await;
+    let progress = at(&get(control, SOURCE).await, "/checking");
+    assert!(progress["bytes_read"].as_u64() <= progress["bytes"].as_u64(), "{progress}");
+    checking.abort();
+    eventually("the check ends", async || at(&get(control, SOURCE).await, "/checking").is_null()).await;
+    assert!(at(&get(control, SOURCE).await, "/last_check").is_null(), "it did not come to its end");
+
+    let whole = post(control, &format!("{SOURCE}/verify"), &json!({})).await;
+    assert_eq!(at(&whole, "/runs/0/fault_count"), json!(0));
+    assert_eq!(at(&get(control, SOURCE).await, "/last_check/fault_count"), json!(0));
+}
+
+#[tokio::test]
 async fn a_run_that_was_cancelled_stays_so_whatever_comes_behind_the_answer() {
     let world = World::with_config("[ingestion]\nruns_at_once = 1");
     let daemon = world.serve().await;

@@ -456,7 +456,8 @@ fn verified(store: &Store, source: &str) -> Vec<u8> {
         assert_eq!(value["provenance"]["normalized_hash"], Sha256Hex::of(record.as_bytes()).as_str());
     }
     let view = view(store, source);
-    view.verify_files().expect("the files are what was committed");
+    view.verify_files(&mut view.meter(&BTreeSet::new(), &mut |_| true))
+        .expect("the files are what was committed");
     for completed in &view.state.completed {
         let verified =
             view.verify_run(completed.release.run, |_| true).expect("it is read").expect("it is there");

@@ -83,6 +83,14 @@ async fn held_run_exits_with_its_own_status_and_waits_for_an_operator() {
     let output = world.ctl(&["--json", "ingest", "undo", &run_id, "--reason", "it was wrong after all"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(json_of(&output)["run"]["undoes"]["run_id"], run_id.as_str());
+    let by = json_of(&output)["run"]["run_id"].clone();
+    assert_eq!(json_of(&world.ctl(&["--json", "ingest", "show", &run_id]))["undone_by"], by);
+    let listed = json_of(&world.ctl(&["--json", "ingest", "list"]));
+    let undone = listed.as_array().expect("a list").iter().filter(|seen| !seen["undone_by"].is_null());
+    assert_eq!(undone.map(|seen| &seen["run"]["run_id"]).collect::<Vec<_>>(), [run_id.as_str()]);
+    let shown = world.ctl(&["ingest", "show", &run_id]).stdout;
+    assert!(String::from_utf8_lossy(&shown).contains(by.as_str().expect("an id")));
+    assert!(String::from_utf8_lossy(&world.ctl(&["ingest", "list"]).stdout).contains("undone"));
     let by_value =
         |records: &[Value]| records.iter().map(|record| record["axes"].clone()).collect::<Vec<_>>();
     assert_eq!(by_value(&values(&world).await), by_value(&before));

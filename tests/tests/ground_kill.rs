@@ -11,7 +11,7 @@ use harness::{World, at, document, eventually, get, log, post, problem, whole_lo
 use hyper::Method;
 use oracled::client::Client;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use store::Store;
+use store::ground::view::SourceView;
+use store::{Store, StoreError};
 
 const SOURCE: &str = "world-bank-population";
 const OTHER: &str = "iso-4217";
@@ -315,6 +316,10 @@ async fn whole() -> (World, PathBuf) {
     (world, ground)
 }
 
+fn verify_files(view: &SourceView) -> Result<u64, StoreError> {
+    view.verify_files(&mut view.meter(&BTreeSet::new(), &mut |_| true))
+}
+
 /// Turns a byte over; the same again turns it back.
 fn flip(path: &Path, place: u64) {
     let file = OpenOptions::new().read(true).write(true).open(path).expect("it is there");
@@ -410,10 +415,10 @@ async fn flipped_byte_in_a_facts_file_is_found_and_affects_no_other_source() {
             break;
         }
         let (_journal, store) = stopped(&world.state());
-        view(&store, SOURCE).verify_files().expect("it is whole again");
+        verify_files(&view(&store, SOURCE)).expect("it is whole again");
         flip(&path, place);
         let opened = store.view(&SOURCE.parse().expect("it is an id"));
-        let found = opened.and_then(|view| view.expect("it is registered").verify_files());
+        let found = opened.and_then(|view| verify_files(&view.expect("it is registered")));
         let told = found.expect_err("verification finds it").to_string();
         assert!(told.contains(fact.as_str()), "{told}");
         flip(&path, place);
@@ -426,6 +431,47 @@ fn printed(world: &World, line: &[&str], code: i32) -> String {
     let output = world.ctl(line);
     assert_eq!(output.status.code(), Some(code), "{line:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("it is text")
+}
+
+#[tokio::test]
+async fn daemon_finds_a_damaged_payload_by_itself() {
+    let (world, ground) = whole().await;
+    let raw = {
+        let (_journal, store) = stopped(&world.state());
+        view(&store, SOURCE).state.completed[0].raw_sha256.clone()
+    };
+    let path = ground.join(format!("raw/{raw}.raw"));
+    let place = fs::metadata(&path).expect("it is there").len() / 2;
+    flip(&path, place);
+    let daemon = world.serve().await;
+    let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
+    let metrics = async |routes: &mut Client| {
+        String::from_utf8(get(routes, "/metrics").await.body.to_vec()).expect("it is text")
+    };
+    let faults = |oracle: &str, count: u64| format!("oracled_source_faults{{oracle=\"{oracle}\"}} {count}\n");
+    eventually("both sources are checked", async || {
+        let metrics = metrics(routes).await;
+        metrics.contains(&faults(SOURCE, 1)) && metrics.contains(&faults(OTHER, 0))
+    })
+    .await;
+    assert!(metrics(routes).await.contains("oracled_source_checked_timestamp_seconds{"));
+    assert!(world.service_log().contains("the check of the source found faults"), "{}", world.service_log());
+    others_go_on(&world, routes, control, 1).await;
+    assert_eq!(get(routes, "/readyz").await.status, 200);
+    assert!(printed(&world, &["source", "show", SOURCE], 0).contains(": 1 fault;"));
+    let checked_at = |shown: &Value| shown["last_check"]["checked_at"].clone();
+    let shown = document(&get(control, &format!("/v1/sources/{SOURCE}")).await);
+    assert!(daemon.stop().success());
+
+    let daemon = world.serve().await;
+    let (control, routes) = (&mut daemon.control().await, &mut daemon.routes().await);
+    assert!(metrics(routes).await.contains(&faults(SOURCE, 1)), "a restart forgets no fault");
+    let shown_again = document(&get(control, &format!("/v1/sources/{SOURCE}")).await);
+    assert_eq!(checked_at(&shown), checked_at(&shown_again), "it is not checked again at each start");
+    flip(&path, place);
+    printed(&world, &["source", "verify", SOURCE], 0);
+    assert!(metrics(routes).await.contains(&faults(SOURCE, 0)));
+    assert!(daemon.stop().success());
 }
 
 #[tokio::test]

@@ -92,7 +92,7 @@ async fn metrics(daemon: &Daemon<'_>) -> String {
     String::from_utf8(answer.body.into()).expect("it is text")
 }
 
-/// Has a release of a source ingested, and asks for it.
+/// Has a release of a source ingested and checked, and asks for it.
 async fn tell_the_truth(daemon: &Daemon<'_>) {
     let control = &mut daemon.control().await;
     ground::register(control, "iso-4217").await;
@@ -101,6 +101,7 @@ async fn tell_the_truth(daemon: &Daemon<'_>) {
     let run = ground::begun(&ground::ingest(control, "iso-4217", "4.20.1", "2026-02-01", payload).await);
     let run = ground::ended(control, &run).await;
     assert_eq!(run.get("state").and_then(Value::as_str), Some("completed"));
+    assert_eq!(post(control, "/v1/sources/iso-4217/verify", &json!({})).await.status, 200);
     let query = json!({"oracle_id": "iso-4217", "request": {"axes_requested": ["name"]}});
     assert_eq!(post(&mut daemon.routes().await, "/v1/query", &query).await.status, 200);
 }

@@ -164,6 +164,14 @@ impl Shop {
         }
     }
 
+    /// Lets go of the payload of a run whose beginning was perhaps not committed, once it is known whether it was.
+    pub(super) async fn let_go_once_writable(&self, run: &Run) {
+        sleep(END_PAUSE).await;
+        if self.log.report().wait_for(|report| report.failure.is_none()).await.is_ok() {
+            self.let_go(run).await;
+        }
+    }
+
     /// Removes the payload of a run that failed for lack of space, unless another run has the same.
     async fn remove_payload(&self, run: &Run) {
         let _turn = ARCHIVING.lock().await;

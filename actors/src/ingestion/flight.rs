@@ -7,6 +7,7 @@ use super::progress::{Ending, Progress};
 use super::reading::{Outcome, Reading};
 use super::{Begin, Begun, IngestionError, Shop};
 use crate::caller::carried;
+use crate::logger::CommitError;
 use crate::registry::{Decided, Desk, Ready, RegistryError, as_read};
 use domain::event::ground::RunEntry;
 use domain::ground::id::SourceId;
@@ -85,7 +86,12 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
             })
         })
     });
-    begun.await?;
+    if let Err(error) = begun.await {
+        if matches!(error, IngestionError::Commit(CommitError::Unavailable(_))) {
+            tokio::spawn(async move { shop.let_go_once_writable(&run).await });
+        }
+        return Err(error);
+    }
     shop.metrics.ingesting.started();
     tokio::spawn(carried(fly(shop, ready, claim, progress)));
     Ok(Begun::Started(Box::new(run)))

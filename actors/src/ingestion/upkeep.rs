@@ -1,8 +1,8 @@
-//! Upkeep: what was kept is held against its digests, and what is not needed any more is taken out when somebody asks.
+//! Upkeep: checks what is kept of a source against its digests, and prunes what is not needed any more.
 
 use super::archiving::ARCHIVING;
 use super::flights::Holder;
-use super::{IngestionError, Shop};
+use super::{IngestionError, Proceed, Shop, Verify};
 use crate::registry::{Decided, RegistryError, as_read};
 use domain::event::ground::PruneEntry;
 use domain::ground::id::SourceId;
@@ -10,8 +10,9 @@ use domain::{Event, Peer, Sha256Hex};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use store::ground::checked::SourceCheck;
 use store::ground::state::{Completed, SourceState};
-use store::ground::verify::{Fault, Verified};
+use store::ground::verify::{CheckProgress, Fault, Verified};
 use store::ground::view::SourceView;
 use store::{Record, RowKey, Store, StoreError, Write};
 use tokio::task::spawn_blocking;
@@ -110,33 +111,62 @@ pub(super) async fn prune(
     Ok(outcome)
 }
 
-/// Holds a source's files, and its runs or one of them, against their digests.
-pub(super) async fn verify(
-    shop: Arc<Shop>,
-    oracle_id: SourceId,
-    run_id: Option<Sha256Hex>,
+impl VerifiedSource {
+    /// The number of faults in the files and the runs.
+    #[must_use]
+    pub fn fault_count(&self) -> u64 {
+        u64::from(self.file_fault.is_some()) + self.runs.iter().map(|run| run.fault_count).sum::<u64>()
+    }
+}
+
+/// Compares a source's files, and its runs or one of them, with their digests. Notes what a check of the whole source found.
+pub(super) async fn verify(shop: Arc<Shop>, check: Verify) -> Result<VerifiedSource, IngestionError> {
+    let Verify { oracle_id, run_id, proceed } = check;
+    let verified = verify_until_settled(&shop, &oracle_id, run_id.as_ref(), proceed).await?;
+    if run_id.is_none() {
+        let found = SourceCheck { checked_at: shop.clock.now(), fault_count: verified.fault_count() };
+        let noted = spawn_blocking(move || shop.store.put_source_check(&oracle_id, found)).await;
+        let noted = noted.map_err(|error| IngestionError::Inside(error.to_string()))?;
+        if let Err(error) = noted {
+            tracing::warn!(%error, "could not note the check of a source");
+        }
+    }
+    Ok(verified)
+}
+
+/// Checks a source again while a run that has ended meanwhile has removed files that it has merged.
+async fn verify_until_settled(
+    shop: &Arc<Shop>,
+    oracle_id: &SourceId,
+    run_id: Option<&Sha256Hex>,
+    proceed: Proceed,
 ) -> Result<VerifiedSource, IngestionError> {
     let awaited = Arc::new(());
     loop {
-        let view = match shop.view(&oracle_id) {
-            // so damaged that it cannot even be opened
-            Err(IngestionError::Store(error @ StoreError::SourceFile { .. })) => {
-                let file_fault = Some(error.to_string());
-                return Ok(VerifiedSource { oracle_id, rows: 0, file_fault, runs: Vec::new() });
-            }
-            view => view?,
-        };
-        let (shop_too, view_too, run_too) = (Arc::clone(&shop), Arc::clone(&view), run_id.clone());
-        let goes_on = Arc::clone(&awaited);
-        let verified = spawn_blocking(move || {
-            // the daemon stops: nobody is left to whom the result is reported
-            let goes_on = || Arc::strong_count(&goes_on) > 1;
-            verified(&shop_too.store, &view_too, run_too.as_ref(), goes_on)
-        })
-        .await;
-        let verified = verified.map_err(|error| IngestionError::Inside(error.to_string()))??;
-        // a run that has ended meanwhile has taken away files that it has merged
-        if verified.file_fault.is_none() || shop.desk().source(&oracle_id)?.0.files == view.state.files {
+        let (check, asked, awaited_too) = (Arc::clone(shop), oracle_id.clone(), Arc::clone(&awaited));
+        let (run_id, proceed) = (run_id.cloned(), Arc::clone(&proceed));
+        let checked = spawn_blocking(move || {
+            // a source whose files cannot be opened any more may still be open, and its payloads are checked, too
+            let opened = check.store.view_for_check(&asked).or_else(|_| check.store.view(&asked));
+            let view = match opened {
+                // so damaged that it cannot even be opened
+                Err(error @ StoreError::SourceFile { .. }) => {
+                    let file_fault = Some(error.to_string());
+                    let runs = Vec::new();
+                    return Ok((VerifiedSource { oracle_id: asked, rows: 0, file_fault, runs }, None));
+                }
+                view => view?.ok_or_else(|| RegistryError::SourceUnknown(asked.clone()))?,
+            };
+            let is_awaited = || Arc::strong_count(&awaited_too) > 1 && !check.flights.is_stopping();
+            let mut proceed = |progress| is_awaited() && proceed(progress);
+            let verified = verified(&check.store, &view, run_id.as_ref(), &mut proceed)?;
+            Ok((verified, Some(view.state.files.clone())))
+        });
+        let checked: Result<_, IngestionError> =
+            checked.await.map_err(|error| IngestionError::Inside(error.to_string()))?;
+        let (verified, files) = checked?;
+        let is_settled = |files| Ok::<_, IngestionError>(shop.desk().source(oracle_id)?.0.files == files);
+        if verified.file_fault.is_none() || files.map_or(Ok(true), is_settled)? {
             return Ok(verified);
         }
     }
@@ -146,22 +176,23 @@ fn verified(
     store: &Store,
     view: &SourceView,
     run_id: Option<&Sha256Hex>,
-    goes_on: impl Fn() -> bool,
+    proceed: &mut dyn FnMut(CheckProgress) -> bool,
 ) -> Result<VerifiedSource, IngestionError> {
-    let (rows, file_fault) = match view.verify_files() {
+    let wanted = |id: &Sha256Hex| run_id.is_none_or(|wanted| wanted == id);
+    let completed: Vec<_> =
+        view.state.completed.iter().filter(|completed| wanted(&completed.run_id)).collect();
+    let numbers = completed.iter().map(|completed| completed.release.run).collect();
+    let mut meter = view.meter(&numbers, proceed);
+    let (rows, file_fault) = match view.verify_files(&mut meter) {
         Ok(rows) => (rows, None),
         Err(error @ StoreError::SourceFile { .. }) => (0, Some(error.to_string())),
         Err(error) => return Err(error.into()),
     };
     let lost = store.lost_payloads(&view.state)?;
     let mut runs = Vec::new();
-    let wanted = |id: &Sha256Hex| run_id.is_none_or(|wanted| wanted == id);
-    let completed: Vec<_> =
-        view.state.completed.iter().filter(|completed| wanted(&completed.run_id)).collect();
-    let numbers = completed.iter().map(|completed| completed.release.run).collect();
-    let mut found = match view.verify_runs(&numbers, |_| goes_on()) {
-        Ok(Some(found)) => found,
-        Ok(None) => return Err(IngestionError::Inside("the daemon stops, and the check was ended".into())),
+    let mut found = match view.verify_runs(&numbers, &mut meter) {
+        Ok(found) => found,
+        Err(error @ StoreError::Stopped) => return Err(error.into()),
         Err(_) if file_fault.is_some() => {
             completed.iter().map(|completed| (completed.release.run, unknown(store, completed))).collect()
         }

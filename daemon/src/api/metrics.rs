@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use store::Store;
+use store::ground::checked::SourceCheck;
 use store::ground::state::SourceState;
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -76,15 +77,23 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], body).into_response())
 }
 
-/// Every source, each with how many of its files are missing or cut.
-async fn sources(store: &Store) -> Result<Vec<(SourceState, usize)>, Problem> {
+/// A source with what is known of its files.
+struct SourceFiles {
+    state: SourceState,
+    /// How many of its files are missing or cut.
+    missing: usize,
+    last_check: Option<SourceCheck>,
+}
+
+async fn sources(store: &Store) -> Result<Vec<SourceFiles>, Problem> {
     let store = store.clone();
     let looked = tokio::task::spawn_blocking(move || {
-        let with_faults = |state: SourceState| {
-            let faults = store.files().faults(&state).len();
-            (state, faults)
+        let with_files = |state: SourceState| {
+            let missing = store.files().faults(&state).len();
+            let last_check = store.source_check(state.entry.oracle_id())?;
+            Ok(SourceFiles { state, missing, last_check })
         };
-        Ok(store.sources()?.into_iter().map(with_faults).collect())
+        store.sources()?.into_iter().map(with_files).collect()
     });
     looked.await.map_err(|error| Problem::Internal(error.to_string()))?
 }
@@ -253,8 +262,8 @@ fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
 }
 
 /// When each source was last ingested, and of when what it says is; nothing of one that never was. And whether its files
-/// are there.
-fn source_gauges(body: &mut String, sources: &[(SourceState, usize)]) -> fmt::Result {
+/// are there, and what the last check of them found.
+fn source_gauges(body: &mut String, sources: &[SourceFiles]) -> fmt::Result {
     type Read = fn(&VersionRecord) -> Timestamp;
     let families: [(&str, &str, Read); 2] = [
         ("source_ingested_timestamp_seconds", "when the last run of a source became visible", |version| {
@@ -268,20 +277,36 @@ fn source_gauges(body: &mut String, sources: &[(SourceState, usize)]) -> fmt::Re
     ];
     for (name, help, read) in families {
         write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
-        for (SourceState { entry, .. }, _) in sources {
+        for SourceFiles { state: SourceState { entry, .. }, .. } in sources {
             let Some(latest) = entry.version_history.iter().map(read).max() else { continue };
             writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {}", entry.oracle_id(), latest.as_second())?;
         }
     }
     let (name, help) = ("source_runs_held", "runs of a source that are held for an operator's decision");
     write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
-    for (SourceState { entry, held, .. }, _) in sources {
+    for SourceFiles { state: SourceState { entry, held, .. }, .. } in sources {
         writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {}", entry.oracle_id(), held.len())?;
     }
     let (name, help) = ("source_files_missing", "files of a source that are missing, or have another length");
     write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
-    for (SourceState { entry, .. }, faults) in sources {
-        writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {faults}", entry.oracle_id())?;
+    for SourceFiles { state, missing, .. } in sources {
+        writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {missing}", state.entry.oracle_id())?;
+    }
+    type Found = fn(&SourceCheck) -> i64;
+    let families: [(&str, &str, Found); 2] = [
+        ("source_faults", "faults that the last check of a source found", |check| {
+            i64::try_from(check.fault_count).unwrap_or(i64::MAX)
+        }),
+        ("source_checked_timestamp_seconds", "when the last check of a source ended", |check| {
+            check.checked_at.as_second()
+        }),
+    ];
+    for (name, help, read) in families {
+        write!(body, "# HELP oracled_{name} {help}.\n# TYPE oracled_{name} gauge\n")?;
+        for SourceFiles { state, last_check, .. } in sources {
+            let Some(found) = last_check.as_ref().map(read) else { continue };
+            writeln!(body, "oracled_{name}{{oracle=\"{}\"}} {found}", state.entry.oracle_id())?;
+        }
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::api::request::discard;
 use crate::problem::Problem;
 use crate::service::Service;
 use actors::ingestion::{ARCHIVING, Archiving, Begin, Begun, IngestionError, Running};
+use actors::logger::CommitError;
 use axum::body::{Body, HttpBody};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -56,7 +57,7 @@ pub fn is_upload<B>(request: &Request<B>) -> bool {
 /// the same records before.
 ///
 /// # Errors
-/// `PipelineUnknown`, `InvalidRequest`; `RunBusy` while another run of the source goes on; `BodyTooLarge`, `BodyBroken`,
+/// `Draining`; `PipelineUnknown`, `InvalidRequest`; `RunBusy` while another run of the source goes on; `BodyTooLarge`, `BodyBroken`,
 /// `RequestTimeout` where nothing comes for too long: then nothing stays.
 pub async fn post(
     State(service): State<Arc<Service>>,
@@ -92,6 +93,9 @@ async fn checked(
     asked: Result<Query<Asked>, QueryRejection>,
     announced_bytes: u64,
 ) -> Result<(PipelineId, Asked), Problem> {
+    if service.draining() {
+        return Err(Problem::Draining);
+    }
     let pipeline_id = named(pipeline_id)?;
     let Query(asked) = asked.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
     if !is_version(&asked.version) {
@@ -168,8 +172,8 @@ async fn begin(
             service.system.store.remove_unneeded_payload(&payload.sha256, None)?;
             Ok((StatusCode::OK, Json(Ingested { unchanged: true, run: *run })))
         }
-        // whether its entry is durable is not certain; the next start removes the payload where it is not
-        Err(error @ IngestionError::Commit(_)) => Err(error.into()),
+        // whether its entry is durable is not certain; the payload is removed once that is known
+        Err(error @ IngestionError::Commit(CommitError::Unavailable(_))) => Err(error.into()),
         Err(error) => {
             service.system.store.remove_unneeded_payload(&payload.sha256, None)?;
             Err(error.into())

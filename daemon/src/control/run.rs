@@ -10,15 +10,17 @@ use actors::ingestion::{Approve, Cancel, Discard, RunProgress, Running, Undo};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
-use domain::Peer;
 use domain::digest::is_digit;
 use domain::ground::id::SourceId;
 use domain::ground::run::Run;
+use domain::{Peer, Sha256Hex};
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::Store;
+use store::ground::state::{Completed, SourceState};
 
 /// The most runs in one answer.
 pub const LIMIT_MAX: usize = 1000;
@@ -44,6 +46,15 @@ pub struct Seen {
     pub run: Run,
     /// How far it is, while it goes on.
     pub progress: Option<RunProgress>,
+    /// The run that undid it; null where it was not undone.
+    pub undone_by: Option<Sha256Hex>,
+}
+
+impl Seen {
+    /// A run that has just changed, which was not undone.
+    fn changed(run: Run) -> Self {
+        Self { run, progress: None, undone_by: None }
+    }
 }
 
 /// The runs asked for, the latest first.
@@ -69,7 +80,14 @@ pub async fn list(
     runs.retain(|run| oracle_id.as_ref().is_none_or(|oracle_id| run.oracle_id == *oracle_id));
     runs.sort_by_key(|run| Reverse(run.started_at));
     runs.truncate(limit);
-    Ok(Json(runs.into_iter().map(|run| seen(run, &running)).collect()))
+    let mut sources = BTreeMap::new();
+    for run in &runs {
+        if !sources.contains_key(&run.oracle_id) {
+            sources.insert(run.oracle_id.clone(), service.system.store.source(&run.oracle_id)?);
+        }
+    }
+    let source = |run: &Run| sources.get(&run.oracle_id).and_then(Option::as_ref).map(|(source, _)| source);
+    Ok(Json(runs.into_iter().map(|run| seen(source(&run), run, &running)).collect()))
 }
 
 /// A run.
@@ -81,8 +99,10 @@ pub async fn get(
     run_id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Seen>, Problem> {
     let running = service.system.ingestion.ask(Running).await?;
-    let run = known(&service.system.store, run_id)?;
-    Ok(Json(seen(run, &running)))
+    let store = &service.system.store;
+    let run = known(store, run_id)?;
+    let source = store.source(&run.oracle_id)?.map(|(source, _)| source);
+    Ok(Json(seen(source.as_ref(), run, &running)))
 }
 
 /// Has a run end: 202, and nothing of it becomes visible unless it is about to.
@@ -99,7 +119,7 @@ pub async fn cancel(
         let run = known(&service.system.store, run_id)?;
         let running = service.system.ingestion.ask(Running).await?;
         service.system.ingestion.ask(Cancel { run_id: run.run_id.clone(), peer }).await??;
-        Ok((StatusCode::ACCEPTED, Json(seen(run, &running))))
+        Ok((StatusCode::ACCEPTED, Json(seen(None, run, &running))))
     })
     .await
 }
@@ -119,7 +139,7 @@ pub async fn approve(
     act(async move {
         let run_id = known(&service.system.store, run_id)?.run_id;
         let run = service.system.ingestion.ask(Approve { run_id, reason, peer }).await??;
-        Ok((StatusCode::ACCEPTED, Json(Seen { run, progress: None })))
+        Ok((StatusCode::ACCEPTED, Json(Seen::changed(run))))
     })
     .await
 }
@@ -138,7 +158,7 @@ pub async fn discard(
     act(async move {
         let run_id = known(&service.system.store, run_id)?.run_id;
         let run = service.system.ingestion.ask(Discard { run_id, reason, peer }).await??;
-        Ok(Json(Seen { run, progress: None }))
+        Ok(Json(Seen::changed(run)))
     })
     .await
 }
@@ -158,7 +178,7 @@ pub async fn undo(
     act(async move {
         let run_id = known(&service.system.store, run_id)?.run_id;
         let run = service.system.ingestion.ask(Undo { run_id, reason, peer }).await??;
-        Ok(Json(Seen { run, progress: None }))
+        Ok(Json(Seen::changed(run)))
     })
     .await
 }
@@ -182,9 +202,15 @@ pub(super) fn known(store: &Store, run_id: Result<Path<String>, PathRejection>) 
     Ok(store.run(&run_id)?.ok_or_else(unknown)?.0)
 }
 
-fn seen(run: Run, running: &[RunProgress]) -> Seen {
+/// A run as it is now, and whether its source has undone it.
+fn seen(source: Option<&SourceState>, run: Run, running: &[RunProgress]) -> Seen {
     let progress = running.iter().find(|progress| progress.run_id == run.run_id);
     // one that was looked at before its end was committed goes on no more
     let progress = progress.filter(|_| run.ended_at.is_none()).cloned();
-    Seen { run, progress }
+    let is_this = |completed: &&Completed| completed.run_id == run.run_id;
+    let undone_by = source.and_then(|source| {
+        let completed = source.completed.iter().find(is_this)?;
+        Some(source.undone_by(completed.release.run)?.run_id.clone())
+    });
+    Seen { run, progress, undone_by }
 }

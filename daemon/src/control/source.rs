@@ -17,10 +17,24 @@ use domain::ground::moment::Moment;
 use domain::ground::source::{Registration, SourceRegistryEntry};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use store::ground::checked::SourceCheck;
 use store::ground::state::SourceState;
+use store::ground::verify::CheckProgress;
 
 /// The longest reason for an invalidation or a confirmation, in bytes: it stands in the log.
 const REASON_MAX_BYTES: usize = 1024;
+
+/// A source with its checks.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CheckedSource {
+    /// The source.
+    #[serde(flatten)]
+    pub entry: SourceRegistryEntry,
+    /// The last check that came to its end; null where there was none.
+    pub last_check: Option<SourceCheck>,
+    /// How far the check is that a caller waits for; null where there is none.
+    pub checking: Option<CheckProgress>,
+}
 
 /// What is to become of a source.
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,15 +63,18 @@ pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<Source
     Ok(Json(sources.iter().map(|state| state.entry.without_history()).collect()))
 }
 
-/// A source.
+/// A source, with its last check and the one that is in progress.
 ///
 /// # Errors
 /// `SourceUnknown`.
 pub async fn get(
     State(service): State<Arc<Service>>,
     oracle_id: Result<Path<String>, PathRejection>,
-) -> Result<Json<SourceRegistryEntry>, Problem> {
-    Ok(Json(known(&service, &named(oracle_id)?)?.entry))
+) -> Result<Json<CheckedSource>, Problem> {
+    let oracle_id = named(oracle_id)?;
+    let entry = known(&service, &oracle_id)?.entry;
+    let last_check = service.system.store.source_check(&oracle_id)?;
+    Ok(Json(CheckedSource { entry, last_check, checking: service.checks.get(&oracle_id) }))
 }
 
 /// Registers a source, or describes one otherwise.

@@ -1,6 +1,7 @@
-//! What is done with what is kept of a source: pulled anew, held against its digests, pruned, made anew, exported.
+//! What is done with what is kept of a source: pulled anew, checked, pruned, made anew, exported.
 //!
-//! Each takes the time that it takes, and goes on to its end whatever becomes of the administrator who waits for it.
+//! Each takes the time that it takes. A check and an export end with the administrator who waits for them; the others go on
+//! to their end.
 
 use super::document::Document;
 use super::{act, named};
@@ -13,6 +14,7 @@ use actors::caller::carried;
 use actors::ingestion::{
     Prune, PruneOutcome, Pull, PullOutcome, Rebuild, RebuildOutcome, VerifiedSource, Verify,
 };
+use actors::queries::StillWaiting;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
@@ -76,13 +78,16 @@ pub fn takes_its_time<B>(request: &Request<B>) -> bool {
 /// Pulls a pipeline's payload and begins its run. Answers once it has come.
 ///
 /// # Errors
-/// `PipelineUnknown`, `InvalidRequest` where it does not pull, `PullBusy`, `PullFailed`, `RunBusy`.
+/// `Draining`; `PipelineUnknown`, `InvalidRequest` where it does not pull, `PullBusy`, `PullFailed`, `RunBusy`.
 pub async fn pull(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
     pipeline_id: Result<Path<String>, PathRejection>,
     _: Unasked,
 ) -> Result<Json<Pulled>, Problem> {
+    if service.draining() {
+        return Err(Problem::Draining);
+    }
     let pipeline_id = named(pipeline_id)?;
     act(async move {
         let requested_by = peer.uid.to_string();
@@ -120,20 +125,31 @@ pub async fn prune(
         .await
 }
 
-/// Holds a source's files, payloads and raw records against their digests.
+/// Compares a source's files, payloads and raw records with their digests. The check ends early where its caller goes.
 ///
 /// # Errors
 /// `SourceUnknown`, `RunUnknown`; where they cannot be read. What is wrong with them is the answer.
 pub async fn verify(
     State(service): State<Arc<Service>>,
+    Extension(still_waiting): Extension<StillWaiting>,
     oracle_id: Result<Path<String>, PathRejection>,
     document: Document,
 ) -> Result<Json<VerifiedSource>, Problem> {
-    let oracle_id = named(oracle_id)?;
+    let oracle_id: SourceId = named(oracle_id)?;
     let VerifyOrder { run_id } = document.read()?;
     let unknown = run_id.clone();
-    let verified =
-        act(async move { Ok(service.system.ingestion.ask(Verify { oracle_id, run_id }).await??) }).await?;
+    let verified = act(async move {
+        let (of_progress, checked) = (Arc::clone(&service), oracle_id.clone());
+        let proceed = Arc::new(move |progress| {
+            of_progress.checks.set(&checked, Some(progress));
+            still_waiting()
+        });
+        let check = Verify { oracle_id: oracle_id.clone(), run_id, proceed };
+        let verified = service.system.ingestion.ask(check).await;
+        service.checks.set(&oracle_id, None);
+        Ok(verified??)
+    })
+    .await?;
     match unknown.filter(|_| verified.runs.is_empty() && verified.file_fault.is_none()) {
         Some(run_id) => Err(GroundProblem::RunUnknown(run_id.to_string()).into()),
         None => Ok(Json(verified)),

@@ -36,7 +36,7 @@ pub(super) fn open(file: &Path, done: &str) -> io::Result<Opened> {
     Ok((BufReader::new(Box::new(bar.wrap_read(input))), bar))
 }
 
-fn progress(length_bytes: Option<u64>, done: &str) -> ProgressBar {
+pub(super) fn progress(length_bytes: Option<u64>, done: &str) -> ProgressBar {
     let (bar, template) = match length_bytes {
         Some(length) => (ProgressBar::new(length), "{bar:20} {percent:>3}%, {eta} left{wide_msg}"),
         None => (ProgressBar::no_length(), "{spinner} {bytes}{wide_msg}"),

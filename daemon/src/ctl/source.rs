@@ -3,10 +3,10 @@
 mod upkeep;
 
 use super::document::{Document, how};
-use super::output::{by_whom, json, pairs, table};
+use super::output::{by_whom, count, json, pairs, table};
 use super::{CtlError, Options, segment};
 use crate::control::document::Registered;
-use crate::control::source::{Order, Reason};
+use crate::control::source::{CheckedSource, Order, Reason};
 use domain::ground::id::SourceId;
 use domain::ground::moment::Moment;
 use domain::ground::source::{AdapterId, ReviewStatus, SourceRegistryEntry, VersionRecord};
@@ -14,6 +14,7 @@ use hyper::Method;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
+use store::ground::checked::SourceCheck;
 
 /// Sources: who may be asked, how far to trust them, and where that stands.
 #[derive(Debug, clap::Args)]
@@ -65,7 +66,7 @@ enum Action {
         #[arg(long, value_name = "TEXT")]
         reason: String,
     },
-    /// Holds what is kept of one against its digests: files, payloads, raw records
+    /// Compare the files, payloads and raw records of one with their digests
     Verify {
         /// Which one
         oracle_id: SourceId,
@@ -171,6 +172,15 @@ fn status(entry: &SourceRegistryEntry) -> String {
     }
 }
 
+fn checked(SourceCheck { checked_at, fault_count }: &SourceCheck) -> String {
+    match fault_count {
+        0 => format!("{checked_at}: no faults"),
+        number => {
+            format!("{checked_at}: {}; see `oraclectl source verify`", count(*number, "fault", "faults"))
+        }
+    }
+}
+
 fn page(sources: &[SourceRegistryEntry]) -> String {
     if sources.is_empty() {
         return "no sources: `oraclectl source register FILE`".into();
@@ -190,7 +200,8 @@ fn page(sources: &[SourceRegistryEntry]) -> String {
     table(heading, sources.iter().map(row).collect())
 }
 
-fn show(out: &mut dyn Write, entry: &SourceRegistryEntry) -> Result<(), CtlError> {
+fn show(out: &mut dyn Write, source: &CheckedSource) -> Result<(), CtlError> {
+    let CheckedSource { entry, last_check, .. } = source;
     let registration = &entry.registration;
     let holds = match (is_live(entry), registration.snapshot) {
         (true, _) => "nothing: it is live",
@@ -210,6 +221,7 @@ fn show(out: &mut dyn Write, entry: &SourceRegistryEntry) -> Result<(), CtlError
         ("axes", registration.axes_provided.join(", ")),
         ("a release holds", holds.into()),
         ("registered", format!("{} by {}", entry.registered_at, by_whom(&entry.registered_by))),
+        ("last check", last_check.as_ref().map_or_else(|| "never".into(), checked)),
     ];
     out.write_all(pairs(&shown).as_bytes())?;
     if is_live(entry) {

@@ -68,6 +68,7 @@ impl From<&StoreError> for Problem {
             StoreError::Unavailable { .. } | StoreError::Io { .. } => {
                 Self::StorageUnavailable(error.to_string())
             }
+            StoreError::Stopped => Self::Draining,
             StoreError::SourceFile { .. } => GroundProblem::SourceDamaged(error.to_string()).into(),
             StoreError::Corrupt { .. }
             | StoreError::Short { .. }

@@ -198,12 +198,17 @@ impl Files {
         Err(format!("is another file: it holds {found}, and {committed} were committed"))
     }
 
-    /// Reads all of a sorted file and compares it with what was committed.
+    /// Reads all of a sorted file and compares it with what was committed. `read` is called with the length of each block.
     ///
     /// # Errors
-    /// `SourceFile` where it is not that.
-    pub(super) fn verify_sorted(&self, file: &FileRef, owner: &Owner) -> Result<(), StoreError> {
-        self.open_sorted(file, owner)?.verify().map(|_| ())
+    /// `SourceFile` where it is not that; the error of `read`.
+    pub(super) fn verify_sorted(
+        &self,
+        file: &FileRef,
+        owner: &Owner,
+        read: &mut dyn FnMut(u64) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.open_sorted(file, owner)?.verify_blocks(read).map(|_| ())
     }
 
     /// That the rows of a sorted file, one of those that lie here, are whole and say nothing.

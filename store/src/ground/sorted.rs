@@ -161,6 +161,14 @@ impl SortedFile {
     /// # Errors
     /// `SourceFile` that names the first damaged block by file and offset, `Io` where it cannot be read.
     pub fn verify(&self) -> Result<Summary, StoreError> {
+        self.verify_blocks(&mut |_| Ok(()))
+    }
+
+    /// As [`SortedFile::verify`]; `read` is called with the length of each block.
+    pub(super) fn verify_blocks(
+        &self,
+        read: &mut dyn FnMut(u64) -> Result<(), StoreError>,
+    ) -> Result<Summary, StoreError> {
         let file = Self::open(self.inner.file.path(), self.inner.file.owner())?;
         let Inner { file: sealed, index, .. } = file.inner.as_ref();
         let mut sha256 = Sha256Stream::default();
@@ -184,6 +192,7 @@ impl SortedFile {
                 rows += 1;
             }
             size_bytes += u64::from(place.len_bytes);
+            read(place.len_bytes.into())?;
         }
         sha256.push(index.bytes());
         size_bytes += index.bytes().len() as u64 + FOOTER_BYTES;

@@ -141,9 +141,9 @@ impl SourceState {
     /// The run that undid the run with this number, if any.
     #[must_use]
     pub fn undone_by(&self, number: u32) -> Option<&Completed> {
-        let known = Knowledge::new(&self.releases(), Scope::default());
         let undoes = |completed: &&Completed| completed.release.undoes == Some(number);
-        self.completed.iter().rev().find(undoes).filter(|_| known.is_undone(number))
+        let is_undone = || Knowledge::new(&self.releases(), Scope::default()).is_undone(number);
+        self.completed.iter().rev().find(undoes).filter(|_| is_undone())
     }
 
     /// The time since which the source's data counts as stale at `at`, for a question that sees `scope`. A release

@@ -158,6 +158,14 @@ impl Store {
         Ok(Some(view))
     }
 
+    /// Opens a source's files as they are now, for a check; they are closed again with the view.
+    ///
+    /// # Errors
+    /// As [`Store::view`].
+    pub fn view_for_check(&self, oracle_id: &SourceId) -> Result<Option<Arc<SourceView>>, StoreError> {
+        Ok(self.open_view(oracle_id)?.map(Arc::new))
+    }
+
     /// Opens a source's files; anew where others have taken their place meanwhile.
     fn open_view(&self, oracle_id: &SourceId) -> Result<Option<SourceView>, StoreError> {
         let mut found = self.source(oracle_id)?;

@@ -1,5 +1,9 @@
 //! What a run has said held against the payload that it has read (RFC-0002, Provenance Invariants 2).
 
+mod meter;
+
+pub use meter::{CheckProgress, Meter};
+
 use super::archive::ArchiveReader;
 use super::sorted::Row;
 use super::sorter::Sorter;
@@ -21,8 +25,6 @@ pub const FAULTS_MAX: usize = 100;
 const SORT_BYTES: usize = 32 << 20;
 /// What is read of a payload at a time.
 const PIECE_BYTES: usize = 64 * 1024;
-/// After so many records it is asked whether to go on.
-const ASKED_EVERY: u64 = 4096;
 
 /// What a check has found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,15 +64,40 @@ impl Verified {
 }
 
 impl SourceView {
-    /// Reads all sorted files of the source and holds them against what was committed. Hands back how many rows they have.
+    /// Counts what a check of all files and of the runs with these numbers reads. `proceed` is called at least every 256 KiB,
+    /// and returns whether to continue.
+    pub fn meter<'p>(
+        &self,
+        runs: &BTreeSet<u32>,
+        proceed: &'p mut dyn FnMut(CheckProgress) -> bool,
+    ) -> Meter<'p> {
+        let oracle_id = self.state.entry.oracle_id();
+        let runs = runs.iter().filter_map(|run| self.state.run(*run));
+        let payloads = runs.filter_map(|run| self.files.archive(oracle_id, &run.raw_sha256).ok());
+        let payload_bytes: u64 = payloads.map(|payload| payload.size_bytes()).sum();
+        let file_bytes: u64 = self.state.sorted_files().map(|file| file.size_bytes).sum();
+        Meter::new(file_bytes + self.statement_bytes() + payload_bytes, proceed)
+    }
+
+    fn statement_bytes(&self) -> u64 {
+        self.state.files.iter().map(|file| file.size_bytes).sum()
+    }
+
+    /// Reads all sorted files of the source and compares them with what was committed. Returns how many rows they have.
     ///
     /// # Errors
-    /// `SourceFile` that names the first file that is not what it was.
-    pub fn verify_files(&self) -> Result<u64, StoreError> {
+    /// `SourceFile` that names the first file that is not what it was; `Stopped` where the caller of the check says so.
+    pub fn verify_files(&self, meter: &mut Meter<'_>) -> Result<u64, StoreError> {
         let owner = self.state.owner(FileKind::Facts);
         let mut rows = 0;
         for file in self.state.sorted_files() {
-            self.files.verify_sorted(file, &owner)?;
+            let mut blocks_bytes = 0;
+            self.files.verify_sorted(file, &owner, &mut |bytes| {
+                blocks_bytes += bytes;
+                meter.step(bytes)
+            })?;
+            // the index and the footer
+            meter.step(file.size_bytes.saturating_sub(blocks_bytes))?;
             rows += file.rows;
         }
         Ok(rows)
@@ -84,34 +111,25 @@ impl SourceView {
     pub fn verify_run(
         &self,
         run: u32,
-        proceed: impl FnMut(u64) -> bool,
+        mut proceed: impl FnMut(CheckProgress) -> bool,
     ) -> Result<Option<Verified>, StoreError> {
-        if self.state.run(run).is_none() {
-            return Ok(None);
-        }
-        Ok(self.verify_runs(&BTreeSet::from([run]), proceed)?.and_then(|mut verified| verified.remove(&run)))
+        let runs = BTreeSet::from([run]);
+        let mut verified = self.verify_runs(&runs, &mut self.meter(&runs, &mut proceed))?;
+        Ok(verified.remove(&run))
     }
 
     /// Compares the payloads of the runs with these numbers with their digests, and each raw record that the runs have taken
     /// or rejected with its own. What the source says is read once, however many runs there are.
     ///
-    /// `proceed` is called now and then, with the number of records so far, and returns whether to continue; nothing is
-    /// returned where it says no.
-    ///
     /// # Errors
-    /// Where what the runs have said cannot be read. A damaged payload is no error, but is part of the result.
+    /// Where what the runs have said cannot be read; `Stopped` where the caller of the check says so. A damaged payload is no
+    /// error, but is part of the result.
     pub fn verify_runs(
         &self,
         runs: &BTreeSet<u32>,
-        mut proceed: impl FnMut(u64) -> bool,
-    ) -> Result<Option<BTreeMap<u32, Verified>>, StoreError> {
-        let mut looked_at = 0;
-        let mut goes_on = || {
-            looked_at += 1;
-            !u64::is_multiple_of(looked_at, ASKED_EVERY) || proceed(looked_at)
-        };
-        let Some(places) = self.raw_places(runs, &mut goes_on)? else { return Ok(None) };
-        let mut places = places.finish()?.peekable();
+        meter: &mut Meter<'_>,
+    ) -> Result<BTreeMap<u32, Verified>, StoreError> {
+        let mut places = self.raw_places(runs, meter)?.finish()?.peekable();
         let mut all = BTreeMap::new();
         for completed in runs.iter().filter_map(|run| self.state.run(*run)) {
             let run = completed.release.run;
@@ -120,15 +138,15 @@ impl SourceView {
                     place.as_ref().map_or(true, |(key, _)| key.starts_with(&run.to_be_bytes()))
                 })
             });
-            let verified = self.verify_places(completed, &mut of_run, &mut goes_on)?;
-            let Some(verified) = verified else { return Ok(None) };
+            let verified = self.verify_places(completed, &mut of_run, meter)?;
             // those after a fault are not compared
             for rest in of_run {
                 rest?;
+                meter.step(0)?;
             }
             all.insert(run, verified);
         }
-        Ok(Some(all))
+        Ok(all)
     }
 
     /// Compares the raw records of one run, whose `places` come in the order of the payload.
@@ -136,18 +154,18 @@ impl SourceView {
         &self,
         completed: &Completed,
         places: &mut impl Iterator<Item = Result<Row, StoreError>>,
-        goes_on: &mut impl FnMut() -> bool,
-    ) -> Result<Option<Verified>, StoreError> {
+        meter: &mut Meter<'_>,
+    ) -> Result<Verified, StoreError> {
         let run = completed.release.run;
         let mut verified = Verified::default();
         if !self.files.has_archived(&completed.raw_sha256) {
-            return Ok(Some(Verified { no_payload: true, ..verified }));
+            return Ok(Verified { no_payload: true, ..verified });
         }
         let mut payload = match self.files.archive(self.state.entry.oracle_id(), &completed.raw_sha256) {
             Ok(archive) => Payload::new(archive.reader()),
             Err(error) => {
                 verified.fault(Fault { run, position: None, offset: 0, what: error.to_string() });
-                return Ok(Some(verified));
+                return Ok(verified);
             }
         };
         for place in places {
@@ -155,7 +173,7 @@ impl SourceView {
             let read = RawPlace::read(&key, &value);
             let place = read.ok_or_else(|| self.corrupt("the place of a raw record cannot be read"))?;
             let fault = |what| Fault { run, position: Some(place.position), offset: place.offset, what };
-            match payload.digest(place.offset, place.len) {
+            match payload.digest(place.offset, place.len, meter) {
                 Ok(digest) if digest.as_str() == place.raw_hash => {}
                 Ok(digest) => {
                     let wanted = place.raw_hash;
@@ -163,18 +181,16 @@ impl SourceView {
                         "its bytes have the digest {digest}, and should have {wanted}"
                     )));
                 }
+                Err(_) if meter.is_stopped() => return Err(StoreError::Stopped),
                 Err(error) => {
                     verified.fault(fault(error.to_string()));
-                    return Ok(Some(verified));
+                    return Ok(verified);
                 }
             }
             verified.records += 1;
-            if !goes_on() {
-                return Ok(None);
-            }
         }
         let at_end = |what| Fault { run, position: None, offset: 0, what };
-        match payload.finish() {
+        match payload.finish(meter) {
             Ok((sha256, size_bytes)) => {
                 verified.payload_bytes = size_bytes;
                 if sha256 != completed.raw_sha256 {
@@ -182,30 +198,28 @@ impl SourceView {
                         .fault(at_end(format!("the payload's SHA-256 is {sha256}, which is not its name")));
                 }
             }
+            Err(_) if meter.is_stopped() => return Err(StoreError::Stopped),
             Err(error) => verified.fault(at_end(error.to_string())),
         }
-        Ok(Some(verified))
+        Ok(verified)
     }
 
-    /// Where the raw records of some runs lie, run by run, and in the order of the payload; nothing where `goes_on` says no.
-    fn raw_places(
-        &self,
-        runs: &BTreeSet<u32>,
-        goes_on: &mut impl FnMut() -> bool,
-    ) -> Result<Option<Sorter>, StoreError> {
+    /// Where the raw records of some runs lie, run by run, and in the order of the payload.
+    fn raw_places(&self, runs: &BTreeSet<u32>, meter: &mut Meter<'_>) -> Result<Sorter, StoreError> {
         let mut places = Sorter::new(&self.files.work_dir(), SORT_BYTES);
         let mut push = |run: u32, offset: u64, position: u64, len: u32, raw_hash: &Sha256Hex| {
             let key = [&run.to_be_bytes()[..], &offset.to_be_bytes(), &position.to_be_bytes()].concat();
             places.push(&key, &[&len.to_be_bytes()[..], raw_hash.as_str().as_bytes()].concat())
         };
+        let bytes_each =
+            self.statement_bytes() / self.state.files.iter().map(|file| file.statements).sum::<u64>().max(1);
         for record in self.records(&[], Bound::Unbounded)? {
-            if !goes_on() {
-                return Ok(None);
-            }
+            let record = record?;
+            meter.step(bytes_each * record.statements.len() as u64)?;
             // the payload offset of a rejected record is among the rejects
             let is_wanted =
                 |said: &&StoredStatement| runs.contains(&said.time.run) && said.time.content.is_some();
-            for said in record?.statements.iter().filter(is_wanted) {
+            for said in record.statements.iter().filter(is_wanted) {
                 let raw_hash = Sha256Hex::from_bytes(&said.raw_hash);
                 push(said.time.run, said.offset, said.position, said.len, &raw_hash)?;
             }
@@ -218,9 +232,10 @@ impl SourceView {
                 let reject: Reject = serde_json::from_slice(&json)
                     .map_err(|error| self.corrupt(&format!("a reject of run {run}: {error}")))?;
                 push(run, reject.offset, reject.position, reject.len, &reject.raw_hash)?;
+                meter.step(0)?;
             }
         }
-        Ok(Some(places))
+        Ok(places)
     }
 }
 
@@ -260,16 +275,16 @@ impl Payload {
     }
 
     /// The digest of `len` bytes from `offset` on, which do not lie before what was read.
-    fn digest(&mut self, offset: u64, len: u32) -> io::Result<Sha256Hex> {
+    fn digest(&mut self, offset: u64, len: u32, meter: &mut Meter<'_>) -> io::Result<Sha256Hex> {
         let skipped = offset.checked_sub(self.at);
         let skipped = skipped.ok_or_else(|| io::Error::other("it overlaps the record before it"))?;
-        self.read(skipped, |_| {})?;
+        self.read(skipped, meter, |_| {})?;
         let mut digest = Sha256Stream::default();
-        self.read(len.into(), |bytes| digest.push(bytes))?;
+        self.read(len.into(), meter, |bytes| digest.push(bytes))?;
         Ok(digest.finish())
     }
 
-    fn read(&mut self, mut len: u64, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+    fn read(&mut self, mut len: u64, meter: &mut Meter<'_>, mut take: impl FnMut(&[u8])) -> io::Result<()> {
         while len > 0 {
             let most = usize::try_from(len).unwrap_or(usize::MAX).min(PIECE_BYTES);
             let read = self.reader.read(self.piece.get_mut(..most).unwrap_or_default())?;
@@ -281,12 +296,13 @@ impl Payload {
             take(bytes);
             self.at += read as u64;
             len -= read as u64;
+            meter.step(read as u64).map_err(io::Error::other)?;
         }
         Ok(())
     }
 
     /// The digest of all of it, and its length.
-    fn finish(mut self) -> io::Result<(Sha256Hex, u64)> {
+    fn finish(mut self, meter: &mut Meter<'_>) -> io::Result<(Sha256Hex, u64)> {
         loop {
             let read = self.reader.read(&mut self.piece)?;
             if read == 0 {
@@ -294,6 +310,7 @@ impl Payload {
             }
             self.whole.push(self.piece.get(..read).unwrap_or_default());
             self.at += read as u64;
+            meter.step(read as u64).map_err(io::Error::other)?;
         }
     }
 }

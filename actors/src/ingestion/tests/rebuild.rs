@@ -87,7 +87,7 @@ fn damaged_files_are_rebuilt_from_payloads_after_later_registrations() {
         assert_eq!(system.store.runs().expect("they are read"), runs);
         let entry = logged(&system.store).pop();
         assert_eq!(entry.as_deref(), Some("source_rebuilt"));
-        let verify = Verify { oracle_id: oracle_id(), run_id: None };
+        let verify = Verify { oracle_id: oracle_id(), run_id: None, proceed: Arc::new(|_| true) };
         let verified = system.ingestion.ask(verify).await.expect("it answers").expect("it is read");
         assert_eq!(verified.file_fault, None);
         assert!(verified.runs.iter().all(|run| run.fault_count == 0), "{verified:?}");
@@ -122,7 +122,7 @@ fn pruning_is_repeated_and_a_missing_payload_is_named_with_its_run() {
         assert!(told.contains(&run) && told.contains("is missing; ingest the release again"), "{told}");
         assert!(fs::read(&paths[0]).expect("it is there") == ill);
         assert_eq!(system.store.last_seq(), entries);
-        let verify = Verify { oracle_id: oracle_id(), run_id: None };
+        let verify = Verify { oracle_id: oracle_id(), run_id: None, proceed: Arc::new(|_| true) };
         let verified = system.ingestion.ask(verify).await.expect("it answers").expect("it is read");
         assert!(verified.file_fault.is_some_and(|fault| fault.contains("source rebuild")));
         let lost = &verified.runs[0];

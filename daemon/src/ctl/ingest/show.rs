@@ -16,7 +16,7 @@ pub(super) const HEADING: [&str; 7] =
     ["run", "source", "version", "state", "started at", "records", "rejected"];
 
 /// The columns for programs.
-pub(super) const COLUMNS: [&str; 11] = [
+pub(super) const COLUMNS: [&str; 12] = [
     "run_id",
     "oracle_id",
     "pipeline_id",
@@ -28,11 +28,16 @@ pub(super) const COLUMNS: [&str; 11] = [
     "read",
     "records",
     "rejected",
+    "undone_by",
 ];
 
 /// A run for people.
-pub(super) fn short_row(Seen { run, progress }: &Seen) -> [String; 7] {
-    let state = progress.as_ref().map_or(run.state.as_str(), |progress| phase(progress.phase));
+pub(super) fn short_row(Seen { run, progress, undone_by }: &Seen) -> [String; 7] {
+    let state = match (progress, undone_by) {
+        (Some(progress), _) => phase(progress.phase),
+        (None, Some(_)) => "undone",
+        (None, None) => run.state.as_str(),
+    };
     let rejected = progress.as_ref().map_or(run.counts.rejected, |progress| progress.rejected);
     [
         short(&run.run_id),
@@ -46,7 +51,7 @@ pub(super) fn short_row(Seen { run, progress }: &Seen) -> [String; 7] {
 }
 
 /// A run for programs.
-pub(super) fn row(Seen { run, .. }: &Seen) -> [String; 11] {
+pub(super) fn row(Seen { run, undone_by, .. }: &Seen) -> [String; 12] {
     [
         run.run_id.to_string(),
         run.oracle_id.to_string(),
@@ -59,6 +64,7 @@ pub(super) fn row(Seen { run, .. }: &Seen) -> [String; 11] {
         run.counts.read.to_string(),
         run.counts.records.to_string(),
         run.counts.rejected.to_string(),
+        undone_by.as_ref().map(ToString::to_string).unwrap_or_default(),
     ]
 }
 
@@ -80,7 +86,7 @@ fn how_far(progress: &RunProgress) -> String {
 }
 
 /// A run with all that came of it.
-pub(super) fn show(out: &mut dyn Write, Seen { run, progress }: &Seen) -> Result<(), CtlError> {
+pub(super) fn show(out: &mut dyn Write, Seen { run, progress, undone_by }: &Seen) -> Result<(), CtlError> {
     let Run { run_id, oracle_id, pipeline_id, input, counts, .. } = run;
     let mut shown = vec![
         ("run", run_id.to_string()),
@@ -122,6 +128,7 @@ pub(super) fn show(out: &mut dyn Write, Seen { run, progress }: &Seen) -> Result
         }
     }
     shown.extend(run.undoes.as_ref().map(|undone| ("undoes", format!("run {}", undone.run_id))));
+    shown.extend(undone_by.as_ref().map(|by| ("undone by", format!("run {by}"))));
     shown.extend(run.breaches.iter().map(|breach| ("gate", breach.to_string())));
     if let Some(RunDecision { decided_by, decided_at, reason }) = &run.decision {
         shown.push(("decision", format!("by {} at {decided_at}: {reason}", by_whom(decided_by))));

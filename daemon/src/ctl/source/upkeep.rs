@@ -1,15 +1,23 @@
 //! `oraclectl source verify`, `prune`, `rebuild` and `export`.
 
 use super::path;
-use crate::client::Client;
+use crate::client::{Answer, Client};
+use crate::control::source::CheckedSource;
 use crate::control::upkeep::{PruneOrder, VerifyOrder};
 use crate::ctl::output::{count, json, on_one_line, short};
-use crate::ctl::{CtlError, Options, answer_lines};
+use crate::ctl::{CtlError, Options, answer_lines, lines};
 use actors::ingestion::{PruneOutcome, RebuildOutcome, VerifiedRun, VerifiedSource};
 use domain::ground::id::SourceId;
 use domain::ground::moment::Moment;
 use hyper::Method;
 use std::io::Write;
+use std::pin::pin;
+use std::time::Duration;
+use store::ground::verify::CheckProgress;
+use tokio::time::sleep;
+
+/// How often the progress of a check is read.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// # Errors
 /// `CameToNothing` where something is wrong; it was printed.
@@ -19,8 +27,9 @@ pub(super) async fn verify(
     oracle_id: &SourceId,
 ) -> Result<(), CtlError> {
     let order = VerifyOrder::default();
+    let verify = path(oracle_id, "/verify");
     let verified: VerifiedSource =
-        options.done_on_control(&path(oracle_id, "/verify"), &order).await?.json()?;
+        with_progress(options, oracle_id, options.done_on_control(&verify, &order)).await?.json()?;
     if options.json {
         json(out, &verified)?;
     } else {
@@ -28,6 +37,32 @@ pub(super) async fn verify(
     }
     let is_whole = verified.file_fault.is_none() && verified.runs.iter().all(|run| run.fault_count == 0);
     if is_whole { Ok(()) } else { Err(CtlError::CameToNothing) }
+}
+
+/// Shows how far the check is, until it is `answered`. An interrupt ends oraclectl, and with it the check.
+async fn with_progress(
+    options: &Options,
+    oracle_id: &SourceId,
+    answered: impl Future<Output = Result<Answer, CtlError>>,
+) -> Result<Answer, CtlError> {
+    let bar = lines::progress(Some(0), "checking");
+    let mut answered = pin!(answered);
+    loop {
+        tokio::select! {
+            answer = &mut answered => {
+                bar.finish_and_clear();
+                return answer;
+            }
+            () = sleep(LOOK_EVERY), if !bar.is_hidden() => {}
+        }
+        let seen = options.on_control(Method::GET, &path(oracle_id, ""), None).await;
+        // without an answer there is no bar, and the check goes on
+        let seen = seen.ok().and_then(|answer| answer.json::<CheckedSource>().ok());
+        if let Some(CheckProgress { bytes_read, bytes }) = seen.and_then(|seen| seen.checking) {
+            bar.set_length(bytes);
+            bar.set_position(bytes_read);
+        }
+    }
 }
 
 fn show(out: &mut dyn Write, verified: &VerifiedSource) -> Result<(), CtlError> {

@@ -81,7 +81,8 @@ fn files_that_are_damaged_or_gone_are_made_anew_as_they_were() {
         assert_eq!((&world.view().state, world.file_names()), (&state, names.clone()));
         assert!(world.export() == export);
         assert_eq!(world.view().changes(3, None, 100).unwrap(), changes);
-        world.view().verify_files().unwrap();
+        let view = world.view();
+        view.verify_files(&mut view.meter(&Default::default(), &mut |_| true)).unwrap();
         assert_eq!(work(&world), 0);
     }
 }

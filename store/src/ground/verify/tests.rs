@@ -1,4 +1,5 @@
 use super::*;
+use crate::ground::checked::SourceCheck;
 use crate::ground::testing::*;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -17,16 +18,9 @@ fn world() -> (World, Reading) {
 #[test]
 fn every_raw_record_of_a_whole_payload_has_its_digest() {
     let (world, reading) = world();
-    let mut asked = Vec::new();
-    let verified = world.view().verify_run(1, |records| {
-        asked.push(records);
-        true
-    });
-    let verified = verified.unwrap().expect("nobody says to stop");
+    let verified = world.view().verify_run(1, |_| true).unwrap().expect("there is a run 1");
     let payload_bytes = reading.said.iter().map(|said| said.raw().len() as u64).sum();
     assert_eq!(verified, Verified { records: 30_001, payload_bytes, ..Verified::default() });
-    assert_eq!(asked.first(), Some(&ASKED_EVERY));
-    assert_eq!(world.view().verify_run(1, |_| false).unwrap(), None);
     assert_eq!(world.view().verify_run(2, |_| true).unwrap(), None);
 }
 
@@ -40,19 +34,72 @@ fn check_of_many_runs_reads_each_record_once() {
         world.ingest(&reading);
         world.archive(&reading);
     }
-    let mut looked_at = 0;
-    let verified = world.view().verify_runs(&(1..=RUNS).collect(), |records| {
-        looked_at = records;
+    let (view, runs) = (world.view(), (1..=RUNS).collect());
+    let mut last = CheckProgress::default();
+    let mut proceed = |progress: CheckProgress| {
+        assert!(progress.bytes_read >= last.bytes_read, "{last:?} {progress:?}");
+        last = progress;
         true
-    });
-    let verified = verified.unwrap().expect("nobody says to stop");
+    };
+    let mut meter = view.meter(&runs, &mut proceed);
+    view.verify_files(&mut meter).unwrap();
+    let verified = view.verify_runs(&runs, &mut meter).unwrap();
     assert_eq!(verified.len(), RUNS as usize);
     for (run, verified) in verified {
         assert_eq!((verified.records, verified.fault_count), (4000, 0), "run {run}");
     }
-    // 4,000 records of the source, and 4,000 raw records of each run
-    assert!(looked_at <= 4000 + u64::from(RUNS) * 4000, "{looked_at}");
-    assert_eq!(world.view().verify_runs(&(1..=RUNS).collect(), |_| false).unwrap(), None);
+    // every file once for its digest and once for its records, and each payload once
+    assert!(last.bytes_read <= last.bytes, "{last:?}");
+    assert!(last.bytes_read > last.bytes * 9 / 10, "{last:?}");
+}
+
+#[test]
+fn check_ends_soon_after_its_caller_says_so_wherever_it_is() {
+    const RUNS: u32 = 3;
+    let mut world = World::new();
+    for run in 0..RUNS {
+        let all = (0..2500).map(|year| said("ABW", year, u64::from(run))).collect();
+        let reading = reading(&run.to_string(), i64::from(run), false, all);
+        world.ingest(&reading);
+        world.archive(&reading);
+    }
+    let (view, runs) = (world.view(), (1..=RUNS).collect());
+    let check = |proceed: &mut dyn FnMut(CheckProgress) -> bool| {
+        let mut meter = view.meter(&runs, proceed);
+        view.verify_files(&mut meter).and_then(|_| view.verify_runs(&runs, &mut meter)).map(|_| ())
+    };
+    let mut asked = 0;
+    check(&mut |_| {
+        asked += 1;
+        true
+    })
+    .unwrap();
+    assert!(asked > 10, "{asked}");
+    for stop_at in 1..=asked {
+        let mut asked = 0;
+        let ended = check(&mut |_| {
+            asked += 1;
+            asked < stop_at
+        });
+        assert!(matches!(ended, Err(StoreError::Stopped)), "{ended:?}");
+        assert_eq!(asked, stop_at, "it is not asked again");
+    }
+}
+
+#[test]
+fn sources_that_were_checked_longest_ago_are_checked_first() {
+    let world = World::new();
+    let store = world.store();
+    let unchecked = |since, now| store.unchecked_sources(at(since), at(now)).unwrap();
+    assert_eq!(store.source_check(&oracle_id()).unwrap(), None);
+    assert_eq!(unchecked(0, 100), [oracle_id()]);
+    let check = SourceCheck { checked_at: at(50), fault_count: 3 };
+    store.put_source_check(&oracle_id(), check).unwrap();
+    assert_eq!(store.source_check(&oracle_id()).unwrap(), Some(check));
+    assert!(unchecked(50, 100).is_empty());
+    assert_eq!(unchecked(51, 100), [oracle_id()]);
+    // the clock was set back after the check
+    assert_eq!(unchecked(0, 49), [oracle_id()]);
 }
 
 #[test]
@@ -109,7 +156,10 @@ fn sorted_file_that_differs_from_the_committed_one_is_named() {
     let (mut world, _) = world();
     let view = world.view();
     let (file, own) = (&view.state.files[0], &view.state.completed[0].rows);
-    assert_eq!(view.verify_files().unwrap(), file.rows + own.rows);
+    assert_eq!(
+        view.verify_files(&mut view.meter(&BTreeSet::new(), &mut |_| true)).unwrap(),
+        file.rows + own.rows
+    );
     let name = file.sha256.clone();
     fs::copy(world.facts_path(own), world.facts_path(file)).unwrap();
     drop(view);
