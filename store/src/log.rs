@@ -12,18 +12,17 @@
 //! blocks of [`BLOCK_ENTRIES`]: the common ones are in every block, where an index of single records would say nothing and cost
 //! two keys a record, and the rare ones are found by looking through few blocks.
 
+mod append;
 mod query;
 
+pub(crate) use append::{Tip, index_session, put};
 pub use query::LogQuery;
 
 use crate::engine::Store;
 use crate::error::StoreError;
-use crate::record::{self, Record};
 use crate::rows::{self, Row, Table, key};
-use domain::{Caller, Event, SessionId};
+use domain::SessionId;
 use query::Looked;
-use std::collections::HashMap;
-use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 
@@ -293,97 +292,6 @@ pub(crate) fn latest_time_us(db: &sled::Db, store: &Store, last_seq: u64) -> Res
 
 const fn block_of(seq: u64) -> u64 {
     seq - seq % BLOCK_ENTRIES
-}
-
-/// Where the log stands, for the next record to go on from.
-#[derive(Debug, Clone)]
-pub(crate) struct Tip {
-    /// The latest timestamp in it, in microseconds; the lowest possible for an empty one.
-    pub(crate) latest_time_us: i64,
-    /// The last block in which an event is known to be indexed. What is not known is indexed once more, which
-    /// changes nothing.
-    indexed: HashMap<&'static str, u64>,
-    /// The row that the next record's entries may still fit into: the number of its first entry, and its text.
-    row: Option<(u64, Vec<u8>)>,
-}
-
-impl Tip {
-    /// The tip of a log of which no more is known than its latest timestamp.
-    pub(crate) fn new(latest_time_us: i64) -> Self {
-        Self { latest_time_us, indexed: HashMap::new(), row: None }
-    }
-}
-
-/// Puts the entries of one record into `batch` and their lines behind `lines`, and moves the tip.
-pub(crate) fn put(
-    batch: &mut sled::Batch,
-    first_seq: u64,
-    record: &Record,
-    tip: &mut Tip,
-    lines: &mut Vec<u8>,
-) {
-    let begin = lines.len();
-    for (seq, (index, event)) in (first_seq..).zip(record.events.iter().enumerate()) {
-        tip.latest_time_us = tip.latest_time_us.max(event.timestamp().as_microsecond());
-        append_line(lines, seq, event, record.callers.of(index));
-    }
-    let text = lines.get(begin..).unwrap_or_default();
-    let last_seq = first_seq + record.events.len() as u64 - 1;
-    let (row, mut entries) = tip
-        .row
-        .take()
-        .filter(|(_, entries)| TIME_BYTES + entries.len() + text.len() <= rows::ONE_CHUNK_BYTES)
-        .unwrap_or((first_seq, Vec::new()));
-    entries.extend_from_slice(text);
-    let value = [&tip.latest_time_us.to_be_bytes()[..], &entries].concat();
-    rows::put(batch, Table::Log, &row.to_be_bytes(), last_seq, &value, 0);
-    tip.row = Some((row, entries));
-    index(batch, record, last_seq, block_of(row), tip);
-}
-
-/// Puts the index of one record's entries into `batch`. Their row belongs to `block`.
-fn index(batch: &mut sled::Batch, record: &Record, last_seq: u64, block: u64, tip: &mut Tip) {
-    let (mut session_before, mut execution_before) = (None, None);
-    for event in &record.events {
-        let session_id = event.session_id();
-        if let Some(session_id) = session_id.filter(|_| session_id != session_before) {
-            let is_its_row = |write: &record::Write| matches!(write, record::Write::PutSession(session) if session.session_id == *session_id);
-            if !record.writes.iter().any(is_its_row) {
-                index_session(batch, session_id.as_str().as_bytes(), last_seq);
-            }
-            session_before = Some(session_id);
-        }
-        let execution_id = event.execution_id();
-        if let Some(execution_id) = execution_id.filter(|_| execution_id != execution_before) {
-            batch.insert([&by_execution(execution_id)[..], &last_seq.to_be_bytes()].concat(), Vec::new());
-            execution_before = Some(execution_id);
-        }
-        if tip.indexed.insert(event.kind(), block) != Some(block) {
-            batch.insert([&by_event(event.kind())[..], &block.to_be_bytes()].concat(), Vec::new());
-        }
-    }
-}
-
-/// Indexes the record with the last entry `last_seq` as one of the session called `name`.
-pub(crate) fn index_session(batch: &mut sled::Batch, name: &[u8], last_seq: u64) {
-    batch.insert(key(Table::BySession, &[name, &[0], &last_seq.to_be_bytes()]), Vec::new());
-}
-
-/// Appends the line of an entry: the event's object with its number before the other members, and its caller after them.
-fn append_line(lines: &mut Vec<u8>, seq: u64, event: &Event, caller: Option<&Caller>) {
-    write!(lines, "{{\"seq\":{seq}").expect("memory takes what is written");
-    let junction = lines.len();
-    serde_json::to_writer(&mut *lines, event).expect("an event is plain data with string keys");
-    // the event's own opening brace
-    *lines.get_mut(junction).expect("an event is an object") = b',';
-    if let Some(caller) = caller {
-        // the event's own closing brace
-        lines.pop();
-        lines.extend_from_slice(br#","caller":"#);
-        serde_json::to_writer(&mut *lines, caller).expect("a caller is plain data with string keys");
-        lines.push(b'}');
-    }
-    lines.push(b'\n');
 }
 
 /// The number with which the last row begins that begins at `seq` or before.

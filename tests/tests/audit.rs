@@ -111,7 +111,7 @@ async fn entries_name_the_caller_of_a_control_action() {
     for (request_id, method, path, body, event) in [
         ("admin-1", "PUT", "/v1/sources/office", &source, "source_changed"),
         ("admin-2", "POST", "/v1/sources/office/review", &json!({"approve": {}}), "source_changed"),
-        ("admin-3", "POST", "/v1/drain", &json!({"draining": true}), "control_action"),
+        ("admin-3", "POST", "/v1/drain", &json!({"draining": false}), "control_action"),
         (
             "admin-4",
             "POST",

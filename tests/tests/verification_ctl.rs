@@ -150,11 +150,17 @@ async fn review_is_shown_with_what_to_do_and_its_resolution_is_returned() {
 #[tokio::test]
 async fn several_reviews_are_dismissed_at_once_with_a_result_for_each() {
     let world = World::default();
-    let daemon = census(&world, json!({"conflict_resolution": {"escalation_delta_threshold": 399}})).await;
-    ctl(&world, &ARUBA, 6);
-    let first = open_review(&daemon).await;
-    ctl(&world, &[&ARUBA[..], &["--claim=population=1", "--by=a visitor"]].concat(), 6);
-    let second = open_review(&daemon).await;
+    let settings = json!({"conflict_resolution": {"escalation_delta_threshold": 399}});
+    let daemon = census(&world, settings.clone()).await;
+    let again = workflow("again", &["office-a", "office-b"], settings);
+    register(&mut daemon.control().await, &again).await;
+    let [first, second] = ["census", "again"].map(|workflow| {
+        let question = [&["verify", workflow], &ARUBA[2..]].concat();
+        ctl(&world, &question, 6);
+        let envelope = ctl(&world, &[&question[..], &["--json"]].concat(), 6);
+        let envelope: Value = serde_json::from_str(&envelope).expect("JSON");
+        envelope["review_id"].as_str().expect("a person decides").to_owned()
+    });
     assert_ne!(first, second);
     has(&ctl(&world, &["review", "dismiss", "--reason=healed"], 2), &["<REVIEW_ID>"]);
     has(&ctl(&world, &["review", "dismiss", &first, "--reason="], 1), &["`reason`", "(invalid_resolution)"]);
