@@ -279,6 +279,58 @@ fn log_query_matches_a_plain_filter() {
 }
 
 #[test]
+fn log_of_a_session_is_whole_whatever_became_of_its_row() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, mut store) = open(dir.path());
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut record = |n: usize| {
+        let mut record = delivered(random.usize(..6), random.usize(..3000));
+        record.expect.clear();
+        let id = id(random.usize(..6));
+        match random.u8(..4) {
+            // of the session's entries only, of another session's row, and of none
+            0 => record.writes.clear(),
+            1 => record.writes = vec![Write::RemoveSession(id)],
+            2 => record.writes.push(Write::RemoveSession(id)),
+            _ if n.is_multiple_of(5) => record.events = vec![Event::ServiceStopped { timestamp: at(1) }],
+            _ => {}
+        }
+        record
+    };
+    let matches = |store: &Store| {
+        let all = whole_log(store);
+        for n in 0..6 {
+            let session = format!(r#""session_id":"{}""#, id(n));
+            let of_session: Vec<_> =
+                all.iter().filter(|line| line.json.contains(&session)).cloned().collect();
+            for (limit, newest) in [(usize::MAX, false), (7, false), (7, true)] {
+                let found =
+                    store.log(&LogQuery { session: Some(id(n)), limit, newest, ..LogQuery::default() });
+                let skipped = if newest { of_session.len().saturating_sub(limit) } else { 0 };
+                let expected: Vec<_> = of_session.iter().skip(skipped).take(limit).cloned().collect();
+                assert_eq!(found.expect("the log is read"), expected, "{n} {limit} {newest}");
+            }
+        }
+        all.len()
+    };
+    for n in 0..120 {
+        let group: Vec<_> = (0..n % 4 + 1).map(&mut record).collect();
+        for outcome in journal.commit(&group).expect("the disk takes it") {
+            outcome.expect("nothing is expected");
+        }
+        if n % 40 == 39 {
+            assert!(matches(&store) > 100);
+            journal.engine.renew().expect("it is opened again");
+        }
+        if n == 60 {
+            drop((journal, store));
+            (journal, store) = open(dir.path());
+        }
+    }
+    assert_eq!(matches(&store) as u64, journal.counts().entries);
+}
+
+#[test]
 fn journal_accepts_writes_again_after_its_database_is_reopened() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
