@@ -14,7 +14,7 @@ use std::thread;
 /// new entries began in was split since.
 const WALKED_AGAIN_ENTRIES: u64 = 1024;
 
-/// So many rows are read before the check is asked whether to continue.
+/// The number of rows between two calls of `proceed`.
 const AUDITED_AT_ONCE: u64 = 1024;
 
 /// Holds what is there against what was promised: by the database itself, the mark and the mirror.
@@ -57,7 +57,7 @@ pub(crate) fn check(
         let (first, last) = walked.unwrap_or_default();
         return short(format!("its log should hold entries {from} to {entries} and holds {first} to {last}"));
     }
-    // 0 would have the next opening look at all of it
+    // after 0 the next opening would walk the whole log
     if let Err(error) = meta::put_walked(engine, entries.max(1)) {
         tracing::warn!(%error, "the next start will have more of the log to walk");
     }
@@ -111,20 +111,21 @@ impl Store {
         self.audit_from(0, |_| true).map(|_| ())
     }
 
-    /// Continues to check the store as it was at the opening: the log from where an earlier check has come to, and how many
-    /// rows the tables have. It takes a while, and may run beside the service. `proceed` is called after each few rows,
-    /// with how many were read so far, and returns whether to continue. The result is whether the check came to its end.
+    /// Checks the store as it was at the opening: walks the log from the entry where the last check stopped, and counts
+    /// the rows of the tables. The check takes a while, and may run beside the service. It calls `proceed` every few rows
+    /// with the number of rows read so far; `proceed` returns whether to continue. Returns false if `proceed` stopped the
+    /// check.
     ///
     /// # Errors
-    /// `Short` where an entry or a row has vanished, `Corrupt` where one cannot be read.
+    /// `Short` if an entry or a row is missing, `Corrupt` if one cannot be read.
     pub fn audit(&self, proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {
         self.audit_from(self.audited()?, proceed)
     }
 
-    /// Has the next check begin at the first entry.
+    /// Resets the position of the check: the next one begins at the first entry.
     ///
     /// # Errors
-    /// Where that cannot be noted.
+    /// The position cannot be stored.
     pub fn audit_again(&self) -> Result<(), StoreError> {
         self.put_audited(0)
     }
@@ -147,7 +148,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Walks the log from behind entry `walked` to entry `entries`, and notes how far it came.
+    /// Walks the log from the entry after `walked` to entry `entries`, and stores the position that it reached.
     fn audit_log(
         &self,
         mut walked: u64,
@@ -183,11 +184,11 @@ impl Store {
 
     fn note_audited(&self, walked: u64) {
         if let Err(error) = self.put_audited(walked) {
-            tracing::debug!(%error, "the next check of the store begins where this one began");
+            tracing::debug!(%error, "could not store the position of the check");
         }
     }
 
-    /// Counts the rows of a table, a few at a time: between them the database can be reopened.
+    /// Counts the rows of a table, a few at a time. The database can be reopened in between.
     fn audit_table(
         &self,
         table: Table,

@@ -29,7 +29,7 @@ const SETTINGS_FILE: &str = "conf";
 /// The file in it that sled appends to, and that has to be synced.
 pub(crate) const DATABASE_FILE: &str = "db";
 
-/// A reader waits so often for a renewal of the database, with a pause between.
+/// The number of pauses that a reader waits for a renewal of the database.
 const RENEWAL_ATTEMPTS: u32 = 5000;
 const RENEWAL_PAUSE: Duration = Duration::from_millis(1);
 
@@ -115,9 +115,9 @@ impl Store {
 pub(crate) struct Engine {
     options: Options,
     db: RwLock<Option<OpenDatabase>>,
-    /// Whether it is being reopened with nothing wrong: that takes a moment, and readers wait for it.
+    /// Whether a sound database is being reopened. That is short, and readers wait for it.
     is_renewed: AtomicBool,
-    /// Descriptors of no use but to be closed before the database is reopened.
+    /// Descriptors that are held in reserve, and closed before the database is reopened.
     spare_files: Mutex<Vec<File>>,
     durable_seq: AtomicU64,
     /// Rows as they were, while what is to replace them is not durable yet.
@@ -189,8 +189,8 @@ impl Engine {
         &self.options.dir
     }
 
-    /// Runs `use_db` on the open database, or says at once that it is not open: a reader must not wait out a
-    /// reopening after a failure, which may take long, on a thread that others need.
+    /// Runs `use_db` on the open database, or fails at once if the database is not open. Reopening after a failure may
+    /// take long, and a waiting reader would block a thread that others need.
     pub(crate) fn with<T>(
         &self,
         use_db: impl FnOnce(&sled::Db) -> Result<T, StoreError>,
@@ -207,9 +207,9 @@ impl Engine {
         let guard = loop {
             match self.db.try_read() {
                 Ok(guard) => break guard,
-                // a reader that panicked has changed nothing: a poisoned lock says nothing about the database
+                // a reader changes nothing, so the database is sound although a reader panicked
                 Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                // a reader within another one would keep the reopening from its end: no wait is without end
+                // the wait is bounded: a nested reader would deadlock with the reopening, which waits for the outer one
                 Err(TryLockError::WouldBlock)
                     if attempts < RENEWAL_ATTEMPTS && self.is_renewed.load(Ordering::Acquire) =>
                 {
@@ -229,7 +229,8 @@ impl Engine {
         self.open_again(|| self.forget_cached_pages().map_err(|error| unavailable(&error)))
     }
 
-    /// Reopens a sound database: as it opens, sled makes a snapshot of its page table, with which the next opening begins.
+    /// Reopens a sound database. As it opens, sled writes a snapshot of its page table; the next opening starts from that
+    /// snapshot.
     pub(crate) fn renew(&self) -> Result<(), StoreError> {
         self.is_renewed.store(true, Ordering::Release);
         let renewed = self.open_again(|| Ok(()));

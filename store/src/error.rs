@@ -87,8 +87,8 @@ pub enum StoreError {
         /// Which one, from 1.
         row: u64,
     },
-    /// The caller of a check has stopped it.
-    #[error("the check was stopped before its end: the daemon stops, or its caller is gone")]
+    /// The caller stopped the check.
+    #[error("the check was stopped: the daemon is stopping, or the caller closed the connection")]
     Stopped,
     /// It is open, but does not take writes (or, while it is being reopened, reads) for now.
     #[error("the store is unavailable: {cause}")]

@@ -22,12 +22,13 @@ const GROUP_BYTES: usize = 16 * 1024 * 1024;
 /// Before a failed store is reopened, so many bytes must be free for it to write again.
 const SPACE_TO_REOPEN_BYTES: usize = 4 * 1024 * 1024;
 
-/// sled makes a snapshot of its page table only as it opens, and an opening reads what was written since: some 5 µs an entry.
-/// So the database is reopened where so many entries are new, or a part of all entries: then the next start is short whatever
-/// ends this one. Reading and writing wait for it.
+/// The journal reopens the database after this number of new entries, or after one in [`RENEWED_AFTER_PART`] of all
+/// entries if that is more. sled writes a snapshot of its page table only as it opens, and an opening reads all entries
+/// after the snapshot, about 5 µs each. Reopening keeps the next start short, however the process ends. Reads and writes
+/// wait for it.
 const RENEWED_AFTER_ENTRIES: u64 = 65_536;
 const RENEWED_AFTER_PART: u64 = 32;
-/// In a second without a commit, where nobody is likely to wait, it is done after a fraction of that.
+/// The divisor of that number in a second without a commit, when few callers would wait.
 const RENEWED_IDLE_PART: u64 = 8;
 
 /// The writer. There is one for a store; it takes records in groups and makes each group durable at once.
@@ -38,9 +39,9 @@ pub struct Journal {
     mark: Watermark,
     mirror: Mirror,
     tip: Tip,
-    /// The last entry in sled's snapshot of its page table.
+    /// The number of the last entry in sled's snapshot of its page table.
     snapshot_at: u64,
-    /// The last entry at the last [`Journal::settle`].
+    /// The number of the last entry at the last [`Journal::settle`].
     settled_at: u64,
     /// What the last write failed with; until [`Journal::recover`] no other is tried.
     failure: Option<Failure>,
@@ -202,13 +203,13 @@ impl Journal {
         self.mirror.lag.as_deref()
     }
 
-    /// Does what may lag a moment: syncs the mirror and the high-water mark, and has sled make a snapshot where little is
-    /// written. To be called every second or so.
+    /// Does the work that may lag: syncs the mirror and the high-water mark, and renews sled's snapshot if the journal is
+    /// idle. Call it about once a second.
     pub fn settle(&mut self) {
         let is_idle = self.failure.is_none() && self.settled_at == self.mark.counts.entries;
         self.settled_at = self.mark.counts.entries;
         if is_idle && let Err(error) = self.renew_snapshot(RENEWED_IDLE_PART) {
-            tracing::error!(%error, "the database could not be reopened");
+            tracing::error!(%error, "could not reopen the database");
         }
         self.mirror.repair(&self.store, self.mark.counts.entries);
         self.engine.reserve_space();
@@ -270,7 +271,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Checks the database that was opened again, and keeps which snapshot it has.
+    /// Checks the reopened database, and notes its snapshot.
     fn check_reopened(&mut self) -> Result<Counts, StoreError> {
         let counts = meta::open(&self.engine)?;
         check(&self.engine, counts, &self.mark, self.mirror.last_seq)?;
@@ -279,7 +280,7 @@ impl Journal {
         Ok(counts)
     }
 
-    /// Reopens the database for sled to make a snapshot, where many entries are new: a part of as many as is usual.
+    /// Reopens the database to renew sled's snapshot if enough entries are new: the usual number divided by `part`.
     fn renew_snapshot(&mut self, part: u64) -> Result<(), StoreError> {
         let entries = self.mark.counts.entries;
         let many = RENEWED_AFTER_ENTRIES.max(entries / RENEWED_AFTER_PART) / part;

@@ -1,16 +1,17 @@
 //! The audit log: entries numbered from 1 without holes, found by number, session, execution, event and time.
 //!
-//! A row holds the entries of as many records as fit into one chunk, or of one larger record, as lines of JSON under the
-//! number of the first. sled keeps some 280 bytes in memory for each page of up to 16 rows: a row for each record would cost
-//! more memory than the whole cache. The row at the end of the log is replaced while it grows; after an opening a new one begins.
+//! A row holds the entries of several records that fit into one chunk, or of one larger record. The entries are lines of
+//! JSON; the row's key is the number of the first one. sled keeps about 280 bytes in memory for each page of up to 16 rows:
+//! with one row for each record, that memory would exceed the whole cache. The last row is replaced while it grows; an
+//! opening begins a new row.
 //!
-//! A row begins with the latest timestamp of any entry up to its own last: that never falls from row to row, whatever the clock
-//! did, so that the first row that can hold an entry from a given time on is found by bisection, without an index.
+//! A row begins with the latest timestamp of all entries up to its own last one. This value never falls from row to row,
+//! even if the clock is set back. Bisection finds the first row with entries from a given time on, without an index.
 //!
-//! The records of a session and of a verification are indexed by the number of their last entry. The record that wrote the row
-//! of its session is not: the row's revision is that number, and it is indexed when the row is replaced. Events are indexed by
-//! blocks of [`BLOCK_ENTRIES`]: the common ones are in every block, where an index of single records would say nothing and cost
-//! two keys a record, and the rare ones are found by looking through few blocks.
+//! The records of a session and of a verification are indexed by the number of their last entry. The record that wrote the
+//! session's row is an exception: the revision of that row is this number, and the record is indexed when the row is
+//! replaced. Events are indexed by blocks of [`BLOCK_ENTRIES`]. Common events are in every block, and an index of single
+//! records would cost two keys a record without narrowing the search. A search for rare events reads few blocks.
 
 mod append;
 mod query;
@@ -84,7 +85,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// A number of each row that may hold what is asked for, from `from` on, in order; of some rows more than one.
+    /// The entry numbers by which to read the rows that may match `query`, from `from` on, in order. Some rows are named more
+    /// than once.
     fn rows(
         &self,
         query: &LogQuery,
@@ -119,7 +121,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The last entry of the record that wrote the row of a session.
+    /// The number of the last entry of the record that wrote a session's row.
     fn session_revision(&self, session_id: &SessionId) -> Result<Option<u64>, StoreError> {
         let name = session_id.as_str().as_bytes();
         let head = rows::head(self.db, self.store.dir(), Table::Sessions, name)?;

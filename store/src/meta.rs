@@ -77,14 +77,14 @@ pub(crate) fn put_walked(engine: &Engine, seq: u64) -> Result<(), StoreError> {
     engine.apply(batch)
 }
 
-/// Up to which entry the log was found whole by the check beside the service; 0 where that begins at the first.
+/// The last entry up to which the check beside the service found the log complete; 0 before the first check.
 pub(crate) fn audited(engine: &Engine) -> Result<u64, StoreError> {
     let bytes =
         engine.with(|db| db.get(audited_key()).map_err(|error| StoreError::damaged(engine.dir(), &error)))?;
     Ok(bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes))
 }
 
-/// Notes that the check beside the service found the log whole up to entry `seq`.
+/// Stores that the check beside the service found the log complete up to entry `seq`.
 pub(crate) fn put_audited(engine: &Engine, seq: u64) -> Result<(), StoreError> {
     let mut batch = sled::Batch::default();
     batch.insert(audited_key(), &seq.to_be_bytes());
@@ -96,13 +96,13 @@ fn source_check_key(oracle_id: &SourceId) -> Vec<u8> {
     key(Table::Meta, &[b"source_check/", oracle_id.as_str().as_bytes()])
 }
 
-/// What was noted of the last check of a source.
+/// The stored result of the last check of a source, as JSON.
 pub(crate) fn source_check(engine: &Engine, oracle_id: &SourceId) -> Result<Option<sled::IVec>, StoreError> {
     let key = source_check_key(oracle_id);
     engine.with(|db| db.get(key).map_err(|error| StoreError::damaged(engine.dir(), &error)))
 }
 
-/// Notes what a check of a source found.
+/// Stores the result of a check of a source, as JSON.
 pub(crate) fn put_source_check(
     engine: &Engine,
     oracle_id: &SourceId,

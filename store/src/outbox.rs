@@ -31,7 +31,7 @@ impl Store {
         )
     }
 
-    /// Where a mail stands, with its revision. Its verdict is not read, so that a mail whose verdict is damaged can be removed.
+    /// The state of a mail, with its revision. The verdict is not read, so that a mail with a damaged verdict can be removed.
     pub fn mail_standing(&self, mail_id: &MailId) -> Result<Option<(Standing, u64)>, StoreError> {
         let row = self.read_row::<Head>(Table::Outbox, mail_id.as_str())?;
         Ok(row.map(|(Head { standing }, revision)| (standing, revision)))

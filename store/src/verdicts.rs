@@ -18,7 +18,7 @@ impl Store {
     }
 
     /// The SHA-256 of the cached verdict of a session and the revision of its row, for its removal. The SHA-256 is `None`
-    /// where the stored verdict is damaged.
+    /// if the stored verdict is damaged.
     pub fn verdict_for_removal(
         &self,
         session_id: &SessionId,

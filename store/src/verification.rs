@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 /// What stands between the parts of a name that has two; neither has one in it.
 const SEPARATOR: char = '/';
-/// What the names begin with that count reviews which claims alone have opened: no workflow's id does.
+/// The prefix of the names that count reviews opened by claims alone. No workflow id begins with it.
 const CLAIM: char = '!';
 
 /// Which reviews to read.
@@ -68,14 +68,14 @@ impl Store {
         Ok(self.names(Table::OpenByWorkflow, of_workflow, .., usize::MAX)?.len() as u64)
     }
 
-    /// The number of open reviews that claims alone have opened, of one workflow or of all.
+    /// The number of open reviews that claims alone opened, for one workflow or for all.
     ///
     /// # Errors
-    /// Where they cannot be read.
+    /// The database cannot be read.
     pub fn open_claims(&self, workflow_id: Option<&WorkflowId>) -> Result<u64, StoreError> {
         let begin = workflow_id.map_or_else(|| CLAIM.to_string(), |workflow_id| claim_name(workflow_id, ""));
         let keys = |end: &[u8]| key(Table::OpenByWorkflow, &[begin.as_bytes(), end]);
-        // no name has this byte
+        // this byte is above every byte of a name
         Ok(self.names(Table::OpenByWorkflow, keys(&[])..keys(&[u8::MAX]), .., usize::MAX)?.len() as u64)
     }
 
@@ -204,7 +204,7 @@ pub(crate) fn open_name(workflow_id: &WorkflowId, review_id: &str) -> String {
     format!("{workflow_id}{SEPARATOR}{review_id}")
 }
 
-/// The name of a row that counts an open review which a claim alone has opened.
+/// The name of a row that counts an open review opened by a claim alone.
 pub(crate) fn claim_name(workflow_id: &WorkflowId, review_id: &str) -> String {
     format!("{CLAIM}{}", open_name(workflow_id, review_id))
 }

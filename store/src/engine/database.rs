@@ -1,4 +1,4 @@
-//! sled's database as it is opened, with the file that it is in.
+//! Opens sled's database, and keeps its file open.
 
 use super::{DATABASE_DIR, DATABASE_FILE, Options, SETTINGS_FILE};
 use crate::error::StoreError;
@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// A database that is locked is tried so often again, with a pause between.
+/// The number of retries if the database is locked, with a pause before each.
 const LOCK_ATTEMPTS: usize = 50;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
-/// File descriptors that are kept free for reopening the database.
+/// File descriptors held in reserve for reopening the database.
 const SPARE_FILES: usize = 16;
 
-/// The database with its file, which is kept open: a commit must not fail because the process has no descriptor left.
+/// The database and its file. The file stays open, so that a commit does not fail when the process has no free
+/// descriptor.
 #[derive(Debug)]
 pub(super) struct OpenDatabase {
     pub(super) db: sled::Db,
@@ -33,7 +34,7 @@ impl OpenDatabase {
         Ok(Self { db, file, path })
     }
 
-    /// The file, while it still has its name: in one that was moved away, the next start finds nothing.
+    /// The file. Fails if the path now names another file, since the next start would not find this one.
     pub(super) fn file(&self) -> io::Result<&File> {
         let (open, named) = (self.file.metadata()?, fs::metadata(&self.path)?);
         if (open.dev(), open.ino()) != (named.dev(), named.ino()) {
@@ -51,7 +52,7 @@ pub(super) fn database_file(dir: &Path) -> PathBuf {
     dir.join(DATABASE_DIR).join(DATABASE_FILE)
 }
 
-/// As many descriptors as can be had, up to [`SPARE_FILES`].
+/// Opens up to [`SPARE_FILES`] descriptors, fewer if the process has no more.
 pub(super) fn spare_files() -> Vec<File> {
     (0..SPARE_FILES).map_while(|_| File::open("/dev/null").ok()).collect()
 }
@@ -60,8 +61,8 @@ pub(super) fn unavailable(error: &dyn std::error::Error) -> StoreError {
     StoreError::Unavailable { cause: error.to_string() }
 }
 
-/// Opens the database, and tries again for a moment where it is locked: a thread of sled's may still hold one that
-/// was closed just now.
+/// Opens the database. Retries briefly if it is locked, since a thread of sled may still hold a database that was just
+/// closed.
 fn open_sled(options: &Options) -> Result<sled::Db, StoreError> {
     for _ in 0..LOCK_ATTEMPTS {
         match try_open_sled(options) {
@@ -84,19 +85,19 @@ fn try_open_sled(options: &Options) -> Result<sled::Db, StoreError> {
     }
 }
 
-/// Removes what sled wrote in pieces and was kept from finishing, where it would take the piece for the whole.
+/// Removes partially written files that sled would otherwise read as complete ones.
 ///
-/// sled writes a snapshot of its page table as it opens, under another name until it is whole; where that was cut
-/// short, by a kill or a full disk, it takes the piece for a whole one the next time, and calls the database
-/// corrupt. It does the same with its settings, of which we change none and which it writes again where there are none.
-/// Whoever has the database open is left alone.
+/// As it opens, sled writes a snapshot of its page table, under a temporary name until it is complete. A kill or a full
+/// disk can interrupt that. The next opening then reads the partial file as a complete one, and reports a corrupt
+/// database. The same applies to sled's settings file; sled recreates a missing one with the defaults, which we use.
+/// A database that another process has open is not touched.
 fn remove_torn_files(database: &Path) -> io::Result<()> {
     let file = match File::open(database.join(DATABASE_FILE)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    // the lock that sled takes, until the file is closed
+    // sled takes the same lock; it is held until `file` is closed
     if file.try_lock().is_err() {
         return Ok(());
     }

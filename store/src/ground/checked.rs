@@ -1,4 +1,4 @@
-//! What the last check of each source found.
+//! The result of the last check of each source.
 
 use crate::engine::Store;
 use crate::error::StoreError;
@@ -17,20 +17,20 @@ pub struct SourceCheck {
 }
 
 impl Store {
-    /// The last check of a source that came to its end.
+    /// The last completed check of a source.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// The database cannot be read.
     pub fn source_check(&self, oracle_id: &SourceId) -> Result<Option<SourceCheck>, StoreError> {
         let Some(json) = meta::source_check(self.engine(), oracle_id)? else { return Ok(None) };
-        // one that cannot be read is made again
+        // an unreadable result counts as none: the next check replaces it
         Ok(serde_json::from_slice(&json).ok())
     }
 
-    /// Notes what a check of a source found.
+    /// Stores the result of a check of a source.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// The database cannot be written.
     pub fn put_source_check(&self, oracle_id: &SourceId, check: SourceCheck) -> Result<(), StoreError> {
         let json = serde_json::to_vec(&check).map_err(|error| StoreError::Corrupt {
             dir: self.dir().to_owned(),
@@ -39,17 +39,17 @@ impl Store {
         meta::put_source_check(self.engine(), oracle_id, &json)
     }
 
-    /// The sources that were not checked between `since` and `now`: those that were never checked first, then by the time of
-    /// the last check.
+    /// The sources that were not checked between `since` and `now`. Sources that were never checked come first, the others
+    /// in the order of their last check.
     ///
     /// # Errors
-    /// Where the sources cannot be read.
+    /// The sources cannot be read.
     pub fn unchecked_sources(&self, since: Timestamp, now: Timestamp) -> Result<Vec<SourceId>, StoreError> {
         let mut unchecked = Vec::new();
         for source in self.sources()? {
             let oracle_id = source.entry.oracle_id();
             let checked_at = self.source_check(oracle_id)?.map(|check| check.checked_at);
-            // the clock may have been set back since
+            // a check after `now` was noted before the clock was set back
             if checked_at.is_none_or(|at| at < since || at > now) {
                 unchecked.push((checked_at, oracle_id.clone()));
             }

@@ -201,7 +201,7 @@ impl Files {
     /// Reads all of a sorted file and compares it with what was committed. `read` is called with the length of each block.
     ///
     /// # Errors
-    /// `SourceFile` where it is not that; the error of `read`.
+    /// `SourceFile` if they differ; the error of `read`.
     pub(super) fn verify_sorted(
         &self,
         file: &FileRef,

@@ -14,9 +14,9 @@ use std::ops::Bound;
 
 /// So many records are looked at for one page of an answer, where nothing else is said.
 pub const RECORDS_SCANNED_MAX: u64 = 1_000_000;
-/// The work of one query at the most, in units of [`domain::ground::query::Filter::work`]: about 2.5 s of one processor.
+/// The most work of one query, in units of [`domain::ground::query::Filter::work`]: about 2.5 s of one processor.
 pub const WORK_MAX: u64 = 16_000_000;
-/// Whether to go on is asked after so many units of work.
+/// The units of work between two calls of [`ScanBudget::go_on`].
 const WORK_BETWEEN_CHECKS: u64 = 4096;
 /// A block of an index leads to so many records that lie apart, or more.
 const RECORDS_BY_INDEX_BLOCK: usize = 64;
@@ -28,7 +28,7 @@ pub struct ScanBudget<'b> {
     pub records: u64,
     /// The query fails after this much work, in units of [`domain::ground::query::Filter::work`].
     pub work: u64,
-    /// Whether to go on, asked every few milliseconds.
+    /// Returns whether to continue. It is called every few milliseconds.
     pub go_on: &'b dyn Fn() -> bool,
 }
 
@@ -37,7 +37,7 @@ impl ScanBudget<'static> {
     pub const UNLIMITED: Self = Self { records: u64::MAX, work: u64::MAX, go_on: &|| true };
 }
 
-/// Why a query found nothing.
+/// Why a query failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
     /// A file cannot be read.
@@ -111,14 +111,14 @@ struct Plan {
 }
 
 impl SourceView {
-    /// The records that answer `query` at `point_in_time`, by the releases up to then that were known at `known_at`, or are
-    /// known now; those after the record key `after`. A page ends with `max_results` of the query, with its `page_bytes`, or with the
-    /// `records` of the budget.
+    /// The records after the record key `after` that answer `query` at `point_in_time`. Only releases up to that time count,
+    /// and only those that were known at `known_at`, or are known now if there is none. A page ends at `max_results` or
+    /// `page_bytes` of the query, or at `records` of the budget.
     ///
     /// The same query finds the same records in the same order, whatever files they lie in.
     ///
     /// # Errors
-    /// Where a file cannot be read, or what it holds is no record; where the work exceeds `budget`, or is stopped by it.
+    /// A file cannot be read, or contains an invalid record; the work exceeds `budget`; `go_on` of `budget` returned false.
     pub fn query(
         &self,
         query: &Query,
@@ -202,7 +202,7 @@ struct Page<'q> {
     known: &'q Knowledge,
     time: Timestamp,
     budget: ScanBudget<'q>,
-    /// The work so far, and how much of it there was when [`ScanBudget::go_on`] was asked last.
+    /// The work so far; `checked` is its value at the last call of [`ScanBudget::go_on`].
     work: u64,
     checked: u64,
     last: Vec<u8>,
@@ -236,7 +236,7 @@ impl<'q> Page<'q> {
         self.spend(1)
     }
 
-    /// Counts work that is about to be done.
+    /// Counts work before it is done.
     fn spend(&mut self, work: u64) -> Result<(), ScanError> {
         self.work = self.work.saturating_add(work);
         if self.work > self.budget.work {
@@ -251,7 +251,7 @@ impl<'q> Page<'q> {
         Ok(())
     }
 
-    /// Whether all filters may hold of one of the statements, or one was pruned.
+    /// Whether one of the statements may pass all filters, or was pruned.
     fn may_answer(&mut self, statements: &[StoredStatement]) -> Result<bool, ScanError> {
         let query = self.query;
         'statements: for said in statements {

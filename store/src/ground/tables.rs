@@ -158,7 +158,7 @@ impl Store {
         Ok(Some(view))
     }
 
-    /// Opens a source's files as they are now, for a check; they are closed again with the view.
+    /// Opens the current files of a source for a check. Dropping the view closes them.
     ///
     /// # Errors
     /// As [`Store::view`].

@@ -64,8 +64,8 @@ impl Verified {
 }
 
 impl SourceView {
-    /// Counts what a check of all files and of the runs with these numbers reads. `proceed` is called at least every 256 KiB,
-    /// and returns whether to continue.
+    /// A meter for a check of all files and of the runs with these numbers. It calls `proceed` at least every 256 KiB;
+    /// `proceed` returns whether to continue.
     pub fn meter<'p>(
         &self,
         runs: &BTreeSet<u32>,
@@ -83,10 +83,10 @@ impl SourceView {
         self.state.files.iter().map(|file| file.size_bytes).sum()
     }
 
-    /// Reads all sorted files of the source and compares them with what was committed. Returns how many rows they have.
+    /// Reads all sorted files of the source and compares them with their digests. Returns the number of their rows.
     ///
     /// # Errors
-    /// `SourceFile` that names the first file that is not what it was; `Stopped` where the caller of the check says so.
+    /// `SourceFile` with the first file that does not match its digest; `Stopped` if `proceed` returned false.
     pub fn verify_files(&self, meter: &mut Meter<'_>) -> Result<u64, StoreError> {
         let owner = self.state.owner(FileKind::Facts);
         let mut rows = 0;
@@ -103,8 +103,8 @@ impl SourceView {
         Ok(rows)
     }
 
-    /// Compares the payload of the run with this number with its digest, as [`SourceView::verify_runs`] does; nothing where
-    /// there is no such run.
+    /// Compares the payload of the run with this number with its digest, as [`SourceView::verify_runs`] does. Returns `None`
+    /// if the run does not exist.
     ///
     /// # Errors
     /// As [`SourceView::verify_runs`].
@@ -118,12 +118,12 @@ impl SourceView {
         Ok(verified.remove(&run))
     }
 
-    /// Compares the payloads of the runs with these numbers with their digests, and each raw record that the runs have taken
-    /// or rejected with its own. What the source says is read once, however many runs there are.
+    /// Compares the payloads of the runs with these numbers with their digests, and each raw record that the runs accepted
+    /// or rejected with its own digest. The statements of the source are read once for all runs.
     ///
     /// # Errors
-    /// Where what the runs have said cannot be read; `Stopped` where the caller of the check says so. A damaged payload is no
-    /// error, but is part of the result.
+    /// The statements of the runs cannot be read; `Stopped` if `proceed` returned false. A damaged payload is part of the
+    /// result, not an error.
     pub fn verify_runs(
         &self,
         runs: &BTreeSet<u32>,
@@ -139,7 +139,7 @@ impl SourceView {
                 })
             });
             let verified = self.verify_places(completed, &mut of_run, meter)?;
-            // those after a fault are not compared
+            // records after a fault are not compared
             for rest in of_run {
                 rest?;
                 meter.step(0)?;
@@ -149,7 +149,7 @@ impl SourceView {
         Ok(all)
     }
 
-    /// Compares the raw records of one run, whose `places` come in the order of the payload.
+    /// Compares the raw records of one run. `places` are in the order of the payload.
     fn verify_places(
         &self,
         completed: &Completed,
@@ -204,7 +204,7 @@ impl SourceView {
         Ok(verified)
     }
 
-    /// Where the raw records of some runs lie, run by run, and in the order of the payload.
+    /// The offsets of the raw records of some runs, sorted by run and by offset.
     fn raw_places(&self, runs: &BTreeSet<u32>, meter: &mut Meter<'_>) -> Result<Sorter, StoreError> {
         let mut places = Sorter::new(&self.files.work_dir(), SORT_BYTES);
         let mut push = |run: u32, offset: u64, position: u64, len: u32, raw_hash: &Sha256Hex| {

@@ -590,7 +590,7 @@ fn snapshot_is_renewed_once_many_entries_are_new_and_sooner_when_idle() {
         }
     };
     fill_up_to(&mut journal, RENEWED_AFTER_ENTRIES / RENEWED_IDLE_PART);
-    // not idle: something was written since the last settling
+    // not idle: an entry was written after the last `settle`
     journal.settle();
     assert_eq!(snapshot(), at_opening);
     journal.settle();
@@ -683,7 +683,7 @@ fn a_verdict_that_vanished_is_found_by_the_audit() {
     assert!(error.to_string().contains("should hold 10 verdicts, and 9 are there"), "{error}");
 }
 
-/// The number of the first entry of each row of the log.
+/// The numbers of the first entries of the rows of the log.
 fn log_rows(db: &sled::Db) -> Vec<u64> {
     let keys = db.scan_prefix(b"l").keys().map(|key| key.expect("sled reads"));
     let first_seq =

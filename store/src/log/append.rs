@@ -15,7 +15,7 @@ pub(crate) struct Tip {
     /// The last block in which an event is known to be indexed. What is not known is indexed once more, which
     /// changes nothing.
     indexed: HashMap<&'static str, u64>,
-    /// The row that the next record's entries may still fit into: the number of its first entry, and its text.
+    /// The last row, which the next record's entries may still fit into: the number of its first entry, and its text.
     row: Option<(u64, Vec<u8>)>,
 }
 

@@ -53,7 +53,7 @@ impl ChangeEntry {
         let stands =
             change.after.filter(|after| subject.is_some_and(|subject| subject.statement == after.statement));
         let other = change.after.filter(|_| stands.is_none()).and_then(|after| at(after.statement));
-        // the version that continues this one is not reported as new, so its interval stands here
+        // the version that continues this one is not reported as new, so its interval is reported here
         let continued = change.after.filter(|after| {
             matches!(change.kind, ChangeKind::Moved | ChangeKind::Replaced)
                 && subject.is_some_and(|subject| subject.content == after.content)

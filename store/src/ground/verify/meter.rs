@@ -1,29 +1,29 @@
-//! How far a check of a source is, and whether it continues.
+//! The progress of a check of a source, and whether the check continues.
 
 use crate::error::StoreError;
 use serde::{Deserialize, Serialize};
 
-/// After so many steps the caller is asked whether to continue.
+/// The most steps between two calls of `proceed`.
 const STEPS_MAX: u32 = 512;
-/// After so many bytes the caller is asked whether to continue.
+/// The bytes after which `proceed` is called.
 const BYTES_MAX: u64 = 256 * 1024;
 
-/// How far a check of a source is.
+/// The progress of a check of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckProgress {
-    /// Bytes that were read so far.
+    /// Bytes read so far.
     pub bytes_read: u64,
-    /// Bytes to read in all: those of the files of facts twice, and those of the uncompressed payloads.
+    /// All bytes to read: those of the files of facts twice, and those of the uncompressed payloads.
     pub bytes: u64,
 }
 
-/// Counts what a check reads, and asks its caller now and then whether to continue.
+/// Counts the bytes that a check reads, and asks the caller at intervals whether to continue.
 pub struct Meter<'p> {
     progress: CheckProgress,
     proceed: &'p mut dyn FnMut(CheckProgress) -> bool,
-    /// Since the caller was last asked.
+    /// Steps since the last call of `proceed`.
     steps: u32,
-    /// Since the caller was last asked.
+    /// Bytes since the last call of `proceed`.
     bytes: u64,
     is_stopped: bool,
 }
@@ -34,10 +34,10 @@ impl<'p> Meter<'p> {
         Self { progress, proceed, steps: 0, bytes: 0, is_stopped: false }
     }
 
-    /// Counts a step that read so many bytes.
+    /// Counts a step that read this number of bytes.
     ///
     /// # Errors
-    /// `Stopped` where the caller says so.
+    /// `Stopped` if `proceed` returned false.
     pub(super) fn step(&mut self, bytes: u64) -> Result<(), StoreError> {
         self.progress.bytes_read += bytes;
         self.bytes += bytes;

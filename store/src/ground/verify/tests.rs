@@ -48,7 +48,7 @@ fn check_of_many_runs_reads_each_record_once() {
     for (run, verified) in verified {
         assert_eq!((verified.records, verified.fault_count), (4000, 0), "run {run}");
     }
-    // every file once for its digest and once for its records, and each payload once
+    // each file is read twice, for its digest and for its records, and each payload once
     assert!(last.bytes_read <= last.bytes, "{last:?}");
     assert!(last.bytes_read > last.bytes * 9 / 10, "{last:?}");
 }
