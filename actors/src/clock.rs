@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// A smaller step back of the system's clock is not noted.
+/// The smallest step back of the system's clock that is logged and counted.
 const STEP_NOTED: SignedDuration = SignedDuration::from_secs(1);
 
 /// Where an actor gets the time for its decisions from.
@@ -15,7 +15,7 @@ pub struct Clock(Arc<Face>);
 
 struct Face {
     read: Box<dyn Fn() -> Timestamp + Send + Sync>,
-    /// The latest time that was read, in microseconds, and how often a later reading was before it.
+    /// The latest time that was read, in microseconds; `steps_back` counts how often the clock was set back.
     latest_us: AtomicI64,
     steps_back: AtomicU64,
 }
@@ -47,7 +47,7 @@ impl Clock {
         Self(Arc::new(Face { read: Box::new(read), latest_us, steps_back }))
     }
 
-    /// The time of day. It goes back where the system's clock is set back, which is noted once.
+    /// The time of day. If the system's clock is set back, the time goes back, too; that is logged once.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         let Face { read, latest_us: latest, steps_back } = &*self.0;

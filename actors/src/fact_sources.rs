@@ -131,7 +131,7 @@ impl FactSources {
         let axes = asked.request.axes_requested.clone();
         FactSource::is_possible(&view.ontology, &axes, asked.request.cursor.as_deref())?;
         let request = QueryRequest { include_provenance: true, ..asked.request };
-        let Page { answer, room } = // the text is checked whether its caller waits or not
+        let Page { answer, room } = // the text is checked even if its caller is gone
             self.queries.page(OracleQuery { request, ..asked }, Arc::new(|| true)).await?;
         let rendered = move || FactSource::of_answer(&answer, &axes, &view.ontology);
         if room.is_none() {

@@ -186,7 +186,7 @@ pub struct Rebuild {
 /// Returns whether a check continues. It is called at least every 256 KiB, on the thread of the check, and may sleep.
 pub type Proceed = Arc<dyn Fn(CheckProgress) -> bool + Send + Sync>;
 
-/// Compares what is kept of a source with its digests.
+/// Compares the stored data of a source with its digests.
 #[derive(Message)]
 #[rtype(result = "Result<VerifiedSource, IngestionError>")]
 pub struct Verify {
@@ -194,7 +194,7 @@ pub struct Verify {
     pub oracle_id: SourceId,
     /// Only this run.
     pub run_id: Option<Sha256Hex>,
-    /// Whether the check continues.
+    /// Returns whether the check continues.
     pub proceed: Proceed,
 }
 

@@ -79,13 +79,13 @@ pub enum QueryError {
     /// Others have all the room for pages.
     #[error("as many answers as are allowed are being made or wait to be read")]
     Busy,
-    /// The query takes more work than one may.
+    /// The query exceeds the work limit.
     #[error(
         "the query takes more than {WORK_MAX} units of work (1 for each filter, record and KiB of the record, 16 for a \
          `regex`); fix identity axes or an indexed axis by `eq`, or use fewer filters"
     )]
     TooCostly,
-    /// The scan has reached its deadline, or the caller is gone.
+    /// The scan reached its deadline, or the caller closed the connection.
     #[error("the scan was stopped after {} s; try again, or narrow the query", scan::DEADLINE.as_secs())]
     Stopped,
     /// Reading failed inside.
@@ -212,7 +212,7 @@ impl Queries {
         Ok((freshness, answer.map(|answer| Page { answer, room })))
     }
 
-    /// Waits until there is room for so many bytes, or for a page that takes all of it, and then for a processor.
+    /// Waits for memory for `bytes`, at most all memory for pages, and then for a processor.
     async fn room(&self, bytes: usize) -> Result<(OwnedSemaphorePermit, ScanPermit), QueryError> {
         let permits = u32::try_from(bytes.min(self.pages_bytes)).unwrap_or(u32::MAX);
         let room = async {
@@ -225,7 +225,7 @@ impl Queries {
     /// Whether queries wait for memory that pages hold until they are read.
     #[must_use]
     pub fn is_short_of_pages(&self) -> bool {
-        // a query that waits takes all permits that there are
+        // a waiting query takes all available permits
         self.pages.available_permits() == 0
     }
 

@@ -1,4 +1,4 @@
-//! The check of the whole store and of all sources, beside the service.
+//! Checks the whole store and all sources while the daemon serves.
 
 use crate::service::Service;
 use actors::clock::monotonic;
@@ -13,22 +13,22 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
-/// The pause before a check that could not be made is tried again.
+/// The pause before a failed check is retried.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 /// The time between the end of a check and the next one.
 const CHECK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
-/// A check pauses for so many times as long as it has worked: it takes a tenth of one core.
+/// The pause of a check, as a multiple of its work time. At 9 the check takes a tenth of one core.
 const PAUSE_FACTOR: u32 = 9;
-/// A check works for at least this long between two pauses.
+/// The shortest work time between two pauses.
 const WORK_TIME: Duration = Duration::from_millis(2);
-/// The longest pause of a check. A stop waits for it.
+/// The longest pause of a check. A stop of the daemon waits for its end.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// The time that a stop waits for a check: a read of a disk that hangs must not hold it.
+/// The longest time that a stop of the daemon waits for a check, so that a disk that hangs does not block the stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(1);
-/// The files of sources that are logged one by one.
+/// The most faults of sources that are logged one by one.
 const FAULTS_LOGGED: usize = 100;
 
-/// A check that is under way.
+/// The check in progress.
 #[derive(Debug)]
 pub(crate) struct Checking {
     task: JoinHandle<()>,
@@ -36,8 +36,8 @@ pub(crate) struct Checking {
 }
 
 impl Checking {
-    /// Starts to check the store and then each source: first what is left of the last check, then all of it once a day. A
-    /// store that has lost something must not go on being served; the faults of a source are only reported.
+    /// Checks the store and then each source: first the rest of the last check, then everything once a day. Damage of the
+    /// store ends the daemon. Faults of a source are only reported.
     #[must_use]
     pub(crate) fn start(service: &Arc<Service>) -> Self {
         let (stop, stopped) = watch::channel(false);
@@ -51,16 +51,16 @@ impl Checking {
         Self { task, stop }
     }
 
-    /// Ends the check, and notes where the next one continues.
+    /// Stops the check. Its position is stored for the next one.
     pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
         if timeout(STOP_TIMEOUT, self.task).await.is_err() {
-            tracing::warn!("the check of the store does not end");
+            tracing::warn!("the check of the store did not end in time");
         }
     }
 }
 
-/// Checks until damage is found, or the daemon stops.
+/// Repeats the check until the daemon stops, or returns the damage of the store.
 async fn check(service: &Arc<Service>, mut stopped: watch::Receiver<bool>) -> Option<String> {
     loop {
         let (store, told) = (service.system.store.clone(), stopped.clone());
@@ -71,7 +71,7 @@ async fn check(service: &Arc<Service>, mut stopped: watch::Receiver<bool>) -> Op
                 check_sources(service, &stopped).await;
                 CHECK_EVERY
             }
-            // that is no finding: the store is being reopened, or the disk is full
+            // not a fault: the store is being reopened, or the disk is full
             Ok(Err(StoreError::Unavailable { .. } | StoreError::Io { .. })) => RETRY_PAUSE,
             Ok(Err(error)) => return Some(error.to_string()),
             Err(panic) => return Some(panic.to_string()),
@@ -84,18 +84,18 @@ async fn check(service: &Arc<Service>, mut stopped: watch::Receiver<bool>) -> Op
         if pause == CHECK_EVERY
             && let Ok(Err(error)) = spawn_blocking(move || store.audit_again()).await
         {
-            tracing::warn!(%error, "the next check of the store covers only what is new");
+            tracing::warn!(%error, "could not reset the check of the store; the next check covers only new entries");
         }
     }
 }
 
-/// Checks the store with pauses; whether it came to the end.
+/// Checks the store with pauses. Returns false if the check was stopped.
 fn slowly(store: &Store, stopped: &watch::Receiver<bool>) -> Result<bool, StoreError> {
     let pace = Pace::new(stopped.clone());
     store.audit(|_| pace.proceed())
 }
 
-/// The pace of a check, and its end.
+/// Slows a check down, and stops it with the daemon.
 struct Pace {
     began: Mutex<Instant>,
     stopped: watch::Receiver<bool>,
@@ -106,7 +106,7 @@ impl Pace {
         Self { began: Mutex::new(monotonic()), stopped }
     }
 
-    /// Pauses where it is time for that. Returns whether the check continues.
+    /// Pauses if the work time is over. Returns whether the check continues.
     fn proceed(&self) -> bool {
         let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
         let worked = began.elapsed();
@@ -118,8 +118,8 @@ impl Pace {
     }
 }
 
-/// Checks every source that was not checked for a day, as `oraclectl source verify` does. The store notes each, so that the
-/// next start continues with the others.
+/// Checks every source that was not checked within the last day, as `oraclectl source verify` does. Each result is stored,
+/// so that the check continues with the other sources after a restart.
 async fn check_sources(service: &Arc<Service>, stopped: &watch::Receiver<bool>) {
     let store = service.system.store.clone();
     let now = service.system.clock.now();
@@ -159,8 +159,7 @@ async fn check_source(service: &Arc<Service>, oracle_id: SourceId, stopped: &wat
     tracing::error!(%oracle_id, faults, "the check of the source found faults");
 }
 
-/// Logs the files of sources that are missing, cut or other files: they keep neither other sources nor verdicts from being
-/// served.
+/// Logs the files of sources that are missing, truncated or replaced. Other sources and verdicts are still served.
 async fn log_file_faults(service: &Arc<Service>) {
     let store = service.system.store.clone();
     let found = spawn_blocking(move || store.file_faults()).await;
@@ -173,7 +172,7 @@ async fn log_file_faults(service: &Arc<Service>) {
         tracing::error!("{fault}");
     }
     if let Some(more @ 1..) = faults.len().checked_sub(FAULTS_LOGGED) {
-        tracing::error!(more, "more files of sources are missing, cut or other files");
+        tracing::error!(more, "more files of sources are missing, truncated or replaced");
     }
 }
 

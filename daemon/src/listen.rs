@@ -258,8 +258,9 @@ pub struct Bounds {
 
 /// Serves `listener` until `stop` says so, then finishes what is in flight.
 ///
-/// `handle` gets each request with the peer that sent it, and whether that peer still waits. `open` is the number of connections.
-/// While `is_short` returns true, clients that do not read their answers are cut off within seconds.
+/// `handle` receives each request with the peer that sent it, and a function that returns whether that peer still waits.
+/// `open` is the number of connections. While `is_short` returns true, clients that do not read their answers are
+/// disconnected within seconds.
 pub async fn serve<H, F, B>(
     listener: UnixListener,
     bounds: Bounds,

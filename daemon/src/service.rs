@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use store::ground::verify::CheckProgress;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 
-/// How far the checks of sources are that callers wait for.
+/// The progress of the source checks that callers wait for.
 #[derive(Debug, Default)]
 pub struct SourceChecks(StdMutex<HashMap<SourceId, CheckProgress>>);
 
 impl SourceChecks {
-    /// Notes how far the check of a source is; `None` once it has ended.
+    /// Sets the progress of the check of a source, or removes it after the check.
     pub fn set(&self, oracle_id: &SourceId, progress: Option<CheckProgress>) {
         let mut checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
@@ -31,7 +31,7 @@ impl SourceChecks {
         }
     }
 
-    /// How far the check of a source is.
+    /// The progress of the check of a source.
     #[must_use]
     pub fn get(&self, oracle_id: &SourceId) -> Option<CheckProgress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(oracle_id).copied()
@@ -170,7 +170,7 @@ impl Service {
     /// Whether requests wait for memory that answers hold until they are read.
     #[must_use]
     pub fn is_short_of_answers(&self) -> bool {
-        // a request that waits takes all permits that there are
+        // a waiting request takes all available permits
         self.answers.available_permits() == 0 || self.system.queries.is_short_of_pages()
     }
 

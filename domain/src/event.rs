@@ -101,7 +101,7 @@ pub enum Event {
     VerdictPurged {
         /// Whose.
         session_id: SessionId,
-        /// The SHA-256 of the text that was removed; null where the text was damaged.
+        /// The SHA-256 of the removed text; null if the text was damaged.
         verdict_sha256: Option<Sha256Hex>,
         /// By whom.
         peer: Peer,
@@ -159,7 +159,7 @@ pub enum Event {
         session_id: SessionId,
         /// The user id that owned the session.
         owner_uid: Option<u32>,
-        /// The SHA-256 of the cached verdict that was removed with it; null where there was none, or its text was damaged.
+        /// The SHA-256 of the cached verdict that was removed with it; null if it had none, or if its text was damaged.
         verdict_sha256: Option<Sha256Hex>,
         /// By whom.
         peer: Peer,

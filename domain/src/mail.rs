@@ -125,7 +125,7 @@ pub struct Standing {
     pub attempts: u32,
     /// When it was queued, or queued again.
     pub tried_since: Timestamp,
-    /// When the last attempt failed; none before the first.
+    /// When the last attempt failed; `None` before the first.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tried_at: Option<Timestamp>,
     /// When it is tried next; nothing if it is not: it is a dead letter.
@@ -234,8 +234,8 @@ impl Standing {
         }
     }
 
-    /// When it is tried next, as it looks at `now`; nothing where it is a dead letter. What is further ahead than any
-    /// mail waits, or was written down later than now, is of a clock that has been set back since: it is due now.
+    /// When it is tried next; `None` for a dead letter. A mail is due at `now` if its time is further ahead than the longest
+    /// pause, or if its last attempt is in the future: the clock was set back since.
     #[must_use]
     pub fn due_at(&self, now: Timestamp) -> Option<Timestamp> {
         let is_set_back = now < self.tried_at.unwrap_or(self.tried_since);

@@ -464,7 +464,7 @@ async fn logged_operator_action_is_done_though_the_operator_has_gone() {
         let body = json!({"draining": n % 2 == 0}).to_string();
         let mut wire = Wire::connect(&world.control_socket()).await;
         wire.send(whole_post("/v1/drain", &[], body)).await.unwrap();
-        // some go before the request is looked at, some in the middle of it, some behind it
+        // some clients disconnect before the daemon reads the request, some during it, some after it
         sleep(Duration::from_micros(n * 200)).await;
     }
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);

@@ -218,7 +218,7 @@ async fn first_start_on_full_disk_is_refused_or_serves_once_there_is_room() {
 async fn a_disk_on_which_nothing_grows_stops_writes_and_nothing_else() {
     let mut world = World::with_config(LITTLE_MEMORY);
     if !disk::can_be_filled(&mut world) {
-        println!("skipped: there is no prlimit");
+        println!("skipped: prlimit not found");
         return;
     }
     // the bound has gone with the daemon
@@ -256,7 +256,7 @@ async fn starts_on_a_full_disk(world: &World, disk: &Tmpfs, ledger: &Ledger) {
 async fn payload_of_a_run_that_could_not_begin_is_removed() {
     let mut world = World::with_config("[storage]\nmin_free_bytes = 0\n");
     if !disk::can_be_filled(&mut world) {
-        println!("skipped: there is no prlimit");
+        println!("skipped: prlimit not found");
         return;
     }
     let disk = Bounded(world.state());

@@ -1,4 +1,4 @@
-//! Hostile callers of the routes' socket beside an honest one, whose submissions all succeed.
+//! Hostile callers of the routes' socket beside an honest one. All submissions of the honest caller succeed.
 
 use harness::ground::{approve, begun, ended, ingest, register_all, things};
 use harness::wire::{Wire, connections as many_connections, post as whole_post};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const GOOD: &str = r#"{"verdict":"GREEN","summary":"ok"}"#;
 const KIB: u64 = 1024;
 
-/// A source of `count` things whose names have so many bytes.
+/// A source of `count` records whose names have `name_bytes` bytes.
 async fn costly_source(control: &mut Client, count: usize, name_bytes: usize) {
     let (ontology, source, pipeline) = things("costly");
     register_all(control, &ontology, &source, &pipeline).await;
@@ -25,7 +25,7 @@ async fn costly_source(control: &mut Client, count: usize, name_bytes: usize) {
     approve(control, "costly").await;
 }
 
-/// A query of so many times the same `pattern`, which matches all names, and an impossible size.
+/// A query with `regexes` filters by the same `pattern`, which matches all names, and with an impossible size.
 fn query_of(regexes: usize, pattern: &str) -> Value {
     let regex = |_| json!({"axis": "name", "operator": "regex", "value": pattern});
     let mut filters: Vec<_> = (0..regexes).map(regex).collect();
@@ -33,7 +33,7 @@ fn query_of(regexes: usize, pattern: &str) -> Value {
     json!({"oracle_id": "costly", "request": {"axes_requested": ["name"], "filters": filters}})
 }
 
-/// The same with a pattern that reads all of each name.
+/// The same query with a pattern that reads each name to its end.
 fn costly_query(regexes: usize) -> Value {
     query_of(regexes, "^n.*n$")
 }
@@ -44,7 +44,7 @@ async fn query_over_its_work_budget_is_refused_as_too_costly() {
     let daemon = world.serve().await;
     costly_source(&mut daemon.control().await, 500, 40_000).await;
     let routes = &mut daemon.routes().await;
-    // the pattern is found at once: even a slow machine gets to the end of the budget before the time is over
+    // the pattern matches at the first byte: even a slow machine exceeds the budget before the deadline
     problem(&post(routes, "/v1/query", &query_of(63, "^n")).await, 422, "query_too_costly");
     assert_eq!(post(routes, "/v1/query", &query_of(1, "^n")).await.status, 200);
     let metrics = get(routes, "/metrics").await;
@@ -93,7 +93,7 @@ async fn connections_over_the_bound_are_refused_a_few_dozen_at_a_time() {
 async fn unread_answers_give_their_room_to_evaluations_that_wait() {
     let world = World::default();
     let daemon = world.serve().await;
-    // a text of full stops has a step for each, and one answer of it fills megabytes
+    // each full stop of the text is a step in the answer, so one answer has megabytes
     let request = json!({"candidate_output": "A. ".repeat(20_000), "facts": ["B"]}).to_string();
     let mut unread = Vec::new();
     for _ in 0..20 {
@@ -109,7 +109,7 @@ async fn unread_answers_give_their_room_to_evaluations_that_wait() {
     assert_eq!(answer.expect("it answers").status, 200);
 }
 
-/// What the hostile callers share.
+/// The state that the hostile callers share.
 #[derive(Clone)]
 struct Hostile {
     socket: PathBuf,
@@ -122,7 +122,7 @@ impl Hostile {
         !self.over.load(Ordering::Relaxed)
     }
 
-    /// Sends `request` again and again over new connections; where it `reads`, the answers are read.
+    /// Sends `request` repeatedly, each time over a new connection. Reads the answers if `reads`.
     async fn repeats(self, request: impl Fn(usize) -> Vec<u8>, reads: bool) {
         let mut unread = Vec::new();
         for number in 0.. {
@@ -142,7 +142,7 @@ impl Hostile {
         }
     }
 
-    /// Opens connections and says nothing.
+    /// Opens connections without sending a request.
     async fn floods(self) {
         let mut idle = std::collections::VecDeque::new();
         while self.goes_on() {
@@ -155,13 +155,13 @@ impl Hostile {
     }
 }
 
-/// The latency below which 99 of 100 are.
+/// The 99th percentile of the latencies.
 fn p99(mut latencies: Vec<Duration>) -> Duration {
     latencies.sort_unstable();
     latencies.get(latencies.len() * 99 / 100).or(latencies.last()).copied().unwrap_or_default()
 }
 
-/// Submits for so long, one verdict after the other, and returns how long each took.
+/// Submits one verdict after the other for `time`, and returns the latency of each.
 async fn honest(routes: &mut Client, name: &str, time: Duration) -> Vec<Duration> {
     let (began, mut latencies) = (Instant::now(), Vec::new());
     while began.elapsed() < time {
@@ -178,13 +178,13 @@ fn post_bytes(path: &str, body: &Value) -> Vec<u8> {
     whole_post(path, &[], body.to_string())
 }
 
-/// Runs hostile callers of every kind for so long beside an honest one.
+/// Runs hostile callers of every kind beside an honest one for `time`.
 async fn honest_beside_hostile(time: Duration) {
     let world = World::with_config("[limits]\nconnections = 150");
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     costly_source(control, 300, 40_000).await;
-    // two sources that agree, so that every claim of another value is one for a person
+    // two sources that agree, so that every claim of another value goes to a reviewer
     let workflow = json!({"workflow_id": "claims", "domain": "things",
         "ontology": {"ontology_id": "things", "version": "1"}, "axes": ["size"], "oracles": ["costly"],
         "oracle_latency": {"on_timeout": "FAIL_CLOSED_BLOCK"},

@@ -92,7 +92,7 @@ async fn metrics(daemon: &Daemon<'_>) -> String {
     String::from_utf8(answer.body.into()).expect("it is text")
 }
 
-/// Has a release of a source ingested and checked, and asks for it.
+/// Ingests a release of a source, checks the source, and queries it.
 async fn tell_the_truth(daemon: &Daemon<'_>) {
     let control = &mut daemon.control().await;
     ground::register(control, "iso-4217").await;

@@ -164,7 +164,8 @@ impl Shop {
         }
     }
 
-    /// Lets go of the payload of a run whose beginning was perhaps not committed, once it is known whether it was.
+    /// Removes the payload of a run whose begin entry was not committed. Waits until the log is writable, since the failed
+    /// commit may have been durable.
     pub(super) async fn let_go_once_writable(&self, run: &Run) {
         sleep(END_PAUSE).await;
         if self.log.report().wait_for(|report| report.failure.is_none()).await.is_ok() {

@@ -10,7 +10,7 @@ use domain::ground::run::RunState;
 use jiff::Timestamp;
 use store::StoreError;
 
-/// The most held runs of one source: each keeps its payload on the disk.
+/// The most held runs of one source. Each keeps its payload on the disk.
 pub(super) const HELD_MAX: usize = 16;
 /// The most characters of an invalid version that an error quotes.
 const QUOTED_MAX_CHARS: usize = 80;
@@ -76,7 +76,7 @@ pub enum IngestionError {
     /// The payload could not be archived.
     #[error("{0}")]
     Archiving(String),
-    /// There is no such run.
+    /// The run does not exist.
     #[error("no run has the id {0}")]
     RunUnknown(Sha256Hex),
     /// Too many runs of the source are held.

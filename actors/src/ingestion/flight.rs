@@ -67,7 +67,7 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
     if let Some(known) = known(&source)? {
         return Ok(Begun::Unchanged(Box::new(known)));
     }
-    // an earlier run with this id that is held was found above
+    // a held run with this id was already returned above
     if source.held.len() >= HELD_MAX {
         return Err(IngestionError::TooManyHeld { oracle_id: run.oracle_id, held: source.held });
     }

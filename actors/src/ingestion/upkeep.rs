@@ -1,4 +1,4 @@
-//! Upkeep: checks what is kept of a source against its digests, and prunes what is not needed any more.
+//! Upkeep: compares the stored data of a source with its digests, and prunes data that is no longer needed.
 
 use super::archiving::ARCHIVING;
 use super::flights::Holder;
@@ -119,7 +119,8 @@ impl VerifiedSource {
     }
 }
 
-/// Compares a source's files, and its runs or one of them, with their digests. Notes what a check of the whole source found.
+/// Compares a source's files, and all of its runs or one of them, with their digests. Stores the result of a check of the
+/// whole source.
 pub(super) async fn verify(shop: Arc<Shop>, check: Verify) -> Result<VerifiedSource, IngestionError> {
     let Verify { oracle_id, run_id, proceed } = check;
     let verified = verify_until_settled(&shop, &oracle_id, run_id.as_ref(), proceed).await?;
@@ -128,13 +129,13 @@ pub(super) async fn verify(shop: Arc<Shop>, check: Verify) -> Result<VerifiedSou
         let noted = spawn_blocking(move || shop.store.put_source_check(&oracle_id, found)).await;
         let noted = noted.map_err(|error| IngestionError::Inside(error.to_string()))?;
         if let Err(error) = noted {
-            tracing::warn!(%error, "could not note the check of a source");
+            tracing::warn!(%error, "could not store the result of a source check");
         }
     }
     Ok(verified)
 }
 
-/// Checks a source again while a run that has ended meanwhile has removed files that it has merged.
+/// Repeats the check of a source if a run that ended meanwhile has merged and removed its files.
 async fn verify_until_settled(
     shop: &Arc<Shop>,
     oracle_id: &SourceId,
@@ -146,10 +147,10 @@ async fn verify_until_settled(
         let (check, asked, awaited_too) = (Arc::clone(shop), oracle_id.clone(), Arc::clone(&awaited));
         let (run_id, proceed) = (run_id.cloned(), Arc::clone(&proceed));
         let checked = spawn_blocking(move || {
-            // a source whose files cannot be opened any more may still be open, and its payloads are checked, too
+            // if the files cannot be opened, the open view is used: its payloads can still be checked
             let opened = check.store.view_for_check(&asked).or_else(|_| check.store.view(&asked));
             let view = match opened {
-                // so damaged that it cannot even be opened
+                // the damage keeps the file from being opened
                 Err(error @ StoreError::SourceFile { .. }) => {
                     let file_fault = Some(error.to_string());
                     let runs = Vec::new();

@@ -21,7 +21,7 @@ use store::ground::view::SourceView;
 /// So many versions are named in an answer.
 const VERSIONS_NAMED_MAX: usize = 16;
 
-/// A lookup finds so many bytes on the thread of whoever asks.
+/// The most bytes that a lookup returns on the caller's thread. A larger answer takes a scan.
 const LOOKUP_BYTES: usize = 64 << 10;
 
 /// A question on its way to an answer.
@@ -96,7 +96,7 @@ impl Answering {
         self.judged(answered).map(|looked| LookedUp::Answered(Box::new(looked)))
     }
 
-    /// A page of the answer, as far as `scan` goes.
+    /// A page of the answer, within the limits of `scan`.
     pub(super) fn page(&self, scan: &Scan) -> Result<Looked, QueryError> {
         self.judged(scan.run(|budget| self.read(budget))?)
     }

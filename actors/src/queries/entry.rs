@@ -42,7 +42,7 @@ impl OpenEntry {
         self.entry.freshness = Some(metadata.freshness.policy.answer);
     }
 
-    /// Notes the source that the read is about.
+    /// Sets the source of the read.
     pub(super) fn reads_source(&mut self, oracle_id: &SourceId) {
         self.entry.oracle_id = Some(oracle_id.clone());
     }

@@ -46,7 +46,8 @@ pub struct Changed {
     pub record_id: String,
     /// What the source knows it by.
     pub source_record_id: String,
-    /// The start of the interval in which it is valid after the change; of its former interval, if nothing continues it.
+    /// The start of the interval in which it is valid after the change. If nothing continues it, the start of its former
+    /// interval.
     pub valid_from: Timestamp,
     /// The end of that interval; `None` if it is open.
     pub valid_until: Option<Timestamp>,

@@ -95,7 +95,7 @@ impl Queries {
         match look.heard(LOOKUP) {
             Ok(Some(heard)) => Ok(heard),
             Ok(None) | Err(QueryError::TooCostly) => {
-                // the decision is taken whether its caller waits or not
+                // the decision is made even if its caller is gone
                 let scan = Scan::new(self.processor().await?, Arc::new(|| true));
                 // on that thread, since so much is said of the one thing
                 let looked = spawn_blocking(move || scan.run(|budget| Ok(look.heard(budget)))).await;
@@ -125,7 +125,7 @@ fn request(asked: &Asked) -> QueryRequest {
 }
 
 impl Look {
-    /// What there is; nothing where more records than `budget` has would have to be looked at.
+    /// The source's answer; `None` if `budget` does not suffice to read all of its records.
     fn heard(&self, budget: ScanBudget<'_>) -> Result<Option<(Heard, Option<Freshness>)>, QueryError> {
         let Self { view, query, time, .. } = self;
         let mut warnings = Vec::new();

@@ -209,7 +209,7 @@ impl Queries {
         traced
     }
 
-    /// Finds a record, and notes its source in `entry`.
+    /// Finds a record, and sets its source in `entry`.
     fn stands(&self, record_id: &str, entry: &mut OpenEntry) -> Result<Stands, RecordError> {
         let unknown = || RecordError::Unknown(record_id.chars().take(80).collect());
         let (digits, position) = split_record_id(record_id).ok_or_else(unknown)?;

@@ -1,4 +1,4 @@
-//! The limits of one scan of a source: its work, its time, and the processors that it shares with the rules.
+//! The limits of a scan of a source: its work, its time, and the processors that it shares with the rules.
 
 use crate::clock::monotonic;
 use std::fmt;
@@ -10,15 +10,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 /// The longest time of a scan.
 pub(super) const DEADLINE: Duration = Duration::from_secs(5);
-/// What a lookup may read on the thread of its caller, without a scan.
+/// The budget of a lookup, which runs on its caller's thread without a scan.
 pub(super) const LOOKUP: ScanBudget<'static> =
     ScanBudget { records: 256, work: 16_384, ..ScanBudget::UNLIMITED };
 
-/// Whether the caller of a read still waits for its answer.
+/// Returns whether the caller of a read still waits for its answer.
 pub type StillWaiting = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// The processors, which long evaluations of rules and long scans share. Scans never take all of them, so that a flood of
-/// costly queries does not hold up verdicts that are checked by the rules.
+/// The processors that long evaluations of rules and long scans share. Scans take at most half of them, but at
+/// least one, so that a flood of costly queries does not delay verdicts that the rules check.
 #[derive(Debug, Clone)]
 pub struct Processors {
     all: Arc<Semaphore>,
@@ -42,7 +42,7 @@ impl Processors {
     /// Waits for a processor for a scan.
     pub(super) async fn for_scan(&self) -> ScanPermit {
         let scan = Arc::clone(&self.scans).acquire_owned().await;
-        // after that, so that in the queue for all processors few scans are before an evaluation
+        // the limit of scans comes first, so that few scans are before an evaluation in the queue for all processors
         let processor = Arc::clone(&self.all).acquire_owned().await;
         ScanPermit { _permits: [scan.ok(), processor.ok()] }
     }
@@ -54,7 +54,7 @@ pub(super) struct ScanPermit {
     _permits: [Option<OwnedSemaphorePermit>; 2],
 }
 
-/// A scan that has its processor.
+/// A scan with its processor.
 pub(super) struct Scan {
     _permit: ScanPermit,
     still_waiting: StillWaiting,
@@ -62,7 +62,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Its time begins now.
+    /// Starts the time limit.
     pub(super) fn new(permit: ScanPermit, still_waiting: StillWaiting) -> Self {
         Self { _permit: permit, still_waiting, deadline: monotonic() + DEADLINE }
     }

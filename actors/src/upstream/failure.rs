@@ -19,7 +19,7 @@ static HTTP_DATE: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
 pub enum Kind {
     /// There was no connection: the request was not sent.
     Connect,
-    /// The daemon lacks file descriptors, memory or ports: the request was not sent, and says nothing of the upstream.
+    /// The daemon lacks file descriptors, memory or ports. The request was not sent, so the upstream's health does not change.
     Shortage,
     /// The whole answer was not there in time.
     Timeout,

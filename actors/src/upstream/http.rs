@@ -266,7 +266,7 @@ pub(crate) fn failure(error: &reqwest::Error) -> Failure {
     Failure::new(kind, root_cause(error))
 }
 
-/// Whether an I/O error among the causes of `error` is the daemon's own shortage of descriptors, memory or ports.
+/// Whether `error` was caused by the daemon's own shortage of descriptors, memory or ports.
 pub(crate) fn is_shortage(error: &(dyn Error + 'static)) -> bool {
     use Errno::{EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM};
     let mut cause = Some(error);
@@ -275,7 +275,7 @@ pub(crate) fn is_shortage(error: &(dyn Error + 'static)) -> bool {
         if matches!(errno, Some(EMFILE | ENFILE | ENOMEM | ENOBUFS | EADDRNOTAVAIL)) {
             return true;
         }
-        // an I/O error hands on the source of what it holds, and not that itself
+        // `source` of an I/O error skips the error that it wraps and returns that error's source
         let held = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         cause = held.map(|held| held as &(dyn Error + 'static)).or_else(|| error.source());
     }

@@ -77,10 +77,10 @@ pub async fn get(State(service): State<Arc<Service>>) -> Result<Response, Proble
     Ok(([(CONTENT_TYPE, MEDIA_TYPE)], body).into_response())
 }
 
-/// A source with what is known of its files.
+/// A source with the state of its files.
 struct SourceFiles {
     state: SourceState,
-    /// How many of its files are missing or cut.
+    /// The number of its files that are missing or truncated.
     missing: usize,
     last_check: Option<SourceCheck>,
 }
@@ -261,8 +261,8 @@ fn oracle_gauges(body: &mut String, oracles: &[HealthStatus]) -> fmt::Result {
     Ok(())
 }
 
-/// When each source was last ingested, and of when what it says is; nothing of one that never was. And whether its files
-/// are there, and what the last check of them found.
+/// For each source: when it was last ingested and released (if ever), its held runs, its missing files, and the result of
+/// its last check.
 fn source_gauges(body: &mut String, sources: &[SourceFiles]) -> fmt::Result {
     type Read = fn(&VersionRecord) -> Timestamp;
     let families: [(&str, &str, Read); 2] = [

@@ -57,8 +57,8 @@ pub fn is_upload<B>(request: &Request<B>) -> bool {
 /// the same records before.
 ///
 /// # Errors
-/// `Draining`; `PipelineUnknown`, `InvalidRequest`; `RunBusy` while another run of the source goes on; `BodyTooLarge`, `BodyBroken`,
-/// `RequestTimeout` where nothing comes for too long: then nothing stays.
+/// `Draining`; `PipelineUnknown`, `InvalidRequest`; `RunBusy` while another run of the source is in progress;
+/// `BodyTooLarge`, `BodyBroken`; `RequestTimeout` if no bytes arrive for too long. The payload is then discarded.
 pub async fn post(
     State(service): State<Arc<Service>>,
     Extension(peer): Extension<Peer>,
@@ -172,7 +172,7 @@ async fn begin(
             service.system.store.remove_unneeded_payload(&payload.sha256, None)?;
             Ok((StatusCode::OK, Json(Ingested { unchanged: true, run: *run })))
         }
-        // whether its entry is durable is not certain; the payload is removed once that is known
+        // the entry may be durable: ingestion removes the payload later if it is not
         Err(error @ IngestionError::Commit(CommitError::Unavailable(_))) => Err(error.into()),
         Err(error) => {
             service.system.store.remove_unneeded_payload(&payload.sha256, None)?;

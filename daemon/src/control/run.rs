@@ -46,12 +46,12 @@ pub struct Seen {
     pub run: Run,
     /// How far it is, while it goes on.
     pub progress: Option<RunProgress>,
-    /// The run that undid it; null where it was not undone.
+    /// The run that undid it; null if it was not undone.
     pub undone_by: Option<Sha256Hex>,
 }
 
 impl Seen {
-    /// A run that has just changed, which was not undone.
+    /// A run that was just changed, and so was not undone.
     fn changed(run: Run) -> Self {
         Self { run, progress: None, undone_by: None }
     }
@@ -202,7 +202,7 @@ pub(super) fn known(store: &Store, run_id: Result<Path<String>, PathRejection>) 
     Ok(store.run(&run_id)?.ok_or_else(unknown)?.0)
 }
 
-/// A run as it is now, and whether its source has undone it.
+/// The current state of a run, and the run that undid it.
 fn seen(source: Option<&SourceState>, run: Run, running: &[RunProgress]) -> Seen {
     let progress = running.iter().find(|progress| progress.run_id == run.run_id);
     // one that was looked at before its end was committed goes on no more

@@ -30,9 +30,9 @@ pub struct CheckedSource {
     /// The source.
     #[serde(flatten)]
     pub entry: SourceRegistryEntry,
-    /// The last check that came to its end; null where there was none.
+    /// The last completed check; null before the first one.
     pub last_check: Option<SourceCheck>,
-    /// How far the check is that a caller waits for; null where there is none.
+    /// The progress of the check that a caller waits for; null if no caller does.
     pub checking: Option<CheckProgress>,
 }
 
@@ -63,7 +63,7 @@ pub async fn list(State(service): State<Arc<Service>>) -> Result<Json<Vec<Source
     Ok(Json(sources.iter().map(|state| state.entry.without_history()).collect()))
 }
 
-/// A source, with its last check and the one that is in progress.
+/// A source, with its last check and the check in progress.
 ///
 /// # Errors
 /// `SourceUnknown`.

@@ -1,7 +1,7 @@
-//! What is done with what is kept of a source: pulled anew, checked, pruned, made anew, exported.
+//! Upkeep of a source: pull, check, prune, rebuild and export.
 //!
-//! Each takes the time that it takes. A check and an export end with the administrator who waits for them; the others go on
-//! to their end.
+//! None of them has a time limit. A check and an export end when the administrator closes the connection; the others run
+//! to completion.
 
 use super::document::Document;
 use super::{act, named};
@@ -125,7 +125,8 @@ pub async fn prune(
         .await
 }
 
-/// Compares a source's files, payloads and raw records with their digests. The check ends early where its caller goes.
+/// Compares a source's files, payloads and raw records with their digests. The check stops when its caller closes the
+/// connection.
 ///
 /// # Errors
 /// `SourceUnknown`, `RunUnknown`; where they cannot be read. What is wrong with them is the answer.

@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// While memory for answers is short, a client may leave its answer unread for so long.
+/// The time that a client may leave its answer unread while memory for answers is short.
 const UNREAD_WHEN_SHORT: Duration = Duration::from_secs(2);
-/// Reading so many bytes gives a client one second back: one that reads little by little is as slow as one that does not read.
+/// The bytes that a client must read to regain one second. A client that reads a few bytes at a time runs out of time, too.
 const BYTES_PER_SECOND: f64 = 1024.0 * 1024.0;
-/// How often a stalled answer is looked at.
+/// The interval at which a stalled answer is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Whether clients wait for memory that unread answers hold.
+/// Returns whether clients wait for memory that unread answers hold.
 pub type IsShort = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// A stream that ends with an error where its peer takes nothing of what is written to it for so long. Without
@@ -25,7 +25,7 @@ pub(super) struct BoundedWrites<S> {
     stream: S,
     bound: Duration,
     is_short: IsShort,
-    /// For how long answers have stood unread, less what was given back for bytes that were read.
+    /// The time that answers were unread, less the time regained for bytes that were read.
     unread: Duration,
     /// Runs while the peer takes nothing.
     stalled: Option<Stall>,
@@ -46,12 +46,12 @@ impl<S> BoundedWrites<S> {
             if let Some(stall) = self.stalled.take() {
                 self.unread += stall.began.elapsed();
             }
-            #[expect(clippy::cast_precision_loss, reason = "what is written at once is no 2^52 bytes")]
+            #[expect(clippy::cast_precision_loss, reason = "one write has fewer than 2^52 bytes")]
             let read = written.as_ref().map_or(0.0, |bytes| *bytes as f64);
             self.unread = self.unread.saturating_sub(Duration::from_secs_f64(read / BYTES_PER_SECOND));
             return Poll::Ready(written);
         }
-        // one that reads a little before each check is as slow
+        // stalls add up: a client that reads a few bytes before each check is as slow as one that reads nothing
         if self.stalled.is_none() && self.unread >= UNREAD_WHEN_SHORT && (self.is_short)() {
             return Poll::Ready(Err(ErrorKind::TimedOut.into()));
         }
@@ -118,7 +118,7 @@ mod tests {
 
     const BOUND: Duration = Duration::from_secs(60);
 
-    /// How long writing `bytes` takes where the client reads `step` bytes each `pause`, and whether all were written.
+    /// The time to write `bytes` to a client that reads `step` bytes each `pause`, and whether all were written.
     async fn written(bytes: usize, step: usize, pause: Duration, short: bool) -> (Duration, bool) {
         let (stream, mut client) = duplex(1024);
         let short = AtomicBool::new(short);

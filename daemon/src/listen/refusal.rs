@@ -1,4 +1,4 @@
-//! Connections over the bound.
+//! Refuses connections over the limit.
 
 use crate::api::front::{REQUEST_ID, new_request_id};
 use crate::problem::{MEDIA_TYPE, Problem};
@@ -10,13 +10,13 @@ use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// How many refusals are written at a time. Each holds a file descriptor for up to [`FAREWELL`], so that a flood of
-/// connections would otherwise use up those of the store.
+/// The most refusals written at a time. Each holds a file descriptor for up to [`FAREWELL`]; without the limit a flood of
+/// connections would use up the store's descriptors.
 pub(crate) const REFUSALS_MAX: usize = 32;
-/// How long a connection over the bound is kept for its refusal.
+/// The longest time that a connection over the limit stays open for its refusal.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The refusals of one socket.
+/// Refuses connections of one socket.
 #[derive(Debug)]
 pub(super) struct Refusals {
     connections: usize,
@@ -24,18 +24,18 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Those of a socket that serves so many connections.
+    /// `connections` is the limit of the socket.
     pub(super) fn new(connections: usize) -> Self {
         Self { connections, writing: Arc::new(Semaphore::new(REFUSALS_MAX)) }
     }
 
-    /// Answers 503 without reading the request, or closes the connection at once where too many refusals are being written.
+    /// Answers 503 without reading the request. Closes the connection at once if [`REFUSALS_MAX`] refusals are being written.
     pub(super) fn refuse(&self, stream: UnixStream) {
         let Ok(permit) = Arc::clone(&self.writing).try_acquire_owned() else { return };
         let connections = self.connections;
         tokio::spawn(async move {
             if let Ok(Err(error)) = timeout(FAREWELL, write_refusal(stream, connections)).await {
-                tracing::debug!(%error, "a connection over the bound was gone before it was told");
+                tracing::debug!(%error, "could not write the refusal of a connection");
             }
             drop(permit);
         });
@@ -54,7 +54,7 @@ async fn write_refusal(mut stream: UnixStream, connections: usize) -> io::Result
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(&body).await?;
     stream.shutdown().await?;
-    // closing on what is still being sent would break the client's sending before it reads the answer
+    // a close before the client has sent its request would reset the connection before the client reads the answer
     let mut rest = [0; 4096];
     while stream.read(&mut rest).await? > 0 {}
     Ok(())

@@ -1,4 +1,4 @@
-//! A connection that can be asked, while it is served, whether its client is still there.
+//! A connection that reports whether its client is still connected while its request is served.
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{Shutdown, shutdown};
@@ -19,7 +19,7 @@ impl SharedStream {
         Self(Arc::new(stream))
     }
 
-    /// Whether the client still has its end open. One that has only finished sending has.
+    /// Whether the client has its end open. A client that only shut down its sending half counts as connected.
     pub(super) fn has_client(&self) -> bool {
         let mut polled = [PollFd::new(self.0.as_fd(), PollFlags::empty())];
         let is_known = poll(&mut polled, PollTimeout::ZERO).is_ok();

@@ -123,10 +123,10 @@ pub enum GroundProblem {
     /// The request names a time in the future.
     #[error("{0}")]
     TimeInFuture(String),
-    /// The query takes more work than one may.
+    /// The query exceeds the work limit.
     #[error("{0}")]
     QueryTooCostly(String),
-    /// The query has reached its deadline.
+    /// The scan reached its deadline.
     #[error("{0}")]
     QueryStopped(String),
     /// The source is asked anew each time.

@@ -81,9 +81,9 @@ pub enum ReadOutcome {
     InvalidQuery,
     /// The limit of concurrent answers is reached.
     Overloaded,
-    /// The query takes more work than one may.
+    /// The query exceeds the work limit.
     QueryTooCostly,
-    /// The query has reached its deadline, or its caller was gone.
+    /// The scan reached its deadline, or the caller closed the connection.
     QueryStopped,
     /// Reading failed.
     Failed,

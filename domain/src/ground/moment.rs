@@ -46,16 +46,16 @@ impl<'de> Deserialize<'de> for Moment {
 pub struct TimeAhead {
     /// The field of the request.
     pub field: &'static str,
-    /// Its value.
+    /// The value of the field.
     pub asked_for: Timestamp,
     /// When the request was read.
     pub now: Timestamp,
 }
 
-/// Checks that a field of a request names no time in the future, beyond the tolerance for clocks that differ.
+/// Checks that a field of a request is not in the future. It may be up to `CLOCK_SKEW_MAX` ahead of `now`.
 ///
 /// # Errors
-/// `TimeAhead`.
+/// `TimeAhead` if it is further ahead.
 pub fn check_not_ahead(
     field: &'static str,
     asked_for: Option<Timestamp>,

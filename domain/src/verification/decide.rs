@@ -71,7 +71,7 @@ pub fn decide(inputs: &Inputs) -> Envelope {
     })
 }
 
-/// The envelope of a question that is put to oracles, without a review.
+/// The envelope of a question that oracles answer, without a review.
 pub(super) fn without_review(inputs: &Inputs) -> Envelope {
     let hearing = hear(inputs);
     assemble::envelope(inputs, &hearing, &Ruling::of(inputs, &hearing), Vec::new())

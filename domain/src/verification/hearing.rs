@@ -251,7 +251,7 @@ fn fault(
     let record = &candidate.record;
     let came_at = came_at.map_or(inputs.decided_at, |came_at| came_at.min(inputs.decided_at));
     let latest = came_at.saturating_add(CLOCK_SKEW_MAX).unwrap_or(Timestamp::MAX);
-    // where the clock was set back, what the daemon itself has ingested before lies ahead
+    // after the clock was set back, data that the daemon ingested before has a time in the future
     let ingested_at = candidate.provenance.as_ref().map(|provenance| provenance.ingested_at);
     let latest = ingested_at.map_or(latest, |ingested_at| ingested_at.max(latest));
     let times = [candidate.observed_at, record.retrieved_at, record.verified_at];

@@ -128,7 +128,7 @@ pub struct OpenReview {
     pub ontology: OntologyRef,
     /// Which axes it is about, by their paths.
     pub axes: BTreeSet<String>,
-    /// Whether it was opened because of a claim alone.
+    /// Whether a claim alone opened it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_claim: bool,
 }
@@ -143,8 +143,8 @@ pub struct SubjectKey {
 }
 
 impl SubjectKey {
-    /// The key of `thing` in a workflow as of `point_in_time`. All questions with a `known_at` share one key, so that a
-    /// client that varies it opens no review for each value.
+    /// The key of `thing` in a workflow as of `point_in_time`. All questions with a `known_at` share one key. A client that
+    /// varies `known_at` therefore does not open a review for each value.
     #[must_use]
     pub fn of(
         workflow_id: &WorkflowId,

@@ -39,12 +39,12 @@ pub const OPEN_MAX: usize = 16;
 pub const QUEUE_MAX: u64 = 10_000;
 /// The most open reviews of all workflows.
 pub const QUEUE_TOTAL_MAX: u64 = 50_000;
-/// The most reviews of one thing that claims alone have opened.
+/// The most open reviews of one subject that claims alone opened.
 pub const CLAIMS_OPEN_MAX: usize = 4;
-/// The same of one workflow. Claims are words of end users: they do not count in [`QUEUE_MAX`], so that they leave its room to
-/// disputes between sources.
+/// The most open reviews of one workflow that claims alone opened. Claims come from end users. They have a limit of their
+/// own, so that they do not use up [`QUEUE_MAX`], which is for disputes between sources.
 pub const CLAIMS_QUEUE_MAX: u64 = 1_000;
-/// The same of all workflows.
+/// The most open reviews of all workflows that claims alone opened.
 pub const CLAIMS_QUEUE_TOTAL_MAX: u64 = 5_000;
 
 /// One question that a person has to decide, with everything that they need for that.
@@ -76,11 +76,11 @@ pub struct Review {
     /// What somebody claims.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub claimed: BTreeMap<String, Claim>,
-    /// Whether a claim alone has opened it: the sources settle all of its axes.
+    /// Whether a claim alone opened it: the sources settle all of its axes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_claim: bool,
-    /// The SHA-256 of what there is to decide, and of what was answered, or answered and claimed: the same where the same is
-    /// before a person once more.
+    /// The SHA-256 of the question with the answers, and with the claims if a claim alone opened the review. A repeated
+    /// dispute has the same SHA-256.
     pub evidence_hash: Sha256Hex,
     /// The SHA-256 of the envelope.
     pub envelope_sha256: Sha256Hex,
@@ -301,8 +301,8 @@ impl Review {
         }
     }
 
-    /// Whether its resolution also decides `other`, a review of the same thing: both use the same ontology and `known_at`, and
-    /// it has all axes of `other`.
+    /// Whether its resolution also decides `other`, a review of the same subject: both have the same ontology and `known_at`,
+    /// and it has all axes of `other`.
     #[must_use]
     pub fn settles(&self, other: &Self) -> bool {
         (&self.ontology, self.known_at) == (&other.ontology, other.known_at)

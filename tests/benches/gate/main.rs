@@ -48,7 +48,7 @@ struct Effort {
     made: usize,
     /// Starts of a daemon.
     starts: usize,
-    /// Verdicts in the stores that it is started on: a small one and a large one.
+    /// Verdicts in the stores that the daemon is started on: a small one and a large one.
     stored: usize,
     stored_many: usize,
     /// Facts that are ingested.

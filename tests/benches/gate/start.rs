@@ -18,12 +18,12 @@ use store::{Journal, Options, Record};
 
 /// Records in one group while the store is prepared.
 const GROUP: usize = 500;
-/// Verdicts submitted before a daemon is killed, for the next one to look through: in a small store and a large one.
+/// Verdicts submitted before a daemon is killed, which the next start checks: in a small store and in a large one.
 const NEW: usize = 10_000;
 const NEW_MANY: usize = 100_000;
 /// Between two attempts to be answered.
 const PAUSE: Duration = Duration::from_micros(200);
-/// How long a daemon is left alone before its memory is read: what it freed has been given back by then.
+/// The idle time before the daemon's memory is read. By then the allocator has returned the freed memory.
 const IDLE: Duration = Duration::from_secs(20);
 /// What a start says of itself when it is asked to, and what has been done by then.
 const PHASES: [(&str, &str); 4] = [
@@ -32,19 +32,19 @@ const PHASES: [(&str, &str); 4] = [
     ("the log is checked", "the check of the log"),
     ("oracled serves", "actors, first entry, sockets"),
 ];
-/// A store that is started on, and what that may take.
+/// A store to start on, with the limits to meet.
 struct Case {
     /// Verdicts in the store.
     stored: usize,
     /// Verdicts submitted before a daemon is killed or stopped.
     new: usize,
-    /// What a start and a stop may take.
+    /// The longest time of a start and of a stop.
     aim_ms: f64,
-    /// What the resident memory may be.
+    /// The largest resident memory.
     aim_mib: f64,
 }
 
-/// Measures two stores, each beside an empty one.
+/// Measures two stores and compares each with an empty one.
 pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
     let few = Case { stored: effort.stored, new: NEW, aim_ms: 100.0, aim_mib: 60.0 };
     let many = Case { stored: effort.stored_many, new: NEW_MANY, aim_ms: 1000.0, aim_mib: 100.0 };
@@ -137,8 +137,8 @@ fn show_times(
         });
     }
     for (what, took) in [
-        ("right behind a start, the slowest".to_owned(), stop_slowest),
-        (format!("behind {} new ones", case.new), stop_behind_new),
+        ("right after a start, the slowest".to_owned(), stop_slowest),
+        (format!("after {} new ones", case.new), stop_behind_new),
     ] {
         table.row(Row {
             what: format!("stop, {what}"),
@@ -149,11 +149,11 @@ fn show_times(
     }
 }
 
-/// Stops a daemon and tells how many milliseconds it took.
+/// Stops a daemon and returns the time in milliseconds.
 fn stop(daemon: Daemon<'_>) -> io::Result<f64> {
     let began = Instant::now();
     if !daemon.stop().success() {
-        return Err(io::Error::other("a daemon did not stop in good order"));
+        return Err(io::Error::other("a daemon stopped with an error"));
     }
     Ok(began.elapsed().as_secs_f64() * 1e3)
 }

@@ -1,10 +1,10 @@
-//! Verdicts whose stored text has another SHA-256 than their session.
+//! Verdicts whose stored text does not match the SHA-256 in their session.
 
 use super::*;
 use crate::notifier::DropMail;
 use crate::testing::mail_of;
 
-/// Replaces the text of the cached verdict of `cs_1` without its session, and queues it as a mail.
+/// Replaces the text of the cached verdict of `cs_1` but not its session, and queues it as a mail.
 async fn damage(system: &System) {
     let mail = mail_of(MailKind::Verdict, Tier::Quick, &verdict(Label::Amber), None);
     let event = Event::MailQueued {

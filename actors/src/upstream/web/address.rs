@@ -216,7 +216,7 @@ pub fn without_keys(url: &str) -> String {
     parsed.into()
 }
 
-/// The start of `text`, which is not a URL, without its query.
+/// The part of `text` before its query, shortened. `text` is not a URL.
 fn without_query(text: &str) -> String {
     cut(text.split('?').next().unwrap_or_default())
 }

@@ -45,7 +45,7 @@ async fn suspected(system: &System) -> String {
     is_suspicious(system, json!({})).await.review_id.clone().expect("it has one")
 }
 
-/// Decides a review for a minute, also by a value that no source has.
+/// Resolves a review for a minute. No source needs to have the value.
 async fn resolved(system: &System, review_id: &str, value: &str) {
     let resolution = Resolution {
         values: [("population".to_owned(), json!(value))].into(),

@@ -16,7 +16,7 @@ use std::time::Duration;
 use store::ground::verify::CheckProgress;
 use tokio::time::sleep;
 
-/// How often the progress of a check is read.
+/// The interval at which the progress of a check is read.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// # Errors
@@ -39,7 +39,7 @@ pub(super) async fn verify(
     if is_whole { Ok(()) } else { Err(CtlError::CameToNothing) }
 }
 
-/// Shows how far the check is, until it is `answered`. An interrupt ends oraclectl, and with it the check.
+/// Shows the progress of the check until `answered` completes. An interrupt ends oraclectl, and so the check.
 async fn with_progress(
     options: &Options,
     oracle_id: &SourceId,
@@ -56,7 +56,7 @@ async fn with_progress(
             () = sleep(LOOK_EVERY), if !bar.is_hidden() => {}
         }
         let seen = options.on_control(Method::GET, &path(oracle_id, ""), None).await;
-        // without an answer there is no bar, and the check goes on
+        // the bar is not essential: without an answer the check continues
         let seen = seen.ok().and_then(|answer| answer.json::<CheckedSource>().ok());
         if let Some(CheckProgress { bytes_read, bytes }) = seen.and_then(|seen| seen.checking) {
             bar.set_length(bytes);

@@ -16,9 +16,10 @@ const PATTERNS_MAX: usize = 64;
 const VALUES_MAX: usize = 10_000;
 /// How deep they may lie in one another.
 const DEPTH_MAX: usize = 64;
-/// The most work of checking one record: values of the schema, written out, for each value of the record.
+/// The most work to check one record: the values of the schema with its references written out, times the values of the
+/// record.
 const WORK_MAX: u64 = 20_000_000;
-/// So many bytes of text in a record count as one value.
+/// The bytes of text in a record that count as one value.
 const TEXT_BYTES_A_VALUE: usize = 64;
 /// The longest value that is quoted where it fails, in bytes.
 const QUOTED_MAX_BYTES: usize = 100;
@@ -29,9 +30,9 @@ const URI: &str = "urn:schema";
 #[derive(Debug)]
 pub(super) struct Schema {
     validator: Validator,
-    /// Its values, written out.
+    /// The number of its values, with references written out.
     values: usize,
-    /// Whether each member of a record may be compared with all others.
+    /// Whether the schema may compare each value of a record with all others.
     looks_back: bool,
 }
 
@@ -88,7 +89,7 @@ impl Schema {
 }
 
 impl Schema {
-    /// The work of checking `record`.
+    /// The work to check `record`.
     fn work(&self, record: &Json) -> u64 {
         let values = values_in(record) as u64;
         let times = if self.looks_back { values } else { 1 };
@@ -96,7 +97,7 @@ impl Schema {
     }
 }
 
-/// The values in `json`, with its texts by their length.
+/// The number of values in `json`. A text counts by its length.
 fn values_in(json: &Json) -> usize {
     let of_text = |text: &str| 1 + text.len() / TEXT_BYTES_A_VALUE;
     match json {
@@ -113,8 +114,8 @@ fn is_of_draft_4(document: &Json) -> bool {
     document.get("$schema").and_then(Json::as_str).is_some_and(|draft| draft.contains("draft-04"))
 }
 
-/// Refuses names that give a part of the schema a base or a draft of its own: what a pointer in it refers to would be another
-/// part than the one that is counted.
+/// Rejects names that give a part of the schema its own base or draft. A pointer in such a part would refer to another part
+/// than the one that is counted.
 fn check_names(part: &Json, is_root: bool, draft_4: bool) -> Result<(), String> {
     match part {
         Json::Array(items) => items.iter().try_for_each(|item| check_names(item, false, draft_4)),
@@ -140,7 +141,7 @@ struct Size<'d> {
 }
 
 impl Size<'_> {
-    /// Takes in `part` of the schema, which lies `depth` deep and is applied `times` times, and what it refers to.
+    /// Counts `part` of the schema and the parts that it refers to. `part` is at `depth`, and is applied `times` times.
     fn take(&mut self, part: &Json, depth: usize, times: usize) -> Result<(), String> {
         self.values = self.values.saturating_add(times);
         if self.values > VALUES_MAX || depth > DEPTH_MAX {
@@ -155,7 +156,7 @@ impl Size<'_> {
                 let looks_back = ["unevaluatedProperties", "unevaluatedItems"];
                 let looks_back = looks_back.iter().any(|name| members.contains_key(*name));
                 self.looks_back |= looks_back;
-                // what is beside such a name is applied once more to find out what it has evaluated
+                // the validator applies the members beside such a name again, to find the evaluated ones
                 let times = if looks_back { times.saturating_mul(2) } else { times };
                 members.iter().try_for_each(|(name, member)| {
                 self.patterns += match (name.as_str(), member) {

@@ -18,9 +18,9 @@ use utoipa::{PartialSchema, ToSchema};
 const PATTERN_MAX_BYTES: usize = 1024;
 /// A compiled pattern takes so much memory at the most.
 const COMPILED_MAX_BYTES: usize = 256 * 1024;
-/// The work of a filter on one record, per KiB of the record: 1 unit is about 0.15 µs.
+/// The work of a filter for each KiB of a record. One unit is about 0.15 µs.
 const WORK: u64 = 1;
-/// The same of a `regex`.
+/// The work of a `regex` for each KiB of a record.
 const REGEX_WORK: u64 = 16;
 /// The most values of one `in`.
 const IN_MAX: usize = 1000;
@@ -209,7 +209,7 @@ impl Filter {
         text.is_none_or(|text| Typed::of_text(text, &self.axis).is_ok_and(|typed| self.takes(&typed)))
     }
 
-    /// The work of checking it on a record with `json_bytes` of JSON, in units.
+    /// The work to check a record with `json_bytes` of JSON, in units.
     #[must_use]
     pub const fn work(&self, json_bytes: usize) -> u64 {
         let each = if matches!(self.with, With::Pattern(_)) { REGEX_WORK } else { WORK };

@@ -143,7 +143,7 @@ pub(in super::super) static COUNTED: [Known; 13] = [
 /// The units that are read, list by list.
 pub(super) type Table<'a> = &'a [&'a LazyLock<Spellings>];
 
-/// No spelling is longer, in bytes, in whatever case.
+/// The longest spelling in any case, in bytes.
 const SPELLING_MAX_BYTES: usize = 128;
 
 /// The currencies that may stand before the number, too.
@@ -203,13 +203,13 @@ fn by_spelling(word: &str, table: Table) -> Option<(&'static Known, i32)> {
     table.iter().find_map(|spellings| spellings.find(word, &lower))
 }
 
-/// Every spelling of some units, with their prefixes. Looking one up takes the same time however many there are: a text may be
-/// made of numbers with units alone.
+/// All spellings of some units, with their prefixes. A lookup takes constant time, since a text may consist of numbers with
+/// units alone.
 pub(in super::super) struct Spellings {
     units: &'static [Known],
-    /// By the symbol: the place of the unit, and the power of the prefix.
+    /// By symbol: the index of the unit, and the power of the prefix.
     symbols: HashMap<String, (usize, i32)>,
-    /// The same by the word, in lower case.
+    /// The same by word, in lower case.
     words: HashMap<String, (usize, i32)>,
 }
 
@@ -218,7 +218,7 @@ impl Spellings {
         let (mut symbols, mut words) = (HashMap::new(), HashMap::new());
         for (place, known) in units.iter().enumerate() {
             let prefixes = if known.is_prefixed { PREFIXES.as_slice() } else { &[] };
-            // of two units with one spelling the first one counts
+            // if two units share a spelling, the first one counts
             for symbol in known.symbols {
                 symbols.entry((*symbol).to_owned()).or_insert((place, 0));
                 for (prefix, _, power) in prefixes {
@@ -235,10 +235,10 @@ impl Spellings {
         Self { units, symbols, words }
     }
 
-    /// The first unit that is spelled `word`, or `lower` in lower case.
+    /// The first unit with the symbol `word`, or with the lower-case word `lower`.
     fn find(&self, word: &str, lower: &str) -> Option<(&'static Known, i32)> {
         let (symbol, by_word) = (self.symbols.get(word), self.words.get(lower));
-        // a symbol goes before a word of the same unit
+        // `min_by_key` returns the first of two equal keys: the symbol takes precedence over the word of the same unit
         let (place, power) = symbol.into_iter().chain(by_word).min_by_key(|(place, _)| *place)?;
         Some((self.units.get(*place)?, *power))
     }
@@ -254,7 +254,7 @@ pub(in super::super) static COUNTED_SPELLINGS: LazyLock<Spellings> =
 mod tests {
     use super::*;
 
-    /// Every unit by one spelling after the other.
+    /// Finds a unit by a linear search over all spellings.
     fn searched(word: &str, table: &[&[Known]]) -> Option<(&'static str, i32)> {
         let lower = word.to_lowercase();
         table.iter().copied().flatten().find_map(|known| {

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Dispute {
     pub(super) axes: BTreeMap<String, BTreeSet<Reason>>,
     pub(super) candidates: BTreeMap<SourceId, Candidate>,
-    /// Whether none of the axes would be left to a person without what is claimed.
+    /// Whether no axis would need a reviewer without the claims.
     pub(super) of_claim: bool,
     pub(super) evidence_hash: Sha256Hex,
 }
@@ -40,8 +40,8 @@ impl Dispute {
             without_claims.retain(|path, _| axes.contains_key(path));
         }
         let of_claim = without_claims.is_empty();
-        // who claims a value does not count, and beside what sources leave to a person no claim does: whoever makes up claims
-        // opens no review for each
+        // the claimant is not part of the evidence, and claims count only if no dispute between sources is left: a client
+        // that invents claims does not open a review for each
         let (disputed, claimed) =
             if of_claim { (&axes, claimed(inputs, &axes)) } else { (&without_claims, BTreeMap::new()) };
         let evidence_hash = evidence_hash(inputs, envelope, disputed, &claimed, &candidates);
@@ -49,13 +49,13 @@ impl Dispute {
     }
 }
 
-/// The axes that `envelope` leaves to a person, with the reasons.
+/// The axes that `envelope` leaves to a reviewer, with the reasons.
 fn for_a_person(envelope: &Envelope) -> BTreeMap<String, BTreeSet<Reason>> {
     let for_a_person = envelope.axes.iter().filter(|(_, axis)| axis.kind == EnvelopeKind::HumanReview);
     for_a_person.map(|(path, axis)| (path.clone(), axis.reasons.clone())).collect()
 }
 
-/// The values that are claimed on `axes`.
+/// The claimed values of `axes`.
 fn claimed<'i>(
     inputs: &'i Inputs,
     axes: &BTreeMap<String, BTreeSet<Reason>>,
@@ -68,7 +68,7 @@ fn claimed<'i>(
 /// one. Nothing where there is no room for that.
 pub(in crate::verification) fn named(inputs: &Inputs, mut envelope: Envelope) -> Option<Envelope> {
     let Some(dispute) = Dispute::of(inputs, &envelope) else { return Some(envelope) };
-    // neither kind takes the other's places
+    // reviews opened by claims alone, and other reviews, have separate limits
     let open: Vec<_> = inputs.open_reviews.iter().filter(|open| open.of_claim == dispute.of_claim).collect();
     let open_max = if dispute.of_claim { CLAIMS_OPEN_MAX } else { OPEN_MAX };
     let covers = |open: &&&OpenReview| {
@@ -106,8 +106,8 @@ fn candidates(inputs: &Inputs, envelope: &Envelope) -> BTreeMap<SourceId, Candid
     found.collect()
 }
 
-/// The SHA-256 of the question without `known_at`, of the answers' values and versions, and of the claims, without times.
-/// It does not depend on unverified oracles, nor on cached answers of missing oracles.
+/// The SHA-256 of the question without `known_at`, of the values and versions of the answers, and of the claims. Times do not
+/// count, and neither do unverified oracles or cached answers of missing oracles.
 fn evidence_hash(
     inputs: &Inputs,
     envelope: &Envelope,

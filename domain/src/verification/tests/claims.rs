@@ -1,4 +1,4 @@
-//! Reviews that claims alone open.
+//! Reviews opened by claims alone.
 
 use super::support::*;
 use crate::ground::source::OracleTier::Primary;
