@@ -84,7 +84,7 @@ async fn check(service: &Arc<Service>, mut stopped: watch::Receiver<bool>) -> Op
         if pause == CHECK_EVERY
             && let Ok(Err(error)) = spawn_blocking(move || store.audit_again()).await
         {
-            tracing::warn!(%error, "could not reset the check of the store; the next check covers only new entries");
+            tracing::warn!(%error, "could not reset the check; the next one covers only new entries");
         }
     }
 }
