@@ -1,4 +1,4 @@
-//! Entries on their way into the log: their rows, and the index.
+//! Appends entries to the log: their rows and their index.
 
 use super::{TIME_BYTES, block_of, by_event, by_execution};
 use crate::record::{self, Record};
@@ -7,7 +7,7 @@ use domain::{Caller, Event};
 use std::collections::HashMap;
 use std::io::Write;
 
-/// Where the log stands, for the next record to go on from.
+/// The end of the log, to which the next record is appended.
 #[derive(Debug, Clone)]
 pub(crate) struct Tip {
     /// The latest timestamp in it, in microseconds; the lowest possible for an empty one.
@@ -20,13 +20,13 @@ pub(crate) struct Tip {
 }
 
 impl Tip {
-    /// The tip of a log of which no more is known than its latest timestamp.
+    /// A tip of which only the latest timestamp is known.
     pub(crate) fn new(latest_time_us: i64) -> Self {
         Self { latest_time_us, indexed: HashMap::new(), row: None }
     }
 }
 
-/// Puts the entries of one record into `batch` and their lines behind `lines`, and moves the tip.
+/// Puts the entries of one record into `batch`, appends their lines to `lines`, and moves the tip.
 pub(crate) fn put(
     batch: &mut sled::Batch,
     first_seq: u64,
