@@ -180,6 +180,10 @@ impl Logger {
         self.check_space();
         if let Some(journal) = &mut self.journal {
             journal.settle();
+            // it may have failed to reopen the database
+            if let Some(cause) = journal.failure().map(String::from) {
+                self.failed(&StoreError::Unavailable { cause });
+            }
         }
         self.publish();
     }

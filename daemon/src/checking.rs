@@ -80,12 +80,6 @@ async fn check(service: &Arc<Service>, mut stopped: watch::Receiver<bool>) -> Op
             () = sleep(pause) => {}
             _ = stopped.changed() => return None,
         }
-        let store = service.system.store.clone();
-        if pause == CHECK_EVERY
-            && let Ok(Err(error)) = spawn_blocking(move || store.audit_again()).await
-        {
-            tracing::warn!(%error, "could not reset the check; the next one covers only new entries");
-        }
     }
 }
 

@@ -18,8 +18,3 @@ pub mod secret;
 pub mod service;
 pub mod telemetry;
 pub mod upstreams;
-
-/// jemalloc, since glibc's allocator does not return the memory that opening the store frees: a third of an idle daemon's
-/// memory.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -111,23 +111,20 @@ impl Store {
         self.audit_from(0, |_| true).map(|_| ())
     }
 
-    /// Checks the store as it was at the opening: walks the log from the entry where the last check stopped, and counts
-    /// the rows of the tables. The check takes a while, and may run beside the service. It calls `proceed` every few rows
+    /// Checks the store as it was at the opening: walks the log, from the entry where the last check was stopped if it was, and
+    /// counts the rows of the tables. The check takes a while, and may run beside the service. It calls `proceed` every few rows
     /// with the number of rows read so far; `proceed` returns whether to continue. Returns false if `proceed` stopped the
     /// check.
     ///
     /// # Errors
     /// `Short` if an entry or a row is missing, `Corrupt` if one cannot be read.
     pub fn audit(&self, proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {
-        self.audit_from(self.audited()?, proceed)
-    }
-
-    /// Resets the position of the check: the next one begins at the first entry.
-    ///
-    /// # Errors
-    /// The position cannot be stored.
-    pub fn audit_again(&self) -> Result<(), StoreError> {
-        self.put_audited(0)
+        let is_whole = self.audit_from(self.audited()?, proceed)?;
+        if is_whole {
+            // only what is left of a check that was stopped continues; damage of old entries is found by the next one
+            self.note_audited(0);
+        }
+        Ok(is_whole)
     }
 
     fn audit_from(&self, position: u64, mut proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {

@@ -11,6 +11,7 @@ use crate::panics::caught;
 use crate::rows::{Row, Table};
 use crate::snapshot::{SnapshotId, remove_wrong_snapshot, snapshot_in, snapshots};
 use crate::watermark::Counts;
+pub(crate) use database::lock_once_free;
 use database::{OpenDatabase, database_file, spare_files, unavailable};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 use std::thread;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub(crate) const DATABASE_FILE: &str = "db";
 
 /// The number of pauses that a reader waits for a renewal of the database.
 const RENEWAL_ATTEMPTS: u32 = 5000;
+/// A renewal waits so often for those who read.
+const RENEWAL_LOCK_ATTEMPTS: u32 = 50;
 const RENEWAL_PAUSE: Duration = Duration::from_millis(1);
 
 /// How a store is opened.
@@ -203,22 +206,29 @@ impl Engine {
         use_open: impl FnOnce(&OpenDatabase) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let reopening = || StoreError::Unavailable { cause: "it is being reopened".into() };
-        let mut attempts = 0;
-        let guard = loop {
-            match self.db.try_read() {
-                Ok(guard) => break guard,
-                // a reader changes nothing, so the database is sound although a reader panicked
-                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                // the wait is bounded: a nested reader would deadlock with the reopening, which waits for the outer one
-                Err(TryLockError::WouldBlock)
-                    if attempts < RENEWAL_ATTEMPTS && self.is_renewed.load(Ordering::Acquire) =>
-                {
-                    attempts += 1;
-                    thread::sleep(RENEWAL_PAUSE);
-                }
-                Err(TryLockError::WouldBlock) => return Err(reopening()),
+        let mut was_locked = false;
+        let mut guard = None;
+        // no wait is without end: a reader within another one keeps the renewal from its lock
+        for _ in 0..RENEWAL_ATTEMPTS {
+            if self.is_renewed.load(Ordering::Acquire) {
+                thread::sleep(RENEWAL_PAUSE);
+                continue;
             }
-        };
+            guard = match self.db.try_read() {
+                Ok(guard) => Some(guard),
+                // a reader that panicked has changed nothing: a poisoned lock says nothing about the database
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if was_locked => return Err(reopening()),
+                // a renewal may have begun since it was asked for above
+                Err(TryLockError::WouldBlock) => {
+                    was_locked = true;
+                    thread::sleep(RENEWAL_PAUSE);
+                    continue;
+                }
+            };
+            break;
+        }
+        let guard = guard.ok_or_else(reopening)?;
         let open = guard.as_ref().ok_or_else(reopening)?;
         let used = caught(|| use_open(open));
         used.unwrap_or_else(|detail| Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail }))
@@ -226,20 +236,37 @@ impl Engine {
 
     /// Closes the database and opens it again, which is how sled gets over a failed write.
     pub(crate) fn reopen(&self) -> Result<(), StoreError> {
-        self.open_again(|| self.forget_cached_pages().map_err(|error| unavailable(&error)))
+        let guard = self.db.write().unwrap_or_else(PoisonError::into_inner);
+        self.open_again(guard, || self.forget_cached_pages().map_err(|error| unavailable(&error)))
     }
 
-    /// Reopens a sound database. As it opens, sled writes a snapshot of its page table; the next opening starts from that
-    /// snapshot.
-    pub(crate) fn renew(&self) -> Result<(), StoreError> {
+    /// Reopens a sound database: as it opens, sled makes a snapshot of its page table, with which the next opening begins.
+    /// It waits a moment for readers; the result is whether it was reopened.
+    pub(crate) fn renew(&self) -> Result<bool, StoreError> {
+        // from now on new readers wait, and the lock is free once the others have read
         self.is_renewed.store(true, Ordering::Release);
-        let renewed = self.open_again(|| Ok(()));
+        let mut renewed = Ok(false);
+        for _ in 0..RENEWAL_LOCK_ATTEMPTS {
+            let guard = match self.db.try_write() {
+                Ok(guard) => guard,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => {
+                    thread::sleep(RENEWAL_PAUSE);
+                    continue;
+                }
+            };
+            renewed = self.open_again(guard, || Ok(())).map(|()| true);
+            break;
+        }
         self.is_renewed.store(false, Ordering::Release);
         renewed
     }
 
-    fn open_again(&self, while_closed: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
-        let mut guard = self.db.write().unwrap_or_else(PoisonError::into_inner);
+    fn open_again(
+        &self,
+        mut guard: RwLockWriteGuard<'_, Option<OpenDatabase>>,
+        while_closed: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         drop(guard.take());
         let mut spare = self.spare_files.lock().unwrap_or_else(PoisonError::into_inner);
         spare.clear();

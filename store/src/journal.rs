@@ -31,6 +31,9 @@ const RENEWED_AFTER_PART: u64 = 32;
 /// The divisor of that number in a second without a commit, when few callers would wait.
 const RENEWED_IDLE_PART: u64 = 8;
 
+/// Where a long read keeps it from that, it is tried again after so many more entries: each attempt takes 50 ms.
+const POSTPONED_ENTRIES: u64 = 4096;
+
 /// The writer. There is one for a store; it takes records in groups and makes each group durable at once.
 #[derive(Debug)]
 pub struct Journal {
@@ -43,6 +46,8 @@ pub struct Journal {
     snapshot_at: u64,
     /// The number of the last entry at the last [`Journal::settle`].
     settled_at: u64,
+    /// The last entry when a long read kept the database from being reopened.
+    postponed_at: u64,
     /// What the last write failed with; until [`Journal::recover`] no other is tried.
     failure: Option<Failure>,
 }
@@ -117,6 +122,7 @@ impl Journal {
             mirror,
             tip,
             snapshot_at: counts.entries,
+            postponed_at: 0,
             settled_at: counts.entries,
             failure: None,
         };
@@ -273,9 +279,10 @@ impl Journal {
 
     /// Checks the reopened database, and notes its snapshot.
     fn check_reopened(&mut self) -> Result<Counts, StoreError> {
+        // first: a kill in between would have the next start take the new snapshot for a wrong one
+        self.note_snapshot();
         let counts = meta::open(&self.engine)?;
         check(&self.engine, counts, &self.mark, self.mirror.last_seq)?;
-        self.note_snapshot();
         self.snapshot_at = counts.entries;
         Ok(counts)
     }
@@ -285,11 +292,22 @@ impl Journal {
         let entries = self.mark.counts.entries;
         let many = RENEWED_AFTER_ENTRIES.max(entries / RENEWED_AFTER_PART) / part;
         // the new snapshot needs space
-        if entries.saturating_sub(self.snapshot_at) < many || self.engine.free().check().is_err() {
+        if entries.saturating_sub(self.snapshot_at) < many
+            || part == 1 && entries.saturating_sub(self.postponed_at) < POSTPONED_ENTRIES
+            || self.engine.free().check().is_err()
+        {
             return Ok(());
         }
-        let renewed = self.engine.renew().and_then(|()| self.check_reopened());
-        renewed.map(drop).map_err(|error| self.fail(error, Mend::Reopening))
+        match self.engine.renew() {
+            // a long read is under way, and nobody has to wait for it: a later call does it
+            Ok(false) => {
+                self.postponed_at = entries;
+                return Ok(());
+            }
+            Ok(true) => self.check_reopened().map(drop),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| self.fail(error, Mend::Reopening))
     }
 
     /// Has the next opening look at the whole store before it is served: to be called when it was found damaged.

@@ -73,6 +73,16 @@ fn open_sled(options: &Options) -> Result<sled::Db, StoreError> {
     try_open_sled(options)
 }
 
+/// Takes the lock on the database's file, for which it waits a moment. Whether it was free.
+pub(crate) fn lock_once_free(file: &File) -> bool {
+    (0..LOCK_ATTEMPTS).any(|attempt| {
+        if attempt > 0 {
+            thread::sleep(LOCK_PAUSE);
+        }
+        file.try_lock().is_ok()
+    })
+}
+
 fn try_open_sled(options: &Options) -> Result<sled::Db, StoreError> {
     let path = options.dir.join(DATABASE_DIR);
     remove_torn_files(&path).map_err(|source| StoreError::Io { path: path.clone(), source })?;

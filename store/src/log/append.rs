@@ -49,7 +49,7 @@ pub(crate) fn put(
     entries.extend_from_slice(text);
     let value = [&tip.latest_time_us.to_be_bytes()[..], &entries].concat();
     rows::put(batch, Table::Log, &row.to_be_bytes(), last_seq, &value, 0);
-    tip.row = Some((row, entries));
+    tip.row = (value.len() < rows::ONE_CHUNK_BYTES).then_some((row, entries));
     index(batch, record, last_seq, block_of(row), tip);
 }
 
