@@ -269,7 +269,9 @@ impl Query {
             let axis = known(path)?;
             axes.push((axis.axis.clone(), (axis.axis != *path).then(|| path.clone())));
         }
-        let filters = request.filters.iter().map(|filter| Filter::new(filter, known(&filter.axis)?));
+        let patterns = request.filters.iter().filter(|filter| filter.operator == Operator::Regex).count();
+        let filters =
+            request.filters.iter().map(|filter| Filter::new(filter, known(&filter.axis)?, patterns));
         let filters = filters.collect::<Result<Vec<_>, _>>()?;
         let fixed = |axis: &Axis| filters.iter().find_map(|filter: &Filter| filter.fixes(axis)).cloned();
         let identity: Vec<_> = ontology.identity().map_while(fixed).collect();

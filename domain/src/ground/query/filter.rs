@@ -16,8 +16,9 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// The longest pattern, in bytes.
 const PATTERN_MAX_BYTES: usize = 1024;
-/// A compiled pattern takes so much memory at the most.
-const COMPILED_MAX_BYTES: usize = 256 * 1024;
+/// The compiled patterns of a query take so much memory at the most, each of them an equal part: compiling takes time in
+/// proportion, before a query has its processor.
+const COMPILED_MAX_BYTES: usize = 512 * 1024;
 /// The work of a filter for each KiB of a record. One unit is about 0.15 µs.
 const WORK: u64 = 1;
 /// The work of a `regex` for each KiB of a record.
@@ -111,7 +112,9 @@ enum With {
 }
 
 impl Filter {
-    pub(super) fn new(asked: &QueryFilter, axis: &Axis) -> Result<Self, BadQuery> {
+    ///
+    /// `patterns` is the number of patterns in the query.
+    pub(super) fn new(asked: &QueryFilter, axis: &Axis, patterns: usize) -> Result<Self, BadQuery> {
         let bad = |fault: String| BadQuery::Filter { axis: asked.axis.clone(), fault };
         let (operator, kind) = (asked.operator, axis.kind);
         let text_only = matches!(operator, Operator::Contains | Operator::Regex);
@@ -140,7 +143,7 @@ impl Filter {
                 if operator == Operator::Contains {
                     With::Text(text.to_owned())
                 } else {
-                    With::Pattern(pattern(text).map_err(bad)?)
+                    With::Pattern(pattern(text, patterns).map_err(bad)?)
                 }
             }
             _ => With::One(typed(&asked.value)?),
@@ -242,11 +245,17 @@ fn needle(axis: &Axis, path: &str, operator: Operator, with: &With) -> Option<St
     }
 }
 
-fn pattern(text: &str) -> Result<Regex, String> {
+fn pattern(text: &str, patterns: usize) -> Result<Regex, String> {
     if text.len() > PATTERN_MAX_BYTES {
         return Err(format!("a pattern has at most {PATTERN_MAX_BYTES} bytes"));
     }
-    let built =
-        RegexBuilder::new(text).size_limit(COMPILED_MAX_BYTES).dfa_size_limit(COMPILED_MAX_BYTES).build();
-    built.map_err(|error| of_pattern(&error))
+    let most = COMPILED_MAX_BYTES / patterns.max(1);
+    let built = RegexBuilder::new(text).size_limit(most).dfa_size_limit(most).build();
+    built.map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => format!(
+            "the compiled pattern takes more than {most} bytes; the {patterns} `regex` of the query may take \
+             {COMPILED_MAX_BYTES} in all; use shorter or fewer patterns"
+        ),
+        error => of_pattern(&error),
+    })
 }

@@ -91,7 +91,7 @@ fn moments_are_compared_and_keyed_as_time_goes() {
     let axis = &ontology().axes[6];
     let filter = |operator: &str, value: &str| {
         let filter = json!({ "axis": "day", "operator": operator, "value": value });
-        Filter::new(&serde_json::from_value(filter).unwrap(), axis).unwrap()
+        Filter::new(&serde_json::from_value(filter).unwrap(), axis, 0).unwrap()
     };
     let (whole, half) = ("2020-01-31T10:00:00Z", "2020-01-31T10:00:00.5Z");
     let record = |day: &str| BTreeMap::from([("day".to_owned(), Value::Text(day.into()))]);
@@ -130,7 +130,7 @@ fn what_cannot_be_compared_is_an_error_and_no_empty_answer() {
         ("name", "in", json!([]), "a list of 1 to 1000"),
         ("name", "in", json!(vec!["x"; 1001]), "a list of 1 to 1000"),
         ("name", "regex", json!("("), "unclosed"),
-        ("name", "regex", json!("(a{1000}){1000}"), "size limit"),
+        ("name", "regex", json!("(a{1000}){1000}"), "takes more than 524288 bytes"),
         ("name", "regex", json!("a".repeat(1025)), "at most 1024 bytes"),
         ("name", "contains", json!(1), "takes a text"),
         ("hidden", "eq", json!("x"), "`hidden` is no axis of the source; it has area"),
@@ -142,12 +142,26 @@ fn what_cannot_be_compared_is_an_error_and_no_empty_answer() {
 }
 
 #[test]
+fn patterns_of_a_query_share_the_memory_that_they_may_take() {
+    let ontology = ontology();
+    let filter = |pattern: &str, patterns: usize| {
+        let filter = json!({ "axis": "name", "operator": "regex", "value": pattern });
+        let filter = serde_json::from_value(filter).expect("a filter");
+        let axis = ontology.axis("name").expect("there is such an axis");
+        Filter::new(&filter, axis, patterns).map(drop)
+    };
+    assert!(filter("a{2000}", 1).is_ok());
+    assert!(matches!(filter("a{2000}", 31), Err(BadQuery::Filter { .. })));
+    assert!(filter("^n.*n$", 64).is_ok());
+}
+
+#[test]
 fn a_number_is_compared_as_it_is_written_or_refused() {
     let ontology = ontology();
     let eq = |value: &str, amount: &str| {
         let filter = format!(r#"{{"axis": "amount", "operator": "eq", "value": {value}}}"#);
         let filter = serde_json::from_str::<QueryFilter>(&filter).map_err(|error| error.to_string())?;
-        let filter = Filter::new(&filter, &ontology.axes[2]).map_err(|error| error.to_string())?;
+        let filter = Filter::new(&filter, &ontology.axes[2], 0).map_err(|error| error.to_string())?;
         Ok::<_, String>(filter.holds(&BTreeMap::from([("amount".to_owned(), Value::Text(amount.into()))])))
     };
     for (value, amount) in [
