@@ -76,13 +76,14 @@ impl HumanLock {
         is_on_the_present && is_later(question.point_in_time) && is_later(question.known_at)
     }
 
-    /// Whether it is valid at `now`. What the axis allows no value to be older than, no lock is.
+    /// Whether it is valid at `now`. What the axis allows no value to be older than, no lock is. A lock from after `now` is
+    /// valid: the clock was set back since.
     pub(super) fn is_valid(&self, axis: &Axis, now: Timestamp) -> bool {
         let too_old = axis.max_ttl_seconds.is_some_and(|limit_s| {
             let limit = SignedDuration::from_secs(i64::try_from(limit_s).unwrap_or(i64::MAX));
             now.duration_since(self.verified_at) > limit
         });
-        self.verified_at <= now && now < self.valid_until && !too_old
+        now < self.valid_until && !too_old
     }
 
     /// Its verification.
