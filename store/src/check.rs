@@ -119,7 +119,7 @@ impl Store {
     /// # Errors
     /// `Short` if an entry or a row is missing, `Corrupt` if one cannot be read.
     pub fn audit(&self, proceed: impl FnMut(u64) -> bool) -> Result<bool, StoreError> {
-        let is_whole = self.audit_from(self.audited()?, proceed)?;
+        let is_whole = self.audit_from(meta::audited(self.engine())?, proceed)?;
         if is_whole {
             // only what is left of a check that was stopped continues; damage of old entries is found by the next one
             self.note_audited(0);
@@ -180,7 +180,7 @@ impl Store {
     }
 
     fn note_audited(&self, walked: u64) {
-        if let Err(error) = self.put_audited(walked) {
+        if let Err(error) = meta::put_audited(self.engine(), walked) {
             tracing::debug!(%error, "could not store the position of the check");
         }
     }

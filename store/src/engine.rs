@@ -6,7 +6,6 @@ use crate::disk::{FreeSpace, Reserve, Room, sync_dir};
 use crate::error::StoreError;
 use crate::ground::Ground;
 use crate::ground::files::Files;
-use crate::meta;
 use crate::panics::caught;
 use crate::rows::{Row, Table};
 use crate::snapshot::{SnapshotId, remove_wrong_snapshot, snapshot_in, snapshots};
@@ -19,7 +18,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::thread;
 use std::time::Duration;
 
@@ -78,14 +77,6 @@ impl Store {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
-    }
-
-    pub(crate) fn audited(&self) -> Result<u64, StoreError> {
-        meta::audited(&self.engine)
-    }
-
-    pub(crate) fn put_audited(&self, seq: u64) -> Result<(), StoreError> {
-        meta::put_audited(&self.engine, seq)
     }
 
     /// The free space of the disk that the store is on.
@@ -206,32 +197,30 @@ impl Engine {
         use_open: impl FnOnce(&OpenDatabase) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let reopening = || StoreError::Unavailable { cause: "it is being reopened".into() };
-        let mut was_locked = false;
-        let mut guard = None;
-        // no wait is without end: a reader within another one keeps the renewal from its lock
-        for _ in 0..RENEWAL_ATTEMPTS {
-            if self.is_renewed.load(Ordering::Acquire) {
-                thread::sleep(RENEWAL_PAUSE);
-                continue;
-            }
-            guard = match self.db.try_read() {
-                Ok(guard) => Some(guard),
-                // a reader that panicked has changed nothing: a poisoned lock says nothing about the database
-                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-                Err(TryLockError::WouldBlock) if was_locked => return Err(reopening()),
-                // a renewal may have begun since it was asked for above
-                Err(TryLockError::WouldBlock) => {
-                    was_locked = true;
-                    thread::sleep(RENEWAL_PAUSE);
-                    continue;
-                }
-            };
-            break;
-        }
-        let guard = guard.ok_or_else(reopening)?;
+        let guard = self.read_guard().ok_or_else(reopening)?;
         let open = guard.as_ref().ok_or_else(reopening)?;
         let used = caught(|| use_open(open));
         used.unwrap_or_else(|detail| Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail }))
+    }
+
+    /// The lock for reading, after a renewal that is under way. None while the database is reopened after a failure.
+    fn read_guard(&self) -> Option<RwLockReadGuard<'_, Option<OpenDatabase>>> {
+        let mut was_locked = false;
+        // no wait is without end: a reader within another one keeps the renewal from its lock
+        for _ in 0..RENEWAL_ATTEMPTS {
+            if !self.is_renewed.load(Ordering::Acquire) {
+                match self.db.try_read() {
+                    Ok(guard) => return Some(guard),
+                    // a reader that panicked has changed nothing: a poisoned lock says nothing about the database
+                    Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                    Err(TryLockError::WouldBlock) if was_locked => return None,
+                    // a renewal may have begun since it was asked for above
+                    Err(TryLockError::WouldBlock) => was_locked = true,
+                }
+            }
+            thread::sleep(RENEWAL_PAUSE);
+        }
+        None
     }
 
     /// Closes the database and opens it again, which is how sled gets over a failed write.

@@ -85,7 +85,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The entry numbers by which to read the rows that may match `query`, from `from` on, in order. Some rows are named more
+    /// The first entry's number of each row that may match `query`, from `from` on, in order. An index may name a row more
     /// than once.
     fn rows(
         &self,
@@ -94,7 +94,8 @@ impl Reader<'_> {
     ) -> Result<Box<dyn DoubleEndedIterator<Item = Result<u64, StoreError>> + '_>, StoreError> {
         let end = self.durable_seq.saturating_add(1);
         if let Some(execution) = &query.execution {
-            return Ok(Box::new(self.numbers(&by_execution(execution), from..end, |_| true)));
+            let numbers = self.numbers(&by_execution(execution), from..end, |_| true);
+            return Ok(Box::new(numbers.map(|number| self.row_with(number?))));
         }
         Ok(match (&query.session, &query.event) {
             (Some(session), _) => {
@@ -103,7 +104,8 @@ impl Reader<'_> {
                 let (before, behind) = written.map_or((end, end), |seq| (seq, seq.saturating_add(1)));
                 let before = self.numbers(&prefix, from..before, |_| true);
                 let behind = self.numbers(&prefix, behind..end, |_| true);
-                Box::new(before.chain(written.map(Ok)).chain(behind))
+                let numbers = before.chain(written.map(Ok)).chain(behind);
+                Box::new(numbers.map(|number| self.row_with(number?)))
             }
             (None, Some(event)) => {
                 let blocks = self.numbers(&by_event(event), block_of(from)..end, |_| true);
@@ -159,14 +161,9 @@ impl Reader<'_> {
     /// The first ones that match.
     fn page(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
         let mut page = LogPage::default();
-        let (mut bytes, mut row) = (0, 0);
-        for number in self.rows(query, self.first_row(query)?)? {
-            let row_before = row;
-            row = self.row_with(number?)?;
-            if row == row_before {
-                continue;
-            }
-            for line in self.matching(row, query)? {
+        let mut bytes = 0;
+        for row in distinct(self.rows(query, self.first_row(query)?)?) {
+            for line in self.matching(row?, query)? {
                 if page.lines.len() >= query.limit {
                     return Ok(page);
                 }
@@ -188,14 +185,8 @@ impl Reader<'_> {
     /// The last ones that match; where they are too many to be held, the first ones of those.
     fn newest(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
         let (mut lines, mut found, mut bytes, mut first_seq) = (Vec::new(), 0, 0, 1);
-        let mut row = 0;
-        for number in self.rows(query, self.first_row(query)?)?.rev() {
-            let row_behind = row;
-            row = self.row_with(number?)?;
-            if row == row_behind {
-                continue;
-            }
-            for line in self.matching(row, query)?.into_iter().rev().take(query.limit - found) {
+        for row in distinct(self.rows(query, self.first_row(query)?)?.rev()) {
+            for line in self.matching(row?, query)?.into_iter().rev().take(query.limit - found) {
                 found += 1;
                 bytes += line.json.len();
                 first_seq = line.seq;
@@ -265,6 +256,14 @@ impl Reader<'_> {
         let row = rows::get(self.db, self.store.dir(), Table::Log, &first_seq.to_be_bytes())?;
         Ok(row.map_or(i64::MAX, |row| time_of(&row.value)))
     }
+}
+
+/// `rows` without the repetitions of the one before.
+fn distinct(
+    rows: impl Iterator<Item = Result<u64, StoreError>>,
+) -> impl Iterator<Item = Result<u64, StoreError>> {
+    let mut last = None;
+    rows.filter(move |row| row.as_ref().map_or(true, |row| last.replace(*row) != Some(*row)))
 }
 
 fn time_of(value: &[u8]) -> i64 {

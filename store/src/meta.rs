@@ -36,9 +36,7 @@ fn digest_key_key() -> Vec<u8> {
 
 /// The key of the store's keyed digests, made when the store was.
 pub(crate) fn digest_key(engine: &Engine) -> Result<Vec<u8>, StoreError> {
-    let key = engine
-        .with(|db| db.get(digest_key_key()).map_err(|error| StoreError::damaged(engine.dir(), &error)))?;
-    key.map(|key| key.to_vec()).ok_or_else(|| StoreError::Corrupt {
+    get(engine, digest_key_key())?.map(|key| key.to_vec()).ok_or_else(|| StoreError::Corrupt {
         dir: engine.dir().to_owned(),
         detail: "the key of its digests is missing".into(),
     })
@@ -55,8 +53,7 @@ fn random_key() -> Result<[u8; 32], StoreError> {
 
 /// The number that tells this store from others, chosen when it was made.
 pub(crate) fn store_id(engine: &Engine) -> Result<u64, StoreError> {
-    let bytes = engine
-        .with(|db| db.get(store_id_key()).map_err(|error| StoreError::damaged(engine.dir(), &error)))?;
+    let bytes = get(engine, store_id_key())?;
     let store_id = bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map(u64::from_be_bytes);
     let missing = || StoreError::Corrupt { dir: engine.dir().to_owned(), detail: "its id is missing".into() };
     store_id.ok_or_else(missing)
@@ -64,32 +61,22 @@ pub(crate) fn store_id(engine: &Engine) -> Result<u64, StoreError> {
 
 /// Up to which entry the log was found whole at an earlier opening; 0 where that is not known.
 pub(crate) fn walked(engine: &Engine) -> Result<u64, StoreError> {
-    let bytes =
-        engine.with(|db| db.get(walked_key()).map_err(|error| StoreError::damaged(engine.dir(), &error)))?;
-    Ok(bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes))
+    seq_at(engine, walked_key())
 }
 
 /// Notes that the log was found whole up to entry `seq`.
 pub(crate) fn put_walked(engine: &Engine, seq: u64) -> Result<(), StoreError> {
-    let mut batch = sled::Batch::default();
-    batch.insert(walked_key(), &seq.to_be_bytes());
-    engine.make_room(0)?;
-    engine.apply(batch)
+    put(engine, walked_key(), &seq.to_be_bytes())
 }
 
 /// The last entry up to which the check beside the service found the log complete; 0 before the first check.
 pub(crate) fn audited(engine: &Engine) -> Result<u64, StoreError> {
-    let bytes =
-        engine.with(|db| db.get(audited_key()).map_err(|error| StoreError::damaged(engine.dir(), &error)))?;
-    Ok(bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes))
+    seq_at(engine, audited_key())
 }
 
 /// Stores that the check beside the service found the log complete up to entry `seq`.
 pub(crate) fn put_audited(engine: &Engine, seq: u64) -> Result<(), StoreError> {
-    let mut batch = sled::Batch::default();
-    batch.insert(audited_key(), &seq.to_be_bytes());
-    engine.make_room(0)?;
-    engine.apply(batch)
+    put(engine, audited_key(), &seq.to_be_bytes())
 }
 
 fn source_check_key(oracle_id: &SourceId) -> Vec<u8> {
@@ -98,8 +85,7 @@ fn source_check_key(oracle_id: &SourceId) -> Vec<u8> {
 
 /// The stored result of the last check of a source, as JSON.
 pub(crate) fn source_check(engine: &Engine, oracle_id: &SourceId) -> Result<Option<sled::IVec>, StoreError> {
-    let key = source_check_key(oracle_id);
-    engine.with(|db| db.get(key).map_err(|error| StoreError::damaged(engine.dir(), &error)))
+    get(engine, source_check_key(oracle_id))
 }
 
 /// Stores the result of a check of a source, as JSON.
@@ -108,8 +94,23 @@ pub(crate) fn put_source_check(
     oracle_id: &SourceId,
     check: &[u8],
 ) -> Result<(), StoreError> {
+    put(engine, source_check_key(oracle_id), check)
+}
+
+fn get(engine: &Engine, key: Vec<u8>) -> Result<Option<sled::IVec>, StoreError> {
+    engine.with(|db| db.get(key).map_err(|error| StoreError::damaged(engine.dir(), &error)))
+}
+
+/// The entry number at `key`; 0 if there is none.
+fn seq_at(engine: &Engine, key: Vec<u8>) -> Result<u64, StoreError> {
+    let bytes = get(engine, key)?;
+    Ok(bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes))
+}
+
+/// Makes the value at `key` durable.
+fn put(engine: &Engine, key: Vec<u8>, value: &[u8]) -> Result<(), StoreError> {
     let mut batch = sled::Batch::default();
-    batch.insert(source_check_key(oracle_id), check);
+    batch.insert(key, value);
     engine.make_room(0)?;
     engine.apply(batch)
 }
@@ -121,9 +122,7 @@ pub(crate) fn put_counts(batch: &mut sled::Batch, counts: Counts) {
 
 /// Checks the schema of the database, or stamps a new one; then reads what it says it holds.
 pub(crate) fn open(engine: &Engine) -> Result<Counts, StoreError> {
-    let read = |key: Vec<u8>| {
-        engine.with(|db| db.get(key).map_err(|error| StoreError::damaged(engine.dir(), &error)))
-    };
+    let read = |key| get(engine, key);
     let corrupt = |detail: &str| StoreError::Corrupt { dir: engine.dir().to_owned(), detail: detail.into() };
     match read(schema_key())? {
         None => {
