@@ -65,7 +65,12 @@ impl Clock {
         now
     }
 
-    /// How often the clock was set back by a second or more since the start.
+    /// Notes that it was `at` before the start, so that a step back while the daemon did not run is noticed too.
+    pub fn note_earlier(&self, at: Timestamp) {
+        self.0.latest_us.fetch_max(at.as_microsecond(), Ordering::Relaxed);
+    }
+
+    /// How often the clock was set back by a second or more since the last entry before the start.
     #[must_use]
     pub fn steps_back(&self) -> u64 {
         self.0.steps_back.load(Ordering::Relaxed)
@@ -112,5 +117,8 @@ mod tests {
         assert_eq!(clock.steps_back(), 1);
         show(-10);
         assert_eq!(clock.steps_back(), 2);
+        let restarted = Clock::fixed(start);
+        restarted.note_earlier(start + SignedDuration::from_hours(1));
+        assert_eq!((restarted.now(), restarted.steps_back()), (start, 1));
     }
 }

@@ -82,6 +82,8 @@ pub struct Begin {
     pub source_url: Option<String>,
     /// When its source was asked for it, where it was pulled.
     pub retrieved_at: Option<Timestamp>,
+    /// How often the source's data had been declared stale when it was pulled.
+    pub declared_stale: Option<u64>,
     /// Who asks for it, in words.
     pub requested_by: String,
     /// Who asks for it, where that is a process.

@@ -28,7 +28,7 @@ use answer::{Answering, Looked, LookedUp};
 use cursor::Cursor;
 use domain::ground::freshness::Freshness;
 use domain::ground::id::SourceId;
-use domain::ground::moment::TimeAhead;
+use domain::ground::moment::{TimeAhead, past};
 use domain::ground::query::{BadQuery, OracleQuery, QueryAnswer};
 use domain::ground::source::{AdapterId, Standing};
 use jiff::Timestamp;
@@ -245,11 +245,8 @@ impl Answering {
     /// is as fresh as it was then.
     fn freshness(&self, oldest: Option<Timestamp>) -> Freshness {
         let request = &self.asked.request;
-        // only what was asked for: that nothing was learnt since the last run makes nothing fresher
-        let known_at = request.known_at.unwrap_or(self.now);
-        // nor does that an earlier page was given when it was fresh: the time that its cursor holds is nobody's wish
-        let point_in_time = request.point_in_time.unwrap_or(self.now);
-        let at = self.now.min(point_in_time).min(known_at);
+        // only what was asked for: neither the last run's time nor the time in a cursor makes anything fresher
+        let past = past(request.point_in_time, request.known_at, self.now);
         let is_identity = |path: &str| self.view.ontology.axis(path).is_some_and(|axis| axis.identity);
         let mut axes: Vec<_> = request.axes_requested.iter().map(String::as_str).collect();
         for path in request.filters.iter().map(|filter| filter.axis.as_str()) {
@@ -257,7 +254,7 @@ impl Answering {
                 axes.push(path);
             }
         }
-        freshness::of(&self.view, &axes, oldest, at, self.scope())
+        freshness::of(&self.view, &axes, oldest, past, self.now, self.scope())
     }
 }
 

@@ -91,6 +91,9 @@ pub fn serve(config: Config, flags: Flags, log_level: LogLevel) -> anyhow::Resul
 
 /// Logs the start. A full disk keeps the daemon from writing, and not from answering reads.
 async fn log_start(service: &Service) -> anyhow::Result<()> {
+    if let Some(last) = service.system.store.last_entry_at()? {
+        service.system.clock.note_earlier(last);
+    }
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let started = Event::ServiceStarted { version, timestamp: service.started_at };
     match service.system.log.commit(started.into()).await {

@@ -23,6 +23,7 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use crate::rows::{self, Row, Table, key};
 use domain::SessionId;
+use jiff::Timestamp;
 use query::Looked;
 use std::ops::Range;
 use std::path::Path;
@@ -30,6 +31,9 @@ use std::path::Path;
 const TIME_BYTES: usize = 8;
 /// Entries of a block of the index of events; a row belongs to the block of its first entry.
 const BLOCK_ENTRIES: u64 = 256;
+/// The most rows that are read before the database may be reopened: a failed write is recovered from, and the snapshot
+/// renewed, while a long log is searched.
+const ROWS_AT_ONCE: usize = if cfg!(test) { 2 } else { 256 };
 /// So many bytes of entries are read at a time, or one entry that is longer: a decision's may have megabytes.
 pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -45,7 +49,7 @@ pub struct LogLine {
 /// Some of the entries that were asked for.
 #[derive(Debug, Clone, Default)]
 pub struct LogPage {
-    /// The entries, the lowest number first: of 4 MiB at the most, or one that is longer.
+    /// The entries, the lowest number first: of 4 MiB at the most, or one that is longer. None may match, and more follow.
     pub lines: Vec<LogLine>,
     /// What asks for the others; nothing where these are the last.
     pub next: Option<LogQuery>,
@@ -71,11 +75,56 @@ impl Store {
     /// # Errors
     /// Where the log cannot be read.
     pub fn log_page(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
-        self.read(|db, durable_seq| {
-            let reader = Reader { store: self, db, durable_seq };
-            if query.newest { reader.newest(query) } else { reader.page(query) }
-        })
+        if query.newest {
+            return self.newest(query);
+        }
+        self.read(|db, durable_seq| Reader { store: self, db, durable_seq }.page(query))
     }
+
+    /// The last entries that match. If they exceed a page, the first ones of them.
+    fn newest(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
+        let mut newest =
+            Newest { lines: Vec::new(), found: 0, bytes: 0, first_seq: 1, before: Some(u64::MAX) };
+        while let Some(before) = newest.before {
+            self.read(|db, durable_seq| {
+                let durable_seq = durable_seq.min(before.saturating_sub(1));
+                Reader { store: self, db, durable_seq }.extend(&mut newest, query)
+            })?;
+        }
+        let Newest { mut lines, found, bytes, first_seq, .. } = newest;
+        if bytes > PAGE_BYTES {
+            let after = first_seq.saturating_sub(1);
+            return self.log_page(&LogQuery { after, limit: found, newest: false, ..query.clone() });
+        }
+        lines.reverse();
+        Ok(LogPage { lines, next: None })
+    }
+
+    /// The timestamp of the last entry.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn last_entry_at(&self) -> Result<Option<Timestamp>, StoreError> {
+        let lines = self.log(&LogQuery { newest: true, limit: 1, ..LogQuery::default() })?;
+        let looked = |line: &LogLine| serde_json::from_str::<Looked>(&line.json);
+        let looked = lines.first().map(looked).transpose();
+        let corrupt = |error: serde_json::Error| StoreError::Corrupt {
+            dir: self.dir().to_owned(),
+            detail: format!("the last entry: {error}"),
+        };
+        Ok(looked.map_err(corrupt)?.map(|looked| looked.timestamp))
+    }
+}
+
+/// The last entries that match, as far as they have been found, the highest number first.
+struct Newest {
+    /// Empty as soon as they exceed a page.
+    lines: Vec<LogLine>,
+    found: usize,
+    bytes: usize,
+    first_seq: u64,
+    /// The entry number below which to search on. None at the end.
+    before: Option<u64>,
 }
 
 struct Reader<'a> {
@@ -162,15 +211,19 @@ impl Reader<'_> {
     fn page(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
         let mut page = LogPage::default();
         let mut bytes = 0;
-        for row in distinct(self.rows(query, self.first_row(query)?)?) {
-            for line in self.matching(row?, query)? {
+        for (read, row) in distinct(self.rows(query, self.first_row(query)?)?).enumerate() {
+            let row = row?;
+            if read >= ROWS_AT_ONCE {
+                page.next = Some(query.after(row.saturating_sub(1), page.lines.len()));
+                return Ok(page);
+            }
+            for line in self.matching(row, query)? {
                 if page.lines.len() >= query.limit {
                     return Ok(page);
                 }
                 bytes += line.json.len();
                 if let Some(last) = page.lines.last().filter(|_| bytes > PAGE_BYTES) {
-                    let (after, limit) = (last.seq, query.limit - page.lines.len());
-                    page.next = Some(LogQuery { after, limit, newest: false, ..query.clone() });
+                    page.next = Some(query.after(last.seq, page.lines.len()));
                     return Ok(page);
                 }
                 page.lines.push(line);
@@ -182,29 +235,28 @@ impl Reader<'_> {
         Ok(page)
     }
 
-    /// The last ones that match; where they are too many to be held, the first ones of those.
-    fn newest(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
-        let (mut lines, mut found, mut bytes, mut first_seq) = (Vec::new(), 0, 0, 1);
-        for row in distinct(self.rows(query, self.first_row(query)?)?.rev()) {
-            for line in self.matching(row?, query)?.into_iter().rev().take(query.limit - found) {
-                found += 1;
-                bytes += line.json.len();
-                first_seq = line.seq;
-                if bytes > PAGE_BYTES {
-                    lines.clear();
+    /// Adds the matching entries of the next rows to `newest`.
+    fn extend(&self, newest: &mut Newest, query: &LogQuery) -> Result<(), StoreError> {
+        newest.before = None;
+        let rows = distinct(self.rows(query, self.first_row(query)?)?.rev()).take(ROWS_AT_ONCE);
+        for (read, row) in rows.enumerate() {
+            let row = row?;
+            for line in self.matching(row, query)?.into_iter().rev().take(query.limit - newest.found) {
+                newest.found += 1;
+                newest.bytes += line.json.len();
+                newest.first_seq = line.seq;
+                if newest.bytes > PAGE_BYTES {
+                    newest.lines.clear();
                 } else {
-                    lines.push(line);
+                    newest.lines.push(line);
                 }
             }
-            if found >= query.limit {
+            if newest.found >= query.limit {
                 break;
             }
+            newest.before = (read + 1 == ROWS_AT_ONCE).then_some(row);
         }
-        if bytes > PAGE_BYTES {
-            return self.page(&LogQuery { after: first_seq - 1, limit: found, ..query.clone() });
-        }
-        lines.reverse();
-        Ok(LogPage { lines, next: None })
+        Ok(())
     }
 
     /// The matching entries of one row.

@@ -201,9 +201,9 @@ pub(super) async fn fly(shop: Arc<Shop>, ready: Ready, claim: Claim, progress: A
 /// When a run becomes known: now, or just behind the run before it where the clock has not gone on since. What is known at
 /// a time then never depends on what is ingested later.
 pub(super) fn behind(source: &SourceState, now: Timestamp) -> Timestamp {
-    let last = source.completed.last().map(|completed| completed.release.ingested_at);
-    let next = last.and_then(|last| last.checked_add(SignedDuration::from_micros(1)).ok());
-    next.map_or(now, |next| next.max(now))
+    let present = source.present(now);
+    let is_taken = source.completed.last().is_some_and(|last| last.release.ingested_at == present);
+    if is_taken { present.saturating_add(SignedDuration::from_micros(1)).unwrap_or(present) } else { present }
 }
 
 fn failed(cause: String) -> Outcome {
@@ -257,7 +257,7 @@ impl Shop {
     /// The run that a message asks for.
     fn planned(&self, message: Begin, ready: &Ready, source: &SourceState) -> Run {
         let Begin { pipeline_id, version, released_at, payload, requested_by, replace, .. } = message;
-        let Begin { source_url, retrieved_at, .. } = message;
+        let Begin { source_url, retrieved_at, declared_stale, .. } = message;
         let ontology = source.entry.registration.ontology.clone();
         let (pipeline_sha256, raw_sha256) = (ready.sha256.clone(), payload.sha256);
         let input = RunInput { ontology, pipeline_sha256, raw_sha256, released_at, version };
@@ -273,6 +273,7 @@ impl Shop {
             raw_bytes: payload.size_bytes,
             source_url,
             retrieved_at,
+            declared_stale: declared_stale.unwrap_or(source.declared_stale),
             requested_by,
             state: RunState::Running,
             started_at: self.clock.now(),

@@ -126,6 +126,8 @@ pub(super) async fn pull(shop: Arc<Shop>, wanted: Wanted) -> Result<PullOutcome,
 async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, IngestionError> {
     let ready = shop.desk().pipeline(&wanted.pipeline_id)?;
     let said = shop.said(&ready, shop.clock.now())?;
+    // declared before the source is asked: a later declaration is not answered by this payload
+    let declared_stale = said.declared_stale();
     let known = said.read_by(&ready).map(|run| shop.pulls.validators(run)).unwrap_or_default();
     let request = request(&ready.definition.pipeline, known);
     let request = request.ok_or_else(|| IngestionError::NotPulled(wanted.pipeline_id.clone()))?;
@@ -134,7 +136,7 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
     let pulled = match answer {
         Ok(Answer::Payload(pulled)) => pulled,
         Ok(Answer::Unchanged { retrieved_at }) => {
-            return shop.nothing_new(wanted, said.read_by(&ready), retrieved_at).await;
+            return shop.nothing_new(wanted, said.read_by(&ready), declared_stale, retrieved_at).await;
         }
         Err(PullError::Keep(_)) => {
             // the archive says what kept it
@@ -145,7 +147,7 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
     };
     let _turn = ARCHIVING.lock().await;
     let payload = archiving.finish().await?;
-    shop.read(wanted, &ready, pulled, payload).await
+    shop.read(wanted, &ready, declared_stale, pulled, payload).await
 }
 
 impl Shop {
@@ -173,12 +175,13 @@ impl Shop {
         Ok(pipelines.iter().filter(|known| known.oracle_id == *oracle_id).count() == 1)
     }
 
-    /// What a pull comes to that was begun at `retrieved_at` and has found what `run` has read: what was declared stale
-    /// before then is not any more, where that is all that the source says.
+    /// Ends a pull that found what `run` has read. If that is all of the source's data, it no longer counts as stale, unless
+    /// it was declared stale after the source was asked.
     async fn nothing_new(
         &self,
         wanted: &Wanted,
         run: Option<&Run>,
+        declared_stale: u64,
         retrieved_at: Timestamp,
     ) -> Result<PullOutcome, IngestionError> {
         if let Some(run) = run
@@ -188,7 +191,7 @@ impl Shop {
                 confirmed_by: ConfirmationCause::Pull,
                 detail: format!("pipeline {} still brings version {}", run.pipeline_id, run.input.version),
                 peer: wanted.peer,
-                before: Some(retrieved_at),
+                declared_stale: Some(declared_stale),
             };
             self.desk().confirm(&run.oracle_id, confirmation).await?;
         }
@@ -200,6 +203,7 @@ impl Shop {
         self: &Arc<Self>,
         wanted: &Wanted,
         ready: &Ready,
+        declared_stale: u64,
         pulled: Pulled,
         payload: Archived,
     ) -> Result<PullOutcome, IngestionError> {
@@ -209,7 +213,7 @@ impl Shop {
         if let Some(run) = said.read_by(ready).filter(|run| run.input.raw_sha256 == raw_sha256) {
             self.pulls.remember(run, validators);
             self.store.remove_unneeded_payload(&raw_sha256, None)?;
-            return self.nothing_new(wanted, Some(run), retrieved_at).await;
+            return self.nothing_new(wanted, Some(run), declared_stale, retrieved_at).await;
         }
         let modified = validators.last_modified.as_deref().and_then(|text| rfc2822::parse(text).ok());
         let modified = modified.map(|modified| modified.timestamp());
@@ -222,6 +226,7 @@ impl Shop {
             payload,
             source_url: Some(url),
             retrieved_at: Some(retrieved_at),
+            declared_stale: Some(declared_stale),
             requested_by: wanted.requested_by.clone(),
             peer: wanted.peer,
         };

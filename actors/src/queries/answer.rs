@@ -72,7 +72,8 @@ impl Answering {
             Some(cursor) => (cursor.point_in_time, cursor.known_at),
             None => {
                 let last = view.state.completed.last().map(|completed| completed.release.ingested_at);
-                (asked.request.point_in_time.unwrap_or(now), asked.request.known_at.or(last))
+                let point_in_time = asked.request.point_in_time.unwrap_or_else(|| view.state.present(now));
+                (point_in_time, asked.request.known_at.or(last))
             }
         };
         let after = cursor.map(|cursor| cursor.key);

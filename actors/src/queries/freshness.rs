@@ -22,16 +22,18 @@ pub struct Stale {
     pub freshness: Box<Freshness>,
 }
 
-/// The freshness at `at` of a release from `as_of`, on `axes`, for a question that sees `scope`.
+/// The freshness of a release from `as_of`, on `axes`, for a question at `now` that sees `scope` and may be about a time in
+/// the past.
 pub(super) fn of(
     view: &SourceView,
     axes: &[&str],
     as_of: Option<Timestamp>,
-    at: Timestamp,
+    past: Option<Timestamp>,
+    now: Timestamp,
     scope: Scope,
 ) -> Freshness {
-    let invalidated_at = view.state.invalidated_at(at, scope);
-    policy_of(&view.state, &view.ontology).evaluate(axes, as_of, invalidated_at, at)
+    let invalidated_at = view.state.invalidated_at(past, scope);
+    policy_of(&view.state, &view.ontology).evaluate(axes, as_of, invalidated_at, past.unwrap_or(now))
 }
 
 /// How far a source is trusted with what is so fresh.

@@ -4,6 +4,7 @@ use super::scan::{LOOKUP, Scan};
 use super::{Queries, QueryError, freshness};
 use domain::ground::freshness::Freshness;
 use domain::ground::id::SourceId;
+use domain::ground::moment::past;
 use domain::ground::provenance::{ProvenanceRecord, VerificationStatus};
 use domain::ground::query::{Operator, Query, QueryFilter, QueryRequest};
 use domain::ground::timeline::Scope;
@@ -83,7 +84,7 @@ impl Queries {
         let view = self.store.view(&asked.oracle_id)?.ok_or_else(unknown)?;
         let provided = &view.state.entry.registration.axes_provided;
         let query = Query::new(&request(&asked), &view.ontology, provided)?;
-        let time = asked.point_in_time.unwrap_or(now);
+        let time = asked.point_in_time.unwrap_or_else(|| view.state.present(now));
         let scope = Scope { known_at: asked.known_at, released_by: Some(time) };
         if view.knowledge(scope).latest().is_none() {
             // it is not known what it would have answered: the others do not decide as if it had no record
@@ -198,7 +199,7 @@ impl Look {
     }
 
     fn candidate(&self, hit: &Hit) -> Result<(Candidate, Freshness), QueryError> {
-        let Self { view, asked, time, now, .. } = self;
+        let Self { view, asked, now, .. } = self;
         let Hit { found, content } = hit;
         let last_seen = view.state.run(found.version.last_seen).map(|run| &run.release);
         let last_seen = last_seen.ok_or_else(|| QueryError::Reading("a record's run is missing".into()))?;
@@ -206,8 +207,8 @@ impl Look {
         let artifact = Found { statement: found.latest.clone(), ..found.clone() };
         let provenance = view.provenance(&artifact)?;
         let paths: Vec<_> = asked.paths.iter().map(String::as_str).collect();
-        let at = asked.known_at.map_or(*now, |known_at| known_at.min(*now)).min(*time);
-        let freshness = freshness::of(view, &paths, Some(last_seen.as_of()), at, self.scope());
+        let past = past(asked.point_in_time, asked.known_at, *now);
+        let freshness = freshness::of(view, &paths, Some(last_seen.as_of()), past, *now, self.scope());
         let stated = |path: &String| {
             let (value, definition) =
                 (content.axes.get(path)?.clone(), content.definitions.get(path).cloned());

@@ -257,10 +257,10 @@ fn freshness_of(
         .collect();
     let others: Vec<_> = said.difference(&identity).copied().collect();
     let axes = if others.is_empty() { said.into_iter().collect() } else { others };
-    let at = version.valid_until.map_or(now, |until| until.min(now));
+    let past = version.valid_until.filter(|until| *until < now);
     let as_of = view.state.run(fresh_as).map(|run| run.release.as_of());
-    let scope = Scope { known_at: None, released_by: Some(at) };
-    let policy = freshness::of(view, &axes, as_of, at, scope);
+    let scope = Scope { known_at: None, released_by: Some(past.unwrap_or_else(|| view.state.present(now))) };
+    let policy = freshness::of(view, &axes, as_of, past, now, scope);
     QueryFreshness { data_as_of: as_of, staleness_seconds: as_of.map(|as_of| age_s(as_of, now)), policy }
 }
 

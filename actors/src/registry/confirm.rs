@@ -5,7 +5,6 @@ use actix::{Context, Handler, Message, ResponseFuture};
 use domain::event::ground::{ConfirmationCause, ConfirmationEntry};
 use domain::ground::id::SourceId;
 use domain::{Event, Peer};
-use jiff::Timestamp;
 use std::sync::Arc;
 use store::ground::state::InvalidationEnd;
 use store::{Record, RowKey, Write};
@@ -30,8 +29,8 @@ pub(crate) struct Confirmation {
     pub(crate) detail: String,
     /// By whom, where it is somebody.
     pub(crate) peer: Option<Peer>,
-    /// What was declared stale then or later is not confirmed by it.
-    pub(crate) before: Option<Timestamp>,
+    /// How often the source's data had been declared stale when it was asked. A later declaration is not confirmed.
+    pub(crate) declared_stale: Option<u64>,
 }
 
 impl Desk {
@@ -41,11 +40,11 @@ impl Desk {
         oracle_id: &SourceId,
         confirmation: Confirmation,
     ) -> Result<bool, RegistryError> {
-        let Confirmation { confirmed_by, detail, peer, before } = confirmation;
+        let Confirmation { confirmed_by, detail, peer, declared_stale } = confirmation;
         let confirmed = self.change(|desk| {
             let (state, revision) = desk.source(oracle_id)?;
-            let ends = |at: &Timestamp| before.is_none_or(|before| *at < before);
-            let Some(invalidated_at) = state.stale_since().filter(ends) else {
+            let is_last = declared_stale.is_none_or(|declared| declared == state.declared_stale);
+            let Some(invalidated_at) = state.stale_since().filter(|_| is_last) else {
                 return Ok(Decided::Already(()));
             };
             let entry = ConfirmationEntry {
@@ -80,7 +79,7 @@ impl Handler<Confirm> for Registry {
         let desk = self.desk.clone();
         Box::pin(async move {
             let confirmed_by = ConfirmationCause::Manual;
-            let confirmation = Confirmation { confirmed_by, detail, peer: Some(peer), before: None };
+            let confirmation = Confirmation { confirmed_by, detail, peer: Some(peer), declared_stale: None };
             let confirmed = desk.confirm(&oracle_id, confirmation).await?;
             if confirmed { Ok(()) } else { Err(RegistryError::NotInvalidated(oracle_id)) }
         })

@@ -84,7 +84,7 @@ impl Verifier {
     pub(super) fn still_fresh(&self, errand: &Errand, now: Timestamp) -> Option<Candidate> {
         let adapter = errand.adapter.as_ref()?;
         let kept = self.kept(errand, now).filter(|kept| adapter.still_holds(kept, now))?;
-        let candidate = errand.looked_at(kept.candidate?, now);
+        let candidate = errand.looked_at(kept.candidate?, kept.declared_stale, now);
         candidate.freshness.iter().all(|axis| !axis.stale).then_some(candidate)
     }
 
@@ -93,7 +93,8 @@ impl Verifier {
     pub(super) fn in_its_place(&self, errand: &Errand) -> Option<Box<Candidate>> {
         let now = self.clock.now();
         let errand = self.errand(&errand.inputs, &errand.oracle_id).ok()?;
-        match bounded(errand.looked_at(self.kept(&errand, now)?.candidate?, now)) {
+        let kept = self.kept(&errand, now)?;
+        match bounded(errand.looked_at(kept.candidate?, kept.declared_stale, now)) {
             Reply::Answered { candidate } => Some(candidate),
             _ => None,
         }

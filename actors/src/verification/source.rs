@@ -11,6 +11,7 @@ use domain::OracleId;
 use domain::ground::adapter::Ready;
 use domain::ground::freshness::AxisFreshness;
 use domain::ground::id::SourceId;
+use domain::ground::moment::past;
 use domain::ground::source::{OracleTier, ReviewStatus, Standing};
 use domain::ground::timeline::Scope;
 use domain::health::Outcome;
@@ -90,26 +91,36 @@ impl Errand {
     fn to_keep(&self, adapter: &Ready, answer: KeptAnswer) -> Kept {
         let may_be_served = adapter.keep_seconds(self.inputs.question.point_in_time).is_some()
             && answer.candidate.as_ref().is_some_and(is_short);
+        let answer = KeptAnswer { declared_stale: self.view.state.declared_stale, ..answer };
         Kept { key: self.kept_key(), answer, may_be_served }
     }
 
-    /// An answer as it is decided over: what was asked for, as fresh as it is.
-    pub(super) fn looked_at(&self, mut candidate: Candidate, now: Timestamp) -> Candidate {
+    /// An answer as it is decided over: the requested axes, with their freshness. The source was asked when its data had been
+    /// declared stale `declared_stale` times.
+    pub(super) fn looked_at(
+        &self,
+        mut candidate: Candidate,
+        declared_stale: u64,
+        now: Timestamp,
+    ) -> Candidate {
         candidate.values.retain(|path, _| self.paths.contains(path));
         if self.adapter.is_some() {
-            candidate.freshness = self.freshness(&candidate, now);
+            candidate.freshness = self.freshness(&candidate, declared_stale, now);
         }
         candidate
     }
 
     /// How fresh the answer of a live source is, each axis by its policy.
-    fn freshness(&self, candidate: &Candidate, now: Timestamp) -> Vec<AxisFreshness> {
-        let state = &self.view.state;
-        let at = self.inputs.question.as_of(now);
-        let invalidated_at = state.invalidated_at(at, Scope::default());
+    fn freshness(&self, candidate: &Candidate, declared_stale: u64, now: Timestamp) -> Vec<AxisFreshness> {
+        let (state, question) = (&self.view.state, &self.inputs.question);
+        let past = past(question.point_in_time, question.known_at, now);
+        let is_from_before = |at: &Timestamp| {
+            candidate.observed_at < *at || (past.is_none() && declared_stale < state.declared_stale)
+        };
+        let invalidated_at = state.invalidated_at(past, Scope::default()).filter(is_from_before);
         let paths: Vec<_> = self.paths.iter().map(String::as_str).collect();
         let policy = policy_of(state, &self.view.ontology);
-        policy.evaluate(&paths, Some(candidate.observed_at), invalidated_at, at).axes
+        policy.evaluate(&paths, Some(candidate.observed_at), invalidated_at, past.unwrap_or(now)).axes
     }
 }
 
@@ -203,7 +214,9 @@ impl Verifier {
         let now = self.clock.now();
         let keep = errand.adapter.as_ref().zip(keep).map(|(adapter, answer)| errand.to_keep(adapter, answer));
         let reply = match reply {
-            Reply::Answered { candidate } => bounded(errand.looked_at(*candidate, now)),
+            Reply::Answered { candidate } => {
+                bounded(errand.looked_at(*candidate, errand.view.state.declared_stale, now))
+            }
             reply => reply,
         };
         let has_none = |reply: &Reply| {

@@ -49,7 +49,8 @@ pub async fn get(
     let axes: Vec<_> = registration.axes_provided.iter().map(String::as_str).collect();
     let (invalidated_at, now) = (state.stale_since(), service.system.clock.now());
     // in the order of their releases, some of which may lie ahead
-    let in_force = state.entry.version_history.iter().rfind(|version| version.released_at <= now);
+    let present = state.present(now);
+    let in_force = state.entry.version_history.iter().rfind(|version| version.released_at <= present);
     let released_at = in_force.map(|version| version.released_at);
     Ok(Json(Standing {
         now: policy.evaluate(&axes, released_at, invalidated_at, now),

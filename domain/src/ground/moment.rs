@@ -52,6 +52,17 @@ pub struct TimeAhead {
     pub now: Timestamp,
 }
 
+/// The time in the past as of which answers are as fresh as they were, for a question asked at `now`: the earlier one of
+/// `point_in_time` and `known_at`. None for a question about the present.
+#[must_use]
+pub fn past(
+    point_in_time: Option<Timestamp>,
+    known_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    point_in_time.into_iter().chain(known_at).min().filter(|past| *past < now)
+}
+
 /// Checks that a field of a request is not in the future. It may be up to `CLOCK_SKEW_MAX` ahead of `now`.
 ///
 /// # Errors

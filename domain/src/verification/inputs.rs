@@ -8,6 +8,7 @@ use super::workflow::{Granularity, PartialConflict, Workflow};
 use crate::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
+use crate::ground::moment::past;
 use crate::ground::ontology::{Axis, Ontology};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -70,8 +71,7 @@ impl Question {
     /// The time as of which answers are judged, for a question asked at `now`.
     #[must_use]
     pub fn as_of(&self, now: Timestamp) -> Timestamp {
-        let then = self.point_in_time.map_or(now, |time| time.min(now));
-        self.known_at.map_or(then, |known_at| known_at.min(then))
+        past(self.point_in_time, self.known_at, now).unwrap_or(now)
     }
 }
 

@@ -28,6 +28,9 @@ pub struct KeptAnswer {
     /// When the source issued it, by its own word, where it says so: nothing older is taken from it any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued_at: Option<Timestamp>,
+    /// How often the source's data had been declared stale when it was asked.
+    #[serde(default)]
+    pub declared_stale: u64,
     /// By which tag it knows what it answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,

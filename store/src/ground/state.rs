@@ -24,6 +24,9 @@ pub struct SourceState {
     pub policy: Option<FreshnessPolicy>,
     /// The times when its data was declared stale, with the end of each, the oldest first.
     pub invalidations: Vec<Invalidation>,
+    /// How often its data was declared stale. It tells what came before a declaration from what came after it, which a
+    /// clock that may be set back cannot.
+    pub declared_stale: u64,
     /// The runs that are visible, in the order of their numbers, from 1.
     pub completed: Vec<Completed>,
     /// What records go through by each definition that one of them has used, by its digest: as provenance tells of it.
@@ -86,6 +89,7 @@ impl SourceState {
             entry,
             policy: None,
             invalidations: Vec::new(),
+            declared_stale: 0,
             completed: Vec::new(),
             transformations: BTreeMap::new(),
             files: Vec::new(),
@@ -108,6 +112,13 @@ impl SourceState {
     #[must_use]
     pub fn next_number(&self) -> u32 {
         u32::try_from(self.completed.len()).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
+    /// The present for questions about the source at `now`: no earlier than its last run, also if the clock was set back
+    /// since. What was in force stays in force.
+    #[must_use]
+    pub fn present(&self, now: Timestamp) -> Timestamp {
+        self.completed.last().map_or(now, |last| last.release.ingested_at.max(now))
     }
 
     /// The visible run with this number.
@@ -146,21 +157,24 @@ impl SourceState {
         self.completed.iter().rev().find(undoes).filter(|_| is_undone())
     }
 
-    /// The time since which the source's data counts as stale at `at`, for a question that sees `scope`. A release
-    /// outside `scope` ends no invalidation.
+    /// The time since which the source's data counts as stale, for a question that sees `scope`. A release outside `scope`
+    /// ends no invalidation. A question about a time in the past counts what was declared and confirmed up to then; one
+    /// about the present counts all of it, since the clock may have been set back.
     #[must_use]
-    pub fn invalidated_at(&self, at: Timestamp, scope: Scope) -> Option<Timestamp> {
+    pub fn invalidated_at(&self, past: Option<Timestamp>, scope: Scope) -> Option<Timestamp> {
+        let is_before = |at: Timestamp| past.is_none_or(|past| at <= past);
         let known = Knowledge::new(&self.releases(), scope);
         let ends = |end: &InvalidationEnd| match *end {
             InvalidationEnd::Run(number) => {
                 let is_seen = self.run(number).is_some_and(|completed| scope.sees(&completed.release));
                 is_seen && !known.is_undone(number)
             }
-            InvalidationEnd::Confirmed(confirmed_at) => confirmed_at <= at,
+            InvalidationEnd::Confirmed(confirmed_at) => is_before(confirmed_at),
         };
-        let mut declared = self.invalidations.iter().rev().filter(|invalidation| invalidation.since <= at);
+        let mut declared =
+            self.invalidations.iter().rev().filter(|invalidation| is_before(invalidation.since));
         let lasting = declared.find(|invalidation| !invalidation.ends.iter().any(ends))?;
-        Some(if lasting.last_at <= at { lasting.last_at } else { lasting.since })
+        Some(if is_before(lasting.last_at) { lasting.last_at } else { lasting.since })
     }
 
     /// When it was last declared stale, if it still is.
@@ -180,6 +194,7 @@ impl SourceState {
     /// The same source, declared stale.
     #[must_use]
     pub fn invalidated(mut self, at: Timestamp) -> Self {
+        self.declared_stale += 1;
         match self.invalidations.last_mut().filter(|last| last.ends.is_empty()) {
             Some(last) => last.last_at = at,
             None => self.invalidations.push(Invalidation { since: at, last_at: at, ends: Vec::new() }),
@@ -220,7 +235,7 @@ impl SourceState {
     /// The same source with a run that has become visible, whose records went through `transformations`, and whose
     /// statements are in `files`.
     ///
-    /// An invalidation ends where the run began after it and its release is the newest.
+    /// An invalidation ends if the run's payload was requested, or approved, after it and its release is the newest.
     #[must_use]
     pub fn with_completed(
         mut self,
@@ -232,10 +247,8 @@ impl SourceState {
         let released_at = completed.release.released_at;
         let is_newest = completed.release.undoes.is_none()
             && self.counting().iter().all(|other| other.release.released_at <= released_at);
-        // the payload was asked for, or submitted, before: it may be what was declared stale, unless a person has approved it
-        let begun_at = run.decision.as_ref().map(|decision| decision.decided_at);
-        let begun_at = begun_at.or(run.retrieved_at).unwrap_or(run.started_at);
-        if is_newest && self.stale_since().is_some_and(|at| at <= begun_at) {
+        // a payload from before the last declaration may be what was declared stale
+        if is_newest && run.declared_stale == self.declared_stale {
             self = self.no_longer_invalidated(InvalidationEnd::Run(completed.release.run));
         }
         if completed.release.undoes.is_none() {

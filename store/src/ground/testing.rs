@@ -334,6 +334,7 @@ impl World {
             raw_bytes: 0,
             source_url: None,
             retrieved_at: None,
+            declared_stale: 0,
             requested_by: "test".into(),
             state: RunState::Completed,
             started_at: at(0),

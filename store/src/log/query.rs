@@ -35,7 +35,7 @@ pub(super) struct Looked {
     /// The id of a review is the `execution_id` of its decision.
     review_id: Option<String>,
     caller: Option<LookedCaller>,
-    timestamp: Timestamp,
+    pub(super) timestamp: Timestamp,
 }
 
 /// The fields of an entry's caller that a query reads.
@@ -45,6 +45,11 @@ struct LookedCaller {
 }
 
 impl LogQuery {
+    /// The same query for the entries after `seq`, once `found` ones were found.
+    pub(super) fn after(&self, seq: u64, found: usize) -> Self {
+        Self { after: seq, limit: self.limit.saturating_sub(found), newest: false, ..self.clone() }
+    }
+
     pub(super) fn matches(&self, looked: &Looked) -> bool {
         looked.seq > self.after
             && self.session.as_ref().is_none_or(|session| looked.session_id.as_ref() == Some(session))

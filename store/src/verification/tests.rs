@@ -149,7 +149,14 @@ fn subject_key(workflow_id: &str) -> SubjectKey {
 fn kept(oracle_id: &str, second: i64) -> KeptAnswer {
     let adapter_sha256 = domain::Sha256Hex::of(b"an adapter");
     let candidate = Some(candidate(oracle_id, "10", "", second));
-    KeptAnswer { candidate, point_in_time: None, adapter_sha256, issued_at: Some(at(second)), etag: None }
+    KeptAnswer {
+        candidate,
+        point_in_time: None,
+        adapter_sha256,
+        issued_at: Some(at(second)),
+        declared_stale: 0,
+        etag: None,
+    }
 }
 
 fn subject(inputs: &Inputs) -> Subject {

@@ -4,6 +4,7 @@ use super::super::{IngestionError, Shop};
 use super::{Wanted, pull};
 use crate::caller::carried;
 use domain::ground::id::{PipelineId, SourceId};
+use domain::ground::run::RunState;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
@@ -18,7 +19,7 @@ pub(super) enum Refreshing {
     /// One goes on, and says when it has ended.
     Going(watch::Receiver<bool>),
     /// The last one has brought nothing.
-    Vain { began_at: Timestamp, ended_at: Timestamp },
+    Vain { declared_stale: u64, ended_at: Timestamp },
 }
 
 /// Pulls what a source has now, unless that goes on already or was in vain a moment ago, and waits for its end. Whether
@@ -33,8 +34,8 @@ pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> R
             // one whose sender is gone has ended without a word
             Some(Refreshing::Going(ended)) if ended.has_changed().is_ok() => (None, ended.clone()),
             // what was declared stale since it began may have something new
-            Some(Refreshing::Vain { began_at, ended_at })
-                if rests(*ended_at, now) && source.stale_since() <= Some(*began_at) =>
+            Some(Refreshing::Vain { declared_stale, ended_at })
+                if rests(*ended_at, now) && source.declared_stale == *declared_stale =>
             {
                 return Err(IngestionError::Resting { oracle_id, at: *ended_at });
             }
@@ -48,14 +49,15 @@ pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> R
     if let Some(sender) = sender {
         // a task of its own on this thread: whoever asked may not wait for its end
         actix_rt::spawn(carried(async move {
-            let runs = source.completed.len();
-            shop.pull_for(&oracle_id, pipeline_id).await;
-            let source = shop.desk().source(&oracle_id);
-            let is_vain = !source.is_ok_and(|(source, _)| source.completed.len() > runs);
+            let has_failed = shop.pull_for(&oracle_id, pipeline_id).await;
+            let now = shop.desk().source(&oracle_id).map_or_else(|_| source.clone(), |(now, _)| now);
             let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
             refreshing.remove(&oracle_id);
-            if is_vain {
-                refreshing.insert(oracle_id, Refreshing::Vain { began_at: now, ended_at: shop.clock.now() });
+            if now.completed.len() == source.completed.len() {
+                // a run that fails declares its source stale itself
+                let declared_stale = if has_failed { now.declared_stale } else { source.declared_stale };
+                let ended_at = shop.clock.now();
+                refreshing.insert(oracle_id, Refreshing::Vain { declared_stale, ended_at });
             }
             sender.send_replace(true);
         }));
@@ -72,14 +74,18 @@ fn rests(at: Timestamp, now: Timestamp) -> bool {
 
 impl Shop {
     /// Pulls a pipeline for stale answers of its source, or waits for the pull that goes on, and for the runs that follow.
-    async fn pull_for(self: &Arc<Self>, oracle_id: &SourceId, pipeline_id: PipelineId) {
+    /// Returns whether its run failed or is held.
+    async fn pull_for(self: &Arc<Self>, oracle_id: &SourceId, pipeline_id: PipelineId) -> bool {
         let wanted = Wanted { pipeline_id, requested_by: "refresh".into(), peer: None };
+        let mut begun = None;
         match pull(Arc::clone(self), wanted).await {
-            Ok(_) => {}
+            Ok(outcome) => begun = outcome.run().map(|run| run.run_id.clone()),
             Err(IngestionError::Pulling(pipeline_id)) => self.pulls.ended(&pipeline_id).await,
             Err(error) => tracing::warn!(%oracle_id, %error, "a refresh has failed"),
         }
         self.flights.until_no_run(oracle_id).await;
+        let run = begun.and_then(|run_id| self.store.run(&run_id).ok().flatten());
+        run.is_some_and(|(run, _)| matches!(run.state, RunState::Failed | RunState::Held))
     }
 
     /// The pipeline by which a source is pulled.

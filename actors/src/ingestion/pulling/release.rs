@@ -29,15 +29,16 @@ pub(super) struct Dated {
 }
 
 impl Shop {
-    /// What the source of a pipeline has said by `now`.
+    /// What the source of a pipeline has said up to `now`.
     pub(super) fn said(&self, ready: &Ready, now: Timestamp) -> Result<Said, IngestionError> {
         let pipeline = &ready.definition.pipeline;
         let (source, _) = self.desk().source(&pipeline.oracle_id)?;
+        let present = source.present(now);
         let known = Knowledge::new(&source.releases(), Scope::default());
         let is_meant = |completed: &&Completed| {
             let release = &completed.release;
             completed.pipeline_id == pipeline.pipeline_id
-                && release.released_at <= now
+                && release.released_at <= present
                 && known.counts(release.run)
         };
         let order =
@@ -63,6 +64,11 @@ impl Shop {
 }
 
 impl Said {
+    /// How often the source's data had been declared stale.
+    pub(super) const fn declared_stale(&self) -> u64 {
+        self.source.declared_stale
+    }
+
     /// The run that has read what holds now just as `ready` would read it.
     pub(super) fn read_by(&self, ready: &Ready) -> Option<&Run> {
         let ontology = &self.source.entry.registration.ontology;
@@ -79,6 +85,7 @@ impl Said {
         modified: Option<Timestamp>,
         retrieved_at: Timestamp,
     ) -> Dated {
+        let retrieved_at = self.source.present(retrieved_at);
         let completed = self.source.completed.iter().map(|completed| &completed.release);
         let brought: Vec<_> = completed.filter(|release| release.undoes.is_none()).collect();
         let releases = || brought.iter().copied();

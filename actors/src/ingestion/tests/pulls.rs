@@ -548,7 +548,8 @@ fn pull_is_compared_with_the_last_read_payload_not_the_last_pulled_one() {
         assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
         // somebody hands something newer in, and the source still says what it said
         ingested(&system, &pipeline_id, NEW, "2026-11-21").await;
-        assert_eq!(taken(&system, &pipeline_id).await.input.version, "2026-11-22T10:00:00Z");
+        time.turn(1);
+        assert_eq!(taken(&system, &pipeline_id).await.input.version, "2026-11-22T10:00:01Z");
     });
 }
 
@@ -615,10 +616,7 @@ fn what_a_later_pull_finds_again_is_stale_no_more_and_as_old_as_it_was() {
             publisher.said.lock().expect("nobody panicked").etag = etag;
             time.turn(1);
             invalidated(&system, &oracle_id).await;
-            // whether the source was asked before or afterwards is not known
-            pulled(&system, &pipeline_id).await.expect("it is pulled");
             assert!(source().stale_since().is_some());
-            time.turn(1);
             assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), "2026-11-20T09:00:00Z");
             let events = logged(&system.store);
             assert_eq!(events.iter().filter(|event| *event == "source_confirmed").count(), confirmed);
@@ -670,5 +668,29 @@ fn a_run_that_was_begun_before_a_source_was_declared_stale_leaves_it_so() {
         no_runs(&system).await;
         ingested(&system, &pipeline_id, OLD, "2020-04-15").await;
         assert_eq!(source().stale_since(), None);
+    });
+}
+
+#[test]
+fn pull_brings_the_newest_release_although_the_clock_was_set_back() {
+    with_world(|World { system, time, .. }| async move {
+        let publisher = Publisher::of(OLD).await;
+        publisher.says(OLD, None);
+        let (oracle_id, pipeline_id) = strict(&system, &publisher.url).await;
+        publisher.says(NEW, None);
+        taken(&system, &pipeline_id).await;
+        let first = queried(&system, &oracle_id).await.expect("it is fresh");
+        time.turn(-3600);
+        // the release from before the step is still in force
+        assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), first);
+        let again = pulled(&system, &pipeline_id).await;
+        assert!(matches!(again, Ok(PullOutcome::NothingNew { .. })), "{again:?}");
+        invalidated(&system, &oracle_id).await;
+        publisher.says(OLD, None);
+        taken(&system, &pipeline_id).await;
+        let second = queried(&system, &oracle_id).await.expect("the pull has ended the invalidation");
+        assert_ne!(second, first);
+        time.turn(2 * 3600);
+        assert_eq!(queried(&system, &oracle_id).await.expect("it is fresh"), second);
     });
 }

@@ -175,3 +175,22 @@ fn a_record_by_its_id_is_given_as_its_policy_lets_it_pass() {
         assert!(warned.iter().any(|warning| warning.contains("deprecated")), "{warned:?}");
     });
 }
+
+#[test]
+fn source_declared_stale_stays_stale_after_the_clock_is_set_back() {
+    with_world(|World { system, time, .. }| async move {
+        two_releases(&system).await;
+        ingested(&system, &"world-bank-population".parse().expect("an id"), NEW, "2026-11-20").await;
+        let (trigger, detail) = (InvalidationCause::Manual, "it is wrong".to_owned());
+        let invalidate = Invalidate { oracle_id: source(), trigger, detail, peer: PEER };
+        let is_stale = async || {
+            let answer = asked(&system, request(&[])).await.expect("it answers with a warning");
+            answer.response.query_metadata.freshness.policy.axes.iter().all(|axis| axis.stale)
+        };
+        assert!(!is_stale().await);
+        system.registry.ask(invalidate).await.expect("it answers").expect("it is stale");
+        assert!(is_stale().await);
+        time.turn(-3600);
+        assert!(is_stale().await);
+    });
+}

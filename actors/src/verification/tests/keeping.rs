@@ -2,7 +2,10 @@
 
 use super::support::*;
 use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, key, live, thing, with_scene};
+use crate::registry::Invalidate;
 use crate::system::System;
+use crate::testing::ground::PEER;
+use domain::event::ground::InvalidationCause;
 use domain::ground::value::Value;
 use domain::verification::candidate::Stated;
 use domain::verification::{EnvelopeKind, KeptKey};
@@ -10,6 +13,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};
 
 const HONEST: Act = Act::at_once(Says::People("54208"));
+/// Its clock is ahead.
+const AHEAD: Act = Act::at_once(Says::Changed("54208", |candidate| {
+    candidate.observed_at += SignedDuration::from_secs(30);
+}));
 /// It has more to say of what nobody has asked about than is kept.
 const LONG: Act = Act::at_once(Says::Changed("54208", |candidate| {
     let stated = Stated { value: Value::Text("x".repeat(64 << 10)), definition: None };
@@ -135,6 +142,27 @@ fn too_long_answer_counts_but_is_not_cached_and_removes_the_older_one() {
             verified(system).await;
             let (row, _) = system.store.kept(&key("ABW")).expect("it is read").expect("it is there");
             assert_eq!((row.candidate, row.issued_at), (None, Some(system.clock.now())));
+        },
+    );
+}
+
+#[test]
+fn answer_from_before_its_source_was_declared_stale_is_not_reused() {
+    with_scene(
+        |_| {},
+        async |scene: Scene| {
+            let system = &scene.world.system;
+            one_that_remembers(&scene, json!({"ttl_seconds": 3600})).await;
+            scene.upstream.plays("live", &[AHEAD]);
+            for calls in [1, 1] {
+                verified(system).await;
+                assert_eq!(scene.upstream.calls("live"), calls);
+            }
+            let (trigger, detail) = (InvalidationCause::Manual, "it is wrong".to_owned());
+            let invalidate = Invalidate { oracle_id: source_id("live"), trigger, detail, peer: PEER };
+            system.registry.ask(invalidate).await.expect("it answers").expect("it is stale");
+            verified(system).await;
+            assert_eq!(scene.upstream.calls("live"), 2);
         },
     );
 }

@@ -141,6 +141,7 @@ fn answer(ask: &LiveAsk, says: Says, now: Timestamp) -> LiveAnswer {
             point_in_time: ask.point_in_time,
             adapter_sha256: ask.adapter.sha256().clone(),
             issued_at: ask.adapter.adapter().issued_at.as_ref().map(|_| now),
+            declared_stale: 0,
             etag: None,
         }),
         reply: Reply::Answered { candidate: Box::new(candidate) },
@@ -259,7 +260,14 @@ pub(crate) async fn keep(system: &System, area: &str, candidate: Candidate) {
     let adapter = system.store.adapter(&source_id("live")).expect("it is read").expect("it is there").0;
     let adapter_sha256 = adapter.adapter_sha256;
     let candidate = Some(candidate);
-    let kept = KeptAnswer { candidate, point_in_time: None, adapter_sha256, issued_at: None, etag: None };
+    let kept = KeptAnswer {
+        candidate,
+        point_in_time: None,
+        adapter_sha256,
+        issued_at: None,
+        declared_stale: 0,
+        etag: None,
+    };
     written(system, Write::PutKept(key(area), Arc::new(kept))).await;
 }
 

@@ -268,9 +268,10 @@ fn of_its_issue(asked_at: Timestamp, issued_at: Option<Timestamp>) -> Timestamp 
 
 fn is_within(kept: &KeptAnswer, now: Timestamp, seconds: u64) -> bool {
     let limit = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
-    kept.candidate
-        .as_ref()
-        .is_some_and(|candidate| now.duration_since(candidate.record.retrieved_at) <= limit)
+    // an answer from a later time has no known age: the clock was set back
+    kept.candidate.as_ref().is_some_and(|candidate| {
+        (SignedDuration::ZERO..=limit).contains(&now.duration_since(candidate.record.retrieved_at))
+    })
 }
 
 fn schema(cause: String) -> Refused {

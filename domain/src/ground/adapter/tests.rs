@@ -140,5 +140,12 @@ fn kept(rate: &str, adapter: &Ready) -> KeptAnswer {
     };
     let adapter_sha256 = adapter.sha256().clone();
     let issued_at = Some(at("2026-11-20T10:59:00Z"));
-    KeptAnswer { candidate: Some(candidate), point_in_time: None, adapter_sha256, issued_at, etag: None }
+    KeptAnswer {
+        candidate: Some(candidate),
+        point_in_time: None,
+        adapter_sha256,
+        issued_at,
+        declared_stale: 0,
+        etag: None,
+    }
 }

@@ -76,8 +76,8 @@ impl FreshnessPolicy {
     /// What becomes of an answer at `now` that depends on `axes`, as they were at `as_of`: the release of the version that
     /// they come from, or when they were retrieved. Without one the source had nothing to say yet, and that is stale.
     ///
-    /// `invalidated_at` is the latest invalidation that no refresh has followed yet (by a trigger other than `time_based`,
-    /// which is a matter of age); whatever is from before it is stale. Answers without axes are served.
+    /// `invalidated_at` is the time of the invalidation that still applies to what is answered (by a trigger other than
+    /// `time_based`, which is a matter of age). Answers without axes are served.
     #[must_use]
     pub fn evaluate(
         &self,
@@ -86,7 +86,6 @@ impl FreshnessPolicy {
         invalidated_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Freshness {
-        let invalidated_at = invalidated_at.filter(|at| as_of.is_some_and(|as_of| as_of < *at));
         let age_seconds = as_of.map(|as_of| age_s(as_of, now));
         let mut freshness = Freshness {
             axes: Vec::with_capacity(axes.len()),

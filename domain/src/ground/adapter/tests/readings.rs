@@ -320,6 +320,8 @@ fn a_kept_answer_stands_in_for_a_new_one_within_its_ttl_alone() {
     let kept = kept("7", &ready);
     assert!(ready.still_holds(&kept, now()) && ready.is_kept(&kept, now()));
     assert!(!ready.still_holds(&kept, at("2026-11-20T12:00:00.001Z")));
+    let clock_set_back = at("2026-11-20T10:59:59Z");
+    assert!(!ready.still_holds(&kept, clock_set_back) && !ready.is_kept(&kept, clock_set_back));
     let another = made(with([("/ttl_seconds", hour), ("/keep_seconds", json!(86_400))])).unwrap();
     assert!(!another.still_holds(&kept, now()) && !another.is_kept(&kept, now()), "another has read it");
     assert!(!ready.is_kept(&kept, at("2026-12-20T11:00:01Z")));
