@@ -13,7 +13,7 @@ pub use flight::{Failed, Landed, Landing};
 pub use model::AskedModel;
 
 use crate::cache::{Cache, Find, Known};
-use crate::caller::carried;
+use crate::caller::{carried, uid};
 use crate::clock::Clock;
 use crate::crosscheck::Crosscheck;
 use crate::door::{Called, Door, NoAnswer};
@@ -100,7 +100,13 @@ struct Flight {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Errand {
     Read,
-    Deliver { tier: Tier, query: Query, check: Option<Arc<Check>> },
+    /// A check that is in force may bind only the user id that delivers.
+    Deliver {
+        tier: Tier,
+        query: Query,
+        check: Option<Arc<Check>>,
+        uid: Option<u32>,
+    },
 }
 
 impl Flight {
@@ -256,7 +262,7 @@ impl Handler<Deliver> for Regen {
 
     fn handle(&mut self, deliver: Deliver, ctx: &mut Context<Self>) -> Self::Result {
         let Deliver { session_id, tier, query, customer_email, check } = deliver.clone();
-        let errand = Errand::Deliver { tier, query: query.clone(), check: check.clone() };
+        let errand = Errand::Deliver { tier, query: query.clone(), check: check.clone(), uid: uid() };
         let Some(flight) = self.under_way(&session_id) else {
             let pilot = Arc::clone(&self.pilot);
             let flight = async move { pilot.generate(deliver).await };

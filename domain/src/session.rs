@@ -255,16 +255,23 @@ impl Session {
     }
 }
 
-/// The check that refused a verdict of a session that is not known. It stays in force for every later verdict of that
-/// session that brings no facts of its own.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Refusal {
+/// The key of a [`Refusal`]. Until a session is known, any user id can name it; each has its own refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RefusalKey {
     /// The session of the verdict.
     pub session_id: SessionId,
+    /// The user id that submitted the verdict; `None` for the daemon itself.
+    pub owner_uid: Option<u32>,
+}
+
+/// The check that refused a verdict of a session that is not known. It stays in force for every later verdict that the
+/// same user id submits for that session without facts of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The session and the user id.
+    pub key: RefusalKey,
     /// The check.
     pub check: Arc<Check>,
-    /// The user id that submitted the verdict.
-    pub owner_uid: Option<u32>,
 }
 
 /// What a request gets wrong about a session that is already known.

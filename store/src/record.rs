@@ -6,7 +6,7 @@ use domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use domain::ground::ontology::{Ontology, OntologyRef};
 use domain::ground::pipeline::{Definition, RegisteredPipeline};
 use domain::ground::run::Run;
-use domain::session::Refusal;
+use domain::session::{Refusal, RefusalKey};
 use domain::verification::review::ReviewState;
 use domain::verification::workflow::RegisteredWorkflow;
 use domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
@@ -79,7 +79,7 @@ pub enum RowKey {
     /// The latest attempt to regenerate a session's verdict.
     Regen(SessionId),
     /// The check that refused a verdict of a session that is not known.
-    Refusal(SessionId),
+    Refusal(RefusalKey),
     /// A mail in the outbox.
     Mail(MailId),
     /// A version of an ontology.
@@ -121,10 +121,10 @@ pub enum Write {
     PutRegen(RegenAttempt),
     /// Takes such a note back: the model was not reached.
     RemoveRegen(SessionId),
-    /// Stores the check that refused a verdict, instead of any earlier one of the session.
+    /// Stores the check that refused a verdict, instead of any earlier one of the session and the user id.
     PutRefusal(Refusal),
     /// Removes the check that refused a verdict.
-    RemoveRefusal(SessionId),
+    RemoveRefusal(RefusalKey),
     /// Puts a mail into the outbox, in place of what there is under its id.
     PutMail(Arc<Mail>),
     /// Takes a mail out of the outbox.
@@ -185,8 +185,8 @@ impl Write {
             Self::RemoveSession(session_id) => RowKey::Session(session_id.clone()),
             Self::PutRegen(attempt) => RowKey::Regen(attempt.session_id.clone()),
             Self::RemoveRegen(session_id) => RowKey::Regen(session_id.clone()),
-            Self::PutRefusal(refusal) => RowKey::Refusal(refusal.session_id.clone()),
-            Self::RemoveRefusal(session_id) => RowKey::Refusal(session_id.clone()),
+            Self::PutRefusal(refusal) => RowKey::Refusal(refusal.key.clone()),
+            Self::RemoveRefusal(key) => RowKey::Refusal(key.clone()),
             Self::PutMail(mail) => RowKey::Mail(mail.standing.mail_id.clone()),
             Self::RemoveMail(mail_id) => RowKey::Mail(mail_id.clone()),
             Self::PutOntology(ontology) => RowKey::Ontology(ontology.reference()),

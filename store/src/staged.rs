@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::log::{self, Tip};
 use crate::record::{Receipt, Record, Refused, RowKey, Write};
+use crate::refusals::refusal_name;
 use crate::rows::{self, Row, Table};
 use crate::verification::{claim_name, kept_name, open_name, subject_name};
 use crate::watermark::Counts;
@@ -156,7 +157,7 @@ fn place(row: &RowKey) -> (Table, Cow<'_, [u8]>) {
         RowKey::Verdict(session_id) => named(Table::Verdicts, session_id.as_str()),
         RowKey::Session(session_id) => named(Table::Sessions, session_id.as_str()),
         RowKey::Regen(session_id) => named(Table::Regens, session_id.as_str()),
-        RowKey::Refusal(session_id) => named(Table::Refusals, session_id.as_str()),
+        RowKey::Refusal(key) => (Table::Refusals, Cow::Owned(refusal_name(key).into_bytes())),
         RowKey::Mail(mail_id) => named(Table::Outbox, mail_id.as_str()),
         RowKey::Ontology(reference) => (Table::Ontologies, Cow::Owned(reference.to_string().into_bytes())),
         RowKey::Source(oracle_id) => named(Table::Sources, oracle_id.as_str()),

@@ -1,7 +1,7 @@
 //! Taking an approved verdict in: one commit for the verdict, its session, its entries and the mail it causes.
 
 use super::find::{known, queued, wake};
-use super::refuse::{in_force, take_over};
+use super::refuse::{in_force, refusal_key, take_over};
 use super::register::address_change;
 use super::{ATTEMPTS, Cache, CacheError, Cached, Known};
 use crate::caller::uid;
@@ -144,7 +144,7 @@ async fn admit(
         let Delivered { mut record, delivery, check, mail_id } =
             delivered(&admit, session.as_ref(), &store, mails, clock.now())?;
         if session.is_none() {
-            take_over(&mut record, &admit.session_id, refusal_revision);
+            take_over(&mut record, refusal_key(&admit.session_id), refusal_revision);
         }
         match log.commit(record).await {
             Ok(_) => {

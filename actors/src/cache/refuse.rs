@@ -1,7 +1,8 @@
 //! The check that refused a verdict stays in force for its session, whether the session is known or not.
 //!
-//! A known session stores the check itself. For any other session the check is a row of its own. The session takes that
-//! row over when it is registered or gets a verdict. The rows share a limit in bytes; the oldest are dropped first.
+//! A known session stores the check itself. For any other session the check is a row of its own, by session and user id:
+//! no user id is bound by facts that another one sent. The session takes the row of its owner over when it is registered
+//! or gets a verdict; the rows of others stay. The rows share a limit in bytes; the oldest are dropped first.
 
 use super::register::kept;
 use super::{ATTEMPTS, Cache, CacheError};
@@ -10,7 +11,7 @@ use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use domain::rules::Check;
-use domain::session::Refusal;
+use domain::session::{Refusal, RefusalKey};
 use domain::{Event, Session, SessionId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,12 +35,12 @@ pub struct Refuse {
 /// Counts a stored refusal, and drops the oldest ones beyond the limit.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-struct Kept(SessionId);
+struct Kept(RefusalKey);
 
 /// The bytes that the refusals take. A row that was removed or replaced still counts until it is the oldest.
 #[derive(Debug)]
 pub(super) struct Refusals {
-    by_age: BTreeMap<u64, (SessionId, u64)>,
+    by_age: BTreeMap<u64, (RefusalKey, u64)>,
     bytes: u64,
     max_bytes: u64,
 }
@@ -59,27 +60,32 @@ impl Refusals {
         Ok(())
     }
 
-    fn add(&mut self, RefusalSize { session_id, revision, bytes }: RefusalSize) {
-        if self.by_age.insert(revision, (session_id, bytes)).is_none() {
+    fn add(&mut self, RefusalSize { key, revision, bytes }: RefusalSize) {
+        if self.by_age.insert(revision, (key, bytes)).is_none() {
             self.bytes += bytes;
         }
     }
 
     /// Removes the oldest ones beyond the limit, and returns them with their revisions.
-    fn take_excess(&mut self) -> Vec<(SessionId, u64)> {
+    fn take_excess(&mut self) -> Vec<(RefusalKey, u64)> {
         let mut excess = Vec::new();
         while self.bytes > self.max_bytes
-            && let Some((revision, (session_id, bytes))) = self.by_age.pop_first()
+            && let Some((revision, (key, bytes))) = self.by_age.pop_first()
         {
             self.bytes = self.bytes.saturating_sub(bytes);
-            excess.push((session_id, revision));
+            excess.push((key, revision));
         }
         excess
     }
 }
 
-/// The check in force for `session_id`: that of the session, or, for a session that is not known, that of the stored
-/// refusal with its revision.
+/// The key of the refusal that is in force for the current caller.
+pub(super) fn refusal_key(session_id: &SessionId) -> RefusalKey {
+    RefusalKey { session_id: session_id.clone(), owner_uid: uid() }
+}
+
+/// The check in force for `session_id`: that of the session, or, for a session that is not known, that of the caller's
+/// stored refusal with its revision.
 pub(super) fn in_force(
     store: &Store,
     session_id: &SessionId,
@@ -88,15 +94,16 @@ pub(super) fn in_force(
     if let Some(session) = session {
         return Ok((session.check.clone(), None));
     }
-    let refusal = store.refusal(session_id)?;
+    let refusal = store.refusal(&refusal_key(session_id))?;
     Ok(refusal.map(|(refusal, revision)| (refusal.check, revision)).unzip())
 }
 
-/// Makes `record`, which opens a session, remove the stored refusal. The record is stale if that row has changed since.
-pub(super) fn take_over(record: &mut Record, session_id: &SessionId, revision: Option<u64>) {
-    record.expect.push(Expect { row: RowKey::Refusal(session_id.clone()), revision });
+/// Makes `record`, which stores the session of an owner, remove the owner's stored refusal. The record is stale if that
+/// row has changed since.
+pub(super) fn take_over(record: &mut Record, key: RefusalKey, revision: Option<u64>) {
+    record.expect.push(Expect { row: RowKey::Refusal(key.clone()), revision });
     if revision.is_some() {
-        record.writes.push(Write::RemoveRefusal(session_id.clone()));
+        record.writes.push(Write::RemoveRefusal(key));
     }
 }
 
@@ -119,12 +126,12 @@ async fn refuse(refuse: Refuse, store: Store, log: Log, clock: Clock) -> Result<
             }
             None if in_force.as_ref() != Some(&check) => {
                 keeps = true;
-                let (session_id, check) = (session_id.clone(), Arc::clone(&check));
+                let (key, check) = (refusal_key(&session_id), Arc::clone(&check));
                 record.expect.extend([
                     Expect { row: RowKey::Session(session_id.clone()), revision: None },
-                    Expect { row: RowKey::Refusal(session_id.clone()), revision },
+                    Expect { row: RowKey::Refusal(key.clone()), revision },
                 ]);
-                record.writes.push(Write::PutRefusal(Refusal { session_id, check, owner_uid: uid() }));
+                record.writes.push(Write::PutRefusal(Refusal { key, check }));
             }
             _ => {}
         }
@@ -137,17 +144,12 @@ async fn refuse(refuse: Refuse, store: Store, log: Log, clock: Clock) -> Result<
 }
 
 /// Drops a refusal, unless it was replaced or removed meanwhile.
-async fn drop_refusal(session_id: SessionId, revision: u64, store: Store, log: Log, clock: Clock) {
-    let owner_uid = match store.refusal(&session_id) {
-        Ok(Some((refusal, current))) if current == revision => refusal.owner_uid,
-        Ok(_) => return,
-        Err(error) => return tracing::warn!(%error, "could not drop an old refusal"),
-    };
-    let dropped = Event::RefusalDropped { session_id: session_id.clone(), owner_uid, timestamp: clock.now() };
+async fn drop_refusal(key: RefusalKey, revision: u64, log: Log, clock: Clock) {
+    let RefusalKey { session_id, owner_uid } = key.clone();
     let record = Record {
-        expect: vec![Expect { row: RowKey::Refusal(session_id.clone()), revision: Some(revision) }],
-        events: vec![dropped],
-        writes: vec![Write::RemoveRefusal(session_id)],
+        expect: vec![Expect { row: RowKey::Refusal(key.clone()), revision: Some(revision) }],
+        events: vec![Event::RefusalDropped { session_id, owner_uid, timestamp: clock.now() }],
+        writes: vec![Write::RemoveRefusal(key)],
         ..Record::default()
     };
     match log.commit(record).await {
@@ -160,11 +162,11 @@ impl Handler<Refuse> for Cache {
     type Result = ResponseFuture<Result<(), CacheError>>;
 
     fn handle(&mut self, message: Refuse, ctx: &mut Context<Self>) -> Self::Result {
-        let (session_id, cache) = (message.session_id.clone(), ctx.address());
+        let (key, cache) = (refusal_key(&message.session_id), ctx.address());
         let refused = refuse(message, self.store.clone(), self.log.clone(), self.clock.clone());
         Box::pin(async move {
             if refused.await? {
-                cache.do_send(Kept(session_id));
+                cache.do_send(Kept(key));
             }
             Ok(())
         })
@@ -174,16 +176,15 @@ impl Handler<Refuse> for Cache {
 impl Handler<Kept> for Cache {
     type Result = ();
 
-    fn handle(&mut self, Kept(session_id): Kept, _: &mut Context<Self>) {
-        match self.store.refusal_size(session_id) {
+    fn handle(&mut self, Kept(key): Kept, _: &mut Context<Self>) {
+        match self.store.refusal_size(key) {
             Ok(Some(size)) => self.refusals.add(size),
             // a session has already taken the row over
             Ok(None) => return,
             Err(error) => tracing::warn!(%error, "could not read the size of a refusal"),
         }
-        for (session_id, revision) in self.refusals.take_excess() {
-            let (store, log, clock) = (self.store.clone(), self.log.clone(), self.clock.clone());
-            actix_rt::spawn(drop_refusal(session_id, revision, store, log, clock));
+        for (key, revision) in self.refusals.take_excess() {
+            actix_rt::spawn(drop_refusal(key, revision, self.log.clone(), self.clock.clone()));
         }
     }
 }
@@ -197,7 +198,7 @@ mod tests {
         let mut refusals = Refusals { max_bytes: 10, ..Refusals::default() };
         let size = |revision, bytes| {
             let session_id: SessionId = format!("cs_{revision}").parse().expect("an id");
-            RefusalSize { session_id, revision, bytes }
+            RefusalSize { key: RefusalKey { session_id, owner_uid: Some(1001) }, revision, bytes }
         };
         for revision in [3, 1, 2] {
             refusals.add(size(revision, 5));

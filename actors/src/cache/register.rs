@@ -1,6 +1,6 @@
 //! Registering a session: what a later read will need to have its verdict made again.
 
-use super::refuse::{in_force, take_over};
+use super::refuse::{in_force, refusal_key, take_over};
 use super::{ATTEMPTS, Cache, CacheError};
 use crate::caller::uid;
 use crate::clock::Clock;
@@ -61,7 +61,7 @@ async fn register(message: Register, store: Store, log: Log, clock: Clock) -> Re
         let mut record = kept(&session, revision, clock.now());
         record.events.extend(address_change(&store, known.as_ref(), &session, clock.now())?);
         if known.is_none() {
-            take_over(&mut record, &message.session_id, refusal_revision);
+            take_over(&mut record, refusal_key(&message.session_id), refusal_revision);
         }
         match log.commit(record).await {
             Ok(_) if known.is_none() => return Ok(Registered::Created(session)),

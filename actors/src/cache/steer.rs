@@ -1,5 +1,6 @@
 //! What administrators do to a session: the change and its entry are one commit.
 
+use super::refuse::take_over;
 use super::register::address_change;
 use super::{ATTEMPTS, Cache, CacheError, forget};
 use crate::clock::Clock;
@@ -7,7 +8,7 @@ use crate::logger::{CommitError, Log};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use domain::divergence::OriginalLabel;
 use domain::event::Change;
-use domain::session::{Email, Mismatch, Original};
+use domain::session::{Email, Mismatch, Original, RefusalKey};
 use domain::{Event, Label, Peer, Session, SessionId};
 use jiff::Timestamp;
 use store::{Expect, Record, RowKey, Store, Write};
@@ -92,10 +93,18 @@ async fn correct(correct: Correct, store: Store, log: Log, clock: Clock) -> Resu
         let Some((before, revision)) = store.session(&correct.session_id)? else {
             return Ok(Corrected::Unknown);
         };
-        let after = match correct.applied_to(&before) {
+        let mut after = match correct.applied_to(&before) {
             Ok(after) => after,
             Err(mismatch) => return Ok(Corrected::Mismatch(mismatch)),
         };
+        // a new owner whose verdict was refused before the session was known stays bound by that refusal
+        let key = RefusalKey { session_id: correct.session_id.clone(), owner_uid: after.owner_uid };
+        let is_free = after.check.is_none() && after.delivered_sha256.is_none();
+        let refusal = if is_free { store.refusal(&key)? } else { None };
+        let refusal_revision = refusal.map(|(refusal, revision)| {
+            after.check = Some(refusal.check);
+            revision
+        });
         if after == before {
             return Ok(Corrected::Done(Box::new(after)));
         }
@@ -110,6 +119,9 @@ async fn correct(correct: Correct, store: Store, log: Log, clock: Clock) -> Resu
             ..Record::default()
         };
         record.events.extend(address_change(&store, Some(&before), &after, now)?);
+        if refusal_revision.is_some() {
+            take_over(&mut record, key, refusal_revision);
+        }
         match log.commit(record).await {
             Ok(_) => return Ok(Corrected::Done(Box::new(after))),
             Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}

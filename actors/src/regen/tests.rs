@@ -1,5 +1,6 @@
 use super::*;
 use crate::cache::{Purge, Register};
+use crate::caller::called_by;
 use crate::crosscheck::GateError;
 use crate::oracle_health::{Oracle, Permit};
 use crate::rate_limiter::Limited;
@@ -243,6 +244,40 @@ fn equal_orders_share_a_call_and_other_orders_are_a_conflict() {
         assert!(matches!(again, Ok(Landing::Replayed(_))), "{again:?}");
         assert!(matches!(other, Ok(Landing::Mismatch(Mismatch::Query))), "{other:?}");
         assert_eq!(model.calls(), 1);
+    });
+}
+
+#[test]
+fn order_is_not_answered_with_the_refusal_of_another_uid() {
+    let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
+    with_model(model, |world, model| async move {
+        let by = |uid, order: Deliver| {
+            let caller = domain::Caller { peer: Peer { uid, gid: uid, pid: None }, request_id: "r".into() };
+            let regen = world.system.regen.clone();
+            let asked = async move { regen.ask(order).await.expect("it answers") };
+            actix_rt::spawn(called_by(caller, asked))
+        };
+        let check = Some(Arc::new(Check { facts: vec!["Another plan.".into()], ..Check::default() }));
+        let refused = by(1001, Deliver { check, ..order("Sell honey?") });
+        while model.calls() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let held = model.held.as_ref().expect("it waits");
+        held.notify_one();
+        let refused = refused.await.expect("it lives");
+        assert!(matches!(refused, Ok(Landing::RefusedByRules { .. })), "{refused:?}");
+
+        // the facts of that refusal apply to the first of two equal orders, and not to the other
+        let [first, other] = [1001, 1002].map(|uid| by(uid, order("Sell honey?")));
+        while model.calls() < 2 {
+            tokio::task::yield_now().await;
+        }
+        held.notify_one();
+        let first = first.await.expect("it lives");
+        assert!(matches!(first, Ok(Landing::RefusedByRules { .. })), "{first:?}");
+        held.notify_one();
+        let other = other.await.expect("it lives");
+        assert!(matches!(other, Ok(Landing::Delivered(_))), "{other:?}");
     });
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::caller::called_by;
 use domain::Caller;
+use domain::session::RefusalKey;
 
 const OWNER: u32 = 1001;
 const OTHER: u32 = 1002;
@@ -109,16 +110,41 @@ fn check_of_a_known_session_is_not_set_by_another_uid() {
     });
 }
 
+/// A verdict for the session `cs_1` with a fact that does not support it.
+fn unsupported() -> Judge {
+    let facts = vec!["The plan is another.".to_owned()];
+    let check = Some(Arc::new(domain::rules::Check { facts, ..domain::rules::Check::default() }));
+    Judge { check, ..judge("cs_1", GOOD, GatePath::Submit) }
+}
+
+/// Submits a verdict without facts, as the route does: the check in force for the session applies.
+async fn submitted(system: &System) -> Outcome {
+    match find(system, None).await {
+        Known::Nothing(check) => {
+            judged(system, Judge { check, ..judge("cs_1", GOOD, GatePath::Submit) }).await
+        }
+        Known::Cached(cached) => Outcome::Replayed(cached),
+        Known::Mismatch(mismatch) => Outcome::Mismatch(mismatch),
+    }
+}
+
+async fn removed(system: &System) {
+    let remove = Remove { session_id: id("cs_1"), peer: PEER };
+    let removed = system.cache.ask(remove).await.expect("it answers").expect("it is committed");
+    assert!(removed.is_some());
+}
+
 #[test]
 fn refusal_for_an_unknown_session_keeps_the_uid_of_its_caller() {
     with_world(|World { system, .. }| async move {
-        let facts = vec!["The plan is another.".to_owned()];
-        let check = Some(Arc::new(domain::rules::Check { facts, ..domain::rules::Check::default() }));
-        let message = Judge { check, ..judge("cs_1", GOOD, GatePath::Submit) };
-        let outcome = by(OWNER, judged(&system, message)).await;
+        let outcome = by(OWNER, judged(&system, unsupported())).await;
         assert!(matches!(outcome, Outcome::RefusedByRules(_)), "{outcome:?}");
-        let (refusal, _) = system.store.refusal(&id("cs_1")).expect("it is read").expect("it is there");
-        assert_eq!(refusal.owner_uid, Some(OWNER));
+        let stored = |uid| {
+            let key = RefusalKey { session_id: id("cs_1"), owner_uid: Some(uid) };
+            system.store.refusal(&key).expect("it is read").map(|(refusal, _)| refusal.key)
+        };
+        assert_eq!(stored(OWNER).and_then(|key| key.owner_uid), Some(OWNER));
+        assert_eq!(stored(OTHER), None);
         let lines = system.store.log(&store::LogQuery { limit: 100, ..store::LogQuery::default() });
         let lines = lines.expect("it is read");
         let callers = lines.iter().map(|line| {
@@ -127,6 +153,60 @@ fn refusal_for_an_unknown_session_keeps_the_uid_of_its_caller() {
         });
         let entry = |event: &str| (Some(event.to_owned()), Some(u64::from(OWNER)));
         assert_eq!(callers.collect::<Vec<_>>(), ["tmm_crosscheck", "rules_evaluated"].map(entry));
+    });
+}
+
+#[test]
+fn refusal_for_an_unknown_session_binds_only_the_uid_refused() {
+    for registers in [true, false] {
+        with_world(|World { system, .. }| async move {
+            by(OWNER, judged(&system, unsupported())).await;
+            if registers {
+                by(OTHER, register(&system, None, None)).await;
+            }
+            let outcome = by(OTHER, submitted(&system)).await;
+            assert!(matches!(outcome, Outcome::Delivered(_)), "registered: {registers}: {outcome:?}");
+            // the session and its verdict are removed; the refusal of the other uid stays
+            removed(&system).await;
+            let outcome = by(OWNER, submitted(&system)).await;
+            assert!(matches!(outcome, Outcome::RefusedByRules(_)), "{outcome:?}");
+            by(OWNER, register(&system, None, None)).await;
+            let outcome = by(OWNER, submitted(&system)).await;
+            assert!(matches!(outcome, Outcome::RefusedByRules(_)), "{outcome:?}");
+        });
+    }
+}
+
+#[test]
+fn refusal_of_one_uid_does_not_replace_that_of_another() {
+    with_world(|World { system, .. }| async move {
+        by(OWNER, judged(&system, unsupported())).await;
+        let facts = vec!["A third plan.".to_owned()];
+        let check = Some(Arc::new(domain::rules::Check { facts, ..domain::rules::Check::default() }));
+        by(OTHER, judged(&system, Judge { check: check.clone(), ..unsupported() })).await;
+        for (uid, expected) in [(OWNER, unsupported().check), (OTHER, check)] {
+            let known = by(uid, find(&system, None)).await;
+            assert!(matches!(known, Known::Nothing(check) if check == expected), "uid {uid}");
+        }
+    });
+}
+
+#[test]
+fn new_owner_of_an_undelivered_session_stays_bound_by_its_refusal() {
+    with_world(|World { system, .. }| async move {
+        by(OWNER, judged(&system, unsupported())).await;
+        by(OTHER, register(&system, None, None)).await;
+        let correct = Correct {
+            session_id: id("cs_1"),
+            customer_email: None,
+            original_verdict: None,
+            owner_uid: Some(OWNER),
+            peer: PEER,
+        };
+        let corrected = system.cache.ask(correct).await.expect("it answers").expect("it is committed");
+        assert!(matches!(corrected, Corrected::Done(_)), "{corrected:?}");
+        let outcome = by(OWNER, submitted(&system)).await;
+        assert!(matches!(outcome, Outcome::RefusedByRules(_)), "{outcome:?}");
     });
 }
 
