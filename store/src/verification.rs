@@ -15,8 +15,8 @@ use jiff::Timestamp;
 
 /// What stands between the parts of a name that has two; neither has one in it.
 const SEPARATOR: char = '/';
-/// The prefix of the names that count reviews opened by claims alone. No workflow id begins with it.
-const CLAIM: char = '!';
+/// The prefix of the names that count the reviews that callers can open at will. No workflow id begins with it.
+const BY_CALLER: char = '!';
 
 /// Which reviews to read.
 #[derive(Debug, Clone, Default)]
@@ -68,12 +68,13 @@ impl Store {
         Ok(self.names(Table::OpenByWorkflow, of_workflow, .., usize::MAX)?.len() as u64)
     }
 
-    /// The number of open reviews that claims alone opened, for one workflow or for all.
+    /// The number of open reviews that callers can open at will (`Review::is_by_caller`), for one workflow or for all.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn open_claims(&self, workflow_id: Option<&WorkflowId>) -> Result<u64, StoreError> {
-        let begin = workflow_id.map_or_else(|| CLAIM.to_string(), |workflow_id| claim_name(workflow_id, ""));
+    pub fn open_reviews_by_callers(&self, workflow_id: Option<&WorkflowId>) -> Result<u64, StoreError> {
+        let begin =
+            workflow_id.map_or_else(|| BY_CALLER.to_string(), |workflow_id| by_caller_name(workflow_id, ""));
         let keys = |end: &[u8]| key(Table::OpenByWorkflow, &[begin.as_bytes(), end]);
         // this byte is above every byte of a name
         Ok(self.names(Table::OpenByWorkflow, keys(&[])..keys(&[u8::MAX]), .., usize::MAX)?.len() as u64)
@@ -204,9 +205,9 @@ pub(crate) fn open_name(workflow_id: &WorkflowId, review_id: &str) -> String {
     format!("{workflow_id}{SEPARATOR}{review_id}")
 }
 
-/// The name of a row that counts an open review opened by a claim alone.
-pub(crate) fn claim_name(workflow_id: &WorkflowId, review_id: &str) -> String {
-    format!("{CLAIM}{}", open_name(workflow_id, review_id))
+/// The name of a row that counts an open review among those that callers can open at will.
+pub(crate) fn by_caller_name(workflow_id: &WorkflowId, review_id: &str) -> String {
+    format!("{BY_CALLER}{}", open_name(workflow_id, review_id))
 }
 
 /// The name of a subject's row.

@@ -60,7 +60,7 @@ impl Verifier {
             return Err(unknown(review_id.chars().take(TOLD_MAX_CHARS).collect()));
         };
         let review = &state.review;
-        let key = SubjectKey::of(&review.workflow_id, &review.thing, review.point_in_time, review.known_at);
+        let key = SubjectKey::of(&review.workflow_id, &review.thing, review.is_about_the_present());
         let (subject, known_at) = self.store.subject(&key)?.unzip();
         let expect = vec![
             Expect { row: RowKey::Review(review.review_id.clone()), revision: Some(revision) },

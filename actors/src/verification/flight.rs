@@ -10,7 +10,7 @@ use domain::ground::id::{SourceId, WorkflowId};
 use domain::verification::deviation::{advanced, deviations, note};
 use domain::verification::envelope::Basis;
 use domain::verification::review::{
-    CLAIMS_QUEUE_MAX, CLAIMS_QUEUE_TOTAL_MAX, QUEUE_MAX, QUEUE_TOTAL_MAX, ReviewState,
+    CALLERS_QUEUE_MAX, CALLERS_QUEUE_TOTAL_MAX, QUEUE_MAX, QUEUE_TOTAL_MAX, ReviewState,
 };
 use domain::verification::workflow::EnforcementMode;
 use domain::verification::{
@@ -174,6 +174,8 @@ impl Verifier {
         } else {
             subject.clone()
         };
+        let question = &inputs.question;
+        inputs.locks.retain(|lock| lock.covers(question));
         hold_against(&mut inputs, &present.baselines, came);
         inputs.decided_at = self.clock.now();
         inputs.elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -201,18 +203,21 @@ impl Verifier {
         Ok(())
     }
 
-    /// Whether as many questions of the workflow wait for people as may, or of all workflows.
+    /// Whether the limit of open reviews is reached for the workflow or in total. Reviews that callers can open at will, and
+    /// other reviews, have separate limits.
     fn queue_is_full(&self, review: &Review) -> Result<bool, StoreError> {
         let all = self.doors.log.report().borrow().counts.open_reviews;
         let workflow_id = &review.workflow_id;
-        let claims = |of: Option<&WorkflowId>| self.store.open_claims(of);
+        let by_callers = |of: Option<&WorkflowId>| self.store.open_reviews_by_callers(of);
         // the reviews of a workflow are only counted if all open reviews together could fill its pool
-        if review.of_claim {
-            let is_full = all >= CLAIMS_QUEUE_MAX && claims(Some(workflow_id))? >= CLAIMS_QUEUE_MAX;
-            return Ok(is_full || all >= CLAIMS_QUEUE_TOTAL_MAX && claims(None)? >= CLAIMS_QUEUE_TOTAL_MAX);
+        if review.is_by_caller() {
+            let is_full = all >= CALLERS_QUEUE_MAX && by_callers(Some(workflow_id))? >= CALLERS_QUEUE_MAX;
+            return Ok(
+                is_full || all >= CALLERS_QUEUE_TOTAL_MAX && by_callers(None)? >= CALLERS_QUEUE_TOTAL_MAX
+            );
         }
         let of_sources =
-            |all: u64, of: Option<&WorkflowId>| Ok::<_, StoreError>(all.saturating_sub(claims(of)?));
+            |all: u64, of: Option<&WorkflowId>| Ok::<_, StoreError>(all.saturating_sub(by_callers(of)?));
         let is_full = all >= QUEUE_MAX
             && of_sources(self.store.open_reviews_of(workflow_id)?, Some(workflow_id))? >= QUEUE_MAX;
         Ok(is_full || all >= QUEUE_TOTAL_MAX && of_sources(all, None)? >= QUEUE_TOTAL_MAX)
@@ -322,12 +327,11 @@ fn hold_against(inputs: &mut Inputs, baselines: &Baselines, came: &Came) {
 
 /// Under which name it is known what people say of the thing as it is now, and what sources have said that nobody doubted.
 fn present(inputs: &Inputs) -> SubjectKey {
-    SubjectKey::of(&inputs.workflow.workflow_id, &inputs.question.thing, None, None)
+    SubjectKey::of(&inputs.workflow.workflow_id, &inputs.question.thing, true)
 }
 
 /// Under which name it is known what people say of the thing.
 fn key(inputs: &Inputs) -> SubjectKey {
     let question = &inputs.question;
-    let (point_in_time, known_at) = (question.point_in_time, question.known_at);
-    SubjectKey::of(&inputs.workflow.workflow_id, &question.thing, point_in_time, known_at)
+    SubjectKey::of(&inputs.workflow.workflow_id, &question.thing, question.is_about_the_present())
 }

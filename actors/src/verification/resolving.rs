@@ -114,7 +114,8 @@ impl Verifier {
         subject.open = still_open;
         subject.locks.retain(|lock| word.now < lock.valid_until);
         let is_replaced = |lock: &HumanLock| {
-            (&lock.ontology, lock.known_at) == (&state.review.ontology, state.review.known_at)
+            lock.ontology == state.review.ontology
+                && (lock.point_in_time, lock.known_at) == (state.review.point_in_time, state.review.known_at)
                 && state.review.axes.contains_key(&lock.axis)
         };
         let (replaced, others): (Vec<_>, _) =
@@ -157,7 +158,7 @@ impl Verifier {
 /// held against that. What they were held against before comes back.
 fn confirm(subject: &mut Subject, review: &Review, locks: &[HumanLock], ontology: &Ontology) -> HeldAgainst {
     let mut before = HeldAgainst::new();
-    if review.point_in_time.is_some() || review.known_at.is_some() {
+    if !review.is_about_the_present() {
         return before;
     }
     for (oracle_id, candidate) in &review.candidates {

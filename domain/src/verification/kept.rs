@@ -141,23 +141,15 @@ pub struct OpenReview {
 pub struct SubjectKey {
     /// In which workflow.
     pub workflow_id: WorkflowId,
-    /// The SHA-256 of the thing and the time.
+    /// The SHA-256 of the thing and of whether its past or its present is meant.
     pub about: Sha256Hex,
 }
 
 impl SubjectKey {
-    /// The key of `thing` in a workflow as of `point_in_time`. All questions with a `known_at` share one key. A client that
-    /// varies `known_at` therefore does not open a review for each value.
+    /// The key of `thing` in a workflow. All questions about its past share one key. A client that varies the time
+    /// therefore does not open a review for each time.
     #[must_use]
-    pub fn of(
-        workflow_id: &WorkflowId,
-        thing: &BTreeMap<String, Value>,
-        point_in_time: Option<Timestamp>,
-        known_at: Option<Timestamp>,
-    ) -> Self {
-        Self {
-            workflow_id: workflow_id.clone(),
-            about: digest_of_json(&(thing, point_in_time, known_at.is_some())),
-        }
+    pub fn of(workflow_id: &WorkflowId, thing: &BTreeMap<String, Value>, is_about_the_present: bool) -> Self {
+        Self { workflow_id: workflow_id.clone(), about: digest_of_json(&(thing, is_about_the_present)) }
     }
 }

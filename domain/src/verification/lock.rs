@@ -67,7 +67,8 @@ impl HumanLock {
     }
 
     /// Whether it covers the time of the question. A lock on the present covers all times from its decision on.
-    fn covers(&self, question: &Question) -> bool {
+    #[must_use]
+    pub fn covers(&self, question: &Question) -> bool {
         if (self.point_in_time, self.known_at) == (question.point_in_time, question.known_at) {
             return true;
         }

@@ -41,11 +41,11 @@ pub const QUEUE_MAX: u64 = 10_000;
 pub const QUEUE_TOTAL_MAX: u64 = 50_000;
 /// The most open reviews of one subject that claims alone opened.
 pub const CLAIMS_OPEN_MAX: usize = 4;
-/// The most open reviews of one workflow that claims alone opened. Claims come from end users. They have a limit of their
-/// own, so that they do not use up [`QUEUE_MAX`], which is for disputes between sources.
-pub const CLAIMS_QUEUE_MAX: u64 = 1_000;
-/// The most open reviews of all workflows that claims alone opened.
-pub const CLAIMS_QUEUE_TOTAL_MAX: u64 = 5_000;
+/// The most open reviews of one workflow that callers can open at will ([`Review::is_by_caller`]). They have a limit of
+/// their own, so that they do not use up [`QUEUE_MAX`], which is for disputes between sources about the present.
+pub const CALLERS_QUEUE_MAX: u64 = 1_000;
+/// The most open reviews of all workflows that callers can open at will.
+pub const CALLERS_QUEUE_TOTAL_MAX: u64 = 5_000;
 
 /// One question that a person has to decide, with everything that they need for that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -301,11 +301,26 @@ impl Review {
         }
     }
 
-    /// Whether its resolution also decides `other`, a review of the same subject: both have the same ontology and `known_at`,
-    /// and it has all axes of `other`.
+    /// Whether it is about the present state, as known now.
+    #[must_use]
+    pub const fn is_about_the_present(&self) -> bool {
+        self.point_in_time.is_none() && self.known_at.is_none()
+    }
+
+    /// Whether a caller can open such reviews at will: with a claim, with the time of the question, or with an entity of
+    /// which no source has said anything.
+    #[must_use]
+    pub fn is_by_caller(&self) -> bool {
+        self.of_claim || !self.is_about_the_present() || self.candidates.is_empty()
+    }
+
+    /// Whether its resolution also decides `other`, a review of the same subject: both have the same ontology and the same
+    /// times, and it has all axes of `other`.
     #[must_use]
     pub fn settles(&self, other: &Self) -> bool {
-        (&self.ontology, self.known_at) == (&other.ontology, other.known_at)
+        let times = |review: &Self| (review.point_in_time, review.known_at);
+        self.ontology == other.ontology
+            && times(self) == times(other)
             && other.axes.keys().all(|axis| self.axes.contains_key(axis))
     }
 

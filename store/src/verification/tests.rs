@@ -143,7 +143,7 @@ fn kept_key(oracle_id: &str, patient: &str) -> KeptKey {
 }
 
 fn subject_key(workflow_id: &str) -> SubjectKey {
-    SubjectKey::of(&workflow_id.parse().expect("an id"), &inputs("x", "").question.thing, None, None)
+    SubjectKey::of(&workflow_id.parse().expect("an id"), &inputs("x", "").question.thing, true)
 }
 
 fn kept(oracle_id: &str, second: i64) -> KeptAnswer {

@@ -7,7 +7,7 @@ use crate::testing::ground::PEER;
 use crate::testing::{World, with_world};
 use crate::verification::{Closed, Dismiss, DismissError, Resolve, ResolveError, Revoke, RevokeError};
 use domain::verification::EnvelopeKind;
-use domain::verification::review::{Dismissal, Resolution, ReviewState, Revocation};
+use domain::verification::review::{Dismissal, OPEN_MAX, Resolution, ReviewState, Revocation};
 use serde_json::json;
 use store::ReviewQuery;
 
@@ -156,34 +156,78 @@ fn of_a_resolution_and_a_dismissal_that_come_at_once_exactly_one_counts() {
 }
 
 #[test]
-fn questions_with_different_known_at_share_one_open_review() {
+fn questions_about_different_times_share_one_open_review() {
     with_world(async |World { system, time, .. }: World| {
         let system = &system;
         two_that_say(system, "54208", "54608", json!({})).await;
-        let mut known_at = Vec::new();
+        let mut times = Vec::new();
         for _ in 0..3 {
             time.turn(60);
-            known_at.push(time.clock().now());
+            times.push(time.clock().now());
         }
-        let about = async |at: usize| {
-            asked(system, json!({"known_at": known_at[at]})).await.expect("there is an envelope")
-        };
+        let questions = [
+            json!({"known_at": times[0]}),
+            json!({"known_at": times[1]}),
+            json!({"point_in_time": times[0]}),
+            json!({"point_in_time": times[1]}),
+            json!({"point_in_time": times[0], "known_at": times[0]}),
+        ];
+        let about =
+            async |at: usize| asked(system, questions[at].clone()).await.expect("there is an envelope");
         let review_id = about(0).await.review_id.clone().expect("a person decides");
-        for at in 0..3 {
-            assert_eq!(about(at).await.review_id.as_deref(), Some(&*review_id));
+        for at in 0..questions.len() {
+            assert_eq!(about(at).await.review_id.as_deref(), Some(&*review_id), "{}", questions[at]);
         }
         assert_eq!(open(system), [&*review_id]);
         let present = disputed(system).await;
         assert_ne!(present, review_id, "the present has a review of its own");
         resolve(system, &review_id).await.expect("it is open");
         assert_eq!(open(system), [&*present]);
-        // the lock holds for the review's own `known_at`
+        // a lock holds for the times of its review
         assert_eq!(about(0).await.kind, EnvelopeKind::Authoritative);
-        let other = about(1).await;
-        assert_eq!(other.kind, EnvelopeKind::HumanReview);
-        let other = other.review_id.clone().expect("a person decides");
-        resolve(system, &other).await.expect("it is open");
-        assert_eq!(about(1).await.kind, EnvelopeKind::Authoritative);
-        assert_eq!(about(0).await.kind, EnvelopeKind::Authoritative, "its lock is not replaced");
+        for at in 1..questions.len() {
+            let other = about(at).await;
+            assert_eq!(other.kind, EnvelopeKind::HumanReview, "{}", questions[at]);
+            let other = other.review_id.clone().expect("a person decides");
+            resolve(system, &other).await.expect("it is open");
+        }
+        for at in 0..questions.len() {
+            assert_eq!(about(at).await.kind, EnvelopeKind::Authoritative, "a lock is not replaced: {at}");
+        }
+    });
+}
+
+#[test]
+fn claim_repeated_for_many_times_opens_one_review_of_the_past() {
+    with_world(async |World { system, .. }: World| {
+        let system = &system;
+        two_that_say(system, "54208", "54208", json!({})).await;
+        for day in 1..=20 {
+            let claim = json!({"claimed": {"population": {"value": 1, "claimed_by": "p-1"}},
+                               "point_in_time": format!("2026-01-{day:02}T00:00:00Z")});
+            let envelope = asked(system, claim).await.expect("there is an envelope");
+            assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
+        }
+        assert_eq!(open(system).len(), 1);
+    });
+}
+
+#[test]
+fn disputes_of_many_releases_open_a_bounded_number_of_reviews() {
+    with_world(async |World { system, .. }: World| {
+        let system = &system;
+        two_that_say(system, "1", "2", json!({})).await;
+        for day in 1..=20 {
+            let row = format!("Aruba,ABW,1960,{}", 100 + day);
+            says(system, "office-a", &format!("2026-01-{day:02}"), &[&row]).await;
+        }
+        for day in 1..=20 {
+            let then = json!({"point_in_time": format!("2026-01-{day:02}T12:00:00Z")});
+            let envelope = asked(system, then).await.expect("there is an envelope");
+            assert_eq!(envelope.kind, EnvelopeKind::HumanReview);
+        }
+        assert_eq!(open(system).len(), OPEN_MAX);
+        disputed(system).await;
+        assert_eq!(open(system).len(), OPEN_MAX + 1, "the present has a limit of its own");
     });
 }

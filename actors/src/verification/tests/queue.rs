@@ -1,12 +1,13 @@
 //! The questions that wait for people: how many they may be.
 
 use super::support::*;
+use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::testing::{World, with_world};
 use crate::verification::{Dismiss, Resolve};
 use domain::Event;
 use domain::event::verification::ReviewEntry;
-use domain::verification::review::{CLAIMS_QUEUE_MAX, Dismissal, QUEUE_MAX, Resolution};
+use domain::verification::review::{CALLERS_QUEUE_MAX, Dismissal, QUEUE_MAX, Resolution, ReviewState};
 use domain::verification::{EnvelopeKind, Reason, Review};
 use serde_json::json;
 use std::sync::Arc;
@@ -15,33 +16,44 @@ use store::{Record, Write};
 /// So many reviews are committed at once.
 const AT_ONCE: usize = 500;
 
+/// Opens `number` more reviews like that of `state`.
+async fn open_copies(system: &System, state: &ReviewState, number: u64) {
+    let copies: Vec<_> = (0..number)
+        .map(|number| {
+            let mut state = state.clone();
+            state.review.review_id = format!("w-{number:05}");
+            Arc::new(state)
+        })
+        .collect();
+    for states in copies.chunks(AT_ONCE) {
+        let Review { review_id, opened_at, .. } = &states[0].review;
+        let review = Box::new(states[0].review.clone());
+        let entry = ReviewEntry { review_id: review_id.clone(), review, timestamp: *opened_at };
+        let mut record = Record::from(Event::ReviewOpened(entry));
+        record.writes.extend(states.iter().cloned().map(Write::PutReview));
+        system.log.commit(record).await.expect("it is committed");
+    }
+}
+
 #[test]
 fn full_review_queue_blocks_until_reviews_are_closed() {
     with_world(async |World { system, .. }: World| {
         let system = &system;
         source(system, "office", json!({})).await;
-        says(system, "office", "2020-04-14", &["Aruba,ABW,1960,54208", "Aruba,ABW,1961,55434"]).await;
+        says(
+            system,
+            "office",
+            "2020-04-14",
+            &["Aruba,ABW,1960,54208", "Aruba,ABW,1961,55434", "Aruba,ABW,1962,56234"],
+        )
+        .await;
         let always = json!({"conflict_resolution": {"always_human_axes": ["population"]}});
         workflow(system, &["office"], always).await;
         let first = verified(system).await;
         assert_eq!(first.kind, EnvelopeKind::HumanReview);
         let review_id = first.review_id.clone().expect("it has one");
         let (state, _) = system.store.review(&review_id).expect("read").expect("it is open");
-        let others: Vec<_> = (1..QUEUE_MAX)
-            .map(|number| {
-                let mut state = state.clone();
-                state.review.review_id = format!("w-{number:05}");
-                Arc::new(state)
-            })
-            .collect();
-        for states in others.chunks(AT_ONCE) {
-            let Review { review_id, opened_at, .. } = &states[0].review;
-            let review = Box::new(states[0].review.clone());
-            let entry = ReviewEntry { review_id: review_id.clone(), review, timestamp: *opened_at };
-            let mut record = Record::from(Event::ReviewOpened(entry));
-            record.writes.extend(states.iter().cloned().map(Write::PutReview));
-            system.log.commit(record).await.expect("it is committed");
-        }
+        open_copies(system, &state, QUEUE_MAX - 1).await;
         let of_another = json!({"where": {"area": "ABW", "year": 1961}});
         let blocked = asked(system, of_another.clone()).await.expect("there is an envelope");
         assert_eq!((blocked.kind, &blocked.review_id), (EnvelopeKind::Blocked, &None));
@@ -67,14 +79,14 @@ fn full_review_queue_blocks_until_reviews_are_closed() {
         system.verification.ask(resolve).await.expect("it answers").expect("it is resolved");
         let waits = asked(system, of_another).await.expect("there is an envelope");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
-        let as_of = json!({"where": {"area": "ABW", "year": 1961}, "point_in_time": system.clock.now()});
-        let blocked = asked(system, as_of.clone()).await.expect("there is an envelope");
+        let of_a_third = json!({"where": {"area": "ABW", "year": 1962}});
+        let blocked = asked(system, of_a_third.clone()).await.expect("there is an envelope");
         assert_eq!(blocked.kind, EnvelopeKind::Blocked, "it is full once more");
         let dismissal = Dismissal { reason: "nobody has to".into() };
         let review_id = waits.review_id.clone().expect("it has one");
         let dismiss = Dismiss { review_id, dismissal, peer: PEER };
         system.verification.ask(dismiss).await.expect("it answers").expect("it is dismissed");
-        let waits = asked(system, as_of).await.expect("there is an envelope");
+        let waits = asked(system, of_a_third).await.expect("there is an envelope");
         assert_eq!(waits.kind, EnvelopeKind::HumanReview, "{:?}", waits.reasons);
     });
 }
@@ -93,21 +105,7 @@ fn claims_fill_their_share_and_sources_disputes_still_open() {
         let (state, _) =
             system.store.review(first.review_id.as_ref().expect("it has one")).expect("read").expect("open");
         assert!(state.review.of_claim);
-        let copies: Vec<_> = (1..CLAIMS_QUEUE_MAX)
-            .map(|number| {
-                let mut state = state.clone();
-                state.review.review_id = format!("w-{number:05}");
-                Arc::new(state)
-            })
-            .collect();
-        for states in copies.chunks(AT_ONCE) {
-            let Review { review_id, opened_at, .. } = &states[0].review;
-            let review = Box::new(states[0].review.clone());
-            let entry = ReviewEntry { review_id: review_id.clone(), review, timestamp: *opened_at };
-            let mut record = Record::from(Event::ReviewOpened(entry));
-            record.writes.extend(states.iter().cloned().map(Write::PutReview));
-            system.log.commit(record).await.expect("it is committed");
-        }
+        open_copies(system, &state, CALLERS_QUEUE_MAX - 1).await;
         let further = asked(system, claim(2)).await.expect("there is an envelope");
         assert_eq!(further.kind, EnvelopeKind::Blocked);
         assert!(further.reasons.contains(&Reason::QueueFull), "{:?}", further.reasons);
@@ -124,5 +122,32 @@ fn claims_fill_their_share_and_sources_disputes_still_open() {
         system.verification.ask(dismiss).await.expect("it answers").expect("it is dismissed");
         let room = asked(system, claim(3)).await.expect("there is an envelope");
         assert_eq!(room.kind, EnvelopeKind::HumanReview, "{:?}", room.reasons);
+    });
+}
+
+#[test]
+fn past_disputes_fill_their_share_and_present_ones_still_open() {
+    with_world(async |World { system, .. }: World| {
+        let system = &system;
+        let rows = ["Aruba,ABW,1960,54208", "Aruba,ABW,1961,55434"];
+        source(system, "office", json!({})).await;
+        says(system, "office", "2020-04-14", &rows).await;
+        let always = json!({"conflict_resolution": {"always_human_axes": ["population"]}});
+        workflow(system, &["office"], always).await;
+        let past = |year: u32, field: &str| json!({"where": {"area": "ABW", "year": year}, field: "2026-01-01T00:00:00Z"});
+        let first = asked(system, past(1960, "point_in_time")).await.expect("there is an envelope");
+        let (state, _) =
+            system.store.review(first.review_id.as_ref().expect("it has one")).expect("read").expect("open");
+        open_copies(system, &state, CALLERS_QUEUE_MAX - 1).await;
+        let further = asked(system, past(1961, "point_in_time")).await.expect("there is an envelope");
+        assert_eq!(further.kind, EnvelopeKind::Blocked);
+        assert!(further.reasons.contains(&Reason::QueueFull), "{:?}", further.reasons);
+        let present = json!({"where": {"area": "ABW", "year": 1961}});
+        let present = asked(system, present).await.expect("there is an envelope");
+        assert_eq!(present.kind, EnvelopeKind::HumanReview, "{:?}", present.reasons);
+
+        open_copies(system, &state, QUEUE_MAX).await;
+        let present = verified(system).await;
+        assert_eq!(present.kind, EnvelopeKind::HumanReview, "{:?}", present.reasons);
     });
 }

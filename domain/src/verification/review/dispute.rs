@@ -106,7 +106,7 @@ fn candidates(inputs: &Inputs, envelope: &Envelope) -> BTreeMap<SourceId, Candid
     found.collect()
 }
 
-/// The SHA-256 of the question without `known_at`, of the values and versions of the answers, and of the claims. Times do not
+/// The SHA-256 of the question without its times, of the values and versions of the answers, and of the claims. Times do not
 /// count, and neither do unverified oracles or cached answers of missing oracles.
 fn evidence_hash(
     inputs: &Inputs,
@@ -125,5 +125,5 @@ fn evidence_hash(
     });
     let said: BTreeMap<_, _> = said.collect();
     let Workflow { workflow_id, ontology, .. } = &inputs.workflow;
-    digest_of_json(&(workflow_id, ontology, &question.thing, question.point_in_time, axes, said, claimed))
+    digest_of_json(&(workflow_id, ontology, &question.thing, axes, said, claimed))
 }

@@ -64,3 +64,16 @@ fn claims_take_no_place_of_a_dispute_between_sources() {
     disputed.open_reviews = open;
     assert_eq!(decide(&disputed).review_id.as_deref(), Some("verify:51"));
 }
+
+#[test]
+fn reviews_of_claims_the_past_and_unanswered_questions_are_by_callers() {
+    assert!(!review(&question(1, "12", json!({}))).is_by_caller());
+    assert!(review(&question(1, "10", claim(json!(9), "p-1", false))).is_by_caller());
+    for time in ["point_in_time", "known_at"] {
+        let past = question(1, "12", json!({time: "2026-11-01T00:00:00Z"}));
+        assert!(review(&past).is_by_caller(), "{time}");
+    }
+    let mut unanswered = review(&question(1, "12", json!({})));
+    unanswered.candidates.clear();
+    assert!(unanswered.is_by_caller());
+}
