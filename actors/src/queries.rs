@@ -179,8 +179,8 @@ impl Queries {
         }
     }
 
-    /// How fresh what there is is, and a page of it where the policy lets it pass: a small lookup here, anything longer on a
-    /// thread of its own once there is room for it.
+    /// How fresh what there is is, and a page of it where the policy lets it pass: a small lookup here, anything longer, and
+    /// a query with patterns to compile, on a thread of its own once there is room for it.
     async fn read(
         &self,
         asked: OracleQuery,
@@ -198,18 +198,35 @@ impl Queries {
             Standing::AnswersWithWarning(warning) => Some(warning),
             Standing::Silent(why) => return Err(QueryError::Silent(why)),
         };
-        let answering = Answering::new(asked, view, warning, now, began)?;
-        let (Looked { freshness, answer }, room) = match answering.look_up()? {
-            LookedUp::Answered(looked) => (*looked, None),
-            LookedUp::TooMuch { page_bytes } => {
-                let (room, permit) = self.room(page_bytes.saturating_mul(JSON_TIMES)).await?;
-                let scan = Scan::new(permit, Arc::clone(still_waiting));
-                // on that thread, since what it reads stays in memory though nobody waits for it any more
-                let read = spawn_blocking(move || Ok((answering.page(&scan)?, Some(room)))).await;
-                read.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))?
+        let page_bytes = asked.request.page_bytes();
+        let has_patterns = asked.request.has_patterns();
+        let answering = move || Answering::new(asked, view, warning, now, began);
+        let (Looked { freshness, answer }, room) = if has_patterns {
+            self.scan(page_bytes, still_waiting, move |scan| answering()?.page(scan)).await?
+        } else {
+            let answering = answering()?;
+            match answering.look_up()? {
+                LookedUp::Answered(looked) => (*looked, None),
+                LookedUp::TooMuch => {
+                    self.scan(page_bytes, still_waiting, move |scan| answering.page(scan)).await?
+                }
             }
         };
         Ok((freshness, answer.map(|answer| Page { answer, room })))
+    }
+
+    /// Runs `read` on a thread of its own once there is room for its page and a processor, and returns the room with it.
+    async fn scan(
+        &self,
+        page_bytes: usize,
+        still_waiting: &StillWaiting,
+        read: impl FnOnce(&Scan) -> Result<Looked, QueryError> + Send + 'static,
+    ) -> Result<(Looked, Option<OwnedSemaphorePermit>), QueryError> {
+        let (room, permit) = self.room(page_bytes.saturating_mul(JSON_TIMES)).await?;
+        let scan = Scan::new(permit, Arc::clone(still_waiting));
+        // on that thread, since what it reads stays in memory though nobody waits for it any more
+        let read = spawn_blocking(move || Ok((read(&scan)?, Some(room)))).await;
+        read.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
     }
 
     /// Waits for memory for `bytes`, at most all memory for pages, and then for a processor.

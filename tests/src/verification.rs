@@ -4,6 +4,7 @@ use crate::Daemon;
 use crate::ground::{approve, begun, ended, example, ingest, open_pipeline, put, register_all};
 use oracled::client::Client;
 use serde_json::{Value, json};
+use std::ops::Range;
 
 /// A workflow over `oracles`, with these settings beside the simplest ones.
 ///
@@ -44,6 +45,21 @@ pub async fn offices(daemon: &Daemon<'_>, sources: &[(&str, &str, &str)]) {
         let run = ended(control, &begun(&run)).await;
         assert_eq!(run["counts"]["records"], 1, "{run}");
         approve(control, oracle_id).await;
+    }
+}
+
+/// Ingests one more release of each of `sources`, which has the same population in all of `years`.
+///
+/// # Panics
+/// Where one of them is not taken.
+#[allow(clippy::indexing_slicing, reason = "what is not there fails the test")]
+pub async fn several_years(daemon: &Daemon<'_>, sources: &[(&str, &str)], years: Range<u16>) {
+    let control = &mut daemon.control().await;
+    for (oracle_id, population) in sources {
+        let rows = years.clone().map(|year| format!("Aruba,ABW,{year},{population}\n"));
+        let payload = format!("Country Name,Country Code,Year,Value\n{}", rows.collect::<String>());
+        let run = ingest(control, oracle_id, "2026-03-07", "2026-03-07", payload).await;
+        assert_eq!(ended(control, &begun(&run)).await["state"], "completed");
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use domain::verification::{Envelope, Inputs, decide};
 use domain::{Event, Sha256Hex};
 use harness::ground::stopped;
-use harness::verification::{offices, register, workflow};
+use harness::verification::{offices, register, several_years, workflow};
 use harness::{World, at, document, get, log, post, problem, whole_log};
 use hyper::Method;
 use oracled::client::Client;
@@ -20,9 +20,13 @@ async fn two_that_disagree(daemon: &harness::Daemon<'_>) {
     }
 }
 
-async fn verified(routes: &mut Client, workflow: &str, point_in_time: Option<&str>) -> Value {
-    let request = json!({"workflow": workflow, "where": {"area": "ABW", "year": 1960},
-        "axes": ["population"], "point_in_time": point_in_time});
+async fn verified(routes: &mut Client, workflow: &str) -> Value {
+    verified_of(routes, workflow, 1960).await
+}
+
+async fn verified_of(routes: &mut Client, workflow: &str, year: u16) -> Value {
+    let request =
+        json!({"workflow": workflow, "where": {"area": "ABW", "year": year}, "axes": ["population"]});
     let answer = post(routes, "/v1/verify", &request).await;
     assert_eq!(answer.status, 200, "{}", document(&answer));
     document(&answer)
@@ -39,7 +43,7 @@ async fn review_is_listed_with_all_answers_and_its_resolution_stands() {
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     assert_eq!(document(&get(control, "/v1/reviews").await), json!({"reviews": [], "next": null}));
-    let disputed = verified(routes, "census", None).await;
+    let disputed = verified(routes, "census").await;
     let id = disputed["review_id"].as_str().expect("a person decides");
     assert_eq!(at(&get(control, "/v1/status").await, "/open_reviews"), 1);
     let listed = document(&get(control, "/v1/reviews").await);
@@ -74,14 +78,10 @@ async fn review_is_listed_with_all_answers_and_its_resolution_stands() {
     let told = problem(&post(control, &resolve, &resolution("54301")).await, 409, "review_resolved");
     assert!(told["detail"].as_str().is_some_and(|detail| detail.contains(&by)), "{told}");
 
-    let settled = verified(routes, "census", None).await;
+    let settled = verified(routes, "census").await;
     let axis = &settled["axes"]["population"];
     assert_eq!((&axis["value"], &axis["basis"]), (&json!("54300"), &json!("human_lock")), "{settled}");
-    assert_eq!(
-        verified(routes, "other", None).await["kind"],
-        "human_review",
-        "it holds in its workflow alone"
-    );
+    assert_eq!(verified(routes, "other").await["kind"], "human_review", "it holds in its workflow alone");
     let entry = &log(control, "event=review_resolved").await[0];
     assert_eq!((&entry["review_id"], &entry["peer"]["pid"]), (&json!(id), &json!(std::process::id())));
 }
@@ -92,7 +92,7 @@ async fn what_was_decided_is_taken_back_and_the_next_question_is_decided_anew() 
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let disputed = verified(routes, "census", None).await;
+    let disputed = verified(routes, "census").await;
     let id = disputed["review_id"].as_str().expect("a person decides");
     let path = format!("/v1/reviews/{id}");
     let revoke = format!("{path}/revoke");
@@ -101,7 +101,7 @@ async fn what_was_decided_is_taken_back_and_the_next_question_is_decided_anew() 
     problem(&post(control, "/v1/reviews/no-such/revoke", &reason).await, 404, "review_unknown");
     assert_eq!(post(control, &format!("{path}/resolve"), &resolution("54300")).await.status, 200);
     problem(&post(control, &revoke, &json!({"reason": " "})).await, 400, "invalid_resolution");
-    assert_eq!(verified(routes, "census", None).await["kind"], "authoritative");
+    assert_eq!(verified(routes, "census").await["kind"], "authoritative");
 
     let revoked = post(control, &revoke, &reason).await;
     assert_eq!(revoked.status, 200, "{}", document(&revoked));
@@ -115,7 +115,7 @@ async fn what_was_decided_is_taken_back_and_the_next_question_is_decided_anew() 
     let entry = &log(control, "event=review_revoked").await[0];
     assert_eq!((&entry["reason"], &entry["locks"][0]["value"]), (&json!("misread"), &json!("54300")));
 
-    let again = verified(routes, "census", None).await;
+    let again = verified(routes, "census").await;
     assert_eq!(again["kind"], "human_review");
     assert_ne!(again["review_id"], id, "it is before a person once more");
 }
@@ -126,7 +126,7 @@ async fn what_need_not_be_decided_is_dismissed_and_waits_for_nobody_any_more() {
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let id = verified(routes, "census", None).await["review_id"].clone();
+    let id = verified(routes, "census").await["review_id"].clone();
     let path = format!("/v1/reviews/{}", id.as_str().expect("a person decides"));
     let (dismiss, reason) = (format!("{path}/dismiss"), json!({"reason": "nobody has to"}));
     problem(&post(control, "/v1/reviews/no-such/dismiss", &reason).await, 404, "review_unknown");
@@ -164,7 +164,7 @@ async fn what_need_not_be_decided_is_dismissed_and_waits_for_nobody_any_more() {
     let metrics = String::from_utf8_lossy(&metrics.body);
     assert!(metrics.contains("oracled_reviews_dismissed_total 1\n"), "{metrics}");
 
-    let again = verified(routes, "census", None).await;
+    let again = verified(routes, "census").await;
     assert_eq!(again["kind"], "human_review");
     let further = again["review_id"].as_str().expect("a person decides");
     assert_ne!(json!(further), id, "it is before a person once more");
@@ -172,7 +172,7 @@ async fn what_need_not_be_decided_is_dismissed_and_waits_for_nobody_any_more() {
     let path = format!("/v1/reviews/{further}");
     assert_eq!(post(control, &format!("{path}/resolve"), &resolution("54300")).await.status, 200);
     problem(&post(control, &format!("{path}/dismiss"), &reason).await, 409, "review_resolved");
-    assert_eq!(verified(routes, "census", None).await["kind"], "authoritative");
+    assert_eq!(verified(routes, "census").await["kind"], "authoritative");
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn what_cannot_be_decided_changes_nothing() {
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let id = verified(routes, "census", None).await["review_id"].clone();
+    let id = verified(routes, "census").await["review_id"].clone();
     let path = format!("/v1/reviews/{}/resolve", id.as_str().expect("a person decides"));
     let before = whole_log(control).await.len();
     let with = |place: &str, value: Value| {
@@ -219,11 +219,12 @@ async fn reviews_are_listed_page_by_page_the_newest_first_and_by_workflow() {
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
+    let years = 1960..1967;
+    several_years(&daemon, &[("office-a", "54208"), ("office-b", "54608")], years.clone()).await;
     let mut opened = Vec::new();
-    for day in 10..17 {
+    for year in years {
         for workflow in ["census", "other"] {
-            let at = format!("2026-03-{day}");
-            let envelope = verified(routes, workflow, Some(&at)).await;
+            let envelope = verified_of(routes, workflow, year).await;
             opened.push((workflow, envelope["review_id"].as_str().expect("a person decides").to_owned()));
         }
     }
@@ -273,7 +274,7 @@ async fn decision_is_shown_with_all_inputs_and_an_altered_one_is_an_error() {
     let daemon = world.serve().await;
     two_that_disagree(&daemon).await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
-    let envelope = verified(routes, "census", None).await;
+    let envelope = verified(routes, "census").await;
     let id = envelope["execution_id"].as_str().expect("it has one").to_owned();
     let path = format!("/v1/executions/{id}");
     let explained = document(&get(control, &path).await);

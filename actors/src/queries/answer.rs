@@ -50,10 +50,7 @@ pub(super) struct Looked {
 pub(super) enum LookedUp {
     Answered(Box<Looked>),
     /// It is no such question, or there is more to be looked at than whoever asks should wait for.
-    TooMuch {
-        /// A page has at most about so many bytes of what records say.
-        page_bytes: usize,
-    },
+    TooMuch,
 }
 
 impl Answering {
@@ -82,17 +79,16 @@ impl Answering {
 
     /// The answer where it takes no longer than a moment: to a question that speaks of one thing, of which little is said.
     pub(super) fn look_up(&self) -> Result<LookedUp, QueryError> {
-        let too_much = LookedUp::TooMuch { page_bytes: self.query.page_bytes() };
         if !self.query.identity_is_whole {
-            return Ok(too_much);
+            return Ok(LookedUp::TooMuch);
         }
         let answered = match self.read(super::scan::LOOKUP) {
-            Err(ScanError::TooCostly) => return Ok(too_much),
+            Err(ScanError::TooCostly) => return Ok(LookedUp::TooMuch),
             answered => answered?,
         };
         let is_cut_short = answered.more.is_some() && answered.found.len() < self.query.max_results;
         if is_cut_short || answered.bytes > LOOKUP_BYTES {
-            return Ok(too_much);
+            return Ok(LookedUp::TooMuch);
         }
         self.judged(answered).map(|looked| LookedUp::Answered(Box::new(looked)))
     }

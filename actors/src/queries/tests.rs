@@ -356,3 +356,25 @@ fn the_feed_tells_each_change_once_and_goes_on_where_it_ended() {
         assert!(end.changes.is_empty() && !end.more && end.next == since, "{end:?}");
     });
 }
+
+#[test]
+fn patterns_are_compiled_only_with_a_processor() {
+    with_world(|World { system, .. }| async move {
+        two_releases(&system).await;
+        let pattern = |pattern: &str| request(&[("area_name", Operator::Regex, json!(pattern))]);
+        let mut permits = Vec::new();
+        while let Ok(permit) = timeout(Duration::ZERO, system.queries.processors.for_scan()).await {
+            permits.push(permit);
+        }
+        // a pattern that cannot be compiled is not noticed without a processor
+        tokio::time::pause();
+        let busy = asked(&system, pattern("(")).await;
+        assert!(matches!(busy, Err(QueryError::Busy)), "{busy:?}");
+        tokio::time::resume();
+        drop(permits);
+        let bad = asked(&system, pattern("(")).await;
+        assert!(matches!(bad, Err(QueryError::Bad(BadQuery::Filter { .. }))), "{bad:?}");
+        let answer = asked(&system, pattern("^Ar")).await.expect("it answers");
+        assert_eq!(told(&answer).len(), 2);
+    });
+}

@@ -76,6 +76,20 @@ pub struct QueryRequest {
     pub explain: bool,
 }
 
+impl QueryRequest {
+    /// Whether the query has patterns, which take milliseconds to compile.
+    #[must_use]
+    pub fn has_patterns(&self) -> bool {
+        self.filters.iter().any(|filter| filter.operator == Operator::Regex)
+    }
+
+    /// The most bytes of a page of the query ([`Query::page_bytes`]).
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        page_bytes(self.max_results.unwrap_or(MAX_RESULTS_DEFAULT))
+    }
+}
+
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueryAnswer {
@@ -282,7 +296,7 @@ impl Query {
     /// A page ends when what its records say has so many bytes.
     #[must_use]
     pub fn page_bytes(&self) -> usize {
-        self.max_results.saturating_mul(PAGE_BYTES_A_RECORD).min(PAGE_BYTES_MAX)
+        page_bytes(self.max_results)
     }
 
     /// Whether all filters hold of the values `axes`.
@@ -316,6 +330,10 @@ impl Query {
         }
         chosen.into_iter().collect()
     }
+}
+
+fn page_bytes(max_results: usize) -> usize {
+    max_results.saturating_mul(PAGE_BYTES_A_RECORD).min(PAGE_BYTES_MAX)
 }
 
 #[cfg(test)]
