@@ -1,6 +1,7 @@
 //! The two sockets: taken from systemd or bound here, and served within their bounds.
 
 mod bounded_writes;
+mod pace;
 pub(crate) mod refusal;
 mod shared;
 
@@ -18,6 +19,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use listenfd::ListenFd;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Group, chown};
+use pace::Pace;
 use refusal::Refusals;
 use shared::SharedStream;
 use std::convert::Infallible;
@@ -284,6 +286,7 @@ pub async fn serve<H, F, B>(
     let graceful = GracefulShutdown::new();
     let refusals = Refusals::new(bounds.connections);
     let mut near_timer = interval(NEAR_TIMER);
+    let mut pace = Pace::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -298,6 +301,7 @@ pub async fn serve<H, F, B>(
                 continue;
             }
         };
+        pace.accepted().await;
         let Ok(peer) = peer_of(&stream) else { continue };
         let Some(counted) = Counted::take(&open, bounds.connections) else {
             refusals.refuse(stream);

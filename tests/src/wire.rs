@@ -98,8 +98,8 @@ impl Wire {
         Some(taken)
     }
 
-    /// Reads so many bytes.
-    pub(crate) async fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
+    /// Reads so many bytes; nothing where the daemon hangs up first.
+    pub async fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
         self.read_until(|read| (read.len() >= bytes).then_some(bytes)).await?;
         Some(self.read.drain(..bytes).collect())
     }

@@ -1,0 +1,71 @@
+//! The rate at which connections are accepted.
+
+use actors::clock::stopwatch;
+use std::time::Duration;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep_until};
+
+/// The most connections accepted in each [`INTERVAL`]. A client can open and close tens of thousands of connections a
+/// second; accepting all of them takes a whole processor. Connections beyond this rate wait in the kernel's backlog. Once
+/// that is full, the kernel makes their clients wait, or returns `EAGAIN` to those that do not want to.
+const BATCH: u32 = 32;
+/// See [`BATCH`].
+const INTERVAL: Duration = Duration::from_millis(5);
+
+/// Limits the rate of accepted connections.
+#[derive(Debug)]
+pub(super) struct Pace {
+    accepted: u32,
+    began: Instant,
+}
+
+impl Pace {
+    pub(super) fn new() -> Self {
+        Self { accepted: 0, began: stopwatch() }
+    }
+
+    /// Waits after a connection was accepted, until the next one may be.
+    pub(super) async fn accepted(&mut self) {
+        self.accepted += 1;
+        if self.accepted < BATCH {
+            // requests on open connections run between two new ones
+            return yield_now().await;
+        }
+        let next = self.began + INTERVAL;
+        // a timer is rounded up to the next millisecond, even if it is over
+        if stopwatch() < next {
+            sleep_until(next).await;
+        }
+        *self = Self::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_accepted_one_batch_each_interval() {
+        let (mut pace, began) = (Pace::new(), stopwatch());
+        for batch in 1..=10 {
+            for _ in 1..BATCH {
+                pace.accepted().await;
+            }
+            assert_eq!(began.elapsed(), INTERVAL * (batch - 1));
+            pace.accepted().await;
+            assert!(began.elapsed() >= INTERVAL * batch);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_below_the_rate_do_not_wait() {
+        let (mut pace, began) = (Pace::new(), stopwatch());
+        let step = INTERVAL / BATCH + Duration::from_micros(1);
+        for number in 1..=10 * BATCH {
+            advance(step).await;
+            pace.accepted().await;
+            assert_eq!(began.elapsed(), step * number);
+        }
+    }
+}
