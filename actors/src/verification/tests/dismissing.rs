@@ -172,11 +172,12 @@ fn questions_about_different_times_share_one_open_review() {
             json!({"point_in_time": times[1]}),
             json!({"point_in_time": times[0], "known_at": times[0]}),
         ];
-        let about =
-            async |at: usize| asked(system, questions[at].clone()).await.expect("there is an envelope");
-        let review_id = about(0).await.review_id.clone().expect("a person decides");
-        for at in 0..questions.len() {
-            assert_eq!(about(at).await.review_id.as_deref(), Some(&*review_id), "{}", questions[at]);
+        let about = async |question: &serde_json::Value| {
+            asked(system, question.clone()).await.expect("there is an envelope")
+        };
+        let review_id = about(&questions[0]).await.review_id.clone().expect("a person decides");
+        for question in &questions {
+            assert_eq!(about(question).await.review_id.as_deref(), Some(&*review_id), "{question}");
         }
         assert_eq!(open(system), [&*review_id]);
         let present = disputed(system).await;
@@ -184,15 +185,19 @@ fn questions_about_different_times_share_one_open_review() {
         resolve(system, &review_id).await.expect("it is open");
         assert_eq!(open(system), [&*present]);
         // a lock holds for the times of its review
-        assert_eq!(about(0).await.kind, EnvelopeKind::Authoritative);
-        for at in 1..questions.len() {
-            let other = about(at).await;
-            assert_eq!(other.kind, EnvelopeKind::HumanReview, "{}", questions[at]);
+        assert_eq!(about(&questions[0]).await.kind, EnvelopeKind::Authoritative);
+        for question in &questions[1..] {
+            let other = about(question).await;
+            assert_eq!(other.kind, EnvelopeKind::HumanReview, "{question}");
             let other = other.review_id.clone().expect("a person decides");
             resolve(system, &other).await.expect("it is open");
         }
-        for at in 0..questions.len() {
-            assert_eq!(about(at).await.kind, EnvelopeKind::Authoritative, "a lock is not replaced: {at}");
+        for question in &questions {
+            assert_eq!(
+                about(question).await.kind,
+                EnvelopeKind::Authoritative,
+                "no lock is replaced: {question}"
+            );
         }
     });
 }
