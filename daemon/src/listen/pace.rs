@@ -2,7 +2,6 @@
 
 use actors::clock::stopwatch;
 use std::time::Duration;
-use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 /// The most connections accepted in each [`INTERVAL`]. A client can open and close tens of thousands of connections a
@@ -28,8 +27,7 @@ impl Pace {
     pub(super) async fn accepted(&mut self) {
         self.accepted += 1;
         if self.accepted < BATCH {
-            // requests on open connections run between two new ones
-            return yield_now().await;
+            return;
         }
         let next = self.began + INTERVAL;
         // a timer is rounded up to the next millisecond, even if it is over
