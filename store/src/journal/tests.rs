@@ -1130,6 +1130,32 @@ fn damaged_or_foreign_snapshot_is_removed_and_the_store_is_whole() {
 }
 
 #[test]
+fn missing_row_is_found_although_another_is_replaced_during_the_count() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    for n in 0..60 {
+        fill(&mut journal, n * 50..n * 50 + 50);
+    }
+    drop((journal, store));
+    drop(open(dir.path()));
+    let db = raw(dir.path());
+    remove(&db, b"vcs_999\0");
+    drop(db);
+    let (mut journal, store) = open(dir.path());
+    let mut calls = 0;
+    let audited = store.audit(|_| {
+        calls += 1;
+        // the log has 6000 entries; the verdicts come after it, and the first 1024 of them were counted by then
+        if calls == 7 {
+            let replacement = Record { expect: Vec::new(), ..delivered(0, 40) };
+            journal.commit(&[replacement]).expect("the disk takes it").remove(0).expect("nothing is stale");
+        }
+        true
+    });
+    assert!(matches!(audited, Err(StoreError::Short { .. })), "{audited:?}");
+}
+
+#[test]
 fn check_of_the_store_stops_when_told_and_continues_where_it_was() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
