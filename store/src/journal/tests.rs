@@ -423,14 +423,32 @@ fn a_second_journal_on_the_same_store_is_refused() {
 }
 
 #[test]
-fn a_store_of_a_newer_version_is_refused() {
+fn store_of_another_version_is_refused_as_such() {
+    use crate::rows::SCHEMA;
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(dir.path()));
-    let db = raw(dir.path());
-    db.insert("!schema", &7_u32.to_be_bytes()).expect("it is written");
-    drop(db);
+    let schema_is = |schema: u32| {
+        let db = raw(dir.path());
+        db.insert("!schema", &schema.to_be_bytes()).expect("it is written");
+        drop(db);
+        refused(dir.path())
+    };
+    let error = schema_is(SCHEMA + 1);
+    assert!(matches!(error, StoreError::Newer { found: 7, known: SCHEMA, .. }), "{error}");
+    let error = schema_is(SCHEMA - 1);
+    assert!(matches!(error, StoreError::Older { found: 5, known: SCHEMA, .. }), "{error}");
+
+    // a mark of another version is shorter or longer, and its checksum lies elsewhere
+    let mark = |schema: u32| [b"oracledW", schema.to_be_bytes().as_slice(), &[1; 100]].concat();
+    fs::write(dir.path().join("watermark"), mark(SCHEMA - 1)).expect("it is written");
     let error = refused(dir.path());
-    assert!(matches!(error, StoreError::Newer { found: 7, known: crate::rows::SCHEMA, .. }), "{error}");
+    assert!(matches!(error, StoreError::Older { found: 5, known: SCHEMA, .. }), "{error}");
+    fs::write(dir.path().join("watermark"), mark(SCHEMA + 1)).expect("it is written");
+    let error = refused(dir.path());
+    assert!(matches!(error, StoreError::Newer { found: 7, known: SCHEMA, .. }), "{error}");
+    fs::write(dir.path().join("watermark"), mark(SCHEMA)).expect("it is written");
+    let error = refused(dir.path());
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
 }
 
 /// The mail that a delivery queues, and its entry.
