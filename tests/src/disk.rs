@@ -83,7 +83,7 @@ impl Tmpfs {
     pub fn mount(world: &World) -> Option<Self> {
         fs::create_dir(world.state()).expect("it is made");
         let script =
-            format!("mount -t tmpfs -o size=64m none '{}' && echo && exec cat", world.state().display());
+            format!("mount -t tmpfs -o size=64m,mode=0700 none '{}' && echo && exec cat", world.state().display());
         let keeper = Command::new("unshare")
             .args(["--mount", "sh", "-c", &script])
             .stdin(Stdio::piped())
