@@ -151,8 +151,7 @@ fn repeated_payload_changes_nothing_and_a_dropped_one_leaves_nothing() {
     dropped.push(&payload).expect("it is taken");
     drop(dropped);
     let entries = fs::read_dir(dir.path()).expect("it is read").map(|entry| entry.expect("an entry").path());
-    let (payload, mark) =
-        (path(dir.path(), &archived.sha256), mark(dir.path(), archived.sha256.as_str()));
+    let (payload, mark) = (path(dir.path(), &archived.sha256), mark(dir.path(), archived.sha256.as_str()));
     assert_eq!(entries.collect::<BTreeSet<_>>(), [payload.clone(), mark].into());
     assert_eq!(fs::read(&payload).expect("it is read"), before);
 }
