@@ -42,6 +42,7 @@ use pull::Puller;
 use pulling::{Pulls, Wanted};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use store::Store;
 use store::ground::archive::Archived;
@@ -212,6 +213,11 @@ impl fmt::Debug for Verify {
 #[rtype(result = "Vec<RunProgress>")]
 pub struct Running;
 
+/// Holds scheduled pulls back while the daemon drains, or lets them begin again.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Drain(pub bool);
+
 /// Has all runs end, so that the next start goes on with them, and whoever writes files anew; answers once they have.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
@@ -235,6 +241,8 @@ struct Shop {
     places: Semaphore,
     puller: Arc<Puller>,
     pulls: Pulls,
+    /// Whether no scheduled pull may begin.
+    draining: AtomicBool,
 }
 
 impl Ingestion {
@@ -247,8 +255,9 @@ impl Ingestion {
     ) -> Self {
         let IngestionConfig { runs_at_once, limits, puller, .. } = config;
         let places = Semaphore::new(runs_at_once);
-        let (flights, pulls) = Default::default();
-        Self { shop: Arc::new(Shop { store, log, clock, metrics, limits, flights, places, puller, pulls }) }
+        let (flights, pulls, draining) = Default::default();
+        let shop = Shop { store, log, clock, metrics, limits, flights, places, puller, pulls, draining };
+        Self { shop: Arc::new(shop) }
     }
 }
 
@@ -374,6 +383,14 @@ impl Handler<Undo> for Ingestion {
 
     fn handle(&mut self, Undo { run_id, reason, peer }: Undo, _: &mut Context<Self>) -> Self::Result {
         Box::pin(deciding::undo(Arc::clone(&self.shop), deciding::Wanted { run_id, reason, peer }))
+    }
+}
+
+impl Handler<Drain> for Ingestion {
+    type Result = ();
+
+    fn handle(&mut self, Drain(draining): Drain, _: &mut Context<Self>) {
+        self.shop.draining.store(draining, Ordering::Relaxed);
     }
 }
 

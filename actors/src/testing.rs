@@ -158,6 +158,7 @@ pub(crate) fn ingestion(time: &Hand) -> IngestionConfig {
 fn local_puller(time: &Hand) -> Arc<Puller> {
     let settings = PullSettings {
         allow_local: vec!["127.0.0.1/32".parse().expect("a range")],
+        allow_cleartext: false,
         max_payload_bytes: 1 << 20,
         connect: Duration::from_secs(1),
         idle: Duration::from_secs(1),

@@ -1,12 +1,12 @@
 //! `oracled`: the daemon's command line.
 
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, shown_url};
 use crate::upstreams::Upstreams;
 use crate::{dev, run, telemetry};
 use actors::Clock;
-use actors::upstream::web::without_keys;
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The gate between a model and the people who pay for its verdicts.
@@ -96,25 +96,31 @@ fn check_config(flags: &Flags, json: bool) -> anyhow::Result<()> {
             ignored.join(", ")
         )?;
     }
-    let mut config = serde_json::to_value(&config)?;
-    cut_keys(&mut config);
-    let mut out = io::stdout().lock();
-    if json {
-        serde_json::to_writer_pretty(&mut out, &config)?;
-        writeln!(out)?;
-        return Ok(());
-    }
-    print_as_toml(&mut out, "", &config)?;
+    print(&mut io::stdout().lock(), &config, json)?;
     Ok(())
 }
 
-/// Removes the query parameters that look like keys from every URL.
-fn cut_keys(value: &mut serde_json::Value) {
-    match value {
-        serde_json::Value::String(text) => *text = without_keys(text),
-        serde_json::Value::Array(values) => values.iter_mut().for_each(cut_keys),
-        serde_json::Value::Object(values) => values.values_mut().for_each(cut_keys),
-        _ => {}
+/// Prints a configuration as it would be used.
+pub(crate) fn print(out: &mut impl Write, config: &Config, as_json: bool) -> io::Result<()> {
+    let mut config = serde_json::to_value(config)?;
+    hide_keys(&mut config);
+    if as_json {
+        serde_json::to_writer_pretty(&mut *out, &config)?;
+        return writeln!(out);
+    }
+    print_as_toml(out, "", &config)
+}
+
+/// Hides what can be a key: what comes after the host of a URL, and what stands where the path of a file should.
+fn hide_keys(config: &mut serde_json::Value) {
+    for (key, value) in config.as_object_mut().into_iter().flatten() {
+        match value {
+            serde_json::Value::String(text) if key.ends_with("_url") => *text = shown_url(text),
+            serde_json::Value::String(text) if key.ends_with("_file") && !Path::new(text).exists() => {
+                *text = "not shown: it is not the path of a file".into();
+            }
+            other => hide_keys(other),
+        }
     }
 }
 

@@ -12,7 +12,8 @@ mod model;
 mod rules;
 mod variables;
 
-pub(crate) use cleartext::{has_login, is_cleartext, is_local};
+use cleartext::check_url;
+pub(crate) use cleartext::{has_login, is_cleartext, is_local, shown_url};
 pub use directories::Directories;
 pub use flags::{CONFIG_VARIABLE, Flags};
 pub use ingestion::{Credential, Ingestion, Proof, SecretFrom};
@@ -55,12 +56,12 @@ pub enum ConfigError {
     },
     /// A secret would cross a network without encryption.
     #[error(
-        "configuration: `{key}` is {given}: {what} would cross the network in clear text; {remedy}, or start with \
+        "configuration: `{key}` is `{given}`: {what} would cross the network in clear text; {remedy}, or start with \
          --allow-cleartext"
     )]
     Cleartext {
         /// The key that says so.
-        key: &'static str,
+        key: String,
         /// Its value.
         given: String,
         /// The secret.
@@ -273,8 +274,7 @@ impl Config {
         flags: &Flags,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
-        let not_understood =
-            |error: ::config::ConfigError| ConfigError::NotUnderstood(without_source(&error.to_string()));
+        let not_understood = |error| ConfigError::NotUnderstood(without_values(&error));
         let defaults = ::config::Config::try_from(&Self::default()).map_err(not_understood)?;
         let mut sources = ::config::Config::builder().add_source(defaults);
         if let Some(file) = flags.config.clone().or_else(|| Directories::of_this_process().config_file()) {
@@ -368,7 +368,30 @@ impl Config {
     }
 }
 
-/// A parser's error without the lines of the file that it quotes: there may be a key in them.
+/// What is wrong with a file or a variable, without its text: a key can stand anywhere in it.
+fn without_values(error: &::config::ConfigError) -> String {
+    use ::config::ConfigError as Fault;
+    let place = |key: &Option<String>, origin: &Option<String>| {
+        let key = key.iter().map(|key| format!(" for key `{key}`"));
+        key.chain(origin.iter().map(|origin| format!(" in {origin}"))).collect::<String>()
+    };
+    match error {
+        Fault::Type { expected, key, origin, .. } => {
+            format!("the value is of the wrong type, expected {expected}{}", place(key, origin))
+        }
+        Fault::At { error, key, origin } => without_values(error) + &place(key, origin),
+        Fault::Message(told) => match told.rsplit_once(", expected ") {
+            // what serde found stands before what it expected
+            Some((found, expected)) if found.starts_with("invalid ") => {
+                format!("the value is of the wrong type, expected {expected}")
+            }
+            _ => told.clone(),
+        },
+        other => without_source(&other.to_string()),
+    }
+}
+
+/// A parser's error without the lines of the file that it quotes.
 fn without_source(error: &str) -> String {
     let is_quoted =
         |line: &&str| line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');

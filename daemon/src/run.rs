@@ -26,7 +26,10 @@ use domain::Event;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use sd_notify::NotifyState;
+use std::fs;
 use std::future::pending;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -120,6 +123,7 @@ impl Daemon {
         let Storage { cache_bytes, facts_cache_bytes, min_free_bytes, .. } = config.storage;
         let options =
             Options { dir: config.state_dir.clone(), cache_bytes, facts_cache_bytes, min_free_bytes };
+        check_state_dir(&config.state_dir)?;
         hide_state_dir(&config.state_dir);
         let clock = Clock::system();
         let upstreams = Upstreams::of(&config, &clock, flags.allow_cleartext)?;
@@ -275,6 +279,20 @@ impl Daemon {
         }
         tell_systemd(&[NotifyState::Ready]);
     }
+}
+
+/// Checks that no other user can change the state directory, where it exists.
+fn check_state_dir(dir: &Path) -> anyhow::Result<()> {
+    // what else is wrong with it, the store reports
+    let mode = fs::metadata(dir).map_or(0, |found| found.mode() & 0o7777);
+    if mode & 0o022 != 0 {
+        bail!(
+            "the state directory {} has mode {mode:04o}, so that other users can replace its files (allowed: 0700, 0750 or \
+             0755); run: chmod go-w {0}",
+            dir.display()
+        );
+    }
+    Ok(())
 }
 
 fn start_servers(

@@ -11,54 +11,65 @@ use std::path::{Path, PathBuf};
 /// Where systemd puts what `LoadCredential=oracled:…` names.
 const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
 
-/// The secret that systemd has as `credential`, else the one in `file`, else the one in the variable called `variable`.
+/// The secret that systemd has as `credential`, else the one in `file`, which the configuration has as `key`, else the one
+/// in the variable called `variable`.
 ///
 /// # Errors
 /// Where a file that is named, or there, is empty or cannot be read.
 pub fn secret(
     credential: &str,
+    key: &str,
     file: Option<&Path>,
     variable: &str,
 ) -> Result<Option<SecretString>, ConfigError> {
     let credentials = env::var_os(CREDENTIALS_VARIABLE).map(PathBuf::from);
+    let name = format!("systemd's credential oracled_{credential}");
     let credential = credentials.map(|dir| dir.join(format!("oracled_{credential}")));
-    let credential = credential.map(there).transpose()?.flatten();
-    if let Some(file) = credential.as_deref().or(file) {
-        return of_file(file).map(Some);
+    if let Some(credential) = credential.map(|file| there(&name, file)).transpose()?.flatten() {
+        return of_file(&name, &credential).map(Some);
     }
-    of_variable(variable)
+    match file {
+        Some(file) => of_file(&format!("`{key}`"), file).map(Some),
+        None => of_variable(&format!("the variable {variable}"), variable),
+    }
 }
 
-/// The secret in the variable called `variable`, if that is set and not empty.
+/// The secret in the variable called `variable`, if that is set and not empty. Errors name it as `name`: a misplaced key
+/// can stand where the variable's name should.
 ///
 /// # Errors
 /// Where it is not text.
-pub fn of_variable(variable: &str) -> Result<Option<SecretString>, ConfigError> {
+pub fn of_variable(name: &str, variable: &str) -> Result<Option<SecretString>, ConfigError> {
     match env::var(variable) {
         Ok(text) => Ok(Some(text).filter(|text| !text.is_empty()).map(SecretString::from)),
         Err(VarError::NotPresent) => Ok(None),
         Err(VarError::NotUnicode(_)) => {
-            Err(ConfigError::NotUnderstood(format!("the variable {variable} is not text")))
+            Err(ConfigError::NotUnderstood(format!("{name}: the value of the variable is not text")))
         }
     }
 }
 
 /// The file, if there is one of its name, be it a link to nowhere. One that cannot be looked at is not taken for none.
-fn there(file: PathBuf) -> Result<Option<PathBuf>, ConfigError> {
+fn there(name: &str, file: PathBuf) -> Result<Option<PathBuf>, ConfigError> {
     match fs::symlink_metadata(&file) {
         Ok(_) => Ok(Some(file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(ConfigError::NotUnderstood(format!("the secret in {}: {error}", file.display()))),
+        Err(error) => Err(ConfigError::NotUnderstood(format!("{name}: {error}"))),
     }
 }
 
-/// The secret in `file`, without the line breaks at its end.
+/// The secret in `file`, without the line breaks at its end. Errors name it as `name`: a misplaced key can stand where the
+/// path should.
 ///
 /// # Errors
 /// Where it is empty or cannot be read.
-pub fn of_file(file: &Path) -> Result<SecretString, ConfigError> {
-    let unusable = |why: &str| ConfigError::NotUnderstood(format!("the secret in {}: {why}", file.display()));
+pub fn of_file(name: &str, file: &Path) -> Result<SecretString, ConfigError> {
+    let unusable = |why: &str| {
+        ConfigError::NotUnderstood(format!(
+            "{name}: cannot read the file: {why}; allowed: the path of a file with the secret"
+        ))
+    };
     let text = fs::read_to_string(file).map_err(|error| unusable(&error.to_string()))?;
     let text = text.trim_end_matches(['\r', '\n']);
-    if text.is_empty() { Err(unusable("the file is empty")) } else { Ok(text.into()) }
+    if text.is_empty() { Err(unusable("it is empty")) } else { Ok(text.into()) }
 }

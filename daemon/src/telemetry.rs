@@ -22,11 +22,11 @@ pub enum LogFormat {
 }
 
 impl TryFrom<String> for LogFormat {
-    type Error = String;
+    type Error = &'static str;
 
-    fn try_from(word: String) -> Result<Self, String> {
+    fn try_from(word: String) -> Result<Self, &'static str> {
         clap::ValueEnum::from_str(&word, false)
-            .map_err(|_| format!("`{word}` is no log format; allowed: text, json"))
+            .map_err(|_| "the value is not a log format; allowed: text, json")
     }
 }
 

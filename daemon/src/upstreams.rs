@@ -3,7 +3,7 @@
 mod credentials;
 mod mail;
 
-use crate::config::{Config, ConfigError, Model as ModelConfig, Provider, is_cleartext};
+use crate::config::{Config, ConfigError, Model as ModelConfig, Provider, is_cleartext, shown_url};
 use crate::secret::secret;
 use actors::Clock;
 use actors::ingestion::pull::Puller;
@@ -12,7 +12,6 @@ use actors::oracle_health::{Oracle, Probe};
 use actors::rate_limiter::CallLimits;
 use actors::regen::AskedModel;
 use actors::upstream::oracle::HttpOracles;
-use actors::upstream::web::without_keys;
 use actors::upstream::{BadEndpoint, BoxFuture, CallPolicy, Caller, Gemini, Model, OpenAi};
 use credentials::credentials;
 use domain::OracleId;
@@ -61,6 +60,7 @@ impl Upstreams {
         let model = model(&config.model, clock)?;
         let mut cleartext = Vec::from_iter(cleartext_key(&config.model)?);
         cleartext.extend(mail::cleartext(&config.mail));
+        cleartext.extend(credentials::cleartext(config));
         if !allow_cleartext && !cleartext.is_empty() {
             return Err(cleartext.remove(0));
         }
@@ -81,9 +81,9 @@ impl Upstreams {
         }));
         let mailing = Mailing { service, max_age: SignedDuration::from_secs(config.mail.max_age_s.into()) };
         let of_pipelines = credentials("ingestion.credentials", &config.ingestion.credentials)?;
-        let puller = Puller::new(config.ingestion.to_settings(), of_pipelines, clock.clone());
+        let puller = Puller::new(config.ingestion.to_settings(allow_cleartext), of_pipelines, clock.clone());
         let of_sources = credentials("verification.credentials", &config.verification.credentials)?;
-        let live = HttpOracles::new(&config.ingestion.to_live(), of_sources, clock.clone());
+        let live = HttpOracles::new(&config.ingestion.to_live(allow_cleartext), of_sources, clock.clone());
         Ok(Self { model: asked, calls, mailing, puller, live, oracles, cleartext })
     }
 
@@ -109,15 +109,17 @@ fn key(config: &ModelConfig) -> Result<Option<SecretString>, ConfigError> {
     let file = config.api_key_file.as_deref();
     match config.provider {
         Provider::None => Ok(None),
-        Provider::Gemini => secret("gemini-api-key", file, "GEMINI_API_KEY"),
-        Provider::OpenAi => secret("openai-api-key", file, "OPENAI_API_KEY"),
+        Provider::Gemini => secret("gemini-api-key", "model.api_key_file", file, "GEMINI_API_KEY"),
+        Provider::OpenAi => secret("openai-api-key", "model.api_key_file", file, "OPENAI_API_KEY"),
     }
 }
 
 /// The fault, where the model's key would cross a network in clear text.
 fn cleartext_key(config: &ModelConfig) -> Result<Option<ConfigError>, ConfigError> {
-    let Some(base) = config.base_url.as_deref().filter(|base| is_cleartext(base)) else { return Ok(None) };
-    let (key_of_url, given) = ("model.base_url", format!("`{}`", without_keys(base)));
+    let Some(base) = config.base_url.as_deref().filter(|base| is_cleartext(base, |_| false)) else {
+        return Ok(None);
+    };
+    let (key_of_url, given) = ("model.base_url".to_owned(), shown_url(base));
     let (what, remedy) = ("the model's key", "use https://");
     Ok(key(config)?.map(|_| ConfigError::Cleartext { key: key_of_url, given, what, remedy }))
 }

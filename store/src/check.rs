@@ -17,6 +17,9 @@ const WALKED_AGAIN_ENTRIES: u64 = 1024;
 /// The number of rows between two calls of `proceed`.
 const AUDITED_AT_ONCE: u64 = 1024;
 
+/// How often the rows of a table are counted, where rows are replaced during the count.
+const COUNTED_AT_MOST: usize = 3;
+
 /// Holds what is there against what was promised: by the database itself, the mark and the mirror.
 ///
 /// What can have vanished without a word is what sled read back from its file's end, behind the snapshot of where
@@ -185,7 +188,7 @@ impl Store {
         }
     }
 
-    /// Counts the rows of a table, a few at a time. The database can be reopened in between.
+    /// Counts the rows of a table. Rows that are replaced during the count make it uncertain; it is then repeated a few times.
     fn audit_table(
         &self,
         table: Table,
@@ -193,7 +196,34 @@ impl Store {
         mut opened: Opened,
         next: &mut impl FnMut(u64) -> bool,
     ) -> Result<bool, StoreError> {
-        let entries = opened.counts.entries;
+        let replaced = || self.opened().replaced.of(table).copied();
+        for _ in 0..COUNTED_AT_MOST {
+            let (Some(promised), Some(before)) = (opened.counts.of(table).copied(), replaced()) else {
+                return Ok(true);
+            };
+            let Some(there) = self.count_rows(table, opened.counts.entries, next)? else { return Ok(false) };
+            let is_same_opening = self.opened().counts == opened.counts;
+            // a row that was replaced during the count may have been counted before that
+            if !is_same_opening || there + before >= promised {
+                return Ok(true);
+            }
+            if there + replaced().unwrap_or_default() < promised {
+                let detail = format!("it should hold {promised} {name}, and {there} are there");
+                return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
+            }
+        }
+        tracing::debug!(table = name, "rows could not be counted exactly: they change too often");
+        Ok(true)
+    }
+
+    /// Counts the rows of a table that are not newer than entry `entries`, a few at a time. The database can be reopened in
+    /// between. Returns `None` if `next` stopped the count.
+    fn count_rows(
+        &self,
+        table: Table,
+        entries: u64,
+        next: &mut impl FnMut(u64) -> bool,
+    ) -> Result<Option<u64>, StoreError> {
         let (mut there, mut keys) = (0, rows::all(table));
         loop {
             let counted = self.read(|db, _| {
@@ -210,21 +240,11 @@ impl Store {
                 keys.start = [last.as_ref(), &[0]].concat();
             }
             if read < AUDITED_AT_ONCE {
-                break;
+                return Ok(Some(there));
             }
             if !next(read) {
-                return Ok(false);
+                return Ok(None);
             }
         }
-        let mut now = self.opened();
-        let is_same_opening = now.counts == opened.counts;
-        let (Some(promised), Some(replaced)) = (opened.counts.of(table), now.replaced.of(table)) else {
-            return Ok(true);
-        };
-        if is_same_opening && there + *replaced < *promised {
-            let detail = format!("it should hold {promised} {name}, and {there} are there");
-            return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
-        }
-        Ok(true)
     }
 }

@@ -69,6 +69,19 @@ pub enum StoreError {
         /// The latest this build knows.
         known: u32,
     },
+    /// It was written by an earlier version.
+    #[error(
+        "the store in {dir} has schema version {found}, and this oracled reads version {known} only; run the oracled that \
+         wrote it, or start with an empty state directory"
+    )]
+    Older {
+        /// The state directory.
+        dir: PathBuf,
+        /// The store's schema version.
+        found: u32,
+        /// The one this build reads.
+        known: u32,
+    },
     /// Something is longer than a file of the store takes.
     #[error("{what} has {size_bytes} bytes, and at most {max_bytes} are allowed")]
     TooLarge {

@@ -145,17 +145,12 @@ pub(crate) fn open(engine: &Engine) -> Result<Counts, StoreError> {
             if found > SCHEMA {
                 return Err(StoreError::Newer { dir: engine.dir().to_owned(), found, known: SCHEMA });
             }
+            if found < SCHEMA {
+                return Err(StoreError::Older { dir: engine.dir().to_owned(), found, known: SCHEMA });
+            }
             let counts = read(counts_key())?;
             let counts = counts.as_deref().and_then(Counts::from_bytes);
-            let counts = counts.ok_or_else(|| corrupt("its counts are missing"))?;
-            if found < SCHEMA {
-                // what an older version has written is read as it is; what is written from now on, it could not read
-                let mut batch = sled::Batch::default();
-                batch.insert(schema_key(), &SCHEMA.to_be_bytes());
-                engine.make_room(0)?;
-                engine.apply(batch)?;
-            }
-            Ok(counts)
+            counts.ok_or_else(|| corrupt("its counts are missing"))
         }
     }
 }

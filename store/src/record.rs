@@ -160,8 +160,8 @@ pub enum Write {
 }
 
 impl Write {
-    /// Whether this is new work where there is no such row yet. What follows from work that was taken, mail and reviews for
-    /// instance, is written as long as the disk takes it.
+    /// Whether this is new work where there is no such row yet. What follows from work that was taken, mail or the review of
+    /// a pending decision for instance, is written as long as the disk takes it.
     pub(crate) const fn is_new_work(&self) -> bool {
         matches!(
             self,
@@ -174,6 +174,8 @@ impl Write {
                 | Self::PutAdapter(_)
                 | Self::PutWorkflow(_)
                 | Self::PutPending(_)
+                | Self::PutReview(_)
+                | Self::PutRefusal(_)
         )
     }
 

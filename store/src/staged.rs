@@ -57,7 +57,8 @@ impl<'a> Staged<'a> {
                 return Ok(Err(Refused::Stale(expect.row.clone())));
             }
         }
-        for write in record.writes.iter().filter(|write| write.is_new_work()) {
+        let follows = record.writes.iter().any(|write| matches!(write, Write::RemovePending(_)));
+        for write in record.writes.iter().filter(|write| write.is_new_work() && !follows) {
             let row = write.row();
             let (table, name) = place(&row);
             if self.row(table, &name)?.is_none()

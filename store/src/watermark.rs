@@ -16,10 +16,7 @@ use std::path::Path;
 
 const FILE: &str = "watermark";
 const MAGIC: &[u8; 8] = b"oracledW";
-/// What a version does not count yet is 0 in what it wrote.
 const COUNTS_BYTES: usize = 128;
-/// What every version counts: entries, verdicts and sessions.
-const COUNTS_MIN_BYTES: usize = 24;
 /// Magic, schema, counts, mirrored number, snapshot, store, checksum.
 const SLOT_BYTES: usize = 8 + 4 + COUNTS_BYTES + 8 + 8 + 8 + 4;
 /// The slots lie so far apart that no block of the disk holds both.
@@ -141,14 +138,14 @@ impl Counts {
         bytes
     }
 
-    /// The counts in `bytes`, of this version or an older one.
+    /// The counts in `bytes`.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (found, _) = bytes.as_chunks::<8>();
         let mut counts = Self::default();
         for (count, found) in counts.each().into_iter().zip(found) {
             *count = u64::from_be_bytes(*found);
         }
-        (bytes.len() >= COUNTS_MIN_BYTES).then_some(counts)
+        (bytes.len() == COUNTS_BYTES).then_some(counts)
     }
 }
 
@@ -177,25 +174,36 @@ impl Watermark {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io(error)),
         };
-        let mut best: Option<(u64, u32, Promised)> = None;
+        let mut best: Option<(u64, Promised)> = None;
+        let mut other_schema = None;
         for slot in 0..2 {
             let mut bytes = [0; SLOT_BYTES];
             let read = file.read_at(&mut bytes, slot * SLOT_STRIDE_BYTES).map_err(io)?;
-            if let Some((schema, promised)) = decode(bytes.get(..read).unwrap_or_default())
-                && best.is_none_or(|(_, _, other)| {
+            let bytes = bytes.get(..read).unwrap_or_default();
+            // another version has another layout, whose checksum this one does not find
+            other_schema = other_schema.max(schema_of(bytes).filter(|schema| *schema != SCHEMA));
+            if let Some(promised) = decode(bytes)
+                && best.is_none_or(|(_, other)| {
                     (promised.counts.entries, promised.mirrored) >= (other.counts.entries, other.mirrored)
                 })
             {
-                best = Some((slot, schema, promised));
+                best = Some((slot, promised));
             }
         }
-        let Some((slot, schema, Promised { counts, mirrored, snapshot, store_id })) = best else {
+        if best.is_none()
+            && let Some(found) = other_schema
+        {
+            let (dir, known) = (dir.to_owned(), SCHEMA);
+            return Err(if found > known {
+                StoreError::Newer { dir, found, known }
+            } else {
+                StoreError::Older { dir, found, known }
+            });
+        }
+        let Some((slot, Promised { counts, mirrored, snapshot, store_id })) = best else {
             let detail = format!("its high-water mark, the file {FILE}, is unreadable");
             return Err(StoreError::Corrupt { dir: dir.to_owned(), detail });
         };
-        if schema > SCHEMA {
-            return Err(StoreError::Newer { dir: dir.to_owned(), found: schema, known: SCHEMA });
-        }
         Ok(Some(Self { file, next_slot: 1 - slot, counts, mirrored, snapshot, store_id, dirty: false }))
     }
 
@@ -257,9 +265,14 @@ struct Promised {
     store_id: u64,
 }
 
-fn decode(bytes: &[u8]) -> Option<(u32, Promised)> {
+/// The schema version of a slot, of whatever layout the rest of it is.
+fn schema_of(bytes: &[u8]) -> Option<u32> {
     let (schema, _) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
-    let schema = u32::from_be_bytes(*schema);
+    Some(u32::from_be_bytes(*schema))
+}
+
+fn decode(bytes: &[u8]) -> Option<Promised> {
+    schema_of(bytes).filter(|schema| *schema == SCHEMA)?;
     let bytes = bytes.get(..SLOT_BYTES)?;
     let (content, checksum) = bytes.split_last_chunk::<4>()?;
     if crc32fast::hash(content) != u32::from_be_bytes(*checksum) {
@@ -268,11 +281,10 @@ fn decode(bytes: &[u8]) -> Option<(u32, Promised)> {
     let (counts, rest) = content.get(MAGIC.len() + 4..)?.split_at_checked(COUNTS_BYTES)?;
     let (mirrored, rest) = rest.split_first_chunk()?;
     let (snapshot, store_id) = rest.split_first_chunk()?;
-    let promised = Promised {
+    Some(Promised {
         counts: Counts::from_bytes(counts)?,
         mirrored: u64::from_be_bytes(*mirrored),
         snapshot: SnapshotId(u64::from_be_bytes(*snapshot)),
         store_id: u64::from_be_bytes(store_id.try_into().ok()?),
-    };
-    Some((schema, promised))
+    })
 }

@@ -82,8 +82,10 @@ impl Tmpfs {
     #[must_use]
     pub fn mount(world: &World) -> Option<Self> {
         fs::create_dir(world.state()).expect("it is made");
-        let script =
-            format!("mount -t tmpfs -o size=64m none '{}' && echo && exec cat", world.state().display());
+        let script = format!(
+            "mount -t tmpfs -o size=64m,mode=0700 none '{}' && echo && exec cat",
+            world.state().display()
+        );
         let keeper = Command::new("unshare")
             .args(["--mount", "sh", "-c", &script])
             .stdin(Stdio::piped())

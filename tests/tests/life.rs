@@ -230,6 +230,24 @@ async fn with_json_each_line_of_the_service_log_is_json() {
     assert_eq!(said.iter().any(|line| line["level"] == "ERROR"), cfg!(debug_assertions), "{said:?}");
 }
 
+#[tokio::test]
+async fn state_directory_that_others_can_write_to_is_refused() {
+    let world = World::default();
+    fs::create_dir(world.state()).expect("it is made");
+    for (mode, is_taken) in [(0o777, false), (0o770, false), (0o702, false), (0o1777, false), (0o755, true)] {
+        fs::set_permissions(world.state(), fs::Permissions::from_mode(mode)).expect("it is ours");
+        if is_taken {
+            assert!(world.serve().await.stop().success());
+            continue;
+        }
+        let refused = world.serve_in_vain();
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{mode:o}: {said}");
+        assert!(said.contains("chmod go-w"), "{mode:o}: {said}");
+        assert_eq!(fs::read_dir(world.state()).expect("it is read").count(), 0, "nothing was begun");
+    }
+}
+
 #[test]
 fn check_config_prints_the_configuration_as_it_would_be_used() {
     let world = World::with_config("contact = \"a@b.c\"\n[limits]\nidle_s = 7");
@@ -552,7 +570,7 @@ async fn serve_knows_neither_the_recorded_model_nor_the_mailbox() {
         let section = if key == "provider" { "model" } else { "mail" };
         let world = World::with_config(&format!("[{section}]\n{key} = \"{word}\""));
         let said = complaint(world.command());
-        assert!(said.contains(&format!("`{word}` is no ")), "{said}");
+        assert!(said.contains(&format!("the value is not a {key}; allowed: ")), "{said}");
     }
     // and where nothing is configured nobody takes their place
     let daemon = world.serve().await;

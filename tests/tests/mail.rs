@@ -315,7 +315,7 @@ async fn a_password_that_is_missing_or_empty_is_an_error_that_names_its_place() 
     assert!(said.contains("SMTP_PASSWORD") && said.contains("mail.password_file"), "{said}");
     let file = world.path("password");
     world.config = format!("{config}password_file = '{}'\n", file.display());
-    assert!(harness::complaint(world.command()).contains(&file.display().to_string()));
+    assert!(harness::complaint(world.command()).contains("`mail.password_file`"));
     fs::write(&file, "\n").expect("it is written");
     assert!(harness::complaint(world.command()).contains("is empty"));
     fs::write(&file, "s3cret\n").expect("it is written");

@@ -5,6 +5,7 @@ use super::register::address_change;
 use super::{ATTEMPTS, Cache, CacheError, forget};
 use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
+use crate::notifier::HeldMails;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use domain::divergence::OriginalLabel;
 use domain::event::Change;
@@ -40,12 +41,14 @@ pub enum Corrected {
     Mismatch(Mismatch),
 }
 
-/// Removes a session with its cached verdict. Answers with the session, or `None` where there is none.
+/// Removes a session with its cached verdict and its queued mails. Answers with the session, or `None` where there is none.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Option<Session>, CacheError>")]
 pub struct Remove {
     /// The session.
     pub session_id: SessionId,
+    /// Its queued mails, if there are any.
+    pub mails: Option<HeldMails>,
     /// By order of whom.
     pub peer: Peer,
 }
@@ -131,7 +134,7 @@ async fn correct(correct: Correct, store: Store, log: Log, clock: Clock) -> Resu
 }
 
 async fn remove(remove: Remove, store: Store, log: Log, clock: Clock) -> Result<Option<Session>, CacheError> {
-    let Remove { session_id, peer } = remove;
+    let Remove { session_id, mails, peer } = remove;
     let mut attempt = 0;
     loop {
         attempt += 1;
@@ -151,15 +154,23 @@ async fn remove(remove: Remove, store: Store, log: Log, clock: Clock) -> Result<
         if verdict.is_some() {
             record.writes.push(Write::RemoveVerdict(session_id.clone()));
         }
+        let timestamp = clock.now();
+        let dropped = mails.as_ref().map(|mails| mails.put_removal(&mut record, &store, peer, timestamp));
+        let dropped = dropped.transpose()?.unwrap_or_default();
         record.events.push(Event::SessionRemoved {
             session_id: session_id.clone(),
             owner_uid: session.owner_uid,
             verdict_sha256: verdict.and_then(|(sha256, _)| sha256),
             peer,
-            timestamp: clock.now(),
+            timestamp,
         });
         match log.commit(record).await {
-            Ok(_) => return Ok(Some(session)),
+            Ok(_) => {
+                if let Some(mails) = mails {
+                    mails.report_removed(dropped);
+                }
+                return Ok(Some(session));
+            }
             Err(CommitError::Stale(_)) if attempt < ATTEMPTS => {}
             Err(error) => return Err(error.into()),
         }

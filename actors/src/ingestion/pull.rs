@@ -35,6 +35,8 @@ const RETRY_WAIT_MAX: Duration = Duration::from_secs(10);
 pub struct PullSettings {
     /// What of one's own network is reached, beside public addresses.
     pub allow_local: Vec<IpNet>,
+    /// Whether secrets may cross a network without encryption.
+    pub allow_cleartext: bool,
     /// The longest payload, in bytes.
     pub max_payload_bytes: u64,
     /// How long a connection may take to be made.
@@ -96,7 +98,8 @@ impl Puller {
     /// Whoever pulls within `settings`, for each pipeline with its credential. Nothing is connected to yet.
     #[must_use]
     pub fn new(settings: PullSettings, credentials: BTreeMap<PipelineId, Bound>, clock: Clock) -> Self {
-        let web = Web::new(&settings.allow_local, settings.connect, settings.idle, clock);
+        let web = Web::new(&settings.allow_local, settings.connect, settings.idle, clock)
+            .allowing_cleartext(settings.allow_cleartext);
         Self { settings, web, credentials }
     }
 

@@ -184,7 +184,12 @@ fn verified(
         view.state.completed.iter().filter(|completed| wanted(&completed.run_id)).collect();
     let numbers = completed.iter().map(|completed| completed.release.run).collect();
     let mut meter = view.meter(&numbers, proceed);
-    let (rows, file_fault) = match view.verify_files(&mut meter) {
+    let of_files = view.verify_files(&mut meter);
+    let of_rejects = |rows| {
+        let oracle_id = view.state.entry.oracle_id();
+        store.verify_rejects(oracle_id, run_id, &mut meter).map(|rejects| rows + rejects)
+    };
+    let (rows, file_fault) = match of_files.and_then(of_rejects) {
         Ok(rows) => (rows, None),
         Err(error @ StoreError::SourceFile { .. }) => (0, Some(error.to_string())),
         Err(error) => return Err(error.into()),

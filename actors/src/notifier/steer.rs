@@ -69,6 +69,51 @@ pub struct DropMail {
     pub peer: Peer,
 }
 
+/// Takes mails in hand, so that the removal of their session can drop them in its own commit.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<HeldMails, OutboxError>")]
+pub struct Hold(pub Vec<MailId>);
+
+/// Mails that are not sent until this is dropped.
+#[derive(Debug)]
+pub struct HeldMails {
+    taken: Vec<Taken>,
+    notifier: Addr<Notifier>,
+}
+
+impl HeldMails {
+    /// Adds the removal of those that are in the outbox to `record`. Returns which they are, and whether each was dead.
+    pub(crate) fn put_removal(
+        &self,
+        record: &mut Record,
+        store: &Store,
+        peer: Peer,
+        now: Timestamp,
+    ) -> Result<Vec<(MailId, bool)>, StoreError> {
+        let mut removed = Vec::new();
+        for Taken { mail_id, .. } in &self.taken {
+            let Some((standing, revision)) = store.mail_standing(mail_id)? else { continue };
+            let was_dead = standing.is_dead();
+            let (event, write, _) = dropped(standing, peer, now);
+            record.expect.push(Expect { row: RowKey::Mail(mail_id.clone()), revision: Some(revision) });
+            record.events.push(event);
+            record.writes.push(write);
+            removed.push((mail_id.clone(), was_dead));
+        }
+        Ok(removed)
+    }
+
+    /// Reports to the notifier that mails were removed.
+    pub(crate) fn report_removed(self, removed: Vec<(MailId, bool)>) {
+        let Self { taken, notifier } = self;
+        drop(taken);
+        for (mail_id, was_dead) in removed {
+            let end = if was_dead { End::Buried } else { End::Gone };
+            notifier.do_send(Ended { mail_id, end });
+        }
+    }
+}
+
 /// What is to be done.
 #[derive(Debug, Clone, Copy)]
 enum Order {
@@ -194,6 +239,17 @@ impl Handler<Requeue> for Notifier {
 
     fn handle(&mut self, Requeue { mail_id, peer }: Requeue, ctx: &mut Context<Self>) -> Self::Result {
         self.steer(Order::Requeue, mail_id, peer, ctx.address())
+    }
+}
+
+impl Handler<Hold> for Notifier {
+    type Result = Result<HeldMails, OutboxError>;
+
+    fn handle(&mut self, Hold(mail_ids): Hold, ctx: &mut Context<Self>) -> Self::Result {
+        let take =
+            |mail_id: MailId| self.in_flight.take(mail_id.clone()).ok_or(OutboxError::InFlight(mail_id));
+        let taken = mail_ids.into_iter().map(take).collect::<Result<_, _>>()?;
+        Ok(HeldMails { taken, notifier: ctx.address() })
     }
 }
 

@@ -18,9 +18,9 @@ pub use origin::{BadOrigin, Bound, Origin};
 use super::http::{asked_wait, client, failure, root_cause};
 use super::{Failure, Kind};
 use crate::clock::Clock;
-use address::Reach;
 pub(crate) use address::shown;
-pub use address::without_keys;
+use address::{Reach, has_keys};
+pub use address::{origin_of, without_keys};
 use domain::ground::pipeline::Authentication;
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -82,6 +82,8 @@ pub(crate) struct Head {
 #[derive(Debug)]
 pub(crate) struct Web {
     reach: Reach,
+    /// Whether secrets may cross a network without encryption.
+    allow_cleartext: bool,
     connect: Duration,
     idle: Duration,
     clock: Clock,
@@ -91,12 +93,21 @@ impl Web {
     /// Whoever asks public addresses, and those in `allow_local`. A connection is made within `connect`; once it is, an answer
     /// begins within `idle`.
     pub(crate) fn new(allow_local: &[IpNet], connect: Duration, idle: Duration, clock: Clock) -> Self {
-        Self { reach: Reach::new(allow_local), connect, idle, clock }
+        Self { reach: Reach::new(allow_local), allow_cleartext: false, connect, idle, clock }
+    }
+
+    /// The same, sending secrets without encryption if `allow_cleartext`.
+    pub(crate) fn allowing_cleartext(self, allow_cleartext: bool) -> Self {
+        Self { allow_cleartext, ..self }
     }
 
     /// The endpoint, and the credential for it.
     pub(crate) fn begin<'a>(&self, errand: &Errand<'a>) -> Result<(Url, Option<&'a Credential>), WebError> {
         let url = self.reach.endpoint(errand.endpoint).map_err(WebError::Endpoint)?;
+        let is_keyless = matches!(errand.authentication, None | Some(Authentication::None));
+        if !is_keyless || has_keys(errand.endpoint) {
+            self.check_confidential(&url, shown)?;
+        }
         let (authentication, keys) = match errand.authentication {
             None | Some(Authentication::None) => return Ok((url, None)),
             Some(Authentication::ApiKey) => ("api_key", "`header`, and `key_file` or `key_env`"),
@@ -122,12 +133,11 @@ impl Web {
             Credential::Client(client) => drop(client.token_url(self)?),
             _ => {}
         }
-        self.check_confidential(&url)?;
         Ok((url, Some(credential)))
     }
 
-    fn check_confidential(&self, url: &Url) -> Result<(), WebError> {
-        if self.reach.is_confidential(url) {
+    fn check_confidential(&self, url: &Url, shown: impl FnOnce(&Url) -> String) -> Result<(), WebError> {
+        if self.allow_cleartext || self.reach.is_confidential(url) {
             return Ok(());
         }
         let allowed = "https, or http to an address in figures that `ingestion.allow_local` names";
@@ -155,7 +165,7 @@ impl Web {
                 }
                 status => {
                     let location = redirected(status, &response);
-                    let Some(location) = location else { return Err(self.refused(&url, &response)) };
+                    let Some(location) = location else { return Err(self.refused(&shown(&url), &response)) };
                     let refused = |to| WebError::Redirect { from: shown(&url), to };
                     let next = self.reach.redirect(&url, location).map_err(refused)?;
                     let stays = next.origin() == url.origin();
@@ -196,7 +206,7 @@ impl Web {
                 Some(Credential::Certificate(_)) | None => asked,
             };
             let retrieved_at = self.clock.now();
-            let response = self.send(url, asked).await?;
+            let response = self.send(&shown(url), asked).await?;
             let is_client = matches!(credential, Some(Credential::Client(_)));
             if response.status() != StatusCode::UNAUTHORIZED || !is_client || refused {
                 return Ok((retrieved_at, response));
@@ -216,27 +226,27 @@ impl Web {
         builder.build().map_err(|error| WebError::Client(root_cause(&error)))
     }
 
-    /// Sends `request` to `url`, and waits for the head of the answer.
-    async fn send(&self, url: &Url, request: RequestBuilder) -> Result<Response, WebError> {
+    /// Sends `request`, and waits for the head of the answer. Errors name its address as `url`.
+    async fn send(&self, url: &str, request: RequestBuilder) -> Result<Response, WebError> {
         let limit = self.connect.saturating_add(self.idle);
-        let failed = |failure| WebError::Failed { url: shown(url), failure };
+        let failed = |failure| WebError::Failed { url: url.to_owned(), failure };
         let Ok(sent) = timeout(limit, request.send()).await else {
             let waited = format!("waited for {} ms", limit.as_millis());
             return Err(failed(Failure::new(Kind::Timeout, waited)));
         };
         sent.map_err(|error| match refused_by_resolver(&error) {
-            Some(why) => WebError::Name { url: shown(url), why },
+            Some(why) => WebError::Name { url: url.to_owned(), why },
             None => failed(failure(&error)),
         })
     }
 
     /// An answer that is no payload. What its body says is nobody's business.
-    fn refused(&self, url: &Url, response: &Response) -> WebError {
+    fn refused(&self, url: &str, response: &Response) -> WebError {
         let status = response.status();
         let detail = status.canonical_reason().unwrap_or("a status without a name").to_owned();
         let retry_after = asked_wait(response, &self.clock);
         let failure = Failure { retry_after, ..Failure::new(Kind::Status(status.as_u16()), detail) };
-        WebError::Failed { url: shown(url), failure }
+        WebError::Failed { url: url.to_owned(), failure }
     }
 }
 

@@ -107,7 +107,7 @@ async fn take(
             None => true,
             Some(file) => {
                 // the secret may be replaced while the daemon runs; without it nothing is taken
-                let secret = of_file(&file).map_err(|error| {
+                let secret = of_file("`secret_file`", &file).map_err(|error| {
                     tracing::error!(%oracle_id, %error, "cannot read the secret of a freshness policy");
                     Problem::Internal("the secret of a freshness policy cannot be read".into())
                 })?;

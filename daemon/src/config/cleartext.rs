@@ -1,12 +1,18 @@
-//! What crosses a network without encryption.
+//! URLs and hosts of the configuration: what crosses a network without encryption, and what of a URL is shown.
 
+use super::{ConfigError, not_allowed};
+use actors::upstream::web::origin_of;
 use hyper::Uri;
 use std::net::IpAddr;
 
+/// The address that `host` is, if it is not a name.
+fn address(host: &str) -> Option<IpAddr> {
+    host.trim_matches(['[', ']']).parse().ok()
+}
+
 /// Whether a host is this machine: what is sent there crosses no network.
 pub(crate) fn is_local(host: &str) -> bool {
-    let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
-    host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.to_canonical().is_loopback())
+    host.eq_ignore_ascii_case("localhost") || address(host).is_some_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// Whether a URL bears a user or a password, which would be shown wherever the URL is.
@@ -15,8 +21,28 @@ pub(crate) fn has_login(url: &str) -> bool {
     authority.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
 }
 
-/// Whether what is sent to this URL crosses a network without encryption.
-pub(crate) fn is_cleartext(url: &str) -> bool {
-    let url = url.parse::<Uri>().unwrap_or_default();
-    url.scheme_str() == Some("http") && !url.host().is_some_and(is_local)
+/// Checks that `url` is a URL of the web without a login. The error does not quote it.
+pub(super) fn check_url(key: &'static str, url: &str) -> Result<(), ConfigError> {
+    if has_login(url) {
+        return Err(not_allowed(key, "a URL with a login", "a URL without one"));
+    }
+    let allowed = "a URL that begins with http:// or https://, and a host";
+    origin_of(url).map(drop).ok_or_else(|| not_allowed(key, "not such a URL", allowed))
+}
+
+/// `url` as errors and outputs show it: without what comes after its host, where a key can stand.
+pub(crate) fn shown_url(url: &str) -> String {
+    match origin_of(url) {
+        Some(origin) if url.trim_end_matches('/').len() <= origin.len() => origin,
+        Some(origin) => format!("{origin}/…"),
+        None => "not a URL".into(),
+    }
+}
+
+/// Whether what is sent to this URL crosses a network without encryption. Addresses for which `is_allowed` is true do
+/// not count.
+pub(crate) fn is_cleartext(url: &str, is_allowed: impl FnOnce(IpAddr) -> bool) -> bool {
+    let url = origin_of(url).and_then(|origin| origin.parse::<Uri>().ok()).unwrap_or_default();
+    let host = url.host().unwrap_or_default();
+    url.scheme_str() == Some("http") && !is_local(host) && !address(host).is_some_and(is_allowed)
 }

@@ -3,10 +3,12 @@
 use super::{ConfigError, has_login, not_allowed, within};
 use actors::ingestion::pull::{Origin, PullSettings};
 use actors::upstream::oracle::LiveSettings;
+use actors::upstream::web::origin_of;
 use domain::ground::id::PipelineId;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,21 +29,18 @@ enum Words {
 }
 
 impl TryFrom<Words> for Ranges {
-    type Error = String;
+    type Error = &'static str;
 
-    fn try_from(words: Words) -> Result<Self, String> {
+    fn try_from(words: Words) -> Result<Self, &'static str> {
         let words = match words {
             Words::List(words) => words,
             Words::Text(text) if text.trim().is_empty() => Vec::new(),
             Words::Text(text) => text.split(',').map(|word| word.trim().to_owned()).collect(),
         };
-        let range = |word: &String| {
-            let not_one = |_| {
-                format!("`{word}` is no range of addresses; allowed: 10.0.0.0/8, fd00::/8, 127.0.0.1/32, …")
-            };
-            word.parse().map_err(not_one)
-        };
-        words.iter().map(range).collect::<Result<_, _>>().map(Self)
+        let ranges: Result<_, _> = words.iter().map(|word| word.parse()).collect();
+        ranges.map(Self).map_err(
+            |_| "an entry is not a range of addresses; allowed: 10.0.0.0/8, fd00::/8, 127.0.0.1/32, …",
+        )
     }
 }
 
@@ -158,6 +157,9 @@ impl TryFrom<Keys> for Proof {
                 return Err(
                     "`token_url` has a login; allowed: a URL without one, and `client_id` with its secret",
                 );
+            }
+            if origin_of(&token_url).is_none() {
+                return Err("`token_url` is not a URL; allowed: a URL that begins with http:// or https://");
             }
             let secret = one_of(&mut keys.client_secret_file, &mut keys.client_secret_env);
             let scope = keys.scope.take();
@@ -278,12 +280,19 @@ impl Ingestion {
         Ok(())
     }
 
+    /// Whether `ip` is one of `allow_local`.
+    pub(crate) fn is_allowed(&self, ip: IpAddr) -> bool {
+        let Ranges(ranges) = &self.allow_local;
+        ranges.iter().any(|range| range.contains(&ip.to_canonical()))
+    }
+
     /// Within which bounds is pulled.
     #[must_use]
-    pub fn to_settings(&self) -> PullSettings {
+    pub fn to_settings(&self, allow_cleartext: bool) -> PullSettings {
         let Self { allow_local: Ranges(ranges), max_payload_bytes, connect_s, idle_s, pull_s, .. } = self;
         PullSettings {
             allow_local: ranges.clone(),
+            allow_cleartext,
             max_payload_bytes: *max_payload_bytes,
             connect: Duration::from_secs(*connect_s),
             idle: Duration::from_secs(*idle_s),
@@ -293,10 +302,11 @@ impl Ingestion {
 
     /// Within which bounds live sources are asked: in the same network, by the same patience.
     #[must_use]
-    pub fn to_live(&self) -> LiveSettings {
+    pub fn to_live(&self, allow_cleartext: bool) -> LiveSettings {
         let Self { allow_local: Ranges(ranges), connect_s, idle_s, .. } = self;
         LiveSettings {
             allow_local: ranges.clone(),
+            allow_cleartext,
             connect: Duration::from_secs(*connect_s),
             idle: Duration::from_secs(*idle_s),
         }

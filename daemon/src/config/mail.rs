@@ -1,8 +1,7 @@
 //! Mail to customers, and how it is sent.
 
-use super::{ConfigError, has_login, is_local, not_allowed, within};
+use super::{ConfigError, check_url, is_local, not_allowed, within};
 use actors::upstream::mail::{BadSmtp, SmtpSettings, SmtpTls};
-use hyper::Uri;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -19,14 +18,14 @@ pub enum Transport {
 }
 
 impl TryFrom<String> for Transport {
-    type Error = String;
+    type Error = &'static str;
 
-    fn try_from(word: String) -> Result<Self, String> {
+    fn try_from(word: String) -> Result<Self, &'static str> {
         match word.as_str() {
             "none" => Ok(Self::None),
             "http" => Ok(Self::Http),
             "smtp" => Ok(Self::Smtp),
-            _ => Err(format!("`{word}` is no transport; allowed: none, http, smtp")),
+            _ => Err("the value is not a transport; allowed: none, http, smtp"),
         }
     }
 }
@@ -46,17 +45,22 @@ pub enum Tls {
 }
 
 impl TryFrom<String> for Tls {
-    type Error = String;
+    type Error = &'static str;
 
-    fn try_from(word: String) -> Result<Self, String> {
+    fn try_from(word: String) -> Result<Self, &'static str> {
         match word.as_str() {
             "auto" => Ok(Self::Auto),
             "starttls" => Ok(Self::Starttls),
             "implicit" => Ok(Self::Implicit),
             "none" => Ok(Self::None),
-            _ => Err(format!("`{word}` is no protection; allowed: auto, starttls, implicit, none")),
+            _ => Err("the value is not a protection; allowed: auto, starttls, implicit, none"),
         }
     }
+}
+
+/// Whether a host's name or address can hold `c`.
+const fn is_of_host(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']')
 }
 
 /// Mail to customers, and how it is sent.
@@ -121,14 +125,13 @@ impl Mail {
         within("mail.hard_timeout_ms", self.hard_timeout_ms, 100..=60_000)?;
         within("mail.max_age_s", self.max_age_s, 60..=30 * 24 * 60 * 60)?;
         within("mail.smtp_port", self.smtp_port, 1..=u16::MAX)?;
-        let url = self.base_url.parse::<Uri>().ok();
-        let scheme = url.as_ref().filter(|url| url.host().is_some()).and_then(Uri::scheme_str);
-        if has_login(&self.base_url) {
-            return Err(not_allowed("mail.base_url", "a URL with a login", "a URL without one"));
-        }
-        if !matches!(scheme, Some("http" | "https")) {
-            let allowed = "a URL that begins with http:// or https://";
-            return Err(not_allowed("mail.base_url", format!("`{}`", self.base_url), allowed));
+        check_url("mail.base_url", &self.base_url)?;
+        if !self.smtp_host.iter().all(|host| host.chars().all(is_of_host)) {
+            return Err(not_allowed(
+                "mail.smtp_host",
+                "not a host",
+                "a name or an address, without a login or a port",
+            ));
         }
         if self.transport == Transport::Smtp { self.check_smtp() } else { Ok(()) }
     }
@@ -141,8 +144,12 @@ impl Mail {
             return Err(not_allowed("mail.from", "not set", "`name@domain`, or `Name <name@domain>`"));
         };
         SmtpSettings::check(from, &self.subject).map_err(|error| match error {
-            BadSmtp::Subject => not_allowed("mail.subject", format!("{:?}", self.subject), "one line"),
-            other => not_allowed("mail.from", other, "`name@domain`, or `Name <name@domain>`"),
+            BadSmtp::Subject => not_allowed("mail.subject", "more than one line", "one line"),
+            other => not_allowed(
+                "mail.from",
+                format_args!("wrong: {other}"),
+                "`name@domain`, or `Name <name@domain>`",
+            ),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The model, and how it is asked.
 
-use super::{ConfigError, has_login, not_allowed, within};
+use super::{ConfigError, check_url, not_allowed, within};
 use domain::generation::{LOCKED_MODEL, Settings};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -23,14 +23,14 @@ pub enum Provider {
 }
 
 impl TryFrom<String> for Provider {
-    type Error = String;
+    type Error = &'static str;
 
-    fn try_from(word: String) -> Result<Self, String> {
+    fn try_from(word: String) -> Result<Self, &'static str> {
         match word.as_str() {
             "none" => Ok(Self::None),
             "gemini" => Ok(Self::Gemini),
             "openai" => Ok(Self::OpenAi),
-            _ => Err(format!("`{word}` is no provider; allowed: none, gemini, openai")),
+            _ => Err("the value is not a provider; allowed: none, gemini, openai"),
         }
     }
 }
@@ -77,8 +77,11 @@ fn word(key: &'static str, word: &str) -> Result<(), ConfigError> {
     if (1..=WORD_MAX_CHARS).contains(&word.chars().count()) && word.chars().all(visible) {
         return Ok(());
     }
-    let given: String = word.chars().take(40).collect();
-    Err(not_allowed(key, format!("{given:?}"), format!("1 to {WORD_MAX_CHARS} visible characters")))
+    Err(not_allowed(
+        key,
+        "empty, too long, or not a word",
+        format!("1 to {WORD_MAX_CHARS} visible characters"),
+    ))
 }
 
 impl Default for Model {
@@ -118,11 +121,11 @@ impl Model {
 
     /// Checks what it says; `request_s` is how long a request may take.
     pub(super) fn check(&self, request_s: u64) -> Result<(), ConfigError> {
+        if let Some(base_url) = &self.base_url {
+            check_url("model.base_url", base_url)?;
+        }
         if self.provider == Provider::None {
             return Ok(());
-        }
-        if self.base_url.as_deref().is_some_and(has_login) {
-            return Err(not_allowed("model.base_url", "a URL with a login", "a URL without one"));
         }
         word("model.name", &self.name)?;
         word("model.version", &self.version)?;

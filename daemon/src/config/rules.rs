@@ -26,7 +26,9 @@ impl TryFrom<Words> for Profile {
             Words::List(words) => words.iter().map(|word| word.parse()).collect(),
             Words::Text(text) => text.split(',').map(|word| word.trim().parse()).collect(),
         };
-        ids.map(Self).map_err(|error: domain::rules::UnknownRule| error.to_string())
+        ids.map(Self).map_err(|_: domain::rules::UnknownRule| {
+            format!("an entry is not a rule; allowed: {}", RuleId::ALL.map(RuleId::as_str).join(", "))
+        })
     }
 }
 

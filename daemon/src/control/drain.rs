@@ -4,6 +4,7 @@ use super::{act, audit};
 use crate::api::request::JsonBody;
 use crate::problem::Problem;
 use crate::service::Service;
+use actors::ingestion;
 use axum::extract::State;
 use axum::{Extension, Json};
 use domain::Peer;
@@ -42,6 +43,7 @@ pub async fn post(
         let _turn = service.control_turn().await;
         audit(&service, "drain", format!("draining: {draining}"), Some(peer)).await?;
         service.set_draining(draining);
+        service.system.ingestion.ask(ingestion::Drain(draining)).await?;
         Ok(Json(Drained { draining, in_flight: service.in_flight() }))
     })
     .await

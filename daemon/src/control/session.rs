@@ -6,7 +6,7 @@ use crate::api::verdicts::mismatch;
 use crate::problem::Problem;
 use crate::service::Service;
 use actors::cache::{Correct, Corrected, Remove};
-use actors::notifier::{DropMail, OutboxError};
+use actors::notifier::Hold;
 use axum::extract::State;
 use axum::{Extension, Json};
 use domain::divergence::OriginalLabel;
@@ -136,15 +136,10 @@ pub async fn delete(
 ) -> Result<Json<SessionReport>, Problem> {
     let mails = queued_mails(&service, &session_id)?;
     let (cache, notifier) = (service.system.cache.clone(), service.system.notifier.clone());
-    let remove = Remove { session_id: session_id.clone(), peer };
+    let session = session_id.clone();
     let removed = act(async move {
-        for mail_id in mails {
-            match notifier.ask(DropMail { mail_id, peer }).await? {
-                Ok(_) | Err(OutboxError::Unknown(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(cache.ask(remove).await??)
+        let mails = if mails.is_empty() { None } else { Some(notifier.ask(Hold(mails)).await??) };
+        Ok(cache.ask(Remove { session_id: session, mails, peer }).await??)
     });
     let removed = removed.await?;
     removed.map(|session| Json(session.into())).ok_or_else(|| unknown(&session_id))

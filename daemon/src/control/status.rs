@@ -1,6 +1,6 @@
 //! `GET /v1/status`: how the daemon is doing, on one page.
 
-use crate::config::{MailTransport, Provider};
+use crate::config::{MailTransport, Provider, shown_url};
 use crate::problem::Problem;
 use crate::service::Service;
 use ::actors::oracle_health::Statuses;
@@ -113,7 +113,7 @@ fn sent_by(service: &Service) -> String {
     let config = &service.config.mail;
     match config.transport {
         MailTransport::None => "none: no mail is sent".to_owned(),
-        MailTransport::Http => format!("http, {}", config.base_url),
+        MailTransport::Http => format!("http, {}", shown_url(&config.base_url)),
         MailTransport::Smtp => format!("smtp, {}", config.smtp_host.as_deref().unwrap_or_default()),
     }
 }

@@ -73,6 +73,7 @@ impl From<&StoreError> for Problem {
             StoreError::Corrupt { .. }
             | StoreError::Short { .. }
             | StoreError::Newer { .. }
+            | StoreError::Older { .. }
             | StoreError::TooLarge { .. }
             | StoreError::OutOfOrder { .. }
             | StoreError::Locked { .. } => Self::Internal(error.to_string()),

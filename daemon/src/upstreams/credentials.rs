@@ -1,6 +1,8 @@
 //! What pipelines and live sources are shown of who the daemon is, as the configuration has it.
 
-use crate::config::{ConfigError, Credential as Configured, Proof, SecretFrom};
+use crate::config::{
+    Config, ConfigError, Credential as Configured, Proof, SecretFrom, is_cleartext, shown_url,
+};
 use crate::secret::{of_file, of_variable};
 use actors::ingestion::pull::{Bound, Credential};
 use secrecy::{ExposeSecret, SecretString};
@@ -25,27 +27,54 @@ pub(super) fn credentials<K: Ord + Clone + Display>(
 /// What stands under `of` in the configuration.
 fn credential(of: &str, proof: &Proof) -> Result<Credential, ConfigError> {
     let key = match proof {
-        Proof::ApiKey { header, key } => Credential::api_key(header, secret(of, key)?),
-        Proof::Token(token) => Credential::token(secret(of, token)?),
+        Proof::ApiKey { header, key } => Credential::api_key(header, secret(of, "key", key)?),
+        Proof::Token(token) => Credential::token(secret(of, "token", token)?),
         Proof::Client { token_url, client_id, client_secret, scope } => {
-            let client_secret = secret(of, client_secret)?;
+            let client_secret = secret(of, "client_secret", client_secret)?;
             Ok(Credential::client(token_url.clone(), client_id.clone(), client_secret, scope.clone()))
         }
         Proof::Certificate { certificate_file, key_file } => {
-            let certificate = of_file(certificate_file)?;
-            Credential::certificate(certificate.expose_secret(), &of_file(key_file)?)
+            let read = |name, file| of_file(&format!("`{of}.{name}`"), file);
+            let certificate = read("certificate_file", certificate_file)?;
+            Credential::certificate(certificate.expose_secret(), &read("key_file", key_file)?)
         }
     };
     key.map_err(|error| unusable(of, error))
 }
 
-/// The secret, wherever it is.
-fn secret(of: &str, from: &SecretFrom) -> Result<SecretString, ConfigError> {
+/// The secret, wherever it is. `name` is how its keys begin.
+fn secret(of: &str, name: &str, from: &SecretFrom) -> Result<SecretString, ConfigError> {
     match from {
-        SecretFrom::File(file) => of_file(file),
-        SecretFrom::Variable(name) => of_variable(name)?
-            .ok_or_else(|| unusable(of, format_args!("the variable {name} is not set, or empty"))),
+        SecretFrom::File(file) => of_file(&format!("`{of}.{name}_file`"), file),
+        SecretFrom::Variable(variable) => {
+            let found = of_variable(&format!("`{of}.{name}_env`"), variable)?;
+            found.ok_or_else(|| {
+                unusable(&format!("{of}.{name}_env"), "the variable that it names is not set, or empty")
+            })
+        }
     }
+}
+
+/// The faults, where a credential would cross a network in clear text.
+pub(super) fn cleartext(config: &Config) -> Vec<ConfigError> {
+    let (pipelines, sources) = (&config.ingestion.credentials, &config.verification.credentials);
+    let of_pipelines = pipelines.iter().map(|(id, held)| (format!("ingestion.credentials.{id}"), held));
+    let of_sources = sources.iter().map(|(id, held)| (format!("verification.credentials.{id}"), held));
+    let mut faults = Vec::new();
+    for (of, Configured { origin, proof }) in of_pipelines.chain(of_sources) {
+        let mut check = |name, url: &str, what| {
+            if is_cleartext(url, |ip| config.ingestion.is_allowed(ip)) {
+                let (key, given) = (format!("{of}.{name}"), shown_url(url));
+                let remedy = "use https://, or a numeric address within `ingestion.allow_local`";
+                faults.push(ConfigError::Cleartext { key, given, what, remedy });
+            }
+        };
+        check("origin", &origin.to_string(), "the credential");
+        if let Proof::Client { token_url, .. } = proof {
+            check("token_url", token_url, "the client's secret");
+        }
+    }
+    faults
 }
 
 fn unusable(of: &str, why: impl Display) -> ConfigError {
@@ -82,17 +111,20 @@ mod tests {
 
         let error = refused(Proof::ApiKey { header: "X Key".into(), key });
         assert!(
-            error.contains("`ingestion.credentials.wb`: `X Key` is not a header's name; allowed: "),
+            error.contains("`ingestion.credentials.wb`: `header` is not the name of a header; allowed: "),
             "{error}"
         );
         let (_kept, two) = file("s3cret\nand more");
         let error = refused(Proof::Token(SecretFrom::File(two)));
         assert!(error.contains("a key is made of visible ASCII") && !error.contains("s3cret"), "{error}");
         let error = refused(Proof::Token(SecretFrom::File("/no/such".into())));
-        assert!(error.contains("the secret in /no/such: "), "{error}");
+        assert!(
+            error.contains("`ingestion.credentials.wb.token_file`: ") && !error.contains("/no/such"),
+            "{error}"
+        );
         let error = refused(Proof::Token(SecretFrom::Variable("NO_SUCH_VARIABLE".into())));
         assert!(
-            error.contains("`ingestion.credentials.wb`: the variable NO_SUCH_VARIABLE is not set"),
+            error.contains("`ingestion.credentials.wb.token_env`: the variable that it names is not set"),
             "{error}"
         );
         let error = refused(Proof::Certificate { certificate_file: path.clone(), key_file: path });

@@ -1,11 +1,10 @@
 //! The mail service, as the configuration has it.
 
-use crate::config::{ConfigError, Mail, MailTransport, is_cleartext, is_local};
+use crate::config::{ConfigError, Mail, MailTransport, is_cleartext, is_local, shown_url};
 use crate::secret::secret;
 use actors::Clock;
 use actors::upstream::BadEndpoint;
 use actors::upstream::mail::{BadSmtp, HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
-use actors::upstream::web::without_keys;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,9 +41,9 @@ pub(super) fn cleartext(config: &Mail) -> Option<ConfigError> {
     let host = config.smtp_host.as_deref().unwrap_or_default();
     let by_smtp = config.smtp_user.is_some() && config.tls(host) == SmtpTls::None && !is_local(host);
     let (key, given, what, remedy) = match config.transport {
-        MailTransport::Http if is_cleartext(&config.base_url) => (
+        MailTransport::Http if is_cleartext(&config.base_url, |_| false) => (
             "mail.base_url",
-            without_keys(&config.base_url),
+            shown_url(&config.base_url),
             "customers' addresses and verdicts",
             "use https://",
         ),
@@ -53,13 +52,13 @@ pub(super) fn cleartext(config: &Mail) -> Option<ConfigError> {
         }
         _ => return None,
     };
-    Some(ConfigError::Cleartext { key, given: format!("`{given}`"), what, remedy })
+    Some(ConfigError::Cleartext { key: key.to_owned(), given, what, remedy })
 }
 
 /// User and password, where the server wants them.
 fn login(config: &Mail) -> Result<Option<(String, secrecy::SecretString)>, ConfigError> {
     let Some(user) = config.smtp_user.clone() else { return Ok(None) };
-    match secret("smtp-password", config.password_file.as_deref(), "SMTP_PASSWORD")? {
+    match secret("smtp-password", "mail.password_file", config.password_file.as_deref(), "SMTP_PASSWORD")? {
         Some(password) => Ok(Some((user, password))),
         None => Err(ConfigError::NotUnderstood(
             "`mail.smtp_user` is set, and there is no password: neither systemd's credential oracled_smtp-password, \

@@ -1,7 +1,7 @@
 //! The members that a verdict of a tier has, and what happens to the others.
 
 use crate::payload::Name;
-use crate::verdict::{Dimension, Tier, UnknownWord};
+use crate::verdict::{Dimension, Tier};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 use serde_json::value::RawValue;
@@ -21,15 +21,15 @@ pub enum UnexpectedFields {
 }
 
 impl TryFrom<String> for UnexpectedFields {
-    type Error = UnknownWord;
+    type Error = &'static str;
 
-    fn try_from(word: String) -> Result<Self, UnknownWord> {
+    fn try_from(word: String) -> Result<Self, &'static str> {
         match word.as_str() {
             "strip" => Ok(Self::Strip),
             "refuse" => Ok(Self::Refuse),
             "deliver" => Ok(Self::Deliver),
             _ => {
-                Err(UnknownWord::new("choice for `gate.unexpected_fields`", &word, "strip, refuse, deliver"))
+                Err("the value is not a choice for `gate.unexpected_fields`; allowed: strip, refuse, deliver")
             }
         }
     }

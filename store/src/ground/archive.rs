@@ -8,8 +8,8 @@ mod reader;
 mod writer;
 
 pub use reader::{Archive, ArchiveReader, MAX_SLICE_BYTES};
-pub(super) use writer::is_unfinished;
 pub use writer::{ArchiveWriter, Archived, MAX_PAYLOAD_BYTES};
+pub(super) use writer::{is_unfinished, mark};
 
 use super::sealed::{FOOTER_BYTES, Format};
 use domain::Sha256Hex;

@@ -1,6 +1,6 @@
 //! Where the files of the ground-truth layer lie, and which of them are still named by anyone.
 
-use super::archive::{Archive, ArchiveWriter, is_unfinished};
+use super::archive::{Archive, ArchiveWriter, is_unfinished, mark};
 use super::sealed::Owner;
 use super::sorted::{BlockCache, SortedFile, SortedWriter, Summary};
 use super::state::SourceState;
@@ -82,7 +82,7 @@ impl Files {
                 removed.map_err(|source| StoreError::Io { path, source })?;
             }
         }
-        for path in [files.facts_dir.clone(), files.dir.join(RAW_DIR), files.work_dir()] {
+        for path in [files.facts_dir.clone(), files.raw_dir(), files.work_dir()] {
             fs::create_dir_all(&path).map_err(|source| StoreError::Io { path, source })?;
         }
         sync_dir(&files.dir)?;
@@ -114,7 +114,7 @@ impl Files {
     /// `Unavailable` where too little space is free, `Io` where no file can be made.
     pub fn archive_writer(&self) -> Result<ArchiveWriter, StoreError> {
         self.free.check()?;
-        Ok(ArchiveWriter::create(&self.dir.join(RAW_DIR))?.keeping(self.free.clone()))
+        Ok(ArchiveWriter::create(&self.raw_dir())?.keeping(self.free.clone()))
     }
 
     /// A payload in the archive, which a run of the source `oracle_id` reads, or has read.
@@ -122,7 +122,7 @@ impl Files {
     /// # Errors
     /// `SourceFile` where it is damaged, or there is none of this digest.
     pub fn archive(&self, oracle_id: &SourceId, sha256: &Sha256Hex) -> Result<Archive, StoreError> {
-        Archive::open(&self.dir.join(RAW_DIR), sha256, &Owner::new(oracle_id, FileKind::Payload))
+        Archive::open(&self.raw_dir(), sha256, &Owner::new(oracle_id, FileKind::Payload))
     }
 
     /// Whether the payload of this digest is in the archive.
@@ -132,7 +132,32 @@ impl Files {
     }
 
     fn raw_path(&self, sha256: &Sha256Hex) -> PathBuf {
-        self.dir.join(RAW_DIR).join(format!("{sha256}.raw"))
+        self.raw_dir().join(format!("{sha256}.raw"))
+    }
+
+    /// The folder of the archived payloads.
+    pub(crate) fn raw_dir(&self) -> PathBuf {
+        self.dir.join(RAW_DIR)
+    }
+
+    fn mark_path(&self, sha256: &str) -> PathBuf {
+        mark(&self.raw_dir(), sha256)
+    }
+
+    /// Whether the payload `sha256` was archived and then not named by a commit, as far as its mark shows.
+    pub(crate) fn is_marked(&self, sha256: &str) -> bool {
+        self.mark_path(sha256).exists()
+    }
+
+    /// Removes the mark of a payload, once a durable commit names it.
+    pub(crate) fn unmark(&self, sha256: &Sha256Hex) {
+        let path = self.mark_path(sha256.as_str());
+        if let Err(error) = fs::remove_file(&path)
+            && error.kind() != ErrorKind::NotFound
+        {
+            // the next start removes it: the payload is named
+            tracing::warn!(%error, path = %path.display(), "could not remove the mark of a payload");
+        }
     }
 
     /// Removes a payload from the archive; says how many bytes that frees.
@@ -143,7 +168,11 @@ impl Files {
         let path = self.raw_path(sha256);
         let io = |source| StoreError::Io { path: path.clone(), source };
         match fs::metadata(&path) {
-            Ok(metadata) => fs::remove_file(&path).map(|()| metadata.len()).map_err(io),
+            Ok(metadata) => {
+                fs::remove_file(&path).map_err(io)?;
+                self.unmark(sha256);
+                Ok(metadata.len())
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
             Err(error) => Err(io(error)),
         }
@@ -277,7 +306,7 @@ impl Files {
     /// somebody else: they are logged, and left alone.
     pub(crate) fn unnamed(&self, named: &HashSet<String>) -> Result<Vec<(PathBuf, KeptFile)>, StoreError> {
         let mut unnamed = Vec::new();
-        for dir in [self.facts_dir.clone(), self.dir.join(RAW_DIR)] {
+        for dir in [self.facts_dir.clone(), self.raw_dir()] {
             for (path, kind) in kept_in(&dir)? {
                 let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
                 if kind == KeptFile::Foreign {
@@ -296,7 +325,7 @@ impl Files {
 pub(crate) enum KeptFile {
     Sorted,
     Payload,
-    /// A payload that was not archived to its end.
+    /// A payload that was not archived to its end, or the mark of one that was not named.
     Unfinished,
     Foreign,
 }

@@ -4,6 +4,7 @@ use super::files::{Files, KeptFile};
 use super::sealed::Owner;
 use super::staging::made_by;
 use super::state::SourceState;
+use super::verify::Meter;
 use super::view::SourceView;
 use crate::engine::Store;
 use crate::error::{FileKind, StoreError};
@@ -16,6 +17,7 @@ use domain::ground::ontology::{Ontology, OntologyRef};
 use domain::ground::pipeline::{Definition, RegisteredPipeline};
 use domain::ground::run::{FileRef, Run, RunState};
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::ops::RangeBounds;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -40,13 +42,17 @@ impl Ground {
         Self { files, views: RwLock::default() }
     }
 
-    /// Lets go of the sources that `writes` have changed. To be called as soon as that is durable.
+    /// Lets go of the sources that `writes` have changed, and of the marks of payloads that they name. To be called as soon as
+    /// that is durable.
     pub(crate) fn forget<'w>(&self, writes: impl Iterator<Item = &'w Write>) {
-        let changed: Vec<_> = writes
-            .filter_map(|write| {
-                if let Write::PutSource(state) = write { Some(state.entry.oracle_id()) } else { None }
-            })
-            .collect();
+        let mut changed = Vec::new();
+        for write in writes {
+            match write {
+                Write::PutSource(state) => changed.push(state.entry.oracle_id()),
+                Write::PutRun(run) => self.files.unmark(&run.input.raw_sha256),
+                _ => {}
+            }
+        }
         if changed.is_empty() {
             return;
         }
@@ -217,10 +223,46 @@ impl Store {
         Ok(faults)
     }
 
+    /// Reads the files of rejects of the runs of a source that did not complete, or of only one run, and compares them with
+    /// their digests. Returns the number of their rows.
+    ///
+    /// # Errors
+    /// `SourceFile` with the first file that does not match its digest; `Stopped` if `meter` stopped the check.
+    pub fn verify_rejects(
+        &self,
+        oracle_id: &SourceId,
+        run_id: Option<&Sha256Hex>,
+        meter: &mut Meter<'_>,
+    ) -> Result<u64, StoreError> {
+        let owner = Owner::new(oracle_id, FileKind::Rejects);
+        let is_wanted = |run: &&Run| {
+            run.oracle_id == *oracle_id
+                && run.state != RunState::Completed
+                && run_id.is_none_or(|run_id| run.run_id == *run_id)
+        };
+        let mut verified = 0;
+        for run in self.runs()?.iter().filter(is_wanted) {
+            let Some(rows) = &run.rows else { continue };
+            match self.files().verify_sorted(rows, &owner, &mut |_| meter.step(0)) {
+                Ok(()) => verified += rows.rows,
+                Err(error @ StoreError::SourceFile { .. }) => {
+                    // a run that was decided on meanwhile has other files
+                    let now = self.run(&run.run_id)?;
+                    if now.is_some_and(|(now, _)| now.rows.as_ref() == Some(rows)) {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(verified)
+    }
+
     /// Removes the files of runs that a kill has cut short.
     ///
     /// A store that is new, or older than its files, names none of them either. Their loss would be final, so they are
-    /// removed only where the store knows the run that made them.
+    /// removed only where the store knows the run that made them, or where a mark shows that no commit named them. Other
+    /// payloads are kept and logged.
     ///
     /// # Errors
     /// `Short` where rows are missing, or a file was made by a run that the store does not know; nothing is removed then.
@@ -245,7 +287,7 @@ impl Store {
             named.insert(run.input.raw_sha256.as_str().to_owned());
             named.extend(run.rows.as_ref().map(name));
         }
-        let mut unneeded = Vec::new();
+        let (mut unneeded, mut marks, mut unknown_payloads) = (Vec::new(), Vec::new(), 0_u64);
         for (path, kind) in self.files().unnamed(&named)? {
             let unknown = |by| short(format!("{} was written by {by}", path.display()));
             match (kind, &owner) {
@@ -261,11 +303,27 @@ impl Store {
                         continue;
                     }
                 },
-                (KeptFile::Payload | KeptFile::Unfinished, _) => {}
+                (KeptFile::Payload, Some(_)) => {
+                    let sha256 = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+                    if !self.files().is_marked(sha256) {
+                        unknown_payloads += 1;
+                        continue;
+                    }
+                }
+                (KeptFile::Unfinished, _) => {
+                    marks.push(path);
+                    continue;
+                }
             }
             unneeded.push(path);
         }
-        for path in unneeded {
+        if unknown_payloads > 0 {
+            tracing::warn!(payloads = unknown_payloads, folder = %self.files().raw_dir().display(),
+                "archived payloads that no run names are kept; restore the newer copy of the whole state directory, or \
+                 move them away");
+        }
+        // a mark goes after its payload, which would be kept without it
+        for path in unneeded.into_iter().chain(marks) {
             tracing::info!(path = %path.display(), "removed the file of an unfinished run");
             fs::remove_file(&path).map_err(|source| StoreError::Io { path, source })?;
         }

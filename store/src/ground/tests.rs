@@ -541,6 +541,39 @@ fn new_or_older_store_is_refused_and_deletes_no_ground_files() {
 }
 
 #[test]
+fn payload_unknown_to_an_older_store_is_kept_and_an_uncommitted_one_removed() {
+    let mut world = World::new();
+    let older = tempfile::tempdir().unwrap();
+    let [first, second, third] = three_releases();
+    world.ingest(&first);
+    let rows = world.view().state.completed[0].rows.clone();
+    world.close();
+    copy_database(world.dir.path(), older.path());
+    world.reopen();
+    // a run that failed has no file but its payload
+    world.archive(&second);
+    let release = world.release(&second);
+    let mut run = world.run_of(&second, &release, &domain::ground::run::RunCounts::default(), &rows);
+    (run.state, run.rows) = (RunState::Failed, None);
+    world.commit(vec![crate::Write::PutRun(Arc::new(run))]);
+    world.close();
+    remove_database(world.dir.path());
+    fs::create_dir(world.dir.path().join("store")).unwrap();
+    copy_database(older.path(), world.dir.path());
+    // a kill between a payload and the commit that names it
+    world.reopen();
+    world.archive(&third);
+    // the same payload again is not new
+    world.archive(&second);
+    for _ in 0..2 {
+        world.reopen();
+        assert!(world.payload_path(&second).exists() && !world.payload_path(&third).exists());
+        let names = fs::read_dir(world.dir.path().join("ground/raw")).unwrap();
+        assert_eq!(names.count(), 1);
+    }
+}
+
+#[test]
 fn moved_change_has_the_interval_that_holds_now() {
     let mut world = World::new();
     world.ingest(&reading("3", 300, true, vec![said("ABW", 1960, 7)]));

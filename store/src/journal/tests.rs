@@ -423,14 +423,32 @@ fn a_second_journal_on_the_same_store_is_refused() {
 }
 
 #[test]
-fn a_store_of_a_newer_version_is_refused() {
+fn store_of_another_version_is_refused_as_such() {
+    use crate::rows::SCHEMA;
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(dir.path()));
-    let db = raw(dir.path());
-    db.insert("!schema", &7_u32.to_be_bytes()).expect("it is written");
-    drop(db);
+    let schema_is = |schema: u32| {
+        let db = raw(dir.path());
+        db.insert("!schema", &schema.to_be_bytes()).expect("it is written");
+        drop(db);
+        refused(dir.path())
+    };
+    let error = schema_is(SCHEMA + 1);
+    assert!(matches!(error, StoreError::Newer { found: 7, known: SCHEMA, .. }), "{error}");
+    let error = schema_is(SCHEMA - 1);
+    assert!(matches!(error, StoreError::Older { found: 5, known: SCHEMA, .. }), "{error}");
+
+    // a mark of another version is shorter or longer, and its checksum lies elsewhere
+    let mark = |schema: u32| [b"oracledW", schema.to_be_bytes().as_slice(), &[1; 100]].concat();
+    fs::write(dir.path().join("watermark"), mark(SCHEMA - 1)).expect("it is written");
     let error = refused(dir.path());
-    assert!(matches!(error, StoreError::Newer { found: 7, known: crate::rows::SCHEMA, .. }), "{error}");
+    assert!(matches!(error, StoreError::Older { found: 5, known: SCHEMA, .. }), "{error}");
+    fs::write(dir.path().join("watermark"), mark(SCHEMA + 1)).expect("it is written");
+    let error = refused(dir.path());
+    assert!(matches!(error, StoreError::Newer { found: 7, known: SCHEMA, .. }), "{error}");
+    fs::write(dir.path().join("watermark"), mark(SCHEMA)).expect("it is written");
+    let error = refused(dir.path());
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
 }
 
 /// The mail that a delivery queues, and its entry.
@@ -1127,6 +1145,32 @@ fn damaged_or_foreign_snapshot_is_removed_and_the_store_is_whole() {
     }
     fs::remove_file(snapshot(ours.path())).expect("it is removed");
     open(ours.path()).1.audit_all().expect("no snapshot");
+}
+
+#[test]
+fn missing_row_is_found_although_another_is_replaced_during_the_count() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, store) = open(dir.path());
+    for n in 0..60 {
+        fill(&mut journal, n * 50..n * 50 + 50);
+    }
+    drop((journal, store));
+    drop(open(dir.path()));
+    let db = raw(dir.path());
+    remove(&db, b"vcs_999\0");
+    drop(db);
+    let (mut journal, store) = open(dir.path());
+    let mut calls = 0;
+    let audited = store.audit(|_| {
+        calls += 1;
+        // the log has 6000 entries; the verdicts come after it, and the first 1024 of them were counted by then
+        if calls == 7 {
+            let replacement = Record { expect: Vec::new(), ..delivered(0, 40) };
+            journal.commit(&[replacement]).expect("the disk takes it").remove(0).expect("nothing is stale");
+        }
+        true
+    });
+    assert!(matches!(audited, Err(StoreError::Short { .. })), "{audited:?}");
 }
 
 #[test]

@@ -486,3 +486,35 @@ fn a_row_of_verification_that_vanished_is_found() {
         assert!(error.contains(said), "{row}: {error}");
     }
 }
+
+#[test]
+fn low_space_refuses_a_new_review_unless_pending_work_asks_for_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut journal, _) = open(dir.path());
+    commit(&mut journal, record(vec![put_review("v-1", None)]));
+    drop(journal);
+    let options = Options {
+        dir: dir.path().to_owned(),
+        cache_bytes: 8 << 20,
+        facts_cache_bytes: 1 << 20,
+        min_free_bytes: 1 << 60,
+    };
+    let (mut journal, _) = Journal::open(options).expect("the store opens");
+    let session_id: domain::SessionId = "cs_1".parse().expect("an id");
+    let check = Arc::new(domain::rules::Check::default());
+    let refusal = Write::PutRefusal(domain::session::Refusal { session_id, check, owner_uid: None });
+    for (writes, is_taken) in [
+        (vec![put_review("v-2", None)], false),
+        (vec![refusal], false),
+        // a review that is there can be resolved
+        (vec![put_review("v-1", Some(resolved()))], true),
+        // a decision that was promised is taken
+        (vec![put_review("v-2", None), Write::RemovePending("v-2".into())], true),
+        // what a decision keeps of answers is bounded
+        (vec![Write::PutKept(kept_key("lab-a", "p-1"), Arc::new(kept("lab-a", 1)))], true),
+    ] {
+        let outcome = journal.commit(&[record(writes.clone())]).expect("the disk takes it").remove(0);
+        let is_low = matches!(outcome, Err(Refused::LowSpace(_)));
+        assert_eq!((outcome.is_ok(), is_low), (is_taken, !is_taken), "{writes:?}: {outcome:?}");
+    }
+}

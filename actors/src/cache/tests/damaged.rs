@@ -51,7 +51,7 @@ fn session_with_a_damaged_verdict_and_mail_is_removed() {
         damage(&system).await;
         let drop_mail = DropMail { mail_id: MailId::verdict(&id("cs_1")), peer: PEER };
         system.notifier.ask(drop_mail).await.expect("it answers").expect("it is committed");
-        let removed = system.cache.ask(Remove { session_id: id("cs_1"), peer: PEER }).await;
+        let removed = system.cache.ask(Remove { session_id: id("cs_1"), mails: None, peer: PEER }).await;
         assert!(removed.expect("it answers").expect("it is committed").is_some());
         assert_eq!(last_entry(&system)["event"], "session_removed");
         assert!(system.store.verdict(&id("cs_1")).expect("it is read").is_none());

@@ -290,7 +290,7 @@ fn removed_session_is_gone_with_its_verdict_and_its_id_is_free() {
             || async { system.cache.ask(Read(id("cs_1"))).await.expect("it answers").expect("it reads") };
         assert!(read().await.is_some());
         let remove = || async {
-            let removed = system.cache.ask(Remove { session_id: id("cs_1"), peer: PEER }).await;
+            let removed = system.cache.ask(Remove { session_id: id("cs_1"), mails: None, peer: PEER }).await;
             removed.expect("it answers").expect("it is committed")
         };
         assert_eq!(remove().await.and_then(|session| session.owner_uid), Some(OWNER));

@@ -14,6 +14,7 @@ fn now() -> Timestamp {
 fn settings(allowed: &[&str]) -> PullSettings {
     PullSettings {
         allow_local: allowed.iter().map(|net| net.parse().expect("a range")).collect(),
+        allow_cleartext: false,
         max_payload_bytes: 1000,
         connect: Duration::from_secs(2),
         idle: Duration::from_millis(400),

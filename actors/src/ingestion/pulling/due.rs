@@ -8,6 +8,7 @@ use domain::ground::id::PipelineId;
 use domain::ground::pipeline::RegisteredPipeline;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use store::StoreError;
 
@@ -26,8 +27,11 @@ pub(super) struct Scheduled {
     next: Option<Timestamp>,
 }
 
-/// Begins the pulls that are due.
+/// Begins the pulls that are due, unless the daemon drains or stops; they stay due.
 pub(in super::super) fn begin_due(shop: &Arc<Shop>) {
+    if shop.draining.load(Ordering::Relaxed) || shop.flights.is_stopping() {
+        return;
+    }
     let due = match shop.due() {
         Ok(due) => due,
         Err(error) => {

@@ -383,3 +383,28 @@ fn upload_beyond_16_held_runs_of_a_source_is_refused() {
         assert_eq!(next.state, RunState::Held);
     });
 }
+
+#[test]
+fn missing_rejects_of_a_held_run_are_found_by_a_check_of_the_source() {
+    with_world(|World { system, dir, .. }| async move {
+        let pipeline_id = hundred(&system).await;
+        let run = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;
+        assert_eq!(run.state, RunState::Held, "{run:?}");
+        let verified = async |run_id: Option<&Sha256Hex>| {
+            let oracle_id = run.oracle_id.clone();
+            let verify = Verify { oracle_id, run_id: run_id.cloned(), proceed: Arc::new(|_| true) };
+            system.ingestion.ask(verify).await.expect("it answers").expect("it is read")
+        };
+        assert_eq!(verified(None).await.file_fault, None);
+        let rows = run.rows.as_ref().expect("its rejects are kept");
+        std::fs::remove_file(dir.join("ground/facts").join(format!("{}.sorted", rows.sha256)))
+            .expect("it is there");
+        for run_id in [None, Some(&run.run_id)] {
+            let fault = verified(run_id).await.file_fault.expect("it is missing");
+            assert!(fault.contains("the file of rejects"), "{fault}");
+        }
+        let visible = system.store.runs().expect("they are read");
+        let visible = visible.iter().find(|run| run.state == RunState::Completed).expect("there is one");
+        assert_eq!(verified(Some(&visible.run_id)).await.file_fault, None);
+    });
+}

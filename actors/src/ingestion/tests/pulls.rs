@@ -202,6 +202,28 @@ fn a_schedule_pulls_when_it_is_due_and_not_before() {
     });
 }
 
+#[test]
+fn scheduled_pull_begins_only_after_draining_has_ended() {
+    with_world(|World { system, time, .. }| async move {
+        population(&system).await;
+        let publisher = Publisher::of(OLD).await;
+        // it is ten o'clock
+        let definition = pulled_by(Method::FileDownload, Some(publisher.url.clone()), Some("5 10 * * *"));
+        let pipeline_id = registered(&system, definition).await.expect("it is registered");
+        let shop = shop(&system, &time);
+        pulling::begin_due(&shop);
+        time.turn(6 * 60);
+        shop.draining.store(true, std::sync::atomic::Ordering::Relaxed);
+        pulling::begin_due(&shop);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(begun(&system), 0);
+        shop.draining.store(false, std::sync::atomic::Ordering::Relaxed);
+        pulling::begin_due(&shop);
+        pulls_ended(&system, &pipeline_id, 1).await;
+        assert_eq!(begun(&system), 1);
+    });
+}
+
 /// How often a pull was begun.
 fn begun(system: &System) -> usize {
     let events = logged(&system.store);

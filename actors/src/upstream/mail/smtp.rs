@@ -59,10 +59,8 @@ pub struct SmtpSettings {
 #[derive(Debug, thiserror::Error)]
 pub enum BadSmtp {
     /// The sender is not one.
-    #[error("`{from}` is no sender: {reason}")]
+    #[error("it is not a sender: {reason}")]
     From {
-        /// What was given.
-        from: String,
         /// What is wrong with it.
         reason: String,
     },
@@ -102,7 +100,7 @@ fn sender(from: &str, subject: &str) -> Result<Mailbox, BadSmtp> {
     if subject.chars().any(char::is_control) {
         return Err(BadSmtp::Subject);
     }
-    let bad = |reason: String| BadSmtp::From { from: from.to_owned(), reason };
+    let bad = |reason: String| BadSmtp::From { reason };
     if from.chars().any(char::is_control) {
         return Err(bad("it is more than one line".into()));
     }

@@ -34,6 +34,8 @@ const NONCE_BYTES: usize = 16;
 pub struct LiveSettings {
     /// What of one's own network is reached, beside public addresses.
     pub allow_local: Vec<IpNet>,
+    /// Whether secrets may cross a network without encryption.
+    pub allow_cleartext: bool,
     /// How long a connection may take to be made.
     pub connect: Duration,
     /// How long it may take, once it is made, until an answer begins.
@@ -53,7 +55,8 @@ impl HttpOracles {
     /// Whoever asks within `settings`, each source with its credential. Nothing is connected to yet.
     #[must_use]
     pub fn new(settings: &LiveSettings, credentials: BTreeMap<SourceId, Bound>, clock: Clock) -> Self {
-        let web = Web::new(&settings.allow_local, settings.connect, settings.idle, clock.clone());
+        let web = Web::new(&settings.allow_local, settings.connect, settings.idle, clock.clone())
+            .allowing_cleartext(settings.allow_cleartext);
         Self { web, credentials, clock, random: SystemRandom::new() }
     }
 

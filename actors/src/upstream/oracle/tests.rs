@@ -85,6 +85,7 @@ fn oracles() -> HttpOracles {
 fn holding(credentials: BTreeMap<SourceId, Bound>) -> HttpOracles {
     let settings = LiveSettings {
         allow_local: vec!["127.0.0.1/32".parse().expect("a range")],
+        allow_cleartext: false,
         connect: Duration::from_secs(2),
         idle: Duration::from_millis(400),
     };

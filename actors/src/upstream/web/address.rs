@@ -90,10 +90,10 @@ impl Reach {
         if text.len() > URL_MAX_BYTES {
             return Err(BadAddress::TooLong { size_bytes: text.len() });
         }
-        let not_url = |error| BadAddress::NotUrl { given: without_query(text), why: format!("{error}") };
+        let not_url = |error| BadAddress::NotUrl { why: format!("{error}") };
         let url = Url::parse(text).map_err(not_url)?;
         if url.fragment().is_some() {
-            return Err(BadAddress::Fragment { url: shown(&url) });
+            return Err(BadAddress::Fragment { url: url.origin().ascii_serialization() });
         }
         self.check(&url)?;
         Ok(url)
@@ -104,7 +104,7 @@ impl Reach {
         if location.len() > URL_MAX_BYTES {
             return Err(BadAddress::TooLong { size_bytes: location.len() });
         }
-        let not_url = |error| BadAddress::NotUrl { given: without_query(location), why: format!("{error}") };
+        let not_url = |error| BadAddress::NotUrl { why: format!("{error}") };
         let mut url = from.join(location).map_err(not_url)?;
         url.set_fragment(None);
         self.check(&url)?;
@@ -115,11 +115,11 @@ impl Reach {
     }
 
     fn check(&self, url: &Url) -> Result<(), BadAddress> {
-        if !["http", "https"].contains(&url.scheme()) {
+        if !is_of_web(url) {
             return Err(BadAddress::Scheme { scheme: cut(url.scheme()) });
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(BadAddress::Login { url: shown(url) });
+            return Err(BadAddress::Login { url: url.origin().ascii_serialization() });
         }
         match literal(url) {
             Some(ip) => self.admit(&ip.to_string(), [SocketAddr::new(ip, 0)]).map(drop),
@@ -216,9 +216,20 @@ pub fn without_keys(url: &str) -> String {
     parsed.into()
 }
 
-/// The part of `text` before its query, shortened. `text` is not a URL.
-fn without_query(text: &str) -> String {
-    cut(text.split('?').next().unwrap_or_default())
+/// Whether the query of `url` has parameters that look like keys.
+pub(super) fn has_keys(url: &str) -> bool {
+    without_keys(url) != url
+}
+
+/// The scheme, host and port of a URL of the web; nothing if `url` is not one. A path can hold a key, as a query can.
+#[must_use]
+pub fn origin_of(url: &str) -> Option<String> {
+    let url = Url::parse(url).ok().filter(|url| url.has_host() && is_of_web(url))?;
+    Some(url.origin().ascii_serialization())
+}
+
+fn is_of_web(url: &Url) -> bool {
+    ["http", "https"].contains(&url.scheme())
 }
 
 fn cut(text: &str) -> String {
@@ -349,15 +360,15 @@ mod tests {
     #[test]
     fn a_url_is_http_or_https_and_holds_no_login_and_no_fragment() {
         for (text, said) in [
-            ("", "`` is not a URL"),
-            ("/data.json", "`/data.json` is not a URL"),
+            ("", "is not a URL"),
+            ("/data.json", "is not a URL"),
             ("https://", "is not a URL"),
             ("ftp://example.org/", "the scheme `ftp`; allowed: http, https"),
             ("file:///etc/passwd", "the scheme `file`"),
             ("data:,x", "the scheme `data`"),
-            ("https://user@example.org/", "a user or a password in `https://example.org/`"),
+            ("https://user@example.org/", "a user or a password in `https://example.org`"),
             ("https://:s3cret@example.org/", "allowed: the configuration's credentials"),
-            ("https://example.org/?q=a#b", "a fragment (#) behind `https://example.org/`"),
+            ("https://example.org/?q=a#b", "a fragment (#) behind `https://example.org`"),
         ] {
             let error = refused(text);
             assert!(error.contains(said) && !error.contains("s3cret"), "{text}: {error}");
@@ -385,7 +396,7 @@ mod tests {
             ("//127.0.0.1/", "127.0.0.1 (loopback)"),
             ("//u:p@example.org/", "a user or a password"),
             ("file:///etc/passwd", "the scheme `file`"),
-            ("https://[", "`https://[` is not a URL"),
+            ("https://[", "is not a URL"),
         ] {
             let error = reach(&[]).redirect(&from, location).expect_err("it is refused").to_string();
             assert!(error.contains(said), "{location}: {error}");

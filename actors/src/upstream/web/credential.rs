@@ -1,7 +1,7 @@
 //! How the daemon shows who it is. Credentials are the configuration's, never a document's.
 
 use super::Web;
-use super::address::shown;
+use super::address::origin_of;
 use super::error::WebError;
 use crate::upstream::http::{self, client, root_cause};
 use crate::upstream::{BadEndpoint, Failure, Key, Kind};
@@ -25,8 +25,8 @@ const TOKEN_LIFE_MAX: SignedDuration = SignedDuration::from_hours(24);
 #[derive(Debug, thiserror::Error)]
 pub enum BadCredential {
     /// No header has such a name.
-    #[error("`{0}` is not a header's name; allowed: letters, digits and `-`")]
-    Header(String),
+    #[error("`header` is not the name of a header; allowed: letters, digits and `-`")]
+    Header,
     /// The key or the token does not fit into a header.
     #[error("{0}")]
     Key(#[from] BadEndpoint),
@@ -81,7 +81,7 @@ impl Credential {
     /// # Errors
     /// Where there is no such header, or it cannot hold the key.
     pub fn api_key(header: &str, key: SecretString) -> Result<Self, BadCredential> {
-        let name: HeaderName = header.parse().map_err(|_| BadCredential::Header(header.to_owned()))?;
+        let name: HeaderName = header.parse().map_err(|_| BadCredential::Header)?;
         Ok(Self::ApiKey(Key::in_header(name, key)?))
     }
 
@@ -143,7 +143,7 @@ impl ClientCredentials {
     /// Where tokens are asked for.
     pub(super) fn token_url(&self, web: &Web) -> Result<Url, WebError> {
         let url = web.reach.endpoint(&self.token_url).map_err(WebError::TokenUrl)?;
-        web.check_confidential(&url)?;
+        web.check_confidential(&url, origin)?;
         Ok(url)
     }
 
@@ -173,11 +173,11 @@ impl ClientCredentials {
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .basic_auth(encoded(&self.client_id), Some(encoded(self.client_secret.expose_secret())))
             .body(form_of(&form));
-        let response = web.send(&url, request).await?;
+        let response = web.send(&origin(&url), request).await?;
         if response.status() != StatusCode::OK {
-            return Err(web.refused(&url, &response));
+            return Err(web.refused(&origin(&url), &response));
         }
-        let failed = |failure| WebError::Failed { url: shown(&url), failure };
+        let failed = |failure| WebError::Failed { url: origin(&url), failure };
         let body = tokio::time::timeout(web.idle, http::read(response, TOKEN_ANSWER_MAX_BYTES));
         let late = |_| Failure::new(Kind::Timeout, "the token did not come".to_owned());
         let body = body.await.map_err(late).flatten().map_err(failed)?;
@@ -193,10 +193,14 @@ impl ClientCredentials {
     /// A token that cannot be used; whatever was answered is not shown.
     fn unreadable(&self, why: &str) -> WebError {
         let failure = Failure::new(Kind::Unreadable, why.to_owned());
-        // its query may hold a key
-        let url = Url::parse(&self.token_url).map_or_else(|_| "token_url".to_owned(), |url| shown(&url));
+        let url = origin_of(&self.token_url).unwrap_or_else(|| "token_url".to_owned());
         WebError::Failed { url, failure }
     }
+}
+
+/// A `token_url` as errors name it: a key can stand in its path or its query.
+fn origin(url: &Url) -> String {
+    url.origin().ascii_serialization()
 }
 
 /// Pairs as a form has them.

@@ -11,11 +11,9 @@ use std::net::IpAddr;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadAddress {
     /// It is none.
-    #[error("`{given}` is not a URL: {why}; allowed: http:// or https://, a host, a path")]
+    #[error("the address is not a URL: {why}; allowed: http:// or https://, a host, a path")]
     NotUrl {
-        /// What was given, cut.
-        given: String,
-        /// What is wrong with it.
+        /// What is wrong with it. The text itself is not shown, since a key can stand in it.
         why: String,
     },
     /// It is too long.
@@ -33,13 +31,13 @@ pub enum BadAddress {
     /// Documents hold no secrets.
     #[error("a user or a password in `{url}`; allowed: the configuration's credentials")]
     Login {
-        /// The URL without them.
+        /// The origin of the URL.
         url: String,
     },
     /// A fragment would never be sent.
     #[error("a fragment (#) behind `{url}`; allowed: none, and %23 for the sign itself")]
     Fragment {
-        /// The URL without it.
+        /// The origin of the URL.
         url: String,
     },
     /// It leads into one's own network.

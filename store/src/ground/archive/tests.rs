@@ -4,6 +4,7 @@ use crate::ground::sealed::Owner;
 use domain::Sha256Stream;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Read;
 use tempfile::{NamedTempFile, TempDir, TempPath};
@@ -149,10 +150,10 @@ fn repeated_payload_changes_nothing_and_a_dropped_one_leaves_nothing() {
     let mut dropped = ArchiveWriter::create(dir.path()).expect("it is made");
     dropped.push(&payload).expect("it is taken");
     drop(dropped);
-    let entries: Vec<_> =
-        fs::read_dir(dir.path()).expect("it is read").map(|entry| entry.expect("an entry").path()).collect();
-    assert_eq!(entries, [path(dir.path(), &archived.sha256)]);
-    assert_eq!(fs::read(&entries[0]).expect("it is read"), before);
+    let entries = fs::read_dir(dir.path()).expect("it is read").map(|entry| entry.expect("an entry").path());
+    let (payload, mark) = (path(dir.path(), &archived.sha256), mark(dir.path(), archived.sha256.as_str()));
+    assert_eq!(entries.collect::<BTreeSet<_>>(), [payload.clone(), mark].into());
+    assert_eq!(fs::read(&payload).expect("it is read"), before);
 }
 
 #[test]

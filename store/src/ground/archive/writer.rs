@@ -4,12 +4,13 @@ use super::{FORMAT, FRAME_BYTES, path, skippable_head};
 use crate::disk::{FreeSpace, sync_dir};
 use crate::error::StoreError;
 use domain::{Sha256Hex, Sha256Stream};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use zstd::bulk::Compressor;
 
-/// How the name of a payload begins that is not archived to its end.
+/// How the name of a payload begins that is not archived to its end; also that of a mark, see [`mark`].
 const UNFINISHED: &str = "payload-";
 /// A payload is at most so long, 1 TiB; its index then takes 32 MiB of memory.
 pub const MAX_PAYLOAD_BYTES: u64 = 1 << 40;
@@ -38,7 +39,13 @@ pub struct Archived {
     pub size_bytes: u64,
 }
 
-/// Whether the file at `path` is a payload that was not archived to its end.
+/// The mark of a new payload that no commit has named yet. After a kill it tells such a payload from one that an older copy
+/// of the database does not know.
+pub(in crate::ground) fn mark(dir: &Path, sha256: &str) -> PathBuf {
+    dir.join(format!("{UNFINISHED}{sha256}"))
+}
+
+/// Whether the file at `path` is a payload that was not archived to its end, or a mark.
 pub(in crate::ground) fn is_unfinished(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes()))
 }
@@ -98,7 +105,7 @@ impl ArchiveWriter {
     }
 
     /// Writes what is left, makes the file durable, and gives it its name. A payload that is there already is replaced by
-    /// itself.
+    /// itself. A new one has a [`mark`] until a commit names it.
     ///
     /// # Errors
     /// `Unavailable` where there is no room, `Io` where it cannot be written otherwise. Nothing is then left, or the whole
@@ -108,6 +115,10 @@ impl ArchiveWriter {
         self.seal(&sha256).map_err(|source| StoreError::unwritten(self.file.path(), source))?;
         let archived = Archived { sha256: Sha256Hex::from_bytes(&sha256), size_bytes: self.size_bytes };
         let path = path(&self.dir, &archived.sha256);
+        if !path.exists() {
+            let mark = mark(&self.dir, archived.sha256.as_str());
+            File::create(&mark).map_err(|source| StoreError::unwritten(&mark, source))?;
+        }
         self.file.persist(&path).map_err(|refused| StoreError::unwritten(&path, refused.error))?;
         sync_dir(&self.dir)?;
         Ok(archived)

@@ -38,7 +38,7 @@ impl<'p> Meter<'p> {
     ///
     /// # Errors
     /// `Stopped` if `proceed` returned false.
-    pub(super) fn step(&mut self, bytes: u64) -> Result<(), StoreError> {
+    pub(in crate::ground) fn step(&mut self, bytes: u64) -> Result<(), StoreError> {
         self.progress.bytes_read += bytes;
         self.bytes += bytes;
         self.steps += 1;

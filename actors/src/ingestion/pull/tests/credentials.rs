@@ -142,15 +142,41 @@ async fn a_credential_is_not_sent_where_others_can_read_it() {
         }
     }
     for (token_url, said) in [
-        ("http://example.org/token", "a credential is not sent to `http://example.org/token`"),
+        ("http://example.org/s3cret", "a credential is not sent to `http://example.org`"),
         ("https://10.0.0.1/token", "the `token_url` is refused: `10.0.0.1` leads to 10.0.0.1 (private)"),
-        ("token", "the `token_url` is refused: `token` is not a URL"),
+        ("token", "the `token_url` is refused: the address is not a URL"),
     ] {
         let client = Credential::client(token_url.into(), "me".into(), "s3cret".into(), None);
         let asked = authenticating("https://example.org/", Authentication::Oauth);
         let checked = holding(client, &asked.endpoint).check(&asked);
         let error = checked.expect_err("it is refused").to_string();
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(said) && !error.contains("s3cret"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn endpoint_with_a_key_or_an_authentication_needs_https() {
+    let checked = |endpoint: &str, authentication, allow_cleartext| {
+        let settings = PullSettings { allow_cleartext, ..settings(&["127.0.0.1/32"]) };
+        let request = PullRequest { authentication, ..request(endpoint) };
+        puller_with(settings, None).check(&request)
+    };
+    for (endpoint, authentication, is_exposed) in [
+        ("http://example.org/x?country=MDA", None, false),
+        ("http://example.org/x?api_key=s3cret", None, true),
+        ("http://example.org/x?api_key=s3cret", Some(Authentication::None), true),
+        ("http://127.0.0.1/x?api_key=s3cret", None, false),
+        ("https://example.org/x?api_key=s3cret", None, false),
+        ("http://example.org/x", Some(Authentication::ApiKey), true),
+        ("http://example.org/x", Some(Authentication::Mtls), true),
+        ("https://example.org/x", Some(Authentication::ApiKey), false),
+    ] {
+        let is_refused = |allow_cleartext| {
+            let error = checked(endpoint, authentication, allow_cleartext).err();
+            matches!(error, Some(PullError::Web(WebError::Exposed { .. })))
+        };
+        assert_eq!(is_refused(false), is_exposed, "{endpoint} {authentication:?}");
+        assert!(!is_refused(true), "{endpoint} {authentication:?}");
     }
 }
 
@@ -201,12 +227,9 @@ async fn a_token_that_is_refused_is_asked_for_anew_once() {
 async fn who_gives_no_token_is_named_and_not_quoted() {
     let redirect = "Location: http://127.0.0.1:1/\r\n";
     for (answer, said) in [
-        (status(401, ""), "/token`: HTTP status 401: Unauthorized"),
-        (status(302, redirect), "/token`: HTTP status 302"),
-        (
-            whole("", "{\"token\": \"s3cret\"}"),
-            "/token`: the answer cannot be read: it is no answer with a token",
-        ),
+        (status(401, ""), "`: HTTP status 401: Unauthorized"),
+        (status(302, redirect), "`: HTTP status 302"),
+        (whole("", "{\"token\": \"s3cret\"}"), "`: the answer cannot be read: it is no answer with a token"),
         (whole("", r#"{"access_token": "s3cret", "token_type": "mac"}"#), "it is no bearer's token"),
         (whole("", r#"{"access_token": "s3cret x", "token_type": "bearer"}"#), "no header can hold it"),
         (whole("", &"x".repeat(100_000)), "the answer is too long: over 65536 bytes"),
