@@ -369,8 +369,9 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     // magic, schema, counts, mirrored number, checksum: wherever a slot stands
     let slots: Vec<_> = (0..mark.len()).filter(|at| mark[*at..].starts_with(b"oracledW")).collect();
     assert_eq!(slots.len(), 2);
+    let known = u32::from_be_bytes(mark[slots[0] + 8..slots[0] + 12].try_into().expect("4 bytes"));
     for at in slots {
-        mark[at + 8..at + 12].copy_from_slice(&7_u32.to_be_bytes());
+        mark[at + 8..at + 12].copy_from_slice(&(known + 1).to_be_bytes());
         let sum = crc32fast::hash(&mark[at..at + 164]).to_be_bytes();
         mark[at + 164..at + 168].copy_from_slice(&sum);
     }
@@ -378,7 +379,8 @@ async fn a_newer_schema_is_refused_and_left_alone() {
     let Outcome::Refuses(line) = outcome(&whole, &world, "a newer schema").await else {
         panic!("it is served");
     };
-    assert!(line.contains("schema version 7, and this oracled knows versions up to 6"), "{line}");
+    let fault = format!("schema version {}, and this oracled knows versions up to {known}", known + 1);
+    assert!(line.contains(&fault), "{line}");
     assert_eq!(read(&world, "watermark"), mark);
     assert_eq!(read(&world, "oracle_log.jsonl"), whole.log.as_bytes());
 }

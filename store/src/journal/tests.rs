@@ -425,6 +425,8 @@ fn a_second_journal_on_the_same_store_is_refused() {
 #[test]
 fn store_of_another_version_is_refused_as_such() {
     use crate::rows::SCHEMA;
+    const OLDER: u32 = SCHEMA - 1;
+    const NEWER: u32 = SCHEMA + 1;
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(dir.path()));
     let schema_is = |schema: u32| {
@@ -433,19 +435,19 @@ fn store_of_another_version_is_refused_as_such() {
         drop(db);
         refused(dir.path())
     };
-    let error = schema_is(SCHEMA + 1);
-    assert!(matches!(error, StoreError::Newer { found: 7, known: SCHEMA, .. }), "{error}");
-    let error = schema_is(SCHEMA - 1);
-    assert!(matches!(error, StoreError::Older { found: 5, known: SCHEMA, .. }), "{error}");
+    let error = schema_is(NEWER);
+    assert!(matches!(error, StoreError::Newer { found: NEWER, known: SCHEMA, .. }), "{error}");
+    let error = schema_is(OLDER);
+    assert!(matches!(error, StoreError::Older { found: OLDER, known: SCHEMA, .. }), "{error}");
 
     // a mark of another version is shorter or longer, and its checksum lies elsewhere
     let mark = |schema: u32| [b"oracledW", schema.to_be_bytes().as_slice(), &[1; 100]].concat();
-    fs::write(dir.path().join("watermark"), mark(SCHEMA - 1)).expect("it is written");
+    fs::write(dir.path().join("watermark"), mark(OLDER)).expect("it is written");
     let error = refused(dir.path());
-    assert!(matches!(error, StoreError::Older { found: 5, known: SCHEMA, .. }), "{error}");
-    fs::write(dir.path().join("watermark"), mark(SCHEMA + 1)).expect("it is written");
+    assert!(matches!(error, StoreError::Older { found: OLDER, known: SCHEMA, .. }), "{error}");
+    fs::write(dir.path().join("watermark"), mark(NEWER)).expect("it is written");
     let error = refused(dir.path());
-    assert!(matches!(error, StoreError::Newer { found: 7, known: SCHEMA, .. }), "{error}");
+    assert!(matches!(error, StoreError::Newer { found: NEWER, known: SCHEMA, .. }), "{error}");
     fs::write(dir.path().join("watermark"), mark(SCHEMA)).expect("it is written");
     let error = refused(dir.path());
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");

@@ -5,6 +5,7 @@ use domain::event::verification::{OracleInteraction, ResolutionEntry, ReviewEntr
 use domain::ground::adapter::Adapter;
 use domain::ground::ontology::Ontology;
 use domain::ground::source::OracleTier;
+use domain::session::{Refusal, RefusalKey};
 use domain::verification::review::{Dismissed, Resolved};
 use domain::verification::workflow::Workflow;
 use domain::verification::{Call, Candidate, Reply, Resolution, Review, VerifyRequest, decide};
@@ -502,7 +503,7 @@ fn low_space_refuses_a_new_review_unless_pending_work_asks_for_it() {
     let (mut journal, _) = Journal::open(options).expect("the store opens");
     let session_id: domain::SessionId = "cs_1".parse().expect("an id");
     let check = Arc::new(domain::rules::Check::default());
-    let refusal = Write::PutRefusal(domain::session::Refusal { session_id, check, owner_uid: None });
+    let refusal = Write::PutRefusal(Refusal { key: RefusalKey { session_id, owner_uid: None }, check });
     for (writes, is_taken) in [
         (vec![put_review("v-2", None)], false),
         (vec![refusal], false),

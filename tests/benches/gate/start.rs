@@ -53,7 +53,7 @@ pub(crate) fn measure(effort: Effort, table: &mut Table) -> io::Result<()> {
 }
 
 fn measure_case(effort: Effort, case: &Case, table: &mut Table) -> io::Result<()> {
-    let (mut full, empty) = (World::default(), World::default());
+    let (mut full, mut empty) = (World::default(), World::default());
     prepare(&full.state(), case.stored)?;
     let (from_filled, daemon) = start(&full)?;
     let mut stops = vec![stop(daemon)?];
@@ -68,6 +68,7 @@ fn measure_case(effort: Effort, case: &Case, table: &mut Table) -> io::Result<()
         stops.push(stop(daemon)?);
         starts.push([from_full, from_empty, from_killed]);
     }
+    let [of_full, of_empty] = [idle_memory_mib(&mut full)?, idle_memory_mib(&mut empty)?];
     let (_, daemon) = start(&full)?;
     fill_from(&full.socket(), case.stored, case.new)?;
     daemon.kill();
@@ -77,13 +78,6 @@ fn measure_case(effort: Effort, case: &Case, table: &mut Table) -> io::Result<()
     let phases = phases(&mut full, effort)?;
     let of_start = |number: usize| median(starts.iter().filter_map(|start| start.get(number)).copied());
     let [from_full, from_empty, from_killed] = [of_start(0), of_start(1), of_start(2)];
-    let mut memory = [0.0; 2];
-    for (world, mib) in [&full, &empty].into_iter().zip(&mut memory) {
-        let (_, daemon) = start(world)?;
-        sleep(IDLE);
-        *mib = daemon.resident_bytes()? as f64 / f64::from(1 << 20);
-    }
-    let [of_full, of_empty] = memory;
     let before = format!("killed with {} new ones", case.new);
     let starts = [
         ("stopped before", from_full),
@@ -147,6 +141,17 @@ fn show_times(
             ..Row::default()
         });
     }
+}
+
+/// The resident memory of an idle daemon, in MiB, with the allocator as systemd's unit sets it.
+fn idle_memory_mib(world: &mut World) -> io::Result<f64> {
+    world.variables = vec![("MALLOC_MMAP_THRESHOLD_".to_owned(), "131072".to_owned())];
+    let (_, daemon) = start(world)?;
+    sleep(IDLE);
+    let bytes = daemon.resident_bytes()?;
+    drop(daemon);
+    world.variables.clear();
+    Ok(bytes as f64 / f64::from(1 << 20))
 }
 
 /// Stops a daemon and returns the time in milliseconds.

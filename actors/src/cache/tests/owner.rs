@@ -129,7 +129,7 @@ async fn submitted(system: &System) -> Outcome {
 }
 
 async fn removed(system: &System) {
-    let remove = Remove { session_id: id("cs_1"), peer: PEER };
+    let remove = Remove { session_id: id("cs_1"), mails: None, peer: PEER };
     let removed = system.cache.ask(remove).await.expect("it answers").expect("it is committed");
     assert!(removed.is_some());
 }
