@@ -17,10 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 /// How long the beginning of an answer is waited for; longer than a request may take by default.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a client tries to connect while too many others do.
+const CONNECTS: Duration = Duration::from_secs(5);
+const CONNECT_PAUSE: Duration = Duration::from_millis(10);
 
 /// The longest answer that is read, or line of one that is read line by line, in bytes.
 const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -76,7 +80,15 @@ impl Client {
     /// # Errors
     /// `NotThere`, with what to do.
     pub async fn connect(path: &Path) -> Result<Self, ClientError> {
-        let stream = UnixStream::connect(path).await.map_err(|error| not_there(path, &error))?;
+        let began = Instant::now();
+        let is_busy = |error: &io::Error| error.kind() == ErrorKind::WouldBlock && began.elapsed() < CONNECTS;
+        let mut connected = UnixStream::connect(path).await;
+        // the kernel's queue of new connections is full
+        while connected.as_ref().is_err_and(is_busy) {
+            sleep(CONNECT_PAUSE).await;
+            connected = UnixStream::connect(path).await;
+        }
+        let stream = connected.map_err(|error| not_there(path, &error))?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         Ok(Self { sender })

@@ -212,7 +212,7 @@ impl Store {
                 return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
             }
         }
-        tracing::debug!(table = name, "rows could not be counted exactly: they change too often");
+        tracing::warn!(table = name, "rows could not be counted exactly: they change too often");
         Ok(true)
     }
 

@@ -127,7 +127,7 @@ pub(super) async fn undo(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Ingesti
         changed(desk, &run.oracle_id, |source| {
             let files = source.files.clone();
             let completed = completed(&run, release.clone(), staged.rows.clone());
-            let source = source.with_completed(&run, completed, Vec::new(), files);
+            let source = source.with_completed(completed, Vec::new(), files);
             let entry = RunEntry { run: Box::new(run.clone()), peer: Some(wanted.peer), timestamp: now };
             Ok(Changed { source, run: run.clone(), events: vec![Event::IngestionEnded(entry)] })
         })

@@ -123,7 +123,7 @@ impl Shop {
                     Some(release) => {
                         let completed = completed(&run, release, rows.clone());
                         let transformations = transformations.to_vec();
-                        source.with_completed(&run, completed, transformations, statements.clone())
+                        source.with_completed(completed, transformations, statements.clone())
                     }
                     None => source,
                 };
@@ -296,6 +296,7 @@ pub(super) fn completed(run: &Run, release: Release, rows: FileRef) -> Completed
         raw_sha256: run.input.raw_sha256.clone(),
         source_url: run.source_url.clone(),
         release,
+        declared_stale: run.declared_stale,
         records: run.counts.records,
         rows,
     }

@@ -43,7 +43,7 @@ pub(super) async fn begin(shop: Arc<Shop>, message: Begin) -> Result<Begun, Inge
     }
     let ready = shop.desk().pipeline(&message.pipeline_id)?;
     let (source, _) = shop.desk().source(&ready.definition.pipeline.oracle_id)?;
-    let (now, released_at) = (shop.clock.now(), message.released_at);
+    let (now, released_at) = (source.present(shop.clock.now()), message.released_at);
     if released_at.duration_since(now) > AHEAD_MAX {
         return Err(IngestionError::Ahead { released_at, now });
     }

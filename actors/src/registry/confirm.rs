@@ -6,7 +6,6 @@ use domain::event::ground::{ConfirmationCause, ConfirmationEntry};
 use domain::ground::id::SourceId;
 use domain::{Event, Peer};
 use std::sync::Arc;
-use store::ground::state::InvalidationEnd;
 use store::{Record, RowKey, Write};
 
 /// Takes back that all that a source has said counts as stale. Its age counts as before.
@@ -55,7 +54,7 @@ impl Desk {
                 peer,
                 timestamp: desk.clock.now(),
             };
-            let state = state.no_longer_invalidated(InvalidationEnd::Confirmed(entry.timestamp));
+            let state = state.confirmed(entry.timestamp);
             let record = Record {
                 expect: as_read(RowKey::Source(oracle_id.clone()), Some(revision)),
                 events: vec![Event::SourceConfirmed(entry)],

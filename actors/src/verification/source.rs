@@ -114,8 +114,11 @@ impl Errand {
     fn freshness(&self, candidate: &Candidate, declared_stale: u64, now: Timestamp) -> Vec<AxisFreshness> {
         let (state, question) = (&self.view.state, &self.inputs.question);
         let past = past(question.point_in_time, question.known_at, now);
-        let is_from_before = |at: &Timestamp| {
-            candidate.observed_at < *at || (past.is_none() && declared_stale < state.declared_stale)
+        // the count is exact; what the source itself says of its age counts beside it
+        let says_its_age = self.adapter.as_ref().is_some_and(|ready| ready.adapter().observed_at.is_some());
+        let is_from_before = |at: &Timestamp| match past {
+            None => declared_stale < state.declared_stale || (says_its_age && candidate.observed_at < *at),
+            Some(_) => candidate.observed_at < *at,
         };
         let invalidated_at = state.invalidated_at(past, Scope::default()).filter(is_from_before);
         let paths: Vec<_> = self.paths.iter().map(String::as_str).collect();

@@ -93,7 +93,8 @@ async fn send_on(service: Arc<Service>, mut query: LogQuery, mut sender: Sender)
         report.mark_unchanged();
         let reached = service.system.store.last_seq();
         let LogPage { lines, next } = read(service.system.store.clone(), query.clone()).await?;
-        if !lines.is_empty() && sender.send(text(&lines)).await.is_err() {
+        // an empty page is not sent, but shows whether anyone still reads
+        if sender.send(text(&lines)).await.is_err() || *stopping.borrow() {
             break;
         }
         if let Some(next) = next {

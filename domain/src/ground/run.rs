@@ -75,7 +75,6 @@ pub struct Run {
     pub retrieved_at: Option<Timestamp>,
     /// How often the source's data had been declared stale when the payload was requested or submitted, or the held run
     /// approved.
-    #[serde(default)]
     pub declared_stale: u64,
     /// Who asked for it: the peer's user, or `schedule`, or `refresh`.
     pub requested_by: String,

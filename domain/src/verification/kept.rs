@@ -29,7 +29,6 @@ pub struct KeptAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued_at: Option<Timestamp>,
     /// How often the source's data had been declared stale when it was asked.
-    #[serde(default)]
     pub declared_stale: u64,
     /// By which tag it knows what it answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use crate::error::FileKind;
 use domain::Sha256Hex;
 use domain::ground::freshness::FreshnessPolicy;
 use domain::ground::id::PipelineId;
-use domain::ground::run::{FileRef, Run};
+use domain::ground::run::FileRef;
 use domain::ground::source::{SourceRegistryEntry, VersionRecord};
 use domain::ground::timeline::{Knowledge, Release, Scope};
 use jiff::Timestamp;
@@ -39,25 +39,20 @@ pub struct SourceState {
     pub held: Vec<Sha256Hex>,
 }
 
-/// A period in which the data of a source counts as stale.
+/// A period in which the data of a source counts as stale. It ends with a confirmation, or with a newer release whose payload
+/// was requested after the last declaration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invalidation {
     /// When it was first declared.
     pub since: Timestamp,
+    /// The number of that declaration among those of the source.
+    pub first: u64,
     /// When it was last declared.
     pub last_at: Timestamp,
-    /// What ended it, in order. A run that was undone ends nothing.
-    pub ends: Vec<InvalidationEnd>,
-}
-
-/// The end of an invalidation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InvalidationEnd {
-    /// The run with this number, which brought a newer release.
-    Run(u32),
-    /// A confirmation at this time.
-    Confirmed(Timestamp),
+    /// The number of that declaration.
+    pub last: u64,
+    /// When it was confirmed that the data holds after all.
+    pub confirmed_at: Option<Timestamp>,
 }
 
 /// A run that is visible, as far as every reader needs it.
@@ -75,6 +70,8 @@ pub struct Completed {
     pub source_url: Option<String>,
     /// The release that it has read.
     pub release: Release,
+    /// How often the source's data had been declared stale when the payload was requested or approved.
+    pub declared_stale: u64,
     /// How many records it accepted.
     pub records: u64,
     /// The file that holds its rejects, its changes, and where each of its records is.
@@ -157,57 +154,56 @@ impl SourceState {
         self.completed.iter().rev().find(undoes).filter(|_| is_undone())
     }
 
-    /// The time since which the source's data counts as stale, for a question that sees `scope`. A release outside `scope`
-    /// ends no invalidation. A question about a time in the past counts what was declared and confirmed up to then; one
-    /// about the present counts all of it, since the clock may have been set back.
+    /// The time since which the source's data counts as stale, for a question that sees `scope`. Only the releases in `scope`
+    /// end an invalidation. A question about the past counts what was declared and confirmed up to then; one about the
+    /// present counts all of it, since the clock may have been set back.
     #[must_use]
     pub fn invalidated_at(&self, past: Option<Timestamp>, scope: Scope) -> Option<Timestamp> {
         let is_before = |at: Timestamp| past.is_none_or(|past| at <= past);
-        let known = Knowledge::new(&self.releases(), scope);
-        let ends = |end: &InvalidationEnd| match *end {
-            InvalidationEnd::Run(number) => {
-                let is_seen = self.run(number).is_some_and(|completed| scope.sees(&completed.release));
-                is_seen && !known.is_undone(number)
-            }
-            InvalidationEnd::Confirmed(confirmed_at) => is_before(confirmed_at),
-        };
-        let mut declared =
-            self.invalidations.iter().rev().filter(|invalidation| is_before(invalidation.since));
-        let lasting = declared.find(|invalidation| !invalidation.ends.iter().any(ends))?;
-        Some(if is_before(lasting.last_at) { lasting.last_at } else { lasting.since })
+        let newest = self.newest_declared_stale(scope);
+        self.invalidations.iter().rev().find_map(|invalidation| {
+            let Invalidation { since, first, last_at, last, confirmed_at } = *invalidation;
+            let (at, number) = if is_before(last_at) { (last_at, last) } else { (since, first) };
+            let lasts = is_before(at) && newest < number && !confirmed_at.is_some_and(is_before);
+            lasts.then_some(at)
+        })
+    }
+
+    /// How often the data had been declared stale when the newest release in `scope` was requested.
+    fn newest_declared_stale(&self, scope: Scope) -> u64 {
+        let newest = Knowledge::new(&self.releases(), scope).latest();
+        newest.and_then(|run| self.run(run)).map_or(0, |completed| completed.declared_stale)
     }
 
     /// When it was last declared stale, if it still is.
     #[must_use]
     pub fn stale_since(&self) -> Option<Timestamp> {
-        self.lasting().last().and_then(|place| self.invalidations.get(*place)).map(|lasting| lasting.last_at)
-    }
-
-    /// The places of the invalidations that last.
-    fn lasting(&self) -> Vec<usize> {
-        let known = Knowledge::new(&self.releases(), Scope::default());
-        let ends = |end: &InvalidationEnd| !matches!(end, InvalidationEnd::Run(run) if known.is_undone(*run));
-        let lasts = |(_, invalidation): &(usize, &Invalidation)| !invalidation.ends.iter().any(ends);
-        self.invalidations.iter().enumerate().filter(lasts).map(|(place, _)| place).collect()
+        self.invalidated_at(None, Scope::default())
     }
 
     /// The same source, declared stale.
     #[must_use]
     pub fn invalidated(mut self, at: Timestamp) -> Self {
+        let lasts = self.stale_since().is_some();
         self.declared_stale += 1;
-        match self.invalidations.last_mut().filter(|last| last.ends.is_empty()) {
-            Some(last) => last.last_at = at,
-            None => self.invalidations.push(Invalidation { since: at, last_at: at, ends: Vec::new() }),
+        let (number, confirmed_at) = (self.declared_stale, None);
+        match self.invalidations.last_mut().filter(|last| lasts && last.confirmed_at.is_none()) {
+            Some(last) => (last.last_at, last.last) = (at, number),
+            None => {
+                let (since, last_at, first, last) = (at, at, number, number);
+                self.invalidations.push(Invalidation { since, first, last_at, last, confirmed_at });
+            }
         }
         self
     }
 
     /// The same source, no longer stale.
     #[must_use]
-    pub fn no_longer_invalidated(mut self, by: InvalidationEnd) -> Self {
-        for place in self.lasting() {
-            if let Some(invalidation) = self.invalidations.get_mut(place) {
-                invalidation.ends.push(by);
+    pub fn confirmed(mut self, at: Timestamp) -> Self {
+        let newest = self.newest_declared_stale(Scope::default());
+        for invalidation in &mut self.invalidations {
+            if newest < invalidation.last {
+                invalidation.confirmed_at.get_or_insert(at);
             }
         }
         self
@@ -234,23 +230,13 @@ impl SourceState {
 
     /// The same source with a run that has become visible, whose records went through `transformations`, and whose
     /// statements are in `files`.
-    ///
-    /// An invalidation ends if the run's payload was requested, or approved, after it and its release is the newest.
     #[must_use]
     pub fn with_completed(
         mut self,
-        run: &Run,
         completed: Completed,
         transformations: Vec<String>,
         files: Vec<FileRef>,
     ) -> Self {
-        let released_at = completed.release.released_at;
-        let is_newest = completed.release.undoes.is_none()
-            && self.counting().iter().all(|other| other.release.released_at <= released_at);
-        // a payload from before the last declaration may be what was declared stale
-        if is_newest && run.declared_stale == self.declared_stale {
-            self = self.no_longer_invalidated(InvalidationEnd::Run(completed.release.run));
-        }
         if completed.release.undoes.is_none() {
             self.transformations.insert(completed.pipeline_sha256.clone(), transformations);
         }

@@ -307,11 +307,11 @@ impl World {
             raw_sha256: run.input.raw_sha256.clone(),
             source_url: None,
             release,
+            declared_stale: run.declared_stale,
             records: counts.records,
             rows,
         };
-        let state =
-            self.view().state.clone().with_completed(&run, completed, vec!["people-v1".into()], files);
+        let state = self.view().state.clone().with_completed(completed, vec!["people-v1".into()], files);
         self.commit(vec![Write::PutSource(Arc::new(state)), Write::PutRun(Arc::new(run))]);
     }
 

@@ -72,11 +72,15 @@ impl Shop {
                     None => continue,
                 },
             };
-            if let Some((_, schedule)) = &pipeline.schedule
-                && pipeline.next.is_some_and(|next| next <= now)
-            {
-                due.push(registered.pipeline_id.clone());
-                pipeline.next = schedule.next_after(now);
+            if let Some((_, schedule)) = &pipeline.schedule {
+                let next = schedule.next_after(now);
+                if pipeline.next.is_some_and(|next| next <= now) {
+                    due.push(registered.pipeline_id.clone());
+                    pipeline.next = next;
+                } else if pipeline.next > next {
+                    // the clock was set back
+                    pipeline.next = next;
+                }
             }
             scheduled.insert(registered.pipeline_id, pipeline);
         }
