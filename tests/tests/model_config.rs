@@ -165,6 +165,7 @@ async fn secret_in_clear_text_is_refused_unless_it_is_allowed() {
         (openai("http://127.0.0.1.example.org/v1"), Some("`model.base_url`")),
         (by_http("http://mail.example.org"), Some("`mail.base_url`")),
         (smtp("none", "mail.example.org"), Some("`mail.smtp_tls`")),
+        (smtp("none", "mail.example.org").replace("smtp_user = \"u\"\n", ""), Some("`mail.smtp_tls`")),
         (openai("http://localhost:8000/v1"), None),
         (openai("http://[::1]:8000/v1"), None),
         (openai("https://models.example.org/v1"), None),

@@ -212,7 +212,7 @@ impl Shop {
         let said = self.said(ready, retrieved_at)?;
         if let Some(run) = said.read_by(ready).filter(|run| run.input.raw_sha256 == raw_sha256) {
             self.pulls.remember(run, validators);
-            self.store.remove_unneeded_payload(&raw_sha256, None)?;
+            self.store.remove_new_payload(&raw_sha256)?;
             return self.nothing_new(wanted, Some(run), declared_stale, retrieved_at).await;
         }
         let modified = validators.last_modified.as_deref().and_then(|text| rfc2822::parse(text).ok());
@@ -233,7 +233,7 @@ impl Shop {
         let begun = begin(Arc::clone(self), message).await;
         // whether the entry of what could not be committed is durable is not certain; the next start looks
         if !matches!(begun, Ok(Begun::Started(_)) | Err(IngestionError::Commit(_))) {
-            self.store.remove_unneeded_payload(&raw_sha256, None)?;
+            self.store.remove_new_payload(&raw_sha256)?;
         }
         let begun = begun?;
         let (Begun::Started(run) | Begun::Unchanged(run)) = &begun;

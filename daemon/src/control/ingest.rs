@@ -170,13 +170,13 @@ async fn begin(
     match begun {
         Ok(Begun::Started(run)) => Ok((StatusCode::ACCEPTED, Json(Ingested { unchanged: false, run: *run }))),
         Ok(Begun::Unchanged(run)) => {
-            service.system.store.remove_unneeded_payload(&payload.sha256, None)?;
+            service.system.store.remove_new_payload(&payload.sha256)?;
             Ok((StatusCode::OK, Json(Ingested { unchanged: true, run: *run })))
         }
         // the entry may be durable: ingestion removes the payload later if it is not
         Err(error @ IngestionError::Commit(CommitError::Unavailable(_))) => Err(error.into()),
         Err(error) => {
-            service.system.store.remove_unneeded_payload(&payload.sha256, None)?;
+            service.system.store.remove_new_payload(&payload.sha256)?;
             Err(error.into())
         }
     }

@@ -39,7 +39,7 @@ pub(super) fn service(config: &Mail, clock: &Clock) -> Result<Option<Arc<dyn Mai
 /// The fault, where mail or the password for it would cross a network in clear text.
 pub(super) fn cleartext(config: &Mail) -> Option<ConfigError> {
     let host = config.smtp_host.as_deref().unwrap_or_default();
-    let by_smtp = config.smtp_user.is_some() && config.tls(host) == SmtpTls::None && !is_local(host);
+    let by_smtp = config.tls(host) == SmtpTls::None && !is_local(host);
     let (key, given, what, remedy) = match config.transport {
         MailTransport::Http if is_cleartext(&config.base_url, |_| false) => (
             "mail.base_url",
@@ -48,7 +48,11 @@ pub(super) fn cleartext(config: &Mail) -> Option<ConfigError> {
             "use https://",
         ),
         MailTransport::Smtp if by_smtp => {
-            ("mail.smtp_tls", "none".to_owned(), "the mail server's password", "use starttls or implicit")
+            let what = match &config.smtp_user {
+                Some(_) => "the mail server's password",
+                None => "customers' addresses and verdicts",
+            };
+            ("mail.smtp_tls", "none".to_owned(), what, "use starttls or implicit")
         }
         _ => return None,
     };

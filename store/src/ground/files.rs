@@ -131,6 +131,11 @@ impl Files {
         self.raw_path(sha256).exists()
     }
 
+    /// Whether the file exists.
+    pub(crate) fn has_sorted(&self, file: &FileRef) -> bool {
+        self.facts_path(&file.sha256).exists()
+    }
+
     fn raw_path(&self, sha256: &Sha256Hex) -> PathBuf {
         self.raw_dir().join(format!("{sha256}.raw"))
     }

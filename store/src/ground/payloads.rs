@@ -107,6 +107,17 @@ impl Store {
         if self.is_payload_needed(sha256, pruned)? { Ok(0) } else { self.files().remove_archived(sha256) }
     }
 
+    /// Removes a payload whose run did not begin, unless another run needs it. A payload that was archived before stays.
+    ///
+    /// # Errors
+    /// Where the runs cannot be read, or the file cannot be removed.
+    pub fn remove_new_payload(&self, sha256: &Sha256Hex) -> Result<(), StoreError> {
+        if self.files().is_marked(sha256.as_str()) {
+            self.remove_unneeded_payload(sha256, None)?;
+        }
+        Ok(())
+    }
+
     /// Removes the payload of a run that failed, unless another run has read the same.
     ///
     /// # Errors

@@ -287,6 +287,9 @@ impl Store {
             named.insert(run.input.raw_sha256.as_str().to_owned());
             named.extend(run.rows.as_ref().map(name));
         }
+        // an older copy of the database names files that a prune or a merge has replaced since
+        let is_older =
+            sources.iter().flat_map(SourceState::sorted_files).any(|file| !self.files().has_sorted(file));
         let (mut unneeded, mut marks, mut unknown_payloads) = (Vec::new(), Vec::new(), 0_u64);
         for (path, kind) in self.files().unnamed(&named)? {
             let unknown = |by| short(format!("{} was written by {by}", path.display()));
@@ -296,6 +299,12 @@ impl Store {
                     return Err(unknown("a store that has sources"));
                 }
                 (KeptFile::Sorted, Some(owner)) => match made_by(&path, owner) {
+                    Ok(run_id) if known.contains(&run_id) && is_older => {
+                        tracing::warn!(path = %path.display(),
+                            "kept a file that no run names, because named files are missing; restore the newer copy of \
+                             the whole state directory, or run `oraclectl source rebuild`");
+                        continue;
+                    }
                     Ok(run_id) if known.contains(&run_id) => {}
                     Ok(run_id) => return Err(unknown(&format!("run {run_id}, which is not in the store"))),
                     Err(error) => {

@@ -574,6 +574,21 @@ fn payload_unknown_to_an_older_store_is_kept_and_an_uncommitted_one_removed() {
 }
 
 #[test]
+fn unnamed_facts_are_kept_while_named_ones_are_missing() {
+    let mut world = World::new();
+    let [first, _, _] = three_releases();
+    world.ingest(&first);
+    let named = world.view().state.files[0].sha256.clone();
+    world.close();
+    // as an older database finds the facts that a later prune has written
+    let facts = world.dir.path().join("ground/facts");
+    let newer = facts.join(format!("{}.sorted", "7".repeat(64)));
+    fs::rename(facts.join(format!("{named}.sorted")), &newer).unwrap();
+    world.reopen();
+    assert!(newer.exists());
+}
+
+#[test]
 fn moved_change_has_the_interval_that_holds_now() {
     let mut world = World::new();
     world.ingest(&reading("3", 300, true, vec![said("ABW", 1960, 7)]));

@@ -241,6 +241,28 @@ fn undone_payload_is_held_when_it_comes_again() {
 }
 
 #[test]
+fn later_release_does_not_change_what_an_earlier_one_ended() {
+    with_world(|World { system, time, .. }| async move {
+        let pipeline_id = hundred(&system).await;
+        let (trigger, detail) = (InvalidationCause::Manual, String::new());
+        let oracle_id = "world-bank-population".parse().expect("an id");
+        let invalidate = Invalidate { oracle_id, trigger, detail, peer: PEER };
+        system.registry.ask(invalidate).await.expect("it answers").expect("it is stale");
+        time.turn(20 * 86_400);
+        // the later release comes first
+        ingested(&system, &pipeline_id, &rows(0..100, "2"), "2026-12-05").await;
+        ingested(&system, &pipeline_id, &rows(0..100, "3"), "2026-12-01").await;
+        let at = |text: &str| text.parse().expect("a time");
+        let about = |past| {
+            state(&system).invalidated_at(Some(past), Scope { known_at: None, released_by: Some(past) })
+        };
+        assert!(about(at("2026-11-25T00:00:00Z")).is_some());
+        assert_eq!(about(at("2026-12-02T00:00:00Z")), None);
+        assert_eq!(about(at("2026-12-06T00:00:00Z")), None);
+    });
+}
+
+#[test]
 fn undo_of_the_run_that_ended_an_invalidation_restores_it() {
     with_world(|World { system, time, .. }| async move {
         let pipeline_id = hundred(&system).await;
