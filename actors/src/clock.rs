@@ -65,12 +65,12 @@ impl Clock {
         now
     }
 
-    /// Notes that it was `at` before the start, so that a step back while the daemon did not run is noticed too.
+    /// Records that the clock showed `at` before the start, so that a step back while the daemon was stopped is counted.
     pub fn note_earlier(&self, at: Timestamp) {
         self.0.latest_us.fetch_max(at.as_microsecond(), Ordering::Relaxed);
     }
 
-    /// How often the clock was set back by a second or more since the last entry before the start.
+    /// The number of steps back by 1 s or more, since the last log entry before the start.
     #[must_use]
     pub fn steps_back(&self) -> u64 {
         self.0.steps_back.load(Ordering::Relaxed)

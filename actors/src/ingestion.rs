@@ -83,7 +83,7 @@ pub struct Begin {
     pub source_url: Option<String>,
     /// When its source was asked for it, where it was pulled.
     pub retrieved_at: Option<Timestamp>,
-    /// How often the source's data had been declared stale when it was pulled.
+    /// The number of invalidations of the source when the pull began; `None` for a submitted payload.
     pub declared_stale: Option<u64>,
     /// Who asks for it, in words.
     pub requested_by: String,
@@ -213,7 +213,7 @@ impl fmt::Debug for Verify {
 #[rtype(result = "Vec<RunProgress>")]
 pub struct Running;
 
-/// Holds scheduled pulls back while the daemon drains, or lets them begin again.
+/// While true, no scheduled pull begins.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub struct Drain(pub bool);
@@ -241,7 +241,7 @@ struct Shop {
     places: Semaphore,
     puller: Arc<Puller>,
     pulls: Pulls,
-    /// Whether no scheduled pull may begin.
+    /// Whether the daemon is draining: no scheduled pull begins.
     draining: AtomicBool,
 }
 

@@ -179,8 +179,8 @@ impl Queries {
         }
     }
 
-    /// How fresh what there is is, and a page of it where the policy lets it pass: a small lookup here, anything longer, and
-    /// a query with patterns to compile, on a thread of its own once there is room for it.
+    /// The freshness of an answer, and a page of it if the policy allows it. A small lookup runs here. A longer scan, or a
+    /// query with patterns to compile, runs on another thread once memory and a processor are free.
     async fn read(
         &self,
         asked: OracleQuery,
@@ -215,7 +215,8 @@ impl Queries {
         Ok((freshness, answer.map(|answer| Page { answer, room })))
     }
 
-    /// Runs `read` on a thread of its own once there is room for its page and a processor, and returns the room with it.
+    /// Waits for memory for a page and for a processor, then runs `read` on another thread. Returns its result with the memory
+    /// permit.
     async fn scan(
         &self,
         page_bytes: usize,
@@ -224,7 +225,7 @@ impl Queries {
     ) -> Result<(Looked, Option<OwnedSemaphorePermit>), QueryError> {
         let (room, permit) = self.room(page_bytes.saturating_mul(JSON_TIMES)).await?;
         let scan = Scan::new(permit, Arc::clone(still_waiting));
-        // on that thread, since what it reads stays in memory though nobody waits for it any more
+        // the thread owns the permit: its page stays in memory even if the caller has disconnected
         let read = spawn_blocking(move || Ok((read(&scan)?, Some(room)))).await;
         read.unwrap_or_else(|error| Err(QueryError::Reading(error.to_string())))
     }
@@ -262,7 +263,7 @@ impl Answering {
     /// is as fresh as it was then.
     fn freshness(&self, oldest: Option<Timestamp>) -> Freshness {
         let request = &self.asked.request;
-        // only what was asked for: neither the last run's time nor the time in a cursor makes anything fresher
+        // only requested times count, neither the last run's time nor the time in a cursor
         let past = past(request.point_in_time, request.known_at, self.now);
         let is_identity = |path: &str| self.view.ontology.axis(path).is_some_and(|axis| axis.identity);
         let mut axes: Vec<_> = request.axes_requested.iter().map(String::as_str).collect();

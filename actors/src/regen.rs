@@ -100,7 +100,7 @@ struct Flight {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Errand {
     Read,
-    /// A check that is in force may bind only the user id that delivers.
+    /// `uid` is part of the errand: a stored refusal applies only to its own user id.
     Deliver {
         tier: Tier,
         query: Query,

@@ -111,13 +111,13 @@ pub(crate) fn print(out: &mut impl Write, config: &Config, as_json: bool) -> io:
     print_as_toml(out, "", &config)
 }
 
-/// Hides what can be a key: what comes after the host of a URL, and what stands where the path of a file should.
+/// Hides values that can be a key: the part of a URL after its host, and a file path that does not exist.
 fn hide_keys(config: &mut serde_json::Value) {
     for (key, value) in config.as_object_mut().into_iter().flatten() {
         match value {
             serde_json::Value::String(text) if key.ends_with("_url") => *text = shown_url(text),
             serde_json::Value::String(text) if key.ends_with("_file") && !Path::new(text).exists() => {
-                *text = "not shown: it is not the path of a file".into();
+                *text = "not shown: no file has this path".into();
             }
             other => hide_keys(other),
         }

@@ -62,7 +62,7 @@ pub enum ConfigError {
     Cleartext {
         /// The key that says so.
         key: String,
-        /// Its value.
+        /// The shown part of its value.
         given: String,
         /// The secret.
         what: &'static str,
@@ -368,7 +368,7 @@ impl Config {
     }
 }
 
-/// What is wrong with a file or a variable, without its text: a key can stand anywhere in it.
+/// Describes a parse error without quoting the file or the variable, because a key can be anywhere in it.
 fn without_values(error: &::config::ConfigError) -> String {
     use ::config::ConfigError as Fault;
     let place = |key: &Option<String>, origin: &Option<String>| {
@@ -381,7 +381,7 @@ fn without_values(error: &::config::ConfigError) -> String {
         }
         Fault::At { error, key, origin } => without_values(error) + &place(key, origin),
         Fault::Message(told) => match told.rsplit_once(", expected ") {
-            // what serde found stands before what it expected
+            // serde quotes the value before the expected type
             Some((found, expected)) if found.starts_with("invalid ") => {
                 format!("the value is of the wrong type, expected {expected}")
             }

@@ -118,7 +118,7 @@ enum Verb {
     /// Removes the cached verdict of a session
     Purge(purge::Purge),
     Session(session::Session),
-    /// Turns all new work away before a stop
+    /// Reject new work before a stop, and begin no scheduled pull
     Drain(drain::Drain),
     /// Opens oracle_log.jsonl anew and puts the configured log level in force
     Reload,

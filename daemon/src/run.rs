@@ -281,14 +281,14 @@ impl Daemon {
     }
 }
 
-/// Checks that no other user can change the state directory, where it exists.
+/// Checks that other users cannot write to the state directory, if it exists.
 fn check_state_dir(dir: &Path) -> anyhow::Result<()> {
-    // what else is wrong with it, the store reports
+    // the store reports all other faults of the directory
     let mode = fs::metadata(dir).map_or(0, |found| found.mode() & 0o7777);
     if mode & 0o022 != 0 {
         bail!(
-            "the state directory {} has mode {mode:04o}, so that other users can replace its files (allowed: 0700, 0750 or \
-             0755); run: chmod go-w {0}",
+            "the state directory {} has mode {mode:04o}: other users can replace its files (allowed: 0700, 0750 or 0755); run: \
+             chmod go-w {0}",
             dir.display()
         );
     }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 /// Where systemd puts what `LoadCredential=oracled:…` names.
 const CREDENTIALS_VARIABLE: &str = "CREDENTIALS_DIRECTORY";
 
-/// The secret that systemd has as `credential`, else the one in `file`, which the configuration has as `key`, else the one
-/// in the variable called `variable`.
+/// Reads a secret: systemd's credential `credential`, else `file` (the configuration's `key`), else the environment variable
+/// `variable`.
 ///
 /// # Errors
 /// Where a file that is named, or there, is empty or cannot be read.
@@ -34,8 +34,8 @@ pub fn secret(
     }
 }
 
-/// The secret in the variable called `variable`, if that is set and not empty. Errors name it as `name`: a misplaced key
-/// can stand where the variable's name should.
+/// The secret in the variable called `variable`, if that is set and not empty. Errors show `name` instead, because a misplaced
+/// key can be in place of the variable's name.
 ///
 /// # Errors
 /// Where it is not text.
@@ -43,9 +43,9 @@ pub fn of_variable(name: &str, variable: &str) -> Result<Option<SecretString>, C
     match env::var(variable) {
         Ok(text) => Ok(Some(text).filter(|text| !text.is_empty()).map(SecretString::from)),
         Err(VarError::NotPresent) => Ok(None),
-        Err(VarError::NotUnicode(_)) => {
-            Err(ConfigError::NotUnderstood(format!("{name}: the value of the variable is not text")))
-        }
+        Err(VarError::NotUnicode(_)) => Err(ConfigError::NotUnderstood(format!(
+            "{name}: the value of the environment variable is not UTF-8"
+        ))),
     }
 }
 
@@ -58,15 +58,15 @@ fn there(name: &str, file: PathBuf) -> Result<Option<PathBuf>, ConfigError> {
     }
 }
 
-/// The secret in `file`, without the line breaks at its end. Errors name it as `name`: a misplaced key can stand where the
-/// path should.
+/// The secret in `file`, without the line breaks at its end. Errors show `name` instead, because a misplaced key can be in
+/// place of the path.
 ///
 /// # Errors
 /// Where it is empty or cannot be read.
 pub fn of_file(name: &str, file: &Path) -> Result<SecretString, ConfigError> {
     let unusable = |why: &str| {
         ConfigError::NotUnderstood(format!(
-            "{name}: cannot read the file: {why}; allowed: the path of a file with the secret"
+            "{name}: cannot read a secret from the file: {why}; allowed: the path of a file with the secret"
         ))
     };
     let text = fs::read_to_string(file).map_err(|error| unusable(&error.to_string()))?;

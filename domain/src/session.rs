@@ -255,7 +255,7 @@ impl Session {
     }
 }
 
-/// The key of a [`Refusal`]. Until a session is known, any user id can name it; each has its own refusal.
+/// The key of a [`Refusal`]. Any user id can name an unknown session, so each user id has its own refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RefusalKey {
     /// The session of the verdict.

@@ -17,7 +17,7 @@ const WALKED_AGAIN_ENTRIES: u64 = 1024;
 /// The number of rows between two calls of `proceed`.
 const AUDITED_AT_ONCE: u64 = 1024;
 
-/// How often the rows of a table are counted, where rows are replaced during the count.
+/// The most counts of one table if rows are replaced during a count.
 const COUNTED_AT_MOST: usize = 3;
 
 /// Holds what is there against what was promised: by the database itself, the mark and the mirror.
@@ -188,7 +188,8 @@ impl Store {
         }
     }
 
-    /// Counts the rows of a table. Rows that are replaced during the count make it uncertain; it is then repeated a few times.
+    /// Counts the rows of a table. If rows are replaced during the count and the result is uncertain, it counts again, up to
+    /// [`COUNTED_AT_MOST`] times in total.
     fn audit_table(
         &self,
         table: Table,
@@ -203,16 +204,19 @@ impl Store {
             };
             let Some(there) = self.count_rows(table, opened.counts.entries, next)? else { return Ok(false) };
             let is_same_opening = self.opened().counts == opened.counts;
-            // a row that was replaced during the count may have been counted before that
+            // a row that was replaced during the count may be in it already, so only earlier replacements are added
             if !is_same_opening || there + before >= promised {
                 return Ok(true);
             }
             if there + replaced().unwrap_or_default() < promised {
-                let detail = format!("it should hold {promised} {name}, and {there} are there");
+                let detail = format!("expected {promised} {name}, found {there}");
                 return Err(StoreError::Short { dir: self.dir().to_owned(), detail });
             }
         }
-        tracing::warn!(table = name, "rows could not be counted exactly: they change too often");
+        tracing::warn!(
+            table = name,
+            "could not count the rows of a table exactly: rows were replaced during each count"
+        );
         Ok(true)
     }
 

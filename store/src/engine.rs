@@ -203,7 +203,8 @@ impl Engine {
         used.unwrap_or_else(|detail| Err(StoreError::Corrupt { dir: self.dir().to_owned(), detail }))
     }
 
-    /// The lock for reading, after a renewal that is under way. None while the database is reopened after a failure.
+    /// Waits for a renewal in progress and takes the read lock. Returns `None` while the database is reopened after a failure,
+    /// or if the wait takes too long.
     fn read_guard(&self) -> Option<RwLockReadGuard<'_, Option<OpenDatabase>>> {
         let mut was_locked = false;
         // no wait is without end: a reader within another one keeps the renewal from its lock
@@ -211,7 +212,7 @@ impl Engine {
             if !self.is_renewed.load(Ordering::Acquire) {
                 match self.db.try_read() {
                     Ok(guard) => return Some(guard),
-                    // a reader that panicked has changed nothing: a poisoned lock says nothing about the database
+                    // readers change nothing, so a poisoned lock does not mean a damaged database
                     Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
                     Err(TryLockError::WouldBlock) if was_locked => return None,
                     // a renewal may have begun since it was asked for above

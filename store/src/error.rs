@@ -71,7 +71,7 @@ pub enum StoreError {
     },
     /// It was written by an earlier version.
     #[error(
-        "the store in {dir} has schema version {found}, and this oracled reads version {known} only; run the oracled that \
+        "the store in {dir} has schema version {found}, and this oracled reads only version {known}; run the oracled that \
          wrote it, or start with an empty state directory"
     )]
     Older {

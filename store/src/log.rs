@@ -31,8 +31,8 @@ use std::path::Path;
 const TIME_BYTES: usize = 8;
 /// Entries of a block of the index of events; a row belongs to the block of its first entry.
 const BLOCK_ENTRIES: u64 = 256;
-/// The most rows that are read before the database may be reopened: a failed write is recovered from, and the snapshot
-/// renewed, while a long log is searched.
+/// The most rows that a search reads at a time. In between, the database can be reopened after a failed write, or to renew its
+/// snapshot.
 const ROWS_AT_ONCE: usize = if cfg!(test) { 2 } else { 256 };
 /// So many bytes of entries are read at a time, or one entry that is longer: a decision's may have megabytes.
 pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
@@ -49,7 +49,7 @@ pub struct LogLine {
 /// Some of the entries that were asked for.
 #[derive(Debug, Clone, Default)]
 pub struct LogPage {
-    /// The entries, the lowest number first: of 4 MiB at the most, or one that is longer. None may match, and more follow.
+    /// The entries, the lowest number first: at most 4 MiB, or one that is longer. Can be empty even if `next` is set.
     pub lines: Vec<LogLine>,
     /// What asks for the others; nothing where these are the last.
     pub next: Option<LogQuery>,
@@ -81,7 +81,7 @@ impl Store {
         self.read(|db, durable_seq| Reader { store: self, db, durable_seq }.page(query))
     }
 
-    /// The last entries that match. If they exceed a page, the first ones of them.
+    /// The last entries that match, or the first page of them if they exceed one page.
     fn newest(&self, query: &LogQuery) -> Result<LogPage, StoreError> {
         let mut newest =
             Newest { lines: Vec::new(), found: 0, bytes: 0, first_seq: 1, before: Some(u64::MAX) };
@@ -116,14 +116,14 @@ impl Store {
     }
 }
 
-/// The last entries that match, as far as they have been found, the highest number first.
+/// The matches of a search from the end so far, the highest number first.
 struct Newest {
     /// Empty as soon as they exceed a page.
     lines: Vec<LogLine>,
     found: usize,
     bytes: usize,
     first_seq: u64,
-    /// The entry number below which to search on. None at the end.
+    /// The search continues below this entry number. `None` at the end.
     before: Option<u64>,
 }
 
@@ -134,8 +134,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The first entry's number of each row that may match `query`, from `from` on, in order. An index may name a row more
-    /// than once.
+    /// The number of the first entry of each row that may match `query`, from `from` on, in order. Can repeat a row.
     fn rows(
         &self,
         query: &LogQuery,
@@ -310,7 +309,7 @@ impl Reader<'_> {
     }
 }
 
-/// `rows` without the repetitions of the one before.
+/// Removes consecutive duplicates.
 fn distinct(
     rows: impl Iterator<Item = Result<u64, StoreError>>,
 ) -> impl Iterator<Item = Result<u64, StoreError>> {

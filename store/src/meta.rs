@@ -107,7 +107,7 @@ fn seq_at(engine: &Engine, key: Vec<u8>) -> Result<u64, StoreError> {
     Ok(bytes.and_then(|bytes| bytes.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes))
 }
 
-/// Makes the value at `key` durable.
+/// Stores `value` durably at `key`.
 fn put(engine: &Engine, key: Vec<u8>, value: &[u8]) -> Result<(), StoreError> {
     let mut batch = sled::Batch::default();
     batch.insert(key, value);

@@ -160,8 +160,8 @@ pub enum Write {
 }
 
 impl Write {
-    /// Whether this is new work where there is no such row yet. What follows from work that was taken, mail or the review of
-    /// a pending decision for instance, is written as long as the disk takes it.
+    /// Whether the write is new work if its row does not exist yet. Low disk space rejects new work. Writes that follow from
+    /// accepted work, such as mail or the review of a pending decision, continue until the disk is full.
     pub(crate) const fn is_new_work(&self) -> bool {
         matches!(
             self,

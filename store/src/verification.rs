@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 /// What stands between the parts of a name that has two; neither has one in it.
 const SEPARATOR: char = '/';
-/// The prefix of the names that count the reviews that callers can open at will. No workflow id begins with it.
+/// The prefix of index names of open reviews that callers can open at will. No workflow id begins with it.
 const BY_CALLER: char = '!';
 
 /// Which reviews to read.

@@ -180,7 +180,7 @@ impl Watermark {
             let mut bytes = [0; SLOT_BYTES];
             let read = file.read_at(&mut bytes, slot * SLOT_STRIDE_BYTES).map_err(io)?;
             let bytes = bytes.get(..read).unwrap_or_default();
-            // another version has another layout, whose checksum this one does not find
+            // another version has another layout, so its checksum cannot be checked here
             other_schema = other_schema.max(schema_of(bytes).filter(|schema| *schema != SCHEMA));
             if let Some(promised) = decode(bytes)
                 && best.is_none_or(|(_, other)| {
@@ -265,7 +265,7 @@ struct Promised {
     store_id: u64,
 }
 
-/// The schema version of a slot, of whatever layout the rest of it is.
+/// The schema version of a slot; its offset is the same in every layout.
 fn schema_of(bytes: &[u8]) -> Option<u32> {
     let (schema, _) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
     Some(u32::from_be_bytes(*schema))

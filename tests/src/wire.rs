@@ -98,7 +98,7 @@ impl Wire {
         Some(taken)
     }
 
-    /// Reads so many bytes; nothing where the daemon hangs up first.
+    /// Reads `bytes` bytes. Returns `None` if the daemon closes the connection first.
     pub async fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
         self.read_until(|read| (read.len() >= bytes).then_some(bytes)).await?;
         Some(self.read.drain(..bytes).collect())

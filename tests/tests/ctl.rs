@@ -219,8 +219,8 @@ async fn purge_drain_reload_and_log_level_act_and_are_logged_with_the_operator()
             Some(json!({"session_id": "cs_2", "purged": true})),
             "verdict_purged",
         ),
-        (&["drain"], "turned away; 0 in flight", None, "control_action"),
-        (&["drain", "--off"], "taken; 0 in flight", None, "control_action"),
+        (&["drain"], "new work is rejected; 0 in flight", None, "control_action"),
+        (&["drain", "--off"], "new work is accepted; 0 in flight", None, "control_action"),
         (
             &["drain", "--off", "--json"],
             "",

@@ -13,12 +13,12 @@ use tokio::time::{sleep, timeout};
 
 const GOOD: &str = r#"{"verdict":"GREEN","summary":"ok"}"#;
 const KIB: u64 = 1024;
-/// The most that the honest client's p99 may grow beside hostile callers.
+/// The largest allowed ratio of the honest client's p99 beside hostile callers to its quiet p99.
 const SLOWER_MAX: u32 = 5;
-/// A quiet p99 below this counts as this much. The machines have 2 noisy cores, which the hostile callers of the test use,
-/// too: a few ms of scheduling would exceed a multiple of a p99 of less than a millisecond.
+/// The smallest quiet p99 used for that ratio. The test shares 2 noisy cores with its hostile callers, so that a few ms of
+/// scheduling would exceed any ratio to a p99 below 1 ms.
 const QUIET_MIN: Duration = Duration::from_millis(5);
-/// The connections that each hostile caller holds whose answers are not read, or slowly.
+/// The connections that each hostile caller keeps open without reading, or while reading slowly.
 const HELD: usize = 20;
 
 /// A source of `count` records whose names have `name_bytes` bytes.
@@ -150,8 +150,8 @@ impl Hostile {
         }
     }
 
-    /// Sends `request` many times on each of [`HELD`] connections and never reads an answer. Each connection stays open for
-    /// [`HELD`] seconds, unless the daemon closes it.
+    /// Sends `request` 100 times on each connection and never reads an answer. Holds [`HELD`] connections, each for about 20 s
+    /// unless the daemon closes it.
     async fn never_reads(self, request: Vec<u8>) {
         let (requests, mut unread) = (request.repeat(100), std::collections::VecDeque::new());
         while self.goes_on() {
@@ -181,7 +181,7 @@ impl Hostile {
                     wire
                 }
             };
-            // an answer that has not begun is read later
+            // keep a connection whose answer has not begun
             if !matches!(timeout(Duration::from_millis(10), wire.take(100)).await, Ok(None)) {
                 wires.push_back(wire);
             }
@@ -296,10 +296,10 @@ async fn honest_submissions_all_succeed_beside_hostile_callers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "five minutes of hostile callers; `just torture`, or with `--release` to assert the p99"]
+#[ignore = "five minutes of hostile callers: `just torture`; a release build also asserts the p99"]
 async fn honest_submissions_all_succeed_for_five_minutes() {
     let (quiet, beside) = honest_beside_hostile(Duration::from_secs(300)).await;
-    // without optimization, the rules and queries of the hostile callers take both cores whatever the daemon does
+    // in a debug build the callers' rules and queries alone use both cores
     let is_met = cfg!(debug_assertions) || beside <= SLOWER_MAX * quiet.max(QUIET_MIN);
     assert!(is_met, "p99 {beside:?} beside hostile callers, {quiet:?} alone");
 }

@@ -63,8 +63,8 @@ async fn a_credential_goes_before_a_file_and_a_file_before_a_variable() {
 #[tokio::test]
 async fn a_key_that_is_named_and_cannot_be_used_is_refused_and_not_passed_over() {
     for (text, why) in [
-        (Some(""), "`model.api_key_file`: cannot read the file: it is empty"),
-        (Some("\n\r\n"), "`model.api_key_file`: cannot read the file: it is empty"),
+        (Some(""), "`model.api_key_file`: cannot read a secret from the file: it is empty"),
+        (Some("\n\r\n"), "`model.api_key_file`: cannot read a secret from the file: it is empty"),
         (Some("q7x\ny8z"), "the model's key"),
         (None, "No such file"),
     ] {
@@ -87,7 +87,10 @@ async fn a_key_that_is_named_and_cannot_be_used_is_refused_and_not_passed_over()
         ("CREDENTIALS_DIRECTORY".into(), world.path("credentials").to_str().unwrap().into()),
         ("GEMINI_API_KEY".into(), "of-the-variable".into()),
     ];
-    assert!(complaint(world.command()).contains("oracled_gemini-api-key: cannot read the file: it is empty"));
+    assert!(
+        complaint(world.command())
+            .contains("oracled_gemini-api-key: cannot read a secret from the file: it is empty")
+    );
 }
 
 #[tokio::test]
@@ -107,7 +110,7 @@ async fn a_value_that_cannot_work_is_refused_with_what_is_allowed() {
         ("[model]\nprovider = \"openai\"", "`model.name` is not set; allowed: the name of a model"),
         (
             "[model]\nname = \" \"",
-            "`model.name` is empty, too long, or not a word; allowed: 1 to 200 visible characters",
+            "`model.name` is empty, too long, or has a character that is not visible; allowed: 1 to 200 visible characters",
         ),
         (
             "[model]\ndeadline_ms = 29001",

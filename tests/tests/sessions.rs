@@ -215,7 +215,7 @@ async fn removal_of_a_session_drops_its_queued_mail() {
     let mails = document(&get(&mut daemon.control().await, "/v1/outbox").await)["mails"].clone();
     let sessions: Vec<_> = mails.as_array().expect("a list").iter().map(|mail| &mail["session_id"]).collect();
     assert_eq!(sessions, ["cs_2"]);
-    // both are one commit, whose entries have one time
+    // both entries are in one commit, with the same timestamp
     let mirror: Vec<Value> = world.mirror().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let time_of = |event: &str| {
         let entry = mirror.iter().find(|entry| entry["event"] == event).expect("it is logged");

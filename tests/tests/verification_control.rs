@@ -285,7 +285,7 @@ async fn an_adapter_that_cannot_work_is_refused_with_what_is_wrong() {
             json!("http://127.0.0.1/{area}/{year}"),
             "the endpoint is refused: `127.0.0.1` leads to 127.0.0.1 (loopback)",
         ),
-        ("/endpoint", json!("https://u:p@un.example/{area}/{year}"), "a user or a password"),
+        ("/endpoint", json!("https://u:p@un.example/{area}/{year}"), "has a user or a password"),
         ("/endpoint", json!("https://un.example/{area}"), "identity axis `year`"),
         ("/endpoint", json!("https://{area}.example/{year}"), "a question must not say who is asked"),
         ("/normalization/axis_mappings/2/target_axis", json!("people"), "people"),

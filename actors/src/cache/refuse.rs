@@ -1,8 +1,8 @@
 //! The check that refused a verdict stays in force for its session, whether the session is known or not.
 //!
-//! A known session stores the check itself. For any other session the check is a row of its own, by session and user id:
-//! no user id is bound by facts that another one sent. The session takes the row of its owner over when it is registered
-//! or gets a verdict; the rows of others stay. The rows share a limit in bytes; the oldest are dropped first.
+//! A known session stores the check itself. For any other session the check is a row by session and user id, so that facts of
+//! one user id do not bind another. When the session is registered or gets a verdict, it takes over the row of its owner; other
+//! rows stay. The rows share a limit in bytes; the oldest are dropped first.
 
 use super::register::kept;
 use super::{ATTEMPTS, Cache, CacheError};
@@ -98,8 +98,8 @@ pub(super) fn in_force(
     Ok(refusal.map(|(refusal, revision)| (refusal.check, revision)).unzip())
 }
 
-/// Makes `record`, which stores the session of an owner, remove the owner's stored refusal. The record is stale if that
-/// row has changed since.
+/// Makes `record`, which stores a session, also remove the stored refusal of its owner. The record is stale if that refusal has
+/// changed since.
 pub(super) fn take_over(record: &mut Record, key: RefusalKey, revision: Option<u64>) {
     record.expect.push(Expect { row: RowKey::Refusal(key.clone()), revision });
     if revision.is_some() {

@@ -41,7 +41,7 @@ pub enum Corrected {
     Mismatch(Mismatch),
 }
 
-/// Removes a session with its cached verdict and its queued mails. Answers with the session, or `None` where there is none.
+/// Removes a session with its cached verdict and its queued mails. Returns the session, or `None` if it is unknown.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<Option<Session>, CacheError>")]
 pub struct Remove {
@@ -100,7 +100,7 @@ async fn correct(correct: Correct, store: Store, log: Log, clock: Clock) -> Resu
             Ok(after) => after,
             Err(mismatch) => return Ok(Corrected::Mismatch(mismatch)),
         };
-        // a new owner whose verdict was refused before the session was known stays bound by that refusal
+        // a refusal from before the session was known applies to its new owner, too
         let key = RefusalKey { session_id: correct.session_id.clone(), owner_uid: after.owner_uid };
         let is_free = after.check.is_none() && after.delivered_sha256.is_none();
         let refusal = if is_free { store.refusal(&key)? } else { None };

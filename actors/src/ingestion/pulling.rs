@@ -126,7 +126,7 @@ pub(super) async fn pull(shop: Arc<Shop>, wanted: Wanted) -> Result<PullOutcome,
 async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, IngestionError> {
     let ready = shop.desk().pipeline(&wanted.pipeline_id)?;
     let said = shop.said(&ready, shop.clock.now())?;
-    // declared before the source is asked: a later declaration is not answered by this payload
+    // read before the request: the payload does not end a later invalidation
     let declared_stale = said.declared_stale();
     let known = said.read_by(&ready).map(|run| shop.pulls.validators(run)).unwrap_or_default();
     let request = request(&ready.definition.pipeline, known);
@@ -175,8 +175,8 @@ impl Shop {
         Ok(pipelines.iter().filter(|known| known.oracle_id == *oracle_id).count() == 1)
     }
 
-    /// Ends a pull that found what `run` has read. If that is all of the source's data, it no longer counts as stale, unless
-    /// it was declared stale after the source was asked.
+    /// Ends a pull that found the payload of `run` again. If `run` has all of the source's data, this confirms the source,
+    /// unless it was invalidated after the pull began.
     async fn nothing_new(
         &self,
         wanted: &Wanted,

@@ -69,7 +69,7 @@ pub struct DropMail {
     pub peer: Peer,
 }
 
-/// Takes mails in hand, so that the removal of their session can drop them in its own commit.
+/// Holds mails back, so that the commit that removes their session can remove them, too.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<HeldMails, OutboxError>")]
 pub struct Hold(pub Vec<MailId>);
@@ -82,7 +82,8 @@ pub struct HeldMails {
 }
 
 impl HeldMails {
-    /// Adds the removal of those that are in the outbox to `record`. Returns which they are, and whether each was dead.
+    /// Adds the removal of the held mails that are in the outbox to `record`. Returns their ids, each with whether it was a
+    /// dead letter.
     pub(crate) fn put_removal(
         &self,
         record: &mut Record,

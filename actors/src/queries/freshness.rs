@@ -22,8 +22,8 @@ pub struct Stale {
     pub freshness: Box<Freshness>,
 }
 
-/// The freshness of a release from `as_of`, on `axes`, for a question at `now` that sees `scope` and may be about a time in
-/// the past.
+/// The freshness on `axes` of a release from `as_of`, evaluated at `past`, or at `now` for a question about the present.
+/// `scope` limits the releases that count.
 pub(super) fn of(
     view: &SourceView,
     axes: &[&str],

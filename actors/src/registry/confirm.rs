@@ -28,7 +28,7 @@ pub(crate) struct Confirmation {
     pub(crate) detail: String,
     /// By whom, where it is somebody.
     pub(crate) peer: Option<Peer>,
-    /// How often the source's data had been declared stale when it was asked. A later declaration is not confirmed.
+    /// The number of invalidations when the source was asked. A later invalidation is not ended. `None` ends any.
     pub(crate) declared_stale: Option<u64>,
 }
 

@@ -96,7 +96,7 @@ impl Web {
         Self { reach: Reach::new(allow_local), allow_cleartext: false, connect, idle, clock }
     }
 
-    /// The same, sending secrets without encryption if `allow_cleartext`.
+    /// Sets whether secrets may be sent without encryption.
     pub(crate) fn allowing_cleartext(self, allow_cleartext: bool) -> Self {
         Self { allow_cleartext, ..self }
     }
@@ -140,7 +140,7 @@ impl Web {
         if self.allow_cleartext || self.reach.is_confidential(url) {
             return Ok(());
         }
-        let allowed = "https, or http to an address in figures that `ingestion.allow_local` names";
+        let allowed = "https, http to a numeric address in `ingestion.allow_local`, or any address with --allow-cleartext";
         Err(WebError::Exposed { url: shown(url), allowed })
     }
 
@@ -226,7 +226,7 @@ impl Web {
         builder.build().map_err(|error| WebError::Client(root_cause(&error)))
     }
 
-    /// Sends `request`, and waits for the head of the answer. Errors name its address as `url`.
+    /// Sends `request` and waits for the head of the answer. Errors show `url` as its address.
     async fn send(&self, url: &str, request: RequestBuilder) -> Result<Response, WebError> {
         let limit = self.connect.saturating_add(self.idle);
         let failed = |failure| WebError::Failed { url: url.to_owned(), failure };

@@ -95,8 +95,8 @@ impl Errand {
         Kept { key: self.kept_key(), answer, may_be_served }
     }
 
-    /// An answer as it is decided over: the requested axes, with their freshness. The source was asked when its data had been
-    /// declared stale `declared_stale` times.
+    /// The answer to decide on: only the requested axes, with their freshness. `declared_stale` is the number of invalidations
+    /// when the source was asked.
     pub(super) fn looked_at(
         &self,
         mut candidate: Candidate,

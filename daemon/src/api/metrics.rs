@@ -184,7 +184,7 @@ fn gauges(body: &mut String, service: &Service) -> fmt::Result {
         ("sessions", "sessions in the store", journal.counts.sessions),
         (
             "clock_steps_back",
-            "how often the system clock was set back since the start",
+            "steps back of the system clock by 1 s or more, since the last log entry before the start",
             service.system.clock.steps_back(),
         ),
         ("reviews_open", "questions that wait for a person", journal.counts.open_reviews),

@@ -1,4 +1,4 @@
-//! URLs and hosts of the configuration: what crosses a network without encryption, and what of a URL is shown.
+//! URLs and hosts in the configuration: which are reached in clear text, and which part of a URL is shown.
 
 use super::{ConfigError, not_allowed};
 use actors::upstream::web::origin_of;
@@ -21,16 +21,16 @@ pub(crate) fn has_login(url: &str) -> bool {
     authority.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@'))
 }
 
-/// Checks that `url` is a URL of the web without a login. The error does not quote it.
+/// Checks that `url` is an http or https URL without a login. The error does not quote it.
 pub(super) fn check_url(key: &'static str, url: &str) -> Result<(), ConfigError> {
     if has_login(url) {
         return Err(not_allowed(key, "a URL with a login", "a URL without one"));
     }
-    let allowed = "a URL that begins with http:// or https://, and a host";
-    origin_of(url).map(drop).ok_or_else(|| not_allowed(key, "not such a URL", allowed))
+    let allowed = "http:// or https://, and a host";
+    origin_of(url).map(drop).ok_or_else(|| not_allowed(key, "not an http or https URL", allowed))
 }
 
-/// `url` as errors and outputs show it: without what comes after its host, where a key can stand.
+/// The part of `url` that errors and outputs show. What follows the host and port is cut, because it can contain a key.
 pub(crate) fn shown_url(url: &str) -> String {
     match origin_of(url) {
         Some(origin) if url.trim_end_matches('/').len() <= origin.len() => origin,

@@ -25,7 +25,7 @@ pub struct Flags {
     /// How the service's own log is written
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
-    /// Send keys, passwords and mail over a network without encryption where the configuration says so
+    /// Send keys, passwords, mail and credentials of sources over a network without encryption if the configuration requires it
     #[arg(long)]
     pub allow_cleartext: bool,
 }

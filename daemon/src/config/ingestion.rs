@@ -280,7 +280,7 @@ impl Ingestion {
         Ok(())
     }
 
-    /// Whether `ip` is one of `allow_local`.
+    /// Whether `allow_local` contains `ip`.
     pub(crate) fn is_allowed(&self, ip: IpAddr) -> bool {
         let Ranges(ranges) = &self.allow_local;
         ranges.iter().any(|range| range.contains(&ip.to_canonical()))

@@ -53,12 +53,12 @@ impl TryFrom<String> for Tls {
             "starttls" => Ok(Self::Starttls),
             "implicit" => Ok(Self::Implicit),
             "none" => Ok(Self::None),
-            _ => Err("the value is not a protection; allowed: auto, starttls, implicit, none"),
+            _ => Err("the value is not a TLS mode; allowed: auto, starttls, implicit, none"),
         }
     }
 }
 
-/// Whether a host's name or address can hold `c`.
+/// Whether `c` is allowed in a host name or an address.
 const fn is_of_host(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']')
 }
@@ -145,11 +145,7 @@ impl Mail {
         };
         SmtpSettings::check(from, &self.subject).map_err(|error| match error {
             BadSmtp::Subject => not_allowed("mail.subject", "more than one line", "one line"),
-            other => not_allowed(
-                "mail.from",
-                format_args!("wrong: {other}"),
-                "`name@domain`, or `Name <name@domain>`",
-            ),
+            other => not_allowed("mail.from", other, "`name@domain`, or `Name <name@domain>`"),
         })
     }
 }

@@ -79,7 +79,7 @@ fn word(key: &'static str, word: &str) -> Result<(), ConfigError> {
     }
     Err(not_allowed(
         key,
-        "empty, too long, or not a word",
+        "empty, too long, or has a character that is not visible",
         format!("1 to {WORD_MAX_CHARS} visible characters"),
     ))
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/drain`: turns new verdicts away before a stop, or takes them again.
+//! `POST /v1/drain`: rejects new work before a stop, or accepts it again.
 
 use super::{act, audit};
 use crate::api::request::JsonBody;
@@ -15,20 +15,20 @@ use std::sync::Arc;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
-    /// True to turn new work away, false to take it again.
+    /// True to reject new work and begin no scheduled pull, false to accept both again.
     pub draining: bool,
 }
 
 /// How far it has got.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Drained {
-    /// Whether new verdicts are turned away.
+    /// Whether new work is rejected.
     pub draining: bool,
     /// Verdicts still being judged.
     pub in_flight: usize,
 }
 
-/// Begins or ends it. Reading cached verdicts goes on meanwhile.
+/// Starts or ends draining. Cached verdicts can be read meanwhile.
 ///
 /// # Errors
 /// Where the audit entry cannot be committed: then nothing changes.

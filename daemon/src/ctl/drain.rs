@@ -6,10 +6,10 @@ use crate::control::drain::Drained;
 use hyper::Method;
 use std::io::Write;
 
-/// Turns all new work away before a stop; what was delivered is still read.
+/// Reject new work before a stop, and begin no scheduled pull
 #[derive(Debug, clap::Args)]
 pub struct Drain {
-    /// Take new verdicts again
+    /// Accept new work again, and begin scheduled pulls
     #[arg(long)]
     off: bool,
 }
@@ -22,7 +22,7 @@ impl Drain {
         if options.json {
             return json(out, &drained);
         }
-        let what = if drained.draining { "new verdicts are turned away" } else { "new verdicts are taken" };
+        let what = if drained.draining { "new work is rejected" } else { "new work is accepted" };
         Ok(writeln!(out, "{what}; {} in flight", drained.in_flight)?)
     }
 }

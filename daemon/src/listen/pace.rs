@@ -4,11 +4,11 @@ use actors::clock::stopwatch;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// The most connections accepted in each [`INTERVAL`]. A client can open and close tens of thousands of connections a
-/// second; accepting all of them takes a whole processor. Connections beyond this rate wait in the kernel's backlog. Once
-/// that is full, the kernel makes their clients wait, or returns `EAGAIN` to those that do not want to.
+/// The most connections accepted in each [`INTERVAL`]. A client can open and close tens of thousands of connections a second;
+/// accepting all of them takes a whole processor. Connections beyond this rate wait in the kernel's backlog. If the backlog is
+/// full, a blocking `connect` waits, and a non-blocking one fails with `EAGAIN`.
 const BATCH: u32 = 32;
-/// See [`BATCH`].
+/// The time in which at most [`BATCH`] connections are accepted.
 const INTERVAL: Duration = Duration::from_millis(5);
 
 /// Limits the rate of accepted connections.
@@ -23,14 +23,14 @@ impl Pace {
         Self { accepted: 0, began: stopwatch() }
     }
 
-    /// Waits after a connection was accepted, until the next one may be.
+    /// To be called after each accepted connection. Waits until the next one may be accepted.
     pub(super) async fn accepted(&mut self) {
         self.accepted += 1;
         if self.accepted < BATCH {
             return;
         }
         let next = self.began + INTERVAL;
-        // a timer is rounded up to the next millisecond, even if it is over
+        // tokio rounds a timer up to the next millisecond, even if its deadline has passed
         if stopwatch() < next {
             sleep_until(next).await;
         }

@@ -42,20 +42,23 @@ fn credential(of: &str, proof: &Proof) -> Result<Credential, ConfigError> {
     key.map_err(|error| unusable(of, error))
 }
 
-/// The secret, wherever it is. `name` is how its keys begin.
+/// Reads the secret. `name` is the stem of its keys, `{name}_file` and `{name}_env`.
 fn secret(of: &str, name: &str, from: &SecretFrom) -> Result<SecretString, ConfigError> {
     match from {
         SecretFrom::File(file) => of_file(&format!("`{of}.{name}_file`"), file),
         SecretFrom::Variable(variable) => {
             let found = of_variable(&format!("`{of}.{name}_env`"), variable)?;
             found.ok_or_else(|| {
-                unusable(&format!("{of}.{name}_env"), "the variable that it names is not set, or empty")
+                unusable(
+                    &format!("{of}.{name}_env"),
+                    "the environment variable that this key names is not set or is empty",
+                )
             })
         }
     }
 }
 
-/// The faults, where a credential would cross a network in clear text.
+/// One error for each credential that would cross a network in clear text.
 pub(super) fn cleartext(config: &Config) -> Vec<ConfigError> {
     let (pipelines, sources) = (&config.ingestion.credentials, &config.verification.credentials);
     let of_pipelines = pipelines.iter().map(|(id, held)| (format!("ingestion.credentials.{id}"), held));
@@ -124,7 +127,7 @@ mod tests {
         );
         let error = refused(Proof::Token(SecretFrom::Variable("NO_SUCH_VARIABLE".into())));
         assert!(
-            error.contains("`ingestion.credentials.wb.token_env`: the variable that it names is not set"),
+            error.contains("`ingestion.credentials.wb.token_env`: the environment variable that this key names is not set"),
             "{error}"
         );
         let error = refused(Proof::Certificate { certificate_file: path.clone(), key_file: path });

@@ -52,8 +52,8 @@ pub struct TimeAhead {
     pub now: Timestamp,
 }
 
-/// The time in the past as of which answers are as fresh as they were, for a question asked at `now`: the earlier one of
-/// `point_in_time` and `known_at`. None for a question about the present.
+/// The earlier of `point_in_time` and `known_at` if it is before `now`, else `None`: the question is about the present.
+/// Freshness is evaluated at this time.
 #[must_use]
 pub fn past(
     point_in_time: Option<Timestamp>,

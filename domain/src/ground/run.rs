@@ -73,8 +73,7 @@ pub struct Run {
     /// When its source was asked for it, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrieved_at: Option<Timestamp>,
-    /// How often the source's data had been declared stale when the payload was requested or submitted, or the held run
-    /// approved.
+    /// The number of invalidations of the source when the payload was requested or submitted, or the held run was approved.
     pub declared_stale: u64,
     /// Who asked for it: the peer's user, or `schedule`, or `refresh`.
     pub requested_by: String,

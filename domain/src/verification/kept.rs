@@ -28,7 +28,7 @@ pub struct KeptAnswer {
     /// When the source issued it, by its own word, where it says so: nothing older is taken from it any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued_at: Option<Timestamp>,
-    /// How often the source's data had been declared stale when it was asked.
+    /// The number of invalidations of the source when it was asked.
     pub declared_stale: u64,
     /// By which tag it knows what it answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,13 +140,13 @@ pub struct OpenReview {
 pub struct SubjectKey {
     /// In which workflow.
     pub workflow_id: WorkflowId,
-    /// The SHA-256 of the thing and of whether its past or its present is meant.
+    /// The SHA-256 of the entity and of whether the question is about the present.
     pub about: Sha256Hex,
 }
 
 impl SubjectKey {
-    /// The key of `thing` in a workflow. All questions about its past share one key. A client that varies the time
-    /// therefore does not open a review for each time.
+    /// The key of an entity in a workflow. All questions about its past share one key, so that a client that varies the time
+    /// does not open a review for each time.
     #[must_use]
     pub fn of(workflow_id: &WorkflowId, thing: &BTreeMap<String, Value>, is_about_the_present: bool) -> Self {
         Self { workflow_id: workflow_id.clone(), about: digest_of_json(&(thing, is_about_the_present)) }

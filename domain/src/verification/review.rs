@@ -32,14 +32,14 @@ pub const REASON_MAX_BYTES: usize = 4096;
 /// The longest validity of a resolution, in seconds.
 pub const VALIDITY_MAX_S: u64 = MAX_AGE_S;
 
-/// So many reviews of one thing are open at once; a further dispute over it is left to the latest of them that is about all
-/// of its axes.
+/// The most open reviews of one subject, for its present and for its past each, without those that claims alone opened. A
+/// further dispute joins the latest of them that has all of its axes.
 pub const OPEN_MAX: usize = 16;
 /// The most open reviews of one workflow. Beyond it, further questions for a reviewer are `blocked`.
 pub const QUEUE_MAX: u64 = 10_000;
 /// The most open reviews of all workflows.
 pub const QUEUE_TOTAL_MAX: u64 = 50_000;
-/// The most open reviews of one subject that claims alone opened.
+/// The most open reviews of one subject that claims alone opened, for its present and for its past each.
 pub const CLAIMS_OPEN_MAX: usize = 4;
 /// The most open reviews of one workflow that callers can open at will ([`Review::is_by_caller`]). They have a limit of
 /// their own, so that they do not use up [`QUEUE_MAX`], which is for disputes between sources about the present.
@@ -79,8 +79,8 @@ pub struct Review {
     /// Whether a claim alone opened it: the sources settle all of its axes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub of_claim: bool,
-    /// The SHA-256 of the question with the answers, and with the claims if a claim alone opened the review. A repeated
-    /// dispute has the same SHA-256.
+    /// The SHA-256 of the question without its times, of the answers, and of the claims if a claim alone opened the review. A
+    /// repeated dispute has the same SHA-256.
     pub evidence_hash: Sha256Hex,
     /// The SHA-256 of the envelope.
     pub envelope_sha256: Sha256Hex,
@@ -307,8 +307,8 @@ impl Review {
         self.point_in_time.is_none() && self.known_at.is_none()
     }
 
-    /// Whether a caller can open such reviews at will: with a claim, with the time of the question, or with an entity of
-    /// which no source has said anything.
+    /// Whether callers can open such reviews at will: by a claim, by choosing a past time, or by naming an entity that no
+    /// source has answered for.
     #[must_use]
     pub fn is_by_caller(&self) -> bool {
         self.of_claim || !self.is_about_the_present() || self.candidates.is_empty()

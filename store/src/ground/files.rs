@@ -149,18 +149,18 @@ impl Files {
         mark(&self.raw_dir(), sha256)
     }
 
-    /// Whether the payload `sha256` was archived and then not named by a commit, as far as its mark shows.
+    /// Whether the payload `sha256` has a mark, so that no commit has named it yet.
     pub(crate) fn is_marked(&self, sha256: &str) -> bool {
         self.mark_path(sha256).exists()
     }
 
-    /// Removes the mark of a payload, once a durable commit names it.
+    /// Removes the mark of a payload. To be called once the commit that names the payload is durable.
     pub(crate) fn unmark(&self, sha256: &Sha256Hex) {
         let path = self.mark_path(sha256.as_str());
         if let Err(error) = fs::remove_file(&path)
             && error.kind() != ErrorKind::NotFound
         {
-            // the next start removes it: the payload is named
+            // the next start removes the mark
             tracing::warn!(%error, path = %path.display(), "could not remove the mark of a payload");
         }
     }
@@ -307,8 +307,8 @@ impl Files {
         Ok(None)
     }
 
-    /// The sorted files and payloads that are not among `named`, and unfinished payloads. Other files were put there by
-    /// somebody else: they are logged, and left alone.
+    /// The sorted files and payloads that are not among `named`, and incomplete payloads and marks. Other files were put there
+    /// by somebody else: they are logged, and left alone.
     pub(crate) fn unnamed(&self, named: &HashSet<String>) -> Result<Vec<(PathBuf, KeptFile)>, StoreError> {
         let mut unnamed = Vec::new();
         for dir in [self.facts_dir.clone(), self.raw_dir()] {
@@ -330,7 +330,7 @@ impl Files {
 pub(crate) enum KeptFile {
     Sorted,
     Payload,
-    /// A payload that was not archived to its end, or the mark of one that was not named.
+    /// An incomplete payload, or a mark.
     Unfinished,
     Foreign,
 }

@@ -24,8 +24,7 @@ pub struct SourceState {
     pub policy: Option<FreshnessPolicy>,
     /// The times when its data was declared stale, with the end of each, the oldest first.
     pub invalidations: Vec<Invalidation>,
-    /// How often its data was declared stale. It tells what came before a declaration from what came after it, which a
-    /// clock that may be set back cannot.
+    /// The number of invalidations so far. Unlike a timestamp it orders events correctly after the clock was set back.
     pub declared_stale: u64,
     /// The runs that are visible, in the order of their numbers, from 1.
     pub completed: Vec<Completed>,
@@ -111,8 +110,8 @@ impl SourceState {
         u32::try_from(self.completed.len()).unwrap_or(u32::MAX).saturating_add(1)
     }
 
-    /// The present for questions about the source at `now`: no earlier than its last run, also if the clock was set back
-    /// since. What was in force stays in force.
+    /// The current time for questions about the source: `now`, or the time of its last run if that is later. After the clock
+    /// was set back, the newest data thus stays in force.
     #[must_use]
     pub fn present(&self, now: Timestamp) -> Timestamp {
         self.completed.last().map_or(now, |last| last.release.ingested_at.max(now))
@@ -155,8 +154,8 @@ impl SourceState {
     }
 
     /// The time since which the source's data counts as stale, for a question that sees `scope`. Only the releases in `scope`
-    /// end an invalidation. A question about the past counts what was declared and confirmed up to then; one about the
-    /// present counts all of it, since the clock may have been set back.
+    /// end an invalidation. A question about the past counts the invalidations and confirmations up to then. One about the
+    /// present counts all, even if the clock was set back.
     #[must_use]
     pub fn invalidated_at(&self, past: Option<Timestamp>, scope: Scope) -> Option<Timestamp> {
         let is_before = |at: Timestamp| past.is_none_or(|past| at <= past);

@@ -42,8 +42,8 @@ impl Ground {
         Self { files, views: RwLock::default() }
     }
 
-    /// Lets go of the sources that `writes` have changed, and of the marks of payloads that they name. To be called as soon as
-    /// that is durable.
+    /// Removes the cached views of sources that `writes` changed, and the marks of payloads that they name. To be called once
+    /// the writes are durable.
     pub(crate) fn forget<'w>(&self, writes: impl Iterator<Item = &'w Write>) {
         let mut changed = Vec::new();
         for write in writes {
@@ -223,8 +223,8 @@ impl Store {
         Ok(faults)
     }
 
-    /// Reads the files of rejects of the runs of a source that did not complete, or of only one run, and compares them with
-    /// their digests. Returns the number of their rows.
+    /// Compares the files of rejects with their digests, for all runs of a source that did not complete, or for one of them.
+    /// Returns the number of rows.
     ///
     /// # Errors
     /// `SourceFile` with the first file that does not match its digest; `Stopped` if `meter` stopped the check.
@@ -246,7 +246,7 @@ impl Store {
             match self.files().verify_sorted(rows, &owner, &mut |_| meter.step(0)) {
                 Ok(()) => verified += rows.rows,
                 Err(error @ StoreError::SourceFile { .. }) => {
-                    // a run that was decided on meanwhile has other files
+                    // the run was approved or discarded meanwhile, and has other files
                     let now = self.run(&run.run_id)?;
                     if now.is_some_and(|(now, _)| now.rows.as_ref() == Some(rows)) {
                         return Err(error);
@@ -260,9 +260,8 @@ impl Store {
 
     /// Removes the files of runs that a kill has cut short.
     ///
-    /// A store that is new, or older than its files, names none of them either. Their loss would be final, so they are
-    /// removed only where the store knows the run that made them, or where a mark shows that no commit named them. Other
-    /// payloads are kept and logged.
+    /// A new or older store names none of them either, and their loss would be final. A file is removed only if the store knows
+    /// the run that made it, or if a mark shows that no commit named it. Other payloads are kept and logged.
     ///
     /// # Errors
     /// `Short` where rows are missing, or a file was made by a run that the store does not know; nothing is removed then.
@@ -274,7 +273,7 @@ impl Store {
             [(sources.len(), promised.sources, "sources"), (runs.len(), promised.runs, "runs")]
         {
             if (there as u64) < promised {
-                return Err(short(format!("it should hold {promised} {what}, and {there} are there")));
+                return Err(short(format!("expected {promised} {what}, found {there}")));
             }
         }
         let owner = sources.first().map(|state| state.owner(FileKind::Facts));
@@ -328,12 +327,12 @@ impl Store {
         }
         if unknown_payloads > 0 {
             tracing::warn!(payloads = unknown_payloads, folder = %self.files().raw_dir().display(),
-                "archived payloads that no run names are kept; restore the newer copy of the whole state directory, or \
-                 move them away");
+                "kept archived payloads that no run names; restore the newer copy of the whole state directory, or move \
+                 these payloads away");
         }
-        // a mark goes after its payload, which would be kept without it
+        // the mark is removed last: without it an interrupted removal would keep the payload
         for path in unneeded.into_iter().chain(marks) {
-            tracing::info!(path = %path.display(), "removed the file of an unfinished run");
+            tracing::info!(path = %path.display(), "removed an unneeded file");
             fs::remove_file(&path).map_err(|source| StoreError::Io { path, source })?;
         }
         Ok(())

@@ -563,7 +563,7 @@ fn payload_unknown_to_an_older_store_is_kept_and_an_uncommitted_one_removed() {
     // a kill between a payload and the commit that names it
     world.reopen();
     world.archive(&third);
-    // the same payload again is not new
+    // archiving a known payload again creates no mark
     world.archive(&second);
     for _ in 0..2 {
         world.reopen();

@@ -440,7 +440,7 @@ fn store_of_another_version_is_refused_as_such() {
     let error = schema_is(OLDER);
     assert!(matches!(error, StoreError::Older { found: OLDER, known: SCHEMA, .. }), "{error}");
 
-    // a mark of another version is shorter or longer, and its checksum lies elsewhere
+    // the slot of another version has another length, and its checksum another offset
     let mark = |schema: u32| [b"oracledW", schema.to_be_bytes().as_slice(), &[1; 100]].concat();
     fs::write(dir.path().join("watermark"), mark(OLDER)).expect("it is written");
     let error = refused(dir.path());
@@ -702,7 +702,7 @@ fn a_verdict_that_vanished_is_found_by_the_audit() {
     let (mut journal, store) = open(dir.path());
     fill(&mut journal, 20..30);
     let error = store.audit_all().expect_err("one is missing");
-    assert!(error.to_string().contains("should hold 10 verdicts, and 9 are there"), "{error}");
+    assert!(error.to_string().contains("expected 10 verdicts, found 9"), "{error}");
 }
 
 /// The numbers of the first entries of the rows of the log.
@@ -977,7 +977,7 @@ fn store_found_damaged_is_checked_whole_before_it_is_served_again() {
     drop((journal, store));
     for _ in 0..2 {
         let error = refused(dir.path());
-        assert!(error.to_string().contains("should hold 10 verdicts"), "{error}");
+        assert!(error.to_string().contains("expected 10 verdicts"), "{error}");
     }
 }
 

@@ -45,7 +45,7 @@ struct LookedCaller {
 }
 
 impl LogQuery {
-    /// The same query for the entries after `seq`, once `found` ones were found.
+    /// The query for the entries after `seq`, with `found` entries subtracted from its limit.
     pub(super) fn after(&self, seq: u64, found: usize) -> Self {
         Self { after: seq, limit: self.limit.saturating_sub(found), newest: false, ..self.clone() }
     }

@@ -489,7 +489,7 @@ fn a_row_of_verification_that_vanished_is_found() {
 }
 
 #[test]
-fn low_space_refuses_a_new_review_unless_pending_work_asks_for_it() {
+fn low_space_refuses_new_review_except_for_pending_decision() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, _) = open(dir.path());
     commit(&mut journal, record(vec![put_review("v-1", None)]));
@@ -507,11 +507,11 @@ fn low_space_refuses_a_new_review_unless_pending_work_asks_for_it() {
     for (writes, is_taken) in [
         (vec![put_review("v-2", None)], false),
         (vec![refusal], false),
-        // a review that is there can be resolved
+        // an existing review can be resolved
         (vec![put_review("v-1", Some(resolved()))], true),
-        // a decision that was promised is taken
+        // a pending decision is stored
         (vec![put_review("v-2", None), Write::RemovePending("v-2".into())], true),
-        // what a decision keeps of answers is bounded
+        // cached answers are bounded, so they are not new work
         (vec![Write::PutKept(kept_key("lab-a", "p-1"), Arc::new(kept("lab-a", 1)))], true),
     ] {
         let outcome = journal.commit(&[record(writes.clone())]).expect("the disk takes it").remove(0);

@@ -143,7 +143,7 @@ fn show_times(
     }
 }
 
-/// The resident memory of an idle daemon, in MiB, with the allocator as systemd's unit sets it.
+/// The resident memory of an idle daemon in MiB, with the allocator setting of the systemd unit.
 fn idle_memory_mib(world: &mut World) -> io::Result<f64> {
     world.variables = vec![("MALLOC_MMAP_THRESHOLD_".to_owned(), "131072".to_owned())];
     let (_, daemon) = start(world)?;

@@ -192,7 +192,7 @@ fn refusal_of_one_uid_does_not_replace_that_of_another() {
 }
 
 #[test]
-fn new_owner_of_an_undelivered_session_stays_bound_by_its_refusal() {
+fn new_owner_keeps_own_refusal_for_undelivered_session() {
     with_world(|World { system, .. }| async move {
         by(OWNER, judged(&system, unsupported())).await;
         by(OTHER, register(&system, None, None)).await;

@@ -283,7 +283,7 @@ async fn a_redirect_leads_nowhere_that_an_endpoint_may_not() {
         ("http://[::ffff:127.0.0.2]/", "127.0.0.2 (loopback)"),
         ("http://169.254.169.254/latest/meta-data", "169.254.169.254 (link-local)"),
         ("http://2130706434/", "127.0.0.2 (loopback)"),
-        ("http://u:p@127.0.0.1/", "a user or a password"),
+        ("http://u:p@127.0.0.1/", "has a user or a password"),
         ("file:///etc/passwd", "the scheme `file`; allowed: http, https"),
     ] {
         let (error, asked) = refused_of(status(302, &format!("Location: {to}\r\n"))).await;

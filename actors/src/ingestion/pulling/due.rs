@@ -27,7 +27,7 @@ pub(super) struct Scheduled {
     next: Option<Timestamp>,
 }
 
-/// Begins the pulls that are due, unless the daemon drains or stops; they stay due.
+/// Begins the pulls that are due. While the daemon drains or stops, they stay due.
 pub(in super::super) fn begin_due(shop: &Arc<Shop>) {
     if shop.draining.load(Ordering::Relaxed) || shop.flights.is_stopping() {
         return;

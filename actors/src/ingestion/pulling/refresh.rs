@@ -54,7 +54,7 @@ pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> R
             let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
             refreshing.remove(&oracle_id);
             if now.completed.len() == source.completed.len() {
-                // a run that fails declares its source stale itself
+                // a failed run invalidates its source itself
                 let declared_stale = if has_failed { now.declared_stale } else { source.declared_stale };
                 let ended_at = shop.clock.now();
                 refreshing.insert(oracle_id, Refreshing::Vain { declared_stale, ended_at });
@@ -73,8 +73,8 @@ fn rests(at: Timestamp, now: Timestamp) -> bool {
 }
 
 impl Shop {
-    /// Pulls a pipeline for stale answers of its source, or waits for the pull that goes on, and for the runs that follow.
-    /// Returns whether its run failed or is held.
+    /// Pulls a pipeline for stale answers of its source, or waits for the pull in progress. Then waits for the runs that
+    /// follow. Returns whether its run failed or is held.
     async fn pull_for(self: &Arc<Self>, oracle_id: &SourceId, pipeline_id: PipelineId) -> bool {
         let wanted = Wanted { pipeline_id, requested_by: "refresh".into(), peer: None };
         let mut begun = None;

@@ -29,7 +29,7 @@ pub(super) struct Dated {
 }
 
 impl Shop {
-    /// What the source of a pipeline has said up to `now`.
+    /// The state of a pipeline's source as of `now`.
     pub(super) fn said(&self, ready: &Ready, now: Timestamp) -> Result<Said, IngestionError> {
         let pipeline = &ready.definition.pipeline;
         let (source, _) = self.desk().source(&pipeline.oracle_id)?;
@@ -64,7 +64,7 @@ impl Shop {
 }
 
 impl Said {
-    /// How often the source's data had been declared stale.
+    /// The number of invalidations of the source.
     pub(super) const fn declared_stale(&self) -> u64 {
         self.source.declared_stale
     }

@@ -407,7 +407,7 @@ fn upload_beyond_16_held_runs_of_a_source_is_refused() {
 }
 
 #[test]
-fn missing_rejects_of_a_held_run_are_found_by_a_check_of_the_source() {
+fn source_check_finds_missing_rejects_of_held_run() {
     with_world(|World { system, dir, .. }| async move {
         let pipeline_id = hundred(&system).await;
         let run = ingested(&system, &pipeline_id, &rows(0..50, "2"), "2023-05-04").await;

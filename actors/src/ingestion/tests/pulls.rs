@@ -153,7 +153,7 @@ fn what_cannot_be_pulled_or_scheduled_so_is_not_registered() {
             ),
             (
                 pulled_by(Method::ApiPull, Some("https://u:p@example.org/".into()), None),
-                "a user or a password in ",
+                " has a user or a password; allowed: ",
             ),
             (
                 pulled_by(Method::FileDownload, Some("file:///etc/passwd".into()), None),

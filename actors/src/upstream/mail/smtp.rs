@@ -59,7 +59,7 @@ pub struct SmtpSettings {
 #[derive(Debug, thiserror::Error)]
 pub enum BadSmtp {
     /// The sender is not one.
-    #[error("it is not a sender: {reason}")]
+    #[error("not a sender ({reason})")]
     From {
         /// What is wrong with it.
         reason: String,
@@ -102,7 +102,7 @@ fn sender(from: &str, subject: &str) -> Result<Mailbox, BadSmtp> {
     }
     let bad = |reason: String| BadSmtp::From { reason };
     if from.chars().any(char::is_control) {
-        return Err(bad("it is more than one line".into()));
+        return Err(bad("more than one line".into()));
     }
     from.parse().map_err(|error: lettre::address::AddressError| bad(error.to_string()))
 }

@@ -221,7 +221,7 @@ pub(super) fn has_keys(url: &str) -> bool {
     without_keys(url) != url
 }
 
-/// The scheme, host and port of a URL of the web; nothing if `url` is not one. A path can hold a key, as a query can.
+/// The scheme, host and port of an http or https URL; `None` for any other text. The path and the query can contain a key.
 #[must_use]
 pub fn origin_of(url: &str) -> Option<String> {
     let url = Url::parse(url).ok().filter(|url| url.has_host() && is_of_web(url))?;
@@ -366,9 +366,9 @@ mod tests {
             ("ftp://example.org/", "the scheme `ftp`; allowed: http, https"),
             ("file:///etc/passwd", "the scheme `file`"),
             ("data:,x", "the scheme `data`"),
-            ("https://user@example.org/", "a user or a password in `https://example.org`"),
+            ("https://user@example.org/", "the URL of `https://example.org` has a user or a password"),
             ("https://:s3cret@example.org/", "allowed: the configuration's credentials"),
-            ("https://example.org/?q=a#b", "a fragment (#) behind `https://example.org`"),
+            ("https://example.org/?q=a#b", "the URL of `https://example.org` has a fragment (#)"),
         ] {
             let error = refused(text);
             assert!(error.contains(said) && !error.contains("s3cret"), "{text}: {error}");
@@ -394,7 +394,7 @@ mod tests {
         for (location, said) in [
             ("http://example.org/", "`http://example.org/` is not https, as what leads there is"),
             ("//127.0.0.1/", "127.0.0.1 (loopback)"),
-            ("//u:p@example.org/", "a user or a password"),
+            ("//u:p@example.org/", "has a user or a password"),
             ("file:///etc/passwd", "the scheme `file`"),
             ("https://[", "is not a URL"),
         ] {

@@ -198,7 +198,7 @@ impl ClientCredentials {
     }
 }
 
-/// A `token_url` as errors name it: a key can stand in its path or its query.
+/// The part of a `token_url` that errors show: its path or query can contain a key.
 fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }

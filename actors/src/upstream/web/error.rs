@@ -13,7 +13,7 @@ pub enum BadAddress {
     /// It is none.
     #[error("the address is not a URL: {why}; allowed: http:// or https://, a host, a path")]
     NotUrl {
-        /// What is wrong with it. The text itself is not shown, since a key can stand in it.
+        /// The parser's error. The text itself is not shown, because it can contain a key.
         why: String,
     },
     /// It is too long.
@@ -29,13 +29,13 @@ pub enum BadAddress {
         scheme: String,
     },
     /// Documents hold no secrets.
-    #[error("a user or a password in `{url}`; allowed: the configuration's credentials")]
+    #[error("the URL of `{url}` has a user or a password; allowed: the configuration's credentials")]
     Login {
         /// The origin of the URL.
         url: String,
     },
     /// A fragment would never be sent.
-    #[error("a fragment (#) behind `{url}`; allowed: none, and %23 for the sign itself")]
+    #[error("the URL of `{url}` has a fragment (#); allowed: none, and %23 for the sign itself")]
     Fragment {
         /// The origin of the URL.
         url: String,

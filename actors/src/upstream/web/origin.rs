@@ -13,7 +13,7 @@ pub struct Origin(String);
 /// A text is no origin. What it is is not shown: there may be a login in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "allowed: https://host or https://host:port, with nothing behind it; http:// for an address in figures alone"
+    "allowed: https://host or https://host:port, without a path; http:// only for a numeric address, or with --allow-cleartext"
 )]
 pub struct BadOrigin;
 

@@ -203,7 +203,7 @@ fn questions_about_different_times_share_one_open_review() {
 }
 
 #[test]
-fn claim_repeated_for_many_times_opens_one_review_of_the_past() {
+fn claim_opens_one_review_for_different_past_times() {
     with_world(async |World { system, .. }: World| {
         let system = &system;
         two_that_say(system, "54208", "54208", json!({})).await;

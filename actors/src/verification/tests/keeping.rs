@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};
 
 const HONEST: Act = Act::at_once(Says::People("54208"));
-/// Its clock is ahead.
+/// The source's clock is 30 s ahead.
 const AHEAD: Act = Act::at_once(Says::Changed("54208", |candidate| {
     candidate.observed_at += SignedDuration::from_secs(30);
 }));

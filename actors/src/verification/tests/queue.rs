@@ -126,7 +126,7 @@ fn claims_fill_their_share_and_sources_disputes_still_open() {
 }
 
 #[test]
-fn past_disputes_fill_their_share_and_present_ones_still_open() {
+fn past_reviews_at_their_limit_do_not_block_present_ones() {
     with_world(async |World { system, .. }: World| {
         let system = &system;
         let rows = ["Aruba,ABW,1960,54208", "Aruba,ABW,1961,55434"];

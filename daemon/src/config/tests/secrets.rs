@@ -1,4 +1,4 @@
-//! A secret in the wrong place: each key of the configuration with texts that hold one, from the file and from a variable.
+//! No output shows a misplaced secret: every key is set to values with a secret, in the file and by variable.
 
 use super::*;
 use crate::cli;
@@ -25,11 +25,11 @@ const VALUES: [&str; 13] = [
     "\"\"\"s3cret\ntwo lines\"\"\"",
 ];
 
-/// Keys that hold no secret, whose values errors quote.
+/// Keys without secrets: errors may quote their values.
 const QUOTED: [&str; 6] =
     ["state_dir", "socket", "control_socket", "socket_mode", "control_socket_mode", "log_level"];
 
-/// Keys that hold no secret, whose values are printed.
+/// Keys without secrets: `check-config` may print their values.
 const PRINTED: [&str; 16] = [
     "state_dir",
     "socket",
@@ -49,7 +49,7 @@ const PRINTED: [&str; 16] = [
     "scope",
 ];
 
-/// Settings of the model and of mail, each of which reads other keys.
+/// Settings of the model and of mail that each use other keys.
 const SETTINGS: [&str; 6] = [
     "model.provider = 'none'",
     "model.provider = 'gemini'",
@@ -75,7 +75,7 @@ fn with(settings: &str, key: &str, value: &str) -> String {
     others.map(|line| format!("{line}\n")).collect::<String>() + &format!("{key} = {value}\n")
 }
 
-/// Why a configuration is refused, or else what is warned of and printed.
+/// The configuration's error, or else its warnings and printed form.
 fn said(file: &str, variables: &[(&str, &str)]) -> Result<String, String> {
     let config = load(file, variables, &Flags::default())?;
     let upstreams = Upstreams::of(&config, &Clock::system(), true).map_err(|error| error.to_string())?;
@@ -88,7 +88,7 @@ fn said(file: &str, variables: &[(&str, &str)]) -> Result<String, String> {
     Ok(out)
 }
 
-/// Whether all that is said with a secret at `key` hides it where it should; true if it is shown at all.
+/// Asserts that the secret at `key` is shown only where that is allowed. Returns whether it is shown.
 fn shows(key: &str, said: Result<String, String>, file: &str) -> bool {
     let (text, allowed) = match &said {
         Ok(text) => (text, &PRINTED[..]),
@@ -112,7 +112,7 @@ fn keys() -> Vec<String> {
 }
 
 #[test]
-fn no_key_of_the_configuration_shows_a_secret_in_its_place() {
+fn configuration_key_does_not_show_misplaced_secret() {
     let mut shown = BTreeSet::new();
     for key in keys() {
         let of_upstreams = key.starts_with("model.") || key.starts_with("mail.");
@@ -134,7 +134,7 @@ fn no_key_of_the_configuration_shows_a_secret_in_its_place() {
 }
 
 #[test]
-fn no_key_of_a_credential_shows_a_secret_in_its_place() {
+fn credential_key_does_not_show_misplaced_secret() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("key");
     fs::write(&path, "of-the-file").expect("it is written");
@@ -158,7 +158,7 @@ fn no_key_of_a_credential_shows_a_secret_in_its_place() {
 }
 
 #[test]
-fn a_file_that_is_not_toml_is_refused_without_a_secret() {
+fn invalid_configuration_file_is_refused_without_showing_its_secret() {
     for file in [
         "[model]\napi_key_file = s3cret",
         "[model]\napi_key_file = 's3cret",

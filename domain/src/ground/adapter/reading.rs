@@ -268,7 +268,7 @@ fn of_its_issue(asked_at: Timestamp, issued_at: Option<Timestamp>) -> Timestamp 
 
 fn is_within(kept: &KeptAnswer, now: Timestamp, seconds: u64) -> bool {
     let limit = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
-    // an answer from a later time has no known age: the clock was set back
+    // the clock was set back since: the age of this answer is unknown
     kept.candidate.as_ref().is_some_and(|candidate| {
         (SignedDuration::ZERO..=limit).contains(&now.duration_since(candidate.record.retrieved_at))
     })

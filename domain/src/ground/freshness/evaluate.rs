@@ -76,8 +76,8 @@ impl FreshnessPolicy {
     /// What becomes of an answer at `now` that depends on `axes`, as they were at `as_of`: the release of the version that
     /// they come from, or when they were retrieved. Without one the source had nothing to say yet, and that is stale.
     ///
-    /// `invalidated_at` is the time of the invalidation that still applies to what is answered (by a trigger other than
-    /// `time_based`, which is a matter of age). Answers without axes are served.
+    /// `invalidated_at` is the time of an invalidation that applies to the answer, if one does. It makes every axis stale.
+    /// `time_based` triggers count as age instead. Answers without axes are served.
     #[must_use]
     pub fn evaluate(
         &self,

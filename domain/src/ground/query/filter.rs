@@ -16,8 +16,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// The longest pattern, in bytes.
 const PATTERN_MAX_BYTES: usize = 1024;
-/// The compiled patterns of a query take so much memory at the most, each of them an equal part: compiling takes time in
-/// proportion, which the deadline of a scan does not stop.
+/// The most memory of all compiled patterns of a query, in bytes; each pattern gets an equal part. It bounds the time to
+/// compile, which the deadline of a scan does not stop.
 const COMPILED_MAX_BYTES: usize = 512 * 1024;
 /// The work of a filter for each KiB of a record. One unit is about 0.15 µs.
 const WORK: u64 = 1;

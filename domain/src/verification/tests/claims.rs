@@ -66,7 +66,7 @@ fn claims_take_no_place_of_a_dispute_between_sources() {
 }
 
 #[test]
-fn reviews_of_claims_the_past_and_unanswered_questions_are_by_callers() {
+fn review_is_caller_openable_for_claim_past_or_no_answer() {
     assert!(!review(&question(1, "12", json!({}))).is_by_caller());
     assert!(review(&question(1, "10", claim(json!(9), "p-1", false))).is_by_caller());
     for time in ["point_in_time", "known_at"] {

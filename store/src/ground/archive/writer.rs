@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use zstd::bulk::Compressor;
 
-/// How the name of a payload begins that is not archived to its end; also that of a mark, see [`mark`].
+/// The prefix of the names of incomplete payloads and of marks ([`mark`]).
 const UNFINISHED: &str = "payload-";
 /// A payload is at most so long, 1 TiB; its index then takes 32 MiB of memory.
 pub const MAX_PAYLOAD_BYTES: u64 = 1 << 40;
@@ -39,8 +39,8 @@ pub struct Archived {
     pub size_bytes: u64,
 }
 
-/// The mark of a new payload that no commit has named yet. After a kill it tells such a payload from one that an older copy
-/// of the database does not know.
+/// The path of a payload's mark. The mark exists until a commit names the payload. After a kill it separates an uncommitted
+/// payload from one that only a newer copy of the database names.
 pub(in crate::ground) fn mark(dir: &Path, sha256: &str) -> PathBuf {
     dir.join(format!("{UNFINISHED}{sha256}"))
 }
