@@ -84,7 +84,7 @@ pub struct Begin {
     /// When its source was asked for it, where it was pulled.
     pub retrieved_at: Option<Timestamp>,
     /// The number of invalidations of the source when the pull began; `None` for a submitted payload.
-    pub declared_stale: Option<u64>,
+    pub invalidation_count: Option<u64>,
     /// Who asks for it, in words.
     pub requested_by: String,
     /// Who asks for it, where that is a process.
@@ -216,7 +216,7 @@ pub struct Running;
 /// While true, no scheduled pull begins.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub struct Drain(pub bool);
+pub struct SetDraining(pub bool);
 
 /// Has all runs end, so that the next start goes on with them, and whoever writes files anew; answers once they have.
 #[derive(Debug, Message)]
@@ -386,10 +386,10 @@ impl Handler<Undo> for Ingestion {
     }
 }
 
-impl Handler<Drain> for Ingestion {
+impl Handler<SetDraining> for Ingestion {
     type Result = ();
 
-    fn handle(&mut self, Drain(draining): Drain, _: &mut Context<Self>) {
+    fn handle(&mut self, SetDraining(draining): SetDraining, _: &mut Context<Self>) {
         self.shop.draining.store(draining, Ordering::Relaxed);
     }
 }

@@ -11,7 +11,7 @@ mod in_flight;
 mod steer;
 mod survey;
 
-pub use steer::{DropMail, HeldMails, Hold, List, OutboxError, Requeue};
+pub use steer::{DropMail, HeldMails, HoldMails, List, OutboxError, Requeue};
 
 use crate::clock::Clock;
 use crate::door::Door;

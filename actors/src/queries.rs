@@ -28,7 +28,7 @@ use answer::{Answering, Looked, LookedUp};
 use cursor::Cursor;
 use domain::ground::freshness::Freshness;
 use domain::ground::id::SourceId;
-use domain::ground::moment::{TimeAhead, past};
+use domain::ground::moment::{TimeAhead, past_time};
 use domain::ground::query::{BadQuery, OracleQuery, QueryAnswer};
 use domain::ground::source::{AdapterId, Standing};
 use jiff::Timestamp;
@@ -264,7 +264,7 @@ impl Answering {
     fn freshness(&self, oldest: Option<Timestamp>) -> Freshness {
         let request = &self.asked.request;
         // only requested times count, neither the last run's time nor the time in a cursor
-        let past = past(request.point_in_time, request.known_at, self.now);
+        let past = past_time(request.point_in_time, request.known_at, self.now);
         let is_identity = |path: &str| self.view.ontology.axis(path).is_some_and(|axis| axis.identity);
         let mut axes: Vec<_> = request.axes_requested.iter().map(String::as_str).collect();
         for path in request.filters.iter().map(|filter| filter.axis.as_str()) {

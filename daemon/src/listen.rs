@@ -19,7 +19,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use listenfd::ListenFd;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Group, chown};
-use pace::Pace;
+use pace::AcceptPace;
 use refusal::Refusals;
 use shared::SharedStream;
 use std::convert::Infallible;
@@ -286,7 +286,7 @@ pub async fn serve<H, F, B>(
     let graceful = GracefulShutdown::new();
     let refusals = Refusals::new(bounds.connections);
     let mut near_timer = interval(NEAR_TIMER);
-    let mut pace = Pace::new();
+    let mut pace = AcceptPace::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -301,7 +301,7 @@ pub async fn serve<H, F, B>(
                 continue;
             }
         };
-        pace.accepted().await;
+        pace.wait_after_accept().await;
         let Ok(peer) = peer_of(&stream) else { continue };
         let Some(counted) = Counted::take(&open, bounds.connections) else {
             refusals.refuse(stream);

@@ -18,7 +18,7 @@ const WALKED_AGAIN_ENTRIES: u64 = 1024;
 const AUDITED_AT_ONCE: u64 = 1024;
 
 /// The most counts of one table if rows are replaced during a count.
-const COUNTED_AT_MOST: usize = 3;
+const COUNTS_MAX: usize = 3;
 
 /// Holds what is there against what was promised: by the database itself, the mark and the mirror.
 ///
@@ -189,7 +189,7 @@ impl Store {
     }
 
     /// Counts the rows of a table. If rows are replaced during the count and the result is uncertain, it counts again, up to
-    /// [`COUNTED_AT_MOST`] times in total.
+    /// [`COUNTS_MAX`] times in total.
     fn audit_table(
         &self,
         table: Table,
@@ -198,7 +198,7 @@ impl Store {
         next: &mut impl FnMut(u64) -> bool,
     ) -> Result<bool, StoreError> {
         let replaced = || self.opened().replaced.of(table).copied();
-        for _ in 0..COUNTED_AT_MOST {
+        for _ in 0..COUNTS_MAX {
             let (Some(promised), Some(before)) = (opened.counts.of(table).copied(), replaced()) else {
                 return Ok(true);
             };

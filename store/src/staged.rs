@@ -6,7 +6,7 @@ use crate::log::{self, Tip};
 use crate::record::{Receipt, Record, Refused, RowKey, Write};
 use crate::refusals::refusal_name;
 use crate::rows::{self, Row, Table};
-use crate::verification::{by_caller_name, kept_name, open_name, subject_name};
+use crate::verification::{caller_openable_name, kept_name, open_name, subject_name};
 use crate::watermark::Counts;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -90,8 +90,8 @@ impl<'a> Staged<'a> {
             let open = state.is_open().then(Vec::new);
             let of_workflow = open_name(&state.review.workflow_id, &state.review.review_id);
             self.set(Table::OpenReviews, &name, open.clone(), revision)?;
-            if state.review.is_by_caller() {
-                let by_caller = by_caller_name(&state.review.workflow_id, &state.review.review_id);
+            if state.review.is_caller_openable() {
+                let by_caller = caller_openable_name(&state.review.workflow_id, &state.review.review_id);
                 self.set(Table::OpenByWorkflow, by_caller.as_bytes(), open.clone(), revision)?;
             }
             self.set(Table::OpenByWorkflow, of_workflow.as_bytes(), open, revision)?;

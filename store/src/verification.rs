@@ -16,7 +16,7 @@ use jiff::Timestamp;
 /// What stands between the parts of a name that has two; neither has one in it.
 const SEPARATOR: char = '/';
 /// The prefix of index names of open reviews that callers can open at will. No workflow id begins with it.
-const BY_CALLER: char = '!';
+const CALLER_OPENABLE: char = '!';
 
 /// Which reviews to read.
 #[derive(Debug, Clone, Default)]
@@ -68,13 +68,13 @@ impl Store {
         Ok(self.names(Table::OpenByWorkflow, of_workflow, .., usize::MAX)?.len() as u64)
     }
 
-    /// The number of open reviews that callers can open at will (`Review::is_by_caller`), for one workflow or for all.
+    /// The number of open reviews that callers can open at will (`Review::is_caller_openable`), for one workflow or for all.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn open_reviews_by_callers(&self, workflow_id: Option<&WorkflowId>) -> Result<u64, StoreError> {
-        let begin =
-            workflow_id.map_or_else(|| BY_CALLER.to_string(), |workflow_id| by_caller_name(workflow_id, ""));
+    pub fn caller_openable_reviews(&self, workflow_id: Option<&WorkflowId>) -> Result<u64, StoreError> {
+        let begin = workflow_id
+            .map_or_else(|| CALLER_OPENABLE.to_string(), |workflow_id| caller_openable_name(workflow_id, ""));
         let keys = |end: &[u8]| key(Table::OpenByWorkflow, &[begin.as_bytes(), end]);
         // this byte is above every byte of a name
         Ok(self.names(Table::OpenByWorkflow, keys(&[])..keys(&[u8::MAX]), .., usize::MAX)?.len() as u64)
@@ -206,8 +206,8 @@ pub(crate) fn open_name(workflow_id: &WorkflowId, review_id: &str) -> String {
 }
 
 /// The name of a row that counts an open review among those that callers can open at will.
-pub(crate) fn by_caller_name(workflow_id: &WorkflowId, review_id: &str) -> String {
-    format!("{BY_CALLER}{}", open_name(workflow_id, review_id))
+pub(crate) fn caller_openable_name(workflow_id: &WorkflowId, review_id: &str) -> String {
+    format!("{CALLER_OPENABLE}{}", open_name(workflow_id, review_id))
 }
 
 /// The name of a subject's row.

@@ -102,8 +102,8 @@ async fn correct(correct: Correct, store: Store, log: Log, clock: Clock) -> Resu
         };
         // a refusal from before the session was known applies to its new owner, too
         let key = RefusalKey { session_id: correct.session_id.clone(), owner_uid: after.owner_uid };
-        let is_free = after.check.is_none() && after.delivered_sha256.is_none();
-        let refusal = if is_free { store.refusal(&key)? } else { None };
+        let has_no_check = after.check.is_none() && after.delivered_sha256.is_none();
+        let refusal = if has_no_check { store.refusal(&key)? } else { None };
         let refusal_revision = refusal.map(|(refusal, revision)| {
             after.check = Some(refusal.check);
             revision

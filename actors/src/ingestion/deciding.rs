@@ -48,7 +48,7 @@ pub(super) async fn approve(shop: Arc<Shop>, wanted: Wanted) -> Result<Run, Inge
     let begun = desk.change_or(|desk| {
         changed(desk, &run.oracle_id.clone(), |source| {
             shop.held(&run.run_id)?;
-            (run.number, run.declared_stale) = (source.next_number(), source.declared_stale);
+            (run.number, run.invalidation_count) = (source.next_number(), source.invalidation_count);
             let timestamp = shop.clock.now();
             let entry = RunEntry { run: Box::new(run.clone()), peer: Some(wanted.peer), timestamp };
             let source = source.with_attempt(&run.run_id);

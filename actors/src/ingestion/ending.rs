@@ -296,7 +296,7 @@ pub(super) fn completed(run: &Run, release: Release, rows: FileRef) -> Completed
         raw_sha256: run.input.raw_sha256.clone(),
         source_url: run.source_url.clone(),
         release,
-        declared_stale: run.declared_stale,
+        invalidation_count: run.invalidation_count,
         records: run.counts.records,
         rows,
     }

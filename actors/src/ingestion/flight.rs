@@ -257,7 +257,7 @@ impl Shop {
     /// The run that a message asks for.
     fn planned(&self, message: Begin, ready: &Ready, source: &SourceState) -> Run {
         let Begin { pipeline_id, version, released_at, payload, requested_by, replace, .. } = message;
-        let Begin { source_url, retrieved_at, declared_stale, .. } = message;
+        let Begin { source_url, retrieved_at, invalidation_count, .. } = message;
         let ontology = source.entry.registration.ontology.clone();
         let (pipeline_sha256, raw_sha256) = (ready.sha256.clone(), payload.sha256);
         let input = RunInput { ontology, pipeline_sha256, raw_sha256, released_at, version };
@@ -273,7 +273,7 @@ impl Shop {
             raw_bytes: payload.size_bytes,
             source_url,
             retrieved_at,
-            declared_stale: declared_stale.unwrap_or(source.declared_stale),
+            invalidation_count: invalidation_count.unwrap_or(source.invalidation_count),
             requested_by,
             state: RunState::Running,
             started_at: self.clock.now(),

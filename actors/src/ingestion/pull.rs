@@ -99,7 +99,7 @@ impl Puller {
     #[must_use]
     pub fn new(settings: PullSettings, credentials: BTreeMap<PipelineId, Bound>, clock: Clock) -> Self {
         let web = Web::new(&settings.allow_local, settings.connect, settings.idle, clock)
-            .allowing_cleartext(settings.allow_cleartext);
+            .with_cleartext(settings.allow_cleartext);
         Self { settings, web, credentials }
     }
 

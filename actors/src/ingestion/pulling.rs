@@ -127,7 +127,7 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
     let ready = shop.desk().pipeline(&wanted.pipeline_id)?;
     let said = shop.said(&ready, shop.clock.now())?;
     // read before the request: the payload does not end a later invalidation
-    let declared_stale = said.declared_stale();
+    let invalidation_count = said.invalidation_count();
     let known = said.read_by(&ready).map(|run| shop.pulls.validators(run)).unwrap_or_default();
     let request = request(&ready.definition.pipeline, known);
     let request = request.ok_or_else(|| IngestionError::NotPulled(wanted.pipeline_id.clone()))?;
@@ -136,7 +136,7 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
     let pulled = match answer {
         Ok(Answer::Payload(pulled)) => pulled,
         Ok(Answer::Unchanged { retrieved_at }) => {
-            return shop.nothing_new(wanted, said.read_by(&ready), declared_stale, retrieved_at).await;
+            return shop.nothing_new(wanted, said.read_by(&ready), invalidation_count, retrieved_at).await;
         }
         Err(PullError::Keep(_)) => {
             // the archive says what kept it
@@ -147,7 +147,7 @@ async fn try_pull(shop: Arc<Shop>, wanted: &Wanted) -> Result<PullOutcome, Inges
     };
     let _turn = ARCHIVING.lock().await;
     let payload = archiving.finish().await?;
-    shop.read(wanted, &ready, declared_stale, pulled, payload).await
+    shop.read(wanted, &ready, invalidation_count, pulled, payload).await
 }
 
 impl Shop {
@@ -181,7 +181,7 @@ impl Shop {
         &self,
         wanted: &Wanted,
         run: Option<&Run>,
-        declared_stale: u64,
+        invalidation_count: u64,
         retrieved_at: Timestamp,
     ) -> Result<PullOutcome, IngestionError> {
         if let Some(run) = run
@@ -191,7 +191,7 @@ impl Shop {
                 confirmed_by: ConfirmationCause::Pull,
                 detail: format!("pipeline {} still brings version {}", run.pipeline_id, run.input.version),
                 peer: wanted.peer,
-                declared_stale: Some(declared_stale),
+                invalidation_count: Some(invalidation_count),
             };
             self.desk().confirm(&run.oracle_id, confirmation).await?;
         }
@@ -203,7 +203,7 @@ impl Shop {
         self: &Arc<Self>,
         wanted: &Wanted,
         ready: &Ready,
-        declared_stale: u64,
+        invalidation_count: u64,
         pulled: Pulled,
         payload: Archived,
     ) -> Result<PullOutcome, IngestionError> {
@@ -213,7 +213,7 @@ impl Shop {
         if let Some(run) = said.read_by(ready).filter(|run| run.input.raw_sha256 == raw_sha256) {
             self.pulls.remember(run, validators);
             self.store.remove_new_payload(&raw_sha256)?;
-            return self.nothing_new(wanted, Some(run), declared_stale, retrieved_at).await;
+            return self.nothing_new(wanted, Some(run), invalidation_count, retrieved_at).await;
         }
         let modified = validators.last_modified.as_deref().and_then(|text| rfc2822::parse(text).ok());
         let modified = modified.map(|modified| modified.timestamp());
@@ -226,7 +226,7 @@ impl Shop {
             payload,
             source_url: Some(url),
             retrieved_at: Some(retrieved_at),
-            declared_stale: Some(declared_stale),
+            invalidation_count: Some(invalidation_count),
             requested_by: wanted.requested_by.clone(),
             peer: wanted.peer,
         };

@@ -72,7 +72,7 @@ pub struct DropMail {
 /// Holds mails back, so that the commit that removes their session can remove them, too.
 #[derive(Debug, Message)]
 #[rtype(result = "Result<HeldMails, OutboxError>")]
-pub struct Hold(pub Vec<MailId>);
+pub struct HoldMails(pub Vec<MailId>);
 
 /// Mails that are not sent until this is dropped.
 #[derive(Debug)]
@@ -243,10 +243,10 @@ impl Handler<Requeue> for Notifier {
     }
 }
 
-impl Handler<Hold> for Notifier {
+impl Handler<HoldMails> for Notifier {
     type Result = Result<HeldMails, OutboxError>;
 
-    fn handle(&mut self, Hold(mail_ids): Hold, ctx: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, HoldMails(mail_ids): HoldMails, ctx: &mut Context<Self>) -> Self::Result {
         let take =
             |mail_id: MailId| self.in_flight.take(mail_id.clone()).ok_or(OutboxError::InFlight(mail_id));
         let taken = mail_ids.into_iter().map(take).collect::<Result<_, _>>()?;

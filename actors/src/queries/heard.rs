@@ -4,7 +4,7 @@ use super::scan::{LOOKUP, Scan};
 use super::{Queries, QueryError, freshness};
 use domain::ground::freshness::Freshness;
 use domain::ground::id::SourceId;
-use domain::ground::moment::past;
+use domain::ground::moment::past_time;
 use domain::ground::provenance::{ProvenanceRecord, VerificationStatus};
 use domain::ground::query::{Operator, Query, QueryFilter, QueryRequest};
 use domain::ground::timeline::Scope;
@@ -207,7 +207,7 @@ impl Look {
         let artifact = Found { statement: found.latest.clone(), ..found.clone() };
         let provenance = view.provenance(&artifact)?;
         let paths: Vec<_> = asked.paths.iter().map(String::as_str).collect();
-        let past = past(asked.point_in_time, asked.known_at, *now);
+        let past = past_time(asked.point_in_time, asked.known_at, *now);
         let freshness = freshness::of(view, &paths, Some(last_seen.as_of()), past, *now, self.scope());
         let stated = |path: &String| {
             let (value, definition) =

@@ -29,7 +29,7 @@ pub(crate) struct Confirmation {
     /// By whom, where it is somebody.
     pub(crate) peer: Option<Peer>,
     /// The number of invalidations when the source was asked. A later invalidation is not ended. `None` ends any.
-    pub(crate) declared_stale: Option<u64>,
+    pub(crate) invalidation_count: Option<u64>,
 }
 
 impl Desk {
@@ -39,10 +39,10 @@ impl Desk {
         oracle_id: &SourceId,
         confirmation: Confirmation,
     ) -> Result<bool, RegistryError> {
-        let Confirmation { confirmed_by, detail, peer, declared_stale } = confirmation;
+        let Confirmation { confirmed_by, detail, peer, invalidation_count } = confirmation;
         let confirmed = self.change(|desk| {
             let (state, revision) = desk.source(oracle_id)?;
-            let is_last = declared_stale.is_none_or(|declared| declared == state.declared_stale);
+            let is_last = invalidation_count.is_none_or(|declared| declared == state.invalidation_count);
             let Some(invalidated_at) = state.stale_since().filter(|_| is_last) else {
                 return Ok(Decided::Already(()));
             };
@@ -78,7 +78,8 @@ impl Handler<Confirm> for Registry {
         let desk = self.desk.clone();
         Box::pin(async move {
             let confirmed_by = ConfirmationCause::Manual;
-            let confirmation = Confirmation { confirmed_by, detail, peer: Some(peer), declared_stale: None };
+            let confirmation =
+                Confirmation { confirmed_by, detail, peer: Some(peer), invalidation_count: None };
             let confirmed = desk.confirm(&oracle_id, confirmation).await?;
             if confirmed { Ok(()) } else { Err(RegistryError::NotInvalidated(oracle_id)) }
         })

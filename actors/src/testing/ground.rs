@@ -73,7 +73,7 @@ pub(crate) fn asked(pipeline_id: &PipelineId, payload: Archived, version: &str) 
         payload,
         source_url: None,
         retrieved_at: None,
-        declared_stale: None,
+        invalidation_count: None,
         requested_by: "7".into(),
         peer: Some(PEER),
     }

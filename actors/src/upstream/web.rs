@@ -97,7 +97,7 @@ impl Web {
     }
 
     /// Sets whether secrets may be sent without encryption.
-    pub(crate) fn allowing_cleartext(self, allow_cleartext: bool) -> Self {
+    pub(crate) fn with_cleartext(self, allow_cleartext: bool) -> Self {
         Self { allow_cleartext, ..self }
     }
 

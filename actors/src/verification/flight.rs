@@ -208,9 +208,9 @@ impl Verifier {
     fn queue_is_full(&self, review: &Review) -> Result<bool, StoreError> {
         let all = self.doors.log.report().borrow().counts.open_reviews;
         let workflow_id = &review.workflow_id;
-        let by_callers = |of: Option<&WorkflowId>| self.store.open_reviews_by_callers(of);
+        let by_callers = |of: Option<&WorkflowId>| self.store.caller_openable_reviews(of);
         // the reviews of a workflow are only counted if all open reviews together could fill its pool
-        if review.is_by_caller() {
+        if review.is_caller_openable() {
             let is_full = all >= CALLERS_QUEUE_MAX && by_callers(Some(workflow_id))? >= CALLERS_QUEUE_MAX;
             return Ok(
                 is_full || all >= CALLERS_QUEUE_TOTAL_MAX && by_callers(None)? >= CALLERS_QUEUE_TOTAL_MAX

@@ -84,7 +84,7 @@ impl Verifier {
     pub(super) fn still_fresh(&self, errand: &Errand, now: Timestamp) -> Option<Candidate> {
         let adapter = errand.adapter.as_ref()?;
         let kept = self.kept(errand, now).filter(|kept| adapter.still_holds(kept, now))?;
-        let candidate = errand.looked_at(kept.candidate?, kept.declared_stale, now);
+        let candidate = errand.looked_at(kept.candidate?, kept.invalidation_count, now);
         candidate.freshness.iter().all(|axis| !axis.stale).then_some(candidate)
     }
 
@@ -94,7 +94,7 @@ impl Verifier {
         let now = self.clock.now();
         let errand = self.errand(&errand.inputs, &errand.oracle_id).ok()?;
         let kept = self.kept(&errand, now)?;
-        match bounded(errand.looked_at(kept.candidate?, kept.declared_stale, now)) {
+        match bounded(errand.looked_at(kept.candidate?, kept.invalidation_count, now)) {
             Reply::Answered { candidate } => Some(candidate),
             _ => None,
         }

@@ -11,7 +11,7 @@ use domain::OracleId;
 use domain::ground::adapter::Ready;
 use domain::ground::freshness::AxisFreshness;
 use domain::ground::id::SourceId;
-use domain::ground::moment::past;
+use domain::ground::moment::past_time;
 use domain::ground::source::{OracleTier, ReviewStatus, Standing};
 use domain::ground::timeline::Scope;
 use domain::health::Outcome;
@@ -91,33 +91,40 @@ impl Errand {
     fn to_keep(&self, adapter: &Ready, answer: KeptAnswer) -> Kept {
         let may_be_served = adapter.keep_seconds(self.inputs.question.point_in_time).is_some()
             && answer.candidate.as_ref().is_some_and(is_short);
-        let answer = KeptAnswer { declared_stale: self.view.state.declared_stale, ..answer };
+        let answer = KeptAnswer { invalidation_count: self.view.state.invalidation_count, ..answer };
         Kept { key: self.kept_key(), answer, may_be_served }
     }
 
-    /// The answer to decide on: only the requested axes, with their freshness. `declared_stale` is the number of invalidations
-    /// when the source was asked.
+    /// The answer to decide on: only the requested axes, with their freshness. `invalidation_count` is the number of
+    /// invalidations when the source was asked.
     pub(super) fn looked_at(
         &self,
         mut candidate: Candidate,
-        declared_stale: u64,
+        invalidation_count: u64,
         now: Timestamp,
     ) -> Candidate {
         candidate.values.retain(|path, _| self.paths.contains(path));
         if self.adapter.is_some() {
-            candidate.freshness = self.freshness(&candidate, declared_stale, now);
+            candidate.freshness = self.freshness(&candidate, invalidation_count, now);
         }
         candidate
     }
 
     /// How fresh the answer of a live source is, each axis by its policy.
-    fn freshness(&self, candidate: &Candidate, declared_stale: u64, now: Timestamp) -> Vec<AxisFreshness> {
+    fn freshness(
+        &self,
+        candidate: &Candidate,
+        invalidation_count: u64,
+        now: Timestamp,
+    ) -> Vec<AxisFreshness> {
         let (state, question) = (&self.view.state, &self.inputs.question);
-        let past = past(question.point_in_time, question.known_at, now);
+        let past = past_time(question.point_in_time, question.known_at, now);
         // the count is exact; what the source itself says of its age counts beside it
         let says_its_age = self.adapter.as_ref().is_some_and(|ready| ready.adapter().observed_at.is_some());
         let is_from_before = |at: &Timestamp| match past {
-            None => declared_stale < state.declared_stale || (says_its_age && candidate.observed_at < *at),
+            None => {
+                invalidation_count < state.invalidation_count || (says_its_age && candidate.observed_at < *at)
+            }
             Some(_) => candidate.observed_at < *at,
         };
         let invalidated_at = state.invalidated_at(past, Scope::default()).filter(is_from_before);
@@ -218,7 +225,7 @@ impl Verifier {
         let keep = errand.adapter.as_ref().zip(keep).map(|(adapter, answer)| errand.to_keep(adapter, answer));
         let reply = match reply {
             Reply::Answered { candidate } => {
-                bounded(errand.looked_at(*candidate, errand.view.state.declared_stale, now))
+                bounded(errand.looked_at(*candidate, errand.view.state.invalidation_count, now))
             }
             reply => reply,
         };

@@ -59,7 +59,7 @@ impl TryFrom<String> for Tls {
 }
 
 /// Whether `c` is allowed in a host name or an address.
-const fn is_of_host(c: char) -> bool {
+const fn is_host_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']')
 }
 
@@ -126,7 +126,7 @@ impl Mail {
         within("mail.max_age_s", self.max_age_s, 60..=30 * 24 * 60 * 60)?;
         within("mail.smtp_port", self.smtp_port, 1..=u16::MAX)?;
         check_url("mail.base_url", &self.base_url)?;
-        if !self.smtp_host.iter().all(|host| host.chars().all(is_of_host)) {
+        if !self.smtp_host.iter().all(|host| host.chars().all(is_host_char)) {
             return Err(not_allowed(
                 "mail.smtp_host",
                 "not a host",

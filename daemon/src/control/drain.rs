@@ -43,7 +43,7 @@ pub async fn post(
         let _turn = service.control_turn().await;
         audit(&service, "drain", format!("draining: {draining}"), Some(peer)).await?;
         service.set_draining(draining);
-        service.system.ingestion.ask(ingestion::Drain(draining)).await?;
+        service.system.ingestion.ask(ingestion::SetDraining(draining)).await?;
         Ok(Json(Drained { draining, in_flight: service.in_flight() }))
     })
     .await

@@ -162,7 +162,7 @@ async fn begin(
         payload: payload.clone(),
         source_url: None,
         retrieved_at: None,
-        declared_stale: None,
+        invalidation_count: None,
         requested_by: peer.uid.to_string(),
         peer: Some(peer),
     };

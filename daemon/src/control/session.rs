@@ -6,7 +6,7 @@ use crate::api::verdicts::mismatch;
 use crate::problem::Problem;
 use crate::service::Service;
 use actors::cache::{Correct, Corrected, Remove};
-use actors::notifier::Hold;
+use actors::notifier::HoldMails;
 use axum::extract::State;
 use axum::{Extension, Json};
 use domain::divergence::OriginalLabel;
@@ -138,7 +138,7 @@ pub async fn delete(
     let (cache, notifier) = (service.system.cache.clone(), service.system.notifier.clone());
     let session = session_id.clone();
     let removed = act(async move {
-        let mails = if mails.is_empty() { None } else { Some(notifier.ask(Hold(mails)).await??) };
+        let mails = if mails.is_empty() { None } else { Some(notifier.ask(HoldMails(mails)).await??) };
         Ok(cache.ask(Remove { session_id: session, mails, peer }).await??)
     });
     let removed = removed.await?;

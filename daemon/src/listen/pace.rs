@@ -13,18 +13,18 @@ const INTERVAL: Duration = Duration::from_millis(5);
 
 /// Limits the rate of accepted connections.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct AcceptPace {
     accepted: u32,
     began: Instant,
 }
 
-impl Pace {
+impl AcceptPace {
     pub(super) fn new() -> Self {
         Self { accepted: 0, began: stopwatch() }
     }
 
     /// To be called after each accepted connection. Waits until the next one may be accepted.
-    pub(super) async fn accepted(&mut self) {
+    pub(super) async fn wait_after_accept(&mut self) {
         self.accepted += 1;
         if self.accepted < BATCH {
             return;
@@ -45,24 +45,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_flood_is_accepted_one_batch_each_interval() {
-        let (mut pace, began) = (Pace::new(), stopwatch());
+        let (mut pace, began) = (AcceptPace::new(), stopwatch());
         for batch in 1..=10 {
             for _ in 1..BATCH {
-                pace.accepted().await;
+                pace.wait_after_accept().await;
             }
             assert_eq!(began.elapsed(), INTERVAL * (batch - 1));
-            pace.accepted().await;
+            pace.wait_after_accept().await;
             assert!(began.elapsed() >= INTERVAL * batch);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn connections_below_the_rate_do_not_wait() {
-        let (mut pace, began) = (Pace::new(), stopwatch());
+        let (mut pace, began) = (AcceptPace::new(), stopwatch());
         let step = INTERVAL / BATCH + Duration::from_micros(1);
         for number in 1..=10 * BATCH {
             advance(step).await;
-            pace.accepted().await;
+            pace.wait_after_accept().await;
             assert_eq!(began.elapsed(), step * number);
         }
     }

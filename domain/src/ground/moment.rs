@@ -55,7 +55,7 @@ pub struct TimeAhead {
 /// The earlier of `point_in_time` and `known_at` if it is before `now`, else `None`: the question is about the present.
 /// Freshness is evaluated at this time.
 #[must_use]
-pub fn past(
+pub fn past_time(
     point_in_time: Option<Timestamp>,
     known_at: Option<Timestamp>,
     now: Timestamp,

@@ -74,7 +74,7 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrieved_at: Option<Timestamp>,
     /// The number of invalidations of the source when the payload was requested or submitted, or the held run was approved.
-    pub declared_stale: u64,
+    pub invalidation_count: u64,
     /// Who asked for it: the peer's user, or `schedule`, or `refresh`.
     pub requested_by: String,
     /// How far it is.

@@ -8,7 +8,7 @@ use super::workflow::{Granularity, PartialConflict, Workflow};
 use crate::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
-use crate::ground::moment::past;
+use crate::ground::moment::past_time;
 use crate::ground::ontology::{Axis, Ontology};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ impl Question {
     /// The time as of which answers are judged, for a question asked at `now`.
     #[must_use]
     pub fn as_of(&self, now: Timestamp) -> Timestamp {
-        past(self.point_in_time, self.known_at, now).unwrap_or(now)
+        past_time(self.point_in_time, self.known_at, now).unwrap_or(now)
     }
 }
 

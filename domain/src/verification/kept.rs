@@ -29,7 +29,7 @@ pub struct KeptAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issued_at: Option<Timestamp>,
     /// The number of invalidations of the source when it was asked.
-    pub declared_stale: u64,
+    pub invalidation_count: u64,
     /// By which tag it knows what it answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,

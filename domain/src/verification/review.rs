@@ -41,7 +41,7 @@ pub const QUEUE_MAX: u64 = 10_000;
 pub const QUEUE_TOTAL_MAX: u64 = 50_000;
 /// The most open reviews of one subject that claims alone opened, for its present and for its past each.
 pub const CLAIMS_OPEN_MAX: usize = 4;
-/// The most open reviews of one workflow that callers can open at will ([`Review::is_by_caller`]). They have a limit of
+/// The most open reviews of one workflow that callers can open at will ([`Review::is_caller_openable`]). They have a limit of
 /// their own, so that they do not use up [`QUEUE_MAX`], which is for disputes between sources about the present.
 pub const CALLERS_QUEUE_MAX: u64 = 1_000;
 /// The most open reviews of all workflows that callers can open at will.
@@ -310,7 +310,7 @@ impl Review {
     /// Whether callers can open such reviews at will: by a claim, by choosing a past time, or by naming an entity that no
     /// source has answered for.
     #[must_use]
-    pub fn is_by_caller(&self) -> bool {
+    pub fn is_caller_openable(&self) -> bool {
         self.of_claim || !self.is_about_the_present() || self.candidates.is_empty()
     }
 

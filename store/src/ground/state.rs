@@ -25,7 +25,7 @@ pub struct SourceState {
     /// The times when its data was declared stale, with the end of each, the oldest first.
     pub invalidations: Vec<Invalidation>,
     /// The number of invalidations so far. Unlike a timestamp it orders events correctly after the clock was set back.
-    pub declared_stale: u64,
+    pub invalidation_count: u64,
     /// The runs that are visible, in the order of their numbers, from 1.
     pub completed: Vec<Completed>,
     /// What records go through by each definition that one of them has used, by its digest: as provenance tells of it.
@@ -69,8 +69,8 @@ pub struct Completed {
     pub source_url: Option<String>,
     /// The release that it has read.
     pub release: Release,
-    /// How often the source's data had been declared stale when the payload was requested or approved.
-    pub declared_stale: u64,
+    /// The number of invalidations of the source when the payload was requested or submitted, or the held run was approved.
+    pub invalidation_count: u64,
     /// How many records it accepted.
     pub records: u64,
     /// The file that holds its rejects, its changes, and where each of its records is.
@@ -85,7 +85,7 @@ impl SourceState {
             entry,
             policy: None,
             invalidations: Vec::new(),
-            declared_stale: 0,
+            invalidation_count: 0,
             completed: Vec::new(),
             transformations: BTreeMap::new(),
             files: Vec::new(),
@@ -159,7 +159,7 @@ impl SourceState {
     #[must_use]
     pub fn invalidated_at(&self, past: Option<Timestamp>, scope: Scope) -> Option<Timestamp> {
         let is_before = |at: Timestamp| past.is_none_or(|past| at <= past);
-        let newest = self.newest_declared_stale(scope);
+        let newest = self.newest_invalidation_count(scope);
         self.invalidations.iter().rev().find_map(|invalidation| {
             let Invalidation { since, first, last_at, last, confirmed_at } = *invalidation;
             let (at, number) = if is_before(last_at) { (last_at, last) } else { (since, first) };
@@ -168,10 +168,11 @@ impl SourceState {
         })
     }
 
-    /// How often the data had been declared stale when the newest release in `scope` was requested.
-    fn newest_declared_stale(&self, scope: Scope) -> u64 {
+    /// The number of invalidations when the payload of the newest release in `scope` was requested or submitted, or its held
+    /// run was approved.
+    fn newest_invalidation_count(&self, scope: Scope) -> u64 {
         let newest = Knowledge::new(&self.releases(), scope).latest();
-        newest.and_then(|run| self.run(run)).map_or(0, |completed| completed.declared_stale)
+        newest.and_then(|run| self.run(run)).map_or(0, |completed| completed.invalidation_count)
     }
 
     /// When it was last declared stale, if it still is.
@@ -184,8 +185,8 @@ impl SourceState {
     #[must_use]
     pub fn invalidated(mut self, at: Timestamp) -> Self {
         let lasts = self.stale_since().is_some();
-        self.declared_stale += 1;
-        let (number, confirmed_at) = (self.declared_stale, None);
+        self.invalidation_count += 1;
+        let (number, confirmed_at) = (self.invalidation_count, None);
         match self.invalidations.last_mut().filter(|last| lasts && last.confirmed_at.is_none()) {
             Some(last) => (last.last_at, last.last) = (at, number),
             None => {
@@ -199,7 +200,7 @@ impl SourceState {
     /// The same source, no longer stale.
     #[must_use]
     pub fn confirmed(mut self, at: Timestamp) -> Self {
-        let newest = self.newest_declared_stale(Scope::default());
+        let newest = self.newest_invalidation_count(Scope::default());
         for invalidation in &mut self.invalidations {
             if newest < invalidation.last {
                 invalidation.confirmed_at.get_or_insert(at);

@@ -289,7 +289,7 @@ impl Store {
         // an older copy of the database names files that a prune or a merge has replaced since
         let is_older =
             sources.iter().flat_map(SourceState::sorted_files).any(|file| !self.files().has_sorted(file));
-        let (mut unneeded, mut marks, mut unknown_payloads) = (Vec::new(), Vec::new(), 0_u64);
+        let (mut unneeded, mut unfinished, mut unknown_payloads) = (Vec::new(), Vec::new(), 0_u64);
         for (path, kind) in self.files().unnamed(&named)? {
             let unknown = |by| short(format!("{} was written by {by}", path.display()));
             match (kind, &owner) {
@@ -319,7 +319,7 @@ impl Store {
                     }
                 }
                 (KeptFile::Unfinished, _) => {
-                    marks.push(path);
+                    unfinished.push(path);
                     continue;
                 }
             }
@@ -331,7 +331,7 @@ impl Store {
                  these payloads away");
         }
         // the mark is removed last: without it an interrupted removal would keep the payload
-        for path in unneeded.into_iter().chain(marks) {
+        for path in unneeded.into_iter().chain(unfinished) {
             tracing::info!(path = %path.display(), "removed an unneeded file");
             fs::remove_file(&path).map_err(|source| StoreError::Io { path, source })?;
         }

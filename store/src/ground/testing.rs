@@ -307,7 +307,7 @@ impl World {
             raw_sha256: run.input.raw_sha256.clone(),
             source_url: None,
             release,
-            declared_stale: run.declared_stale,
+            invalidation_count: run.invalidation_count,
             records: counts.records,
             rows,
         };
@@ -334,7 +334,7 @@ impl World {
             raw_bytes: 0,
             source_url: None,
             retrieved_at: None,
-            declared_stale: 0,
+            invalidation_count: 0,
             requested_by: "test".into(),
             state: RunState::Completed,
             started_at: at(0),

@@ -155,7 +155,7 @@ fn kept(oracle_id: &str, second: i64) -> KeptAnswer {
         point_in_time: None,
         adapter_sha256,
         issued_at: Some(at(second)),
-        declared_stale: 0,
+        invalidation_count: 0,
         etag: None,
     }
 }

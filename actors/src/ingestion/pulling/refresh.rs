@@ -19,7 +19,7 @@ pub(super) enum Refreshing {
     /// One goes on, and says when it has ended.
     Going(watch::Receiver<bool>),
     /// The last one has brought nothing.
-    Vain { declared_stale: u64, ended_at: Timestamp },
+    Vain { invalidation_count: u64, ended_at: Timestamp },
 }
 
 /// Pulls what a source has now, unless that goes on already or was in vain a moment ago, and waits for its end. Whether
@@ -34,8 +34,8 @@ pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> R
             // one whose sender is gone has ended without a word
             Some(Refreshing::Going(ended)) if ended.has_changed().is_ok() => (None, ended.clone()),
             // what was declared stale since it began may have something new
-            Some(Refreshing::Vain { declared_stale, ended_at })
-                if rests(*ended_at, now) && source.declared_stale == *declared_stale =>
+            Some(Refreshing::Vain { invalidation_count, ended_at })
+                if rests(*ended_at, now) && source.invalidation_count == *invalidation_count =>
             {
                 return Err(IngestionError::Resting { oracle_id, at: *ended_at });
             }
@@ -49,15 +49,16 @@ pub(in super::super) async fn refresh(shop: Arc<Shop>, oracle_id: SourceId) -> R
     if let Some(sender) = sender {
         // a task of its own on this thread: whoever asked may not wait for its end
         actix_rt::spawn(carried(async move {
-            let has_failed = shop.pull_for(&oracle_id, pipeline_id).await;
+            let failed_or_held = shop.pull_for(&oracle_id, pipeline_id).await;
             let now = shop.desk().source(&oracle_id).map_or_else(|_| source.clone(), |(now, _)| now);
             let mut refreshing = shop.pulls.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
             refreshing.remove(&oracle_id);
             if now.completed.len() == source.completed.len() {
                 // a failed run invalidates its source itself
-                let declared_stale = if has_failed { now.declared_stale } else { source.declared_stale };
+                let invalidation_count =
+                    if failed_or_held { now.invalidation_count } else { source.invalidation_count };
                 let ended_at = shop.clock.now();
-                refreshing.insert(oracle_id, Refreshing::Vain { declared_stale, ended_at });
+                refreshing.insert(oracle_id, Refreshing::Vain { invalidation_count, ended_at });
             }
             sender.send_replace(true);
         }));

@@ -65,8 +65,8 @@ impl Shop {
 
 impl Said {
     /// The number of invalidations of the source.
-    pub(super) const fn declared_stale(&self) -> u64 {
-        self.source.declared_stale
+    pub(super) const fn invalidation_count(&self) -> u64 {
+        self.source.invalidation_count
     }
 
     /// The run that has read what holds now just as `ready` would read it.

@@ -56,7 +56,7 @@ impl HttpOracles {
     #[must_use]
     pub fn new(settings: &LiveSettings, credentials: BTreeMap<SourceId, Bound>, clock: Clock) -> Self {
         let web = Web::new(&settings.allow_local, settings.connect, settings.idle, clock.clone())
-            .allowing_cleartext(settings.allow_cleartext);
+            .with_cleartext(settings.allow_cleartext);
         Self { web, credentials, clock, random: SystemRandom::new() }
     }
 

@@ -110,7 +110,7 @@ impl LiveAnswer {
             point_in_time: ask.point_in_time,
             adapter_sha256,
             issued_at,
-            declared_stale: 0,
+            invalidation_count: 0,
             etag: came.etag,
         };
         Self {

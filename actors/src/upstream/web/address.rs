@@ -115,7 +115,7 @@ impl Reach {
     }
 
     fn check(&self, url: &Url) -> Result<(), BadAddress> {
-        if !is_of_web(url) {
+        if !is_http(url) {
             return Err(BadAddress::Scheme { scheme: cut(url.scheme()) });
         }
         if !url.username().is_empty() || url.password().is_some() {
@@ -224,11 +224,11 @@ pub(super) fn has_keys(url: &str) -> bool {
 /// The scheme, host and port of an http or https URL; `None` for any other text. The path and the query can contain a key.
 #[must_use]
 pub fn origin_of(url: &str) -> Option<String> {
-    let url = Url::parse(url).ok().filter(|url| url.has_host() && is_of_web(url))?;
+    let url = Url::parse(url).ok().filter(|url| url.has_host() && is_http(url))?;
     Some(url.origin().ascii_serialization())
 }
 
-fn is_of_web(url: &Url) -> bool {
+fn is_http(url: &Url) -> bool {
     ["http", "https"].contains(&url.scheme())
 }
 

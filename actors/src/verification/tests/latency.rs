@@ -352,7 +352,7 @@ fn cached_answer_is_used_for_its_ttl_unless_declared_stale() {
             // what was declared stale is asked for anew, be it fresh by its own word
             assert!(asked_of(system, &verified(system).await.execution_id)[0].1);
             after_s(1).await;
-            declared_stale(system, "live").await;
+            invalidation_count(system, "live").await;
             after_s(1).await;
             let anew = verified(system).await;
             assert_eq!((anew.kind, scene.upstream.calls("live")), (EnvelopeKind::Authoritative, 6));
@@ -361,7 +361,7 @@ fn cached_answer_is_used_for_its_ttl_unless_declared_stale() {
 }
 
 /// Declares what a source has said so far stale.
-async fn declared_stale(system: &System, oracle_id: &str) {
+async fn invalidation_count(system: &System, oracle_id: &str) {
     let (mut state, _) =
         system.store.source(&source_id(oracle_id)).expect("it is read").expect("it is there");
     state = state.invalidated(system.clock.now());

@@ -141,7 +141,7 @@ fn answer(ask: &LiveAsk, says: Says, now: Timestamp) -> LiveAnswer {
             point_in_time: ask.point_in_time,
             adapter_sha256: ask.adapter.sha256().clone(),
             issued_at: ask.adapter.adapter().issued_at.as_ref().map(|_| now),
-            declared_stale: 0,
+            invalidation_count: 0,
             etag: None,
         }),
         reply: Reply::Answered { candidate: Box::new(candidate) },
@@ -265,7 +265,7 @@ pub(crate) async fn keep(system: &System, area: &str, candidate: Candidate) {
         point_in_time: None,
         adapter_sha256,
         issued_at: None,
-        declared_stale: 0,
+        invalidation_count: 0,
         etag: None,
     };
     written(system, Write::PutKept(key(area), Arc::new(kept))).await;

@@ -38,7 +38,7 @@ fn run(timestamp: Timestamp) -> Run {
         raw_bytes: 7,
         source_url: None,
         retrieved_at: None,
-        declared_stale: 0,
+        invalidation_count: 0,
         requested_by: "0".into(),
         state: RunState::Completed,
         started_at: timestamp,

@@ -145,7 +145,7 @@ fn kept(rate: &str, adapter: &Ready) -> KeptAnswer {
         point_in_time: None,
         adapter_sha256,
         issued_at,
-        declared_stale: 0,
+        invalidation_count: 0,
         etag: None,
     }
 }

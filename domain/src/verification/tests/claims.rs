@@ -67,13 +67,13 @@ fn claims_take_no_place_of_a_dispute_between_sources() {
 
 #[test]
 fn review_is_caller_openable_for_claim_past_or_no_answer() {
-    assert!(!review(&question(1, "12", json!({}))).is_by_caller());
-    assert!(review(&question(1, "10", claim(json!(9), "p-1", false))).is_by_caller());
+    assert!(!review(&question(1, "12", json!({}))).is_caller_openable());
+    assert!(review(&question(1, "10", claim(json!(9), "p-1", false))).is_caller_openable());
     for time in ["point_in_time", "known_at"] {
         let past = question(1, "12", json!({time: "2026-11-01T00:00:00Z"}));
-        assert!(review(&past).is_by_caller(), "{time}");
+        assert!(review(&past).is_caller_openable(), "{time}");
     }
     let mut unanswered = review(&question(1, "12", json!({})));
     unanswered.candidates.clear();
-    assert!(unanswered.is_by_caller());
+    assert!(unanswered.is_caller_openable());
 }
