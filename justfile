@@ -15,6 +15,10 @@ test:
 torture:
     cargo test -p oracled-tests -- --ignored --test-threads 1 --skip llmock --skip llmposter --skip aiosmtpd --skip a_real_model --skip real_data
 
+# five minutes of hostile callers beside an honest one, whose p99 is asserted in this optimized build
+hostile:
+    cargo test --release -p oracled-tests --test hostile_routes -- --ignored --nocapture
+
 # the model client under a server that nobody here wrote, which grades it (needs Python and PyPI)
 llmock:
     tests/llmock.sh
