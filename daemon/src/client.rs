@@ -1,6 +1,7 @@
 //! A client of either socket, for `oraclectl`, `oracled dev` and tests.
 
 use crate::pieces::Pieces;
+use actors::clock::stopwatch;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 /// How long the beginning of an answer is waited for; longer than a request may take by default.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -80,7 +81,7 @@ impl Client {
     /// # Errors
     /// `NotThere`, with what to do.
     pub async fn connect(path: &Path) -> Result<Self, ClientError> {
-        let began = Instant::now();
+        let began = stopwatch();
         let is_busy = |error: &io::Error| error.kind() == ErrorKind::WouldBlock && began.elapsed() < CONNECTS;
         let mut connected = UnixStream::connect(path).await;
         // the kernel's queue of new connections is full
