@@ -5,6 +5,7 @@ use harness::{
     ACTORS, GOOD, PATIENCE, World, document, eventually, get, log, post, problem, submission, whole_log,
 };
 use hyper::Method;
+use jiff::Timestamp;
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::fs;
@@ -292,8 +293,9 @@ async fn the_log_is_asked_by_session_event_time_and_number() {
 
     let since = whole[50]["timestamp"].as_str().unwrap();
     let later = log(control, &format!("since={since}&limit=10000")).await;
-    let expected: Vec<_> =
-        whole.iter().filter(|entry| entry["timestamp"].as_str().unwrap() >= since).collect();
+    let time = |text: &str| text.parse::<Timestamp>().expect("a time");
+    let is_since = |entry: &&Value| time(entry["timestamp"].as_str().expect("text")) >= time(since);
+    let expected: Vec<_> = whole.iter().filter(is_since).collect();
     assert!(!later.is_empty() && later.iter().eq(expected), "{later:?}");
     assert!(log(control, "since=2999-01-01T00:00:00Z").await.is_empty());
 

@@ -3,6 +3,7 @@
 use super::{ConfigError, check_url, is_local, not_allowed, within};
 use actors::upstream::mail::{BadSmtp, SmtpSettings, SmtpTls};
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// What mail is sent by.
@@ -58,9 +59,9 @@ impl TryFrom<String> for Tls {
     }
 }
 
-/// Whether `c` is allowed in a host name or an address.
+/// Whether `c` is allowed in a host name.
 const fn is_host_char(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '[' | ']')
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_')
 }
 
 /// Mail to customers, and how it is sent.
@@ -126,7 +127,11 @@ impl Mail {
         within("mail.max_age_s", self.max_age_s, 60..=30 * 24 * 60 * 60)?;
         within("mail.smtp_port", self.smtp_port, 1..=u16::MAX)?;
         check_url("mail.base_url", &self.base_url)?;
-        if !self.smtp_host.iter().all(|host| host.chars().all(is_host_char)) {
+        let is_host = |host: &String| {
+            let address = host.trim_start_matches('[').trim_end_matches(']');
+            address.parse::<IpAddr>().is_ok() || host.chars().all(is_host_char)
+        };
+        if !self.smtp_host.iter().all(is_host) {
             return Err(not_allowed(
                 "mail.smtp_host",
                 "not a host",

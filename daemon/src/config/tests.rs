@@ -158,6 +158,7 @@ fn a_value_of_the_wrong_type_or_out_of_range_is_refused_by_its_key() {
         ("mail.hard_timeout_ms = 1", "`mail.hard_timeout_ms` is 1; allowed: 100 to 60000"),
         ("mail.max_age_s = 1", "`mail.max_age_s` is 1; allowed: 60 to 2592000"),
         ("mail.transport = 'smtp'", "`mail.smtp_host` is not set; allowed: the name of a mail server"),
+        ("mail = {transport = 'smtp', smtp_host = 'h.org:25'}", "`mail.smtp_host` is not a host"),
         ("mail = {transport = 'smtp', smtp_host = 'h'}", "`mail.from` is not set; allowed: `name@domain`"),
         ("mail = {transport = 'smtp', smtp_host = 'h', from = 'me'}", "`mail.from` is not a sender ("),
         (
