@@ -6,7 +6,7 @@ use hyper::Uri;
 use std::net::IpAddr;
 
 /// The address that `host` is, if it is not a name.
-fn address(host: &str) -> Option<IpAddr> {
+pub(super) fn address(host: &str) -> Option<IpAddr> {
     host.trim_matches(['[', ']']).parse().ok()
 }
 

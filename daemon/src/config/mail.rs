@@ -1,9 +1,9 @@
 //! Mail to customers, and how it is sent.
 
+use super::cleartext::address;
 use super::{ConfigError, check_url, is_local, not_allowed, within};
 use actors::upstream::mail::{BadSmtp, SmtpSettings, SmtpTls};
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// What mail is sent by.
@@ -127,10 +127,7 @@ impl Mail {
         within("mail.max_age_s", self.max_age_s, 60..=30 * 24 * 60 * 60)?;
         within("mail.smtp_port", self.smtp_port, 1..=u16::MAX)?;
         check_url("mail.base_url", &self.base_url)?;
-        let is_host = |host: &String| {
-            let address = host.trim_start_matches('[').trim_end_matches(']');
-            address.parse::<IpAddr>().is_ok() || host.chars().all(is_host_char)
-        };
+        let is_host = |host: &String| address(host).is_some() || host.chars().all(is_host_char);
         if !self.smtp_host.iter().all(is_host) {
             return Err(not_allowed(
                 "mail.smtp_host",

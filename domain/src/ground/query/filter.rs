@@ -112,7 +112,6 @@ enum With {
 }
 
 impl Filter {
-    ///
     /// `patterns` is the number of patterns in the query.
     pub(super) fn new(asked: &QueryFilter, axis: &Axis, patterns: usize) -> Result<Self, BadQuery> {
         let bad = |fault: String| BadQuery::Filter { axis: asked.axis.clone(), fault };
