@@ -8,9 +8,8 @@ use crate::ground::Ground;
 use crate::ground::files::Files;
 use crate::panics::caught;
 use crate::rows::{Row, Table};
-use crate::snapshot::{SnapshotId, remove_wrong_snapshot, snapshot_in, snapshots};
+use crate::snapshot::{SnapshotId, snapshot_in, snapshots};
 use crate::watermark::Counts;
-pub(crate) use database::lock_once_free;
 use database::{OpenDatabase, database_file, spare_files, unavailable};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::collections::HashMap;
@@ -145,16 +144,14 @@ impl Engine {
         let database = options.dir.join(DATABASE_DIR);
         let created = Self::is_new(&options.dir);
         fs::create_dir_all(&database).map_err(|source| StoreError::Io { path: database.clone(), source })?;
-        let removed = remove_wrong_snapshot(&database, known)
-            .map_err(|source| StoreError::Io { path: database.clone(), source })?;
         let reserve = Reserve::new(&options.dir);
-        let mut opened = OpenDatabase::open(&options);
+        let mut opened = OpenDatabase::open(&options, known);
         // sled writes a snapshot of its page table as it opens
         if opened.as_ref().is_err_and(StoreError::lacks_room) && reserve.release() {
             tracing::warn!("the disk is full: the space reserve is used to open the store");
-            opened = OpenDatabase::open(&options);
+            opened = OpenDatabase::open(&options, known);
         }
-        let db = opened?;
+        let (db, removed) = opened?;
         if created {
             let settings = database.join(SETTINGS_FILE);
             let synced = File::open(&settings).and_then(|file| file.sync_all());
@@ -261,7 +258,8 @@ impl Engine {
         let mut spare = self.spare_files.lock().unwrap_or_else(PoisonError::into_inner);
         spare.clear();
         while_closed()?;
-        *guard = Some(OpenDatabase::open(&self.options)?);
+        // what this process has just closed needs no comparison
+        *guard = Some(OpenDatabase::open(&self.options, None)?.0);
         *spare = spare_files();
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! sled's snapshots of its page table: which one the database was last opened with.
 
-use crate::engine::{DATABASE_DIR, DATABASE_FILE, lock_once_free};
-use std::fs::{self, File};
+use crate::engine::DATABASE_DIR;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -39,10 +39,8 @@ pub(crate) fn snapshots(database: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Removes the snapshots that are damaged or not the `known` one; nothing is lost by that, since sled makes a new one out
-/// of the database. Whether there were any. Whoever has the database open is left alone.
-pub(crate) fn remove_wrong_snapshot(database: &Path, known: Option<SnapshotId>) -> io::Result<bool> {
-    let Ok(file) = File::open(database.join(DATABASE_FILE)) else { return Ok(false) };
-    let Some(known) = known.filter(|_| lock_once_free(&file)) else { return Ok(false) };
+/// of the database. Whether there were any.
+pub(crate) fn remove_wrong_snapshot(database: &Path, known: SnapshotId) -> io::Result<bool> {
     let found = snapshots(database)?;
     let Some(newest) = found.last() else { return Ok(known != SnapshotId::default()) };
     if SnapshotId::of(&fs::read(newest)?) == known {

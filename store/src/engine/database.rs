@@ -3,7 +3,8 @@
 use super::{DATABASE_DIR, DATABASE_FILE, Options, SETTINGS_FILE};
 use crate::error::StoreError;
 use crate::panics::caught;
-use std::fs::{self, File, OpenOptions};
+use crate::snapshot::{SnapshotId, remove_wrong_snapshot};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 /// The number of retries if the database is locked, with a pause before each.
-const LOCK_ATTEMPTS: usize = 50;
+const LOCK_ATTEMPTS: usize = 400;
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// File descriptors held in reserve for reopening the database.
 const SPARE_FILES: usize = 16;
@@ -26,12 +27,13 @@ pub(super) struct OpenDatabase {
 }
 
 impl OpenDatabase {
-    pub(super) fn open(options: &Options) -> Result<Self, StoreError> {
-        let db = open_sled(options)?;
+    /// The second value is whether a snapshot was removed because it is damaged or not the `known` one.
+    pub(super) fn open(options: &Options, known: Option<SnapshotId>) -> Result<(Self, bool), StoreError> {
+        let (db, removed) = open_sled(options, known)?;
         let path = database_file(&options.dir);
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|source| StoreError::Io { path: path.clone(), source })?;
-        Ok(Self { db, file, path })
+        Ok((Self { db, file, path }, removed))
     }
 
     /// The file. Fails if the path now names another file, since the next start would not find this one.
@@ -63,36 +65,49 @@ pub(super) fn unavailable(error: &dyn std::error::Error) -> StoreError {
 
 /// Opens the database. Retries briefly if it is locked, since a thread of sled may still hold a database that was just
 /// closed.
-fn open_sled(options: &Options) -> Result<sled::Db, StoreError> {
+fn open_sled(options: &Options, known: Option<SnapshotId>) -> Result<(sled::Db, bool), StoreError> {
     for _ in 0..LOCK_ATTEMPTS {
-        match try_open_sled(options) {
+        match try_open_sled(options, known) {
             Err(StoreError::Locked { .. }) => thread::sleep(LOCK_PAUSE),
             opened => return opened,
         }
     }
-    try_open_sled(options)
+    try_open_sled(options, known)
 }
 
-/// Takes the lock on the database's file, for which it waits a moment. Whether it was free.
-pub(crate) fn lock_once_free(file: &File) -> bool {
-    (0..LOCK_ATTEMPTS).any(|attempt| {
-        if attempt > 0 {
-            thread::sleep(LOCK_PAUSE);
-        }
-        file.try_lock().is_ok()
-    })
-}
-
-fn try_open_sled(options: &Options) -> Result<sled::Db, StoreError> {
+fn try_open_sled(options: &Options, known: Option<SnapshotId>) -> Result<(sled::Db, bool), StoreError> {
     let path = options.dir.join(DATABASE_DIR);
-    remove_torn_files(&path).map_err(|source| StoreError::Io { path: path.clone(), source })?;
+    let removed = remove_unusable_files(options, &path, known)?;
     let config = sled::Config::new().path(&path).cache_capacity(options.cache_bytes).flush_every_ms(None);
     match caught(|| config.open()) {
-        Ok(Ok(db)) => Ok(db),
+        Ok(Ok(db)) => Ok((db, removed)),
         Ok(Err(sled::Error::Io(error))) => Err(refused(options, path, error)),
         Ok(Err(error)) => Err(StoreError::damaged(&options.dir, &error)),
         Err(detail) => Err(StoreError::Corrupt { dir: options.dir.clone(), detail }),
     }
+}
+
+/// Removes the files that sled would take for whole ones of this database and that are not. The result is whether a
+/// snapshot that is not the `known` one was among them.
+fn remove_unusable_files(
+    options: &Options,
+    database: &Path,
+    known: Option<SnapshotId>,
+) -> Result<bool, StoreError> {
+    let io = |source| StoreError::Io { path: database.to_owned(), source };
+    let file = match File::open(database.join(DATABASE_FILE)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(io(error)),
+    };
+    // sled takes the same lock; it is held until `file` is closed, and who else has the database open is left alone
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(StoreError::Locked { dir: options.dir.clone() }),
+        Err(TryLockError::Error(error)) => return Err(io(error)),
+    }
+    remove_torn_files(database).map_err(io)?;
+    known.map_or(Ok(false), |known| remove_wrong_snapshot(database, known).map_err(io))
 }
 
 /// Removes partially written files that sled would otherwise read as complete ones.
@@ -100,17 +115,7 @@ fn try_open_sled(options: &Options) -> Result<sled::Db, StoreError> {
 /// As it opens, sled writes a snapshot of its page table, under a temporary name until it is complete. A kill or a full
 /// disk can interrupt that. The next opening then reads the partial file as a complete one, and reports a corrupt
 /// database. The same applies to sled's settings file; sled recreates a missing one with the defaults, which we use.
-/// A database that another process has open is not touched.
 fn remove_torn_files(database: &Path) -> io::Result<()> {
-    let file = match File::open(database.join(DATABASE_FILE)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    // sled takes the same lock; it is held until `file` is closed
-    if file.try_lock().is_err() {
-        return Ok(());
-    }
     let settings = database.join(SETTINGS_FILE);
     let content = fs::read(&settings).unwrap_or_default();
     if let Some((content, sum)) = content.split_last_chunk::<4>()

@@ -8,10 +8,12 @@ use domain::session::Original;
 use domain::{Delivery, Event, GatePath, Mail, MailId, Payload, Query, RegenAttempt};
 use domain::{Session, SessionId, Tier, judge};
 use jiff::Timestamp;
+use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 fn options(dir: &Path) -> Options {
     Options {
@@ -1109,6 +1111,29 @@ fn verdict_whose_text_was_changed_on_disk_is_an_error() {
     assert!(store.verdict(&id(2)).expect("it is read").is_some());
 }
 
+/// The path of sled's snapshot in the store below `dir`.
+fn snapshot(dir: &Path) -> PathBuf {
+    let found = crate::snapshot::snapshots(&dir.join("store")).expect("it is read").pop();
+    found.expect("there is one")
+}
+
+#[test]
+fn wrong_snapshot_is_removed_although_the_database_is_locked_at_first() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fill(&mut open(dir.path()).0, 0..50);
+    drop(open(dir.path()));
+    fs::write(snapshot(dir.path()), "").expect("it is written");
+    let database = File::open(dir.path().join("store/db")).expect("it is there");
+    database.lock().expect("it is free in the end");
+    let owner = thread::spawn(move || {
+        // long enough that an opening begins to wait
+        thread::sleep(Duration::from_millis(400));
+        drop(database);
+    });
+    assert_eq!(open(dir.path()).0.counts().verdicts, 50);
+    owner.join().expect("it ends");
+}
+
 #[test]
 fn damaged_or_foreign_snapshot_is_removed_and_the_store_is_whole() {
     let (ours, other) =
@@ -1117,12 +1142,6 @@ fn damaged_or_foreign_snapshot_is_removed_and_the_store_is_whole() {
         fill(&mut open(dir.path()).0, sessions);
         drop(open(dir.path()));
     }
-    let snapshot = |dir: &Path| {
-        let entries =
-            fs::read_dir(dir.join("store")).expect("it is read").map(|entry| entry.expect("an entry"));
-        let mut paths = entries.map(|entry| entry.path());
-        paths.find(|path| path.to_string_lossy().contains("snap.")).expect("there is one")
-    };
     let foreign = fs::read(snapshot(other.path())).expect("it is read");
     type Tamper = fn(Vec<u8>) -> Vec<u8>;
     let ways: [(&str, Tamper); 4] = [
