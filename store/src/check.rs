@@ -6,6 +6,7 @@ use crate::log::{self, LogQuery};
 use crate::meta;
 use crate::panics::caught;
 use crate::rows::{self, Table};
+use crate::sessions::part_revision;
 use crate::watermark::{Counts, Watermark};
 use std::ops::Range;
 use std::thread;
@@ -228,13 +229,20 @@ impl Store {
         entries: u64,
         next: &mut impl FnMut(u64) -> bool,
     ) -> Result<Option<u64>, StoreError> {
-        let (mut there, mut keys) = (0, rows::all(table));
+        let of_session = matches!(table, Table::Sessions | Table::Verdicts);
+        let (mut there, mut keys) = (0, rows::all(if of_session { Table::Sessions } else { table }));
         loop {
             let counted = self.read(|db, _| {
                 let mut counted = (0, 0, None);
                 for head in rows::heads(db, self.dir(), keys.clone()).take(AUDITED_AT_ONCE as usize) {
-                    let (key, revision) = head?;
-                    counted = (counted.0 + 1, counted.1 + u64::from(revision <= entries), Some(key));
+                    let head = head?;
+                    let revision = if of_session {
+                        part_revision(self.dir(), table, head.start())?
+                    } else {
+                        head.revision
+                    };
+                    let is_of_opening = (1..=entries).contains(&revision);
+                    counted = (counted.0 + 1, counted.1 + u64::from(is_of_opening), Some(head.key));
                 }
                 Ok(counted)
             })?;

@@ -25,7 +25,6 @@ mod rows;
 mod sessions;
 mod snapshot;
 mod staged;
-mod verdicts;
 mod verification;
 mod watermark;
 

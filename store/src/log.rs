@@ -21,7 +21,7 @@ pub use query::LogQuery;
 
 use crate::engine::Store;
 use crate::error::StoreError;
-use crate::rows::{self, Row, Table, key};
+use crate::rows::{self, Table, key};
 use domain::SessionId;
 use jiff::Timestamp;
 use query::Looked;
@@ -171,12 +171,9 @@ impl Reader<'_> {
         })
     }
 
-    /// The number of the last entry of the record that wrote a session's row.
+    /// The number of the last entry of the record that wrote a session.
     fn session_revision(&self, session_id: &SessionId) -> Result<Option<u64>, StoreError> {
-        let name = session_id.as_str().as_bytes();
-        let head = rows::head(self.db, self.store.dir(), Table::Sessions, name)?;
-        let row = head.map(|(revision, _)| Row { revision, value: Vec::new() });
-        Ok(row.and_then(|row| self.store.durable(Table::Sessions, name, row)).map(|row| row.revision))
+        Ok(self.store.session_row(self.db, session_id)?.session.map(|session| session.revision))
     }
 
     /// The first entry's number of each row, of those in `range`.
@@ -364,7 +361,7 @@ pub(crate) fn walk(db: &sled::Db, dir: &Path, range: Range<u64>) -> Result<Optio
     let bound = |seq: u64| key(Table::Log, &[&seq.to_be_bytes()]);
     let mut walked: Option<(u64, u64)> = None;
     for head in rows::heads(db, dir, bound(range.start)..bound(range.end)) {
-        let (key, last) = head?;
+        let rows::Head { key, revision: last, .. } = head?;
         let first = first_seq_of(&key).unwrap_or_default();
         walked = match walked {
             None => Some((first, last)),

@@ -20,15 +20,25 @@ impl Store {
     /// A mail with its revision. Its verdict is judged again on its way out of the store, and the text of a mail that brings
     /// the session's first verdict is compared with the SHA-256 in its session.
     pub fn mail(&self, mail_id: &MailId) -> Result<Option<(Mail, u64)>, StoreError> {
-        let read = || self.read_row::<Mail>(Table::Outbox, mail_id.as_str());
-        let Some((mail, _)) = read()? else { return Ok(None) };
-        let is_first = |mail: &Mail| mail.standing.kind == MailKind::Verdict;
-        self.as_promised(
-            &mail.standing.session_id,
-            read,
-            |mail| &mail.delivery,
-            |mail, session| session.delivered_sha256.as_ref().filter(|_| is_first(mail)),
-        )
+        let mut before = None;
+        loop {
+            let Some((mail, revision)) = self.read_row::<Mail>(Table::Outbox, mail_id.as_str())? else {
+                return Ok(None);
+            };
+            let session_id = &mail.standing.session_id;
+            let session = self.session(session_id)?;
+            let seen = Some((revision, session.as_ref().map(|(_, revision)| *revision)));
+            let promised = session.and_then(|(session, _)| session.delivered_sha256);
+            let promised = promised.filter(|_| mail.standing.kind == MailKind::Verdict);
+            let compared =
+                promised.map_or(Ok(()), |promised| self.compare_text(session_id, &mail.delivery, &promised));
+            match compared {
+                Ok(()) => return Ok(Some((mail, revision))),
+                // a commit between the two reads replaces both rows; rows that differ twice were never equal
+                Err(error) if before == seen => return Err(error),
+                Err(_) => before = seen,
+            }
+        }
     }
 
     /// The state of a mail, with its revision. The verdict is not read, so that a mail with a damaged verdict can be removed.

@@ -2,7 +2,7 @@
 
 use crate::engine::Store;
 use crate::error::StoreError;
-use crate::rows::{self, Table, key};
+use crate::rows::{self, Head, Table, key};
 use std::ops::{Range, RangeBounds};
 
 impl Store {
@@ -46,8 +46,8 @@ impl Store {
     ) -> Result<Vec<String>, StoreError> {
         debug_assert!(keys.start.first() == Some(&(table as u8)), "the keys are of the table");
         self.read(|db, _| {
-            let among = |head: &Result<(sled::IVec, u64), StoreError>| {
-                head.as_ref().map_or(true, |(_, revision)| revisions.contains(revision))
+            let among = |head: &Result<Head, StoreError>| {
+                head.as_ref().map_or(true, |head| revisions.contains(&head.revision))
             };
             rows::heads(db, self.dir(), keys).filter(among).map(name_of).take(most).collect()
         })
@@ -83,7 +83,6 @@ impl Store {
 }
 
 /// The name of the row whose head this is.
-fn name_of(head: Result<(sled::IVec, u64), StoreError>) -> Result<String, StoreError> {
-    let (key, _) = head?;
-    Ok(String::from_utf8_lossy(rows::name(&key).unwrap_or_default()).into_owned())
+fn name_of(head: Result<Head, StoreError>) -> Result<String, StoreError> {
+    Ok(String::from_utf8_lossy(rows::name(&head?.key).unwrap_or_default()).into_owned())
 }

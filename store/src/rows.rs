@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The version of all this, which the database and the high-water mark bear.
-pub(crate) const SCHEMA: u32 = 7;
+pub(crate) const SCHEMA: u32 = 8;
 /// The longest value in the database: 17 of them, with their keys, stay below sled's 128 KiB.
 pub(crate) const CHUNK_BYTES: usize = 6 * 1024;
 /// The longest row that there can be: 384 MiB. Records are bounded well below that by whoever makes them: the largest is a
@@ -48,10 +48,11 @@ pub(crate) enum Table {
     Pending = b'p',
     Regens = b'r',
     BySession = b's',
-    Verdicts = b'v',
     OpenByWorkflow = b'w',
     ByExecution = b'x',
     Sessions = b'z',
+    /// Has no keys: a verdict is in the row of its session.
+    Verdicts = b'v',
 }
 
 /// A key of `table`.
@@ -131,6 +132,32 @@ pub(crate) fn head(
 /// Its chunks are read one by one, and a commit in between may replace them: so the head is read again behind the
 /// last one, and unless it is the same the row is read anew.
 pub(crate) fn get(db: &sled::Db, dir: &Path, table: Table, name: &[u8]) -> Result<Option<Row>, StoreError> {
+    match read(db, dir, table, name)? {
+        Some((_, Some(chunk))) => {
+            let detail = format!("chunk {chunk} of a row in table {table:?} is missing");
+            Err(StoreError::Corrupt { dir: dir.to_owned(), detail })
+        }
+        row => Ok(row.map(|(row, _)| row)),
+    }
+}
+
+/// The row called `name`; its value ends before the first chunk that is missing, if one is.
+pub(crate) fn get_readable(
+    db: &sled::Db,
+    dir: &Path,
+    table: Table,
+    name: &[u8],
+) -> Result<Option<Row>, StoreError> {
+    Ok(read(db, dir, table, name)?.map(|(row, _)| row))
+}
+
+/// The row called `name`, and the number of its first missing chunk.
+fn read(
+    db: &sled::Db,
+    dir: &Path,
+    table: Table,
+    name: &[u8],
+) -> Result<Option<(Row, Option<u16>)>, StoreError> {
     let read =
         |chunk| db.get(chunk_key(table, name, chunk)).map_err(|error| StoreError::damaged(dir, &error));
     for _ in 0..READ_ATTEMPTS {
@@ -141,20 +168,35 @@ pub(crate) fn get(db: &sled::Db, dir: &Path, table: Table, name: &[u8]) -> Resul
         for chunk in 1..chunks {
             match read(chunk)? {
                 Some(next) => value.extend_from_slice(&next),
-                None => missing = missing.or(Some(chunk)),
+                None => {
+                    missing = Some(chunk);
+                    break;
+                }
             }
         }
         if chunks > 1 && read(0)?.as_ref() != Some(&first) {
             continue;
         }
-        let Some(chunk) = missing else { return Ok(Some(Row { revision, value })) };
-        let detail = format!("chunk {chunk} of {chunks} of a row in table {table:?} is missing");
-        return Err(StoreError::Corrupt { dir: dir.to_owned(), detail });
+        return Ok(Some((Row { revision, value }, missing)));
     }
     Err(StoreError::Unavailable { cause: "a row was replaced faster than it could be read".into() })
 }
 
-/// The key and the revision of each row among `keys`, in their order: for going through much of the database.
+/// The first chunk of a row, while many are read.
+pub(crate) struct Head {
+    pub(crate) key: sled::IVec,
+    pub(crate) revision: u64,
+    first: sled::IVec,
+}
+
+impl Head {
+    /// The start of the row's value.
+    pub(crate) fn start(&self) -> &[u8] {
+        self.first.get(HEAD_BYTES..).unwrap_or_default()
+    }
+}
+
+/// The first chunk of each row among `keys`, in their order: for going through much of the database.
 ///
 /// sled counts the pages that were read against its cache only when one of 256 queues has filled up with 64 of
 /// them. Who goes through a table touches each page once, and would have 16,000 pages in memory, 150 MB, before
@@ -164,19 +206,19 @@ pub(crate) fn heads<'d>(
     db: &'d sled::Db,
     dir: &'d Path,
     keys: Range<Vec<u8>>,
-) -> impl DoubleEndedIterator<Item = Result<(sled::IVec, u64), StoreError>> + use<'d> {
+) -> impl DoubleEndedIterator<Item = Result<Head, StoreError>> + use<'d> {
     const LOOKUPS: usize = 4;
     db.range(keys).filter_map(move |entry| {
         let head = || {
-            let (key, value) = entry.map_err(|error| StoreError::damaged(dir, &error))?;
+            let (key, first) = entry.map_err(|error| StoreError::damaged(dir, &error))?;
             if !is_first_chunk(&key) {
                 return Ok(None);
             }
             for _ in 0..LOOKUPS {
                 db.get(&key).map_err(|error| StoreError::damaged(dir, &error))?;
             }
-            let (revision, _, _) = split_head(dir, &value)?;
-            Ok(Some((key, revision)))
+            let (revision, _, _) = split_head(dir, &first)?;
+            Ok(Some(Head { key, revision, first }))
         };
         head().transpose()
     })

@@ -6,10 +6,12 @@ use crate::log::{self, Tip};
 use crate::record::{Receipt, Record, Refused, RowKey, Write};
 use crate::refusals::refusal_name;
 use crate::rows::{self, Row, Table};
+use crate::sessions::{Part, SessionRow};
 use crate::verification::{caller_openable_name, kept_name, open_name, subject_name};
 use crate::watermark::Counts;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// The revision of a row, and its number of chunks.
 type Head = (u64, u16);
@@ -25,6 +27,8 @@ pub(crate) struct Staged<'a> {
     row_bytes: usize,
     /// Rows as they are behind the records staged so far.
     rows: HashMap<(Table, Vec<u8>), Option<Head>>,
+    /// What is in the rows of sessions behind them.
+    sessions: HashMap<Vec<u8>, SessionRow>,
     /// Rows that were there before the group and will not be as they were: their tables and revisions.
     pub(crate) replaced: Vec<(Table, u64)>,
     /// Those of them that will be there in another form, as they were.
@@ -41,6 +45,7 @@ impl<'a> Staged<'a> {
             lines: Vec::new(),
             row_bytes: 0,
             rows: HashMap::new(),
+            sessions: HashMap::new(),
             replaced: Vec::new(),
             before: HashMap::new(),
         }
@@ -52,16 +57,13 @@ impl<'a> Staged<'a> {
             return Ok(Err(Refused::Unlogged));
         }
         for expect in &record.expect {
-            let (table, name) = place(&expect.row);
-            if self.row(table, &name)?.map(|(revision, _)| revision) != expect.revision {
+            if self.revision(&expect.row)? != expect.revision {
                 return Ok(Err(Refused::Stale(expect.row.clone())));
             }
         }
         let follows = record.writes.iter().any(|write| matches!(write, Write::RemovePending(_)));
         for write in record.writes.iter().filter(|write| write.is_new_work() && !follows) {
-            let row = write.row();
-            let (table, name) = place(&row);
-            if self.row(table, &name)?.is_none()
+            if self.revision(&write.row())?.is_none()
                 && let Err(error) = self.engine.free().check()
             {
                 return Ok(Err(Refused::LowSpace(error.to_string())));
@@ -85,6 +87,9 @@ impl<'a> Staged<'a> {
     fn write(&mut self, write: &Write, revision: u64) -> Result<(), StoreError> {
         let row = write.row();
         let (table, name) = place(&row);
+        if matches!(table, Table::Sessions | Table::Verdicts) {
+            return self.set_part(table, &name, write.value(), revision);
+        }
         self.set(table, &name, write.value(), revision)?;
         if let Write::PutReview(state) = write {
             let open = state.is_open().then(Vec::new);
@@ -108,14 +113,50 @@ impl<'a> Staged<'a> {
         revision: u64,
     ) -> Result<(), StoreError> {
         let before = self.row(table, name)?;
-        if let Some((revision, _)) = before {
-            self.replaced.push((table, revision));
-            if table == Table::Sessions {
-                log::index_session(&mut self.batch, name, revision);
-            }
-            if value.is_some() {
-                self.keep(table, name, revision)?;
-            }
+        self.count(table, before.map(|(revision, _)| revision), value.is_some());
+        self.put(table, name, value, revision, before)
+    }
+
+    /// Puts a session or a verdict in place of any other in the row of its session, or takes it out.
+    fn set_part(
+        &mut self,
+        table: Table,
+        name: &[u8],
+        json: Option<Vec<u8>>,
+        revision: u64,
+    ) -> Result<(), StoreError> {
+        let mut row = self.session_row(name)?.clone();
+        let part = row.part(table);
+        let before = part.as_ref().map(|before| before.revision);
+        self.count(table, before, json.is_some());
+        if let (Table::Sessions, Some(before)) = (table, before) {
+            log::index_session(&mut self.batch, name, before);
+        }
+        *part = json.map(|json| Part { revision, json });
+        let value = (row != SessionRow::default()).then(|| row.to_bytes());
+        self.sessions.insert(name.to_vec(), row);
+        let before = self.row(Table::Sessions, name)?;
+        self.put(Table::Sessions, name, value, revision, before)
+    }
+
+    /// Counts a change of a row from the revision `before`.
+    fn count(&mut self, table: Table, before: Option<u64>, is_there: bool) {
+        self.replaced.extend(before.map(|before| (table, before)));
+        if let Some(count) = self.counts.of(table) {
+            *count = *count + u64::from(is_there) - u64::from(before.is_some());
+        }
+    }
+
+    fn put(
+        &mut self,
+        table: Table,
+        name: &[u8],
+        value: Option<Vec<u8>>,
+        revision: u64,
+        before: Option<Head>,
+    ) -> Result<(), StoreError> {
+        if let Some((before, _)) = before.filter(|_| value.is_some()) {
+            self.keep(table, name, before)?;
         }
         let chunks_before = before.map_or(0, |(_, chunks)| chunks);
         let after = if let Some(value) = value {
@@ -125,9 +166,6 @@ impl<'a> Staged<'a> {
             rows::remove(&mut self.batch, table, name, chunks_before);
             None
         };
-        if let Some(count) = self.counts.of(table) {
-            *count = *count + u64::from(after.is_some()) - u64::from(before.is_some());
-        }
         self.rows.insert((table, name.to_vec()), after);
         Ok(())
     }
@@ -137,9 +175,32 @@ impl<'a> Staged<'a> {
         if revision > self.engine.durable_seq() {
             return Ok(());
         }
-        let old = self.engine.with(|db| rows::get(db, self.engine.dir(), table, name))?;
+        let old = self.engine.with(|db| rows::get_readable(db, self.engine.dir(), table, name))?;
         self.before.extend(old.map(|old| ((table, name.to_vec()), old)));
         Ok(())
+    }
+
+    /// The revision of what `key` names, as it is behind the records staged so far.
+    fn revision(&mut self, key: &RowKey) -> Result<Option<u64>, StoreError> {
+        let (table, name) = place(key);
+        if matches!(table, Table::Sessions | Table::Verdicts) {
+            return Ok(self.session_row(&name)?.part(table).as_ref().map(|part| part.revision));
+        }
+        Ok(self.row(table, &name)?.map(|(revision, _)| revision))
+    }
+
+    /// The row of a session as it is behind the records staged so far.
+    fn session_row(&mut self, name: &[u8]) -> Result<&mut SessionRow, StoreError> {
+        let dir = self.engine.dir();
+        match self.sessions.entry(name.to_vec()) {
+            Entry::Occupied(staged) => Ok(staged.into_mut()),
+            Entry::Vacant(vacant) => {
+                // a damaged verdict or session must not keep others from being written
+                let row = self.engine.with(|db| rows::get_readable(db, dir, Table::Sessions, name))?;
+                let row = row.map(|row| SessionRow::from_bytes(dir, &row.value)).transpose()?;
+                Ok(vacant.insert(row.unwrap_or_default()))
+            }
+        }
     }
 
     /// A row as it is behind the records staged so far.
