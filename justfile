@@ -13,11 +13,11 @@ test:
 
 # the heavy tests, one at a time: each wants the machine to itself
 torture:
-    cargo test -p oracled-tests -- --ignored --test-threads 1 --skip llmock --skip llmposter --skip aiosmtpd --skip a_real_model --skip real_data
+    cargo test -p oracled-tests -- --ignored --test-threads 1 --skip llmock --skip llmposter --skip aiosmtpd --skip real_model --skip ground_data --skip verification_data
 
 # five minutes of hostile callers beside an honest one, whose p99 is asserted in this optimized build
 hostile:
-    cargo test --release -p oracled-tests --test hostile_routes -- --ignored --nocapture
+    cargo test --release -p oracled-tests --test integration hostile_routes -- --ignored --nocapture
 
 # the model client under a server that nobody here wrote, which grades it (needs Python and PyPI)
 llmock:
@@ -30,12 +30,12 @@ llmposter:
 # a real model on the whole path, behind any server that speaks OpenAI's wire; `just real-model http://127.0.0.1:8080/v1 NAME`
 real-model url name:
     ORACLED_TEST_MODEL_URL={{quote(url)}} ORACLED_TEST_MODEL_NAME={{quote(name)}} \
-        cargo test -p oracled-tests --test real_model -- --ignored --nocapture
+        cargo test -p oracled-tests --test integration real_model -- --ignored --nocapture
 
 # releases of real sources through the gallery's pipelines, with a table of what came of each; FOLDER holds them as README says
 real-data folder:
     ORACLED_GROUND_DATA={{quote(folder)}} \
-        cargo test --release -p oracled-tests --test ground_data --test verification_data -- --ignored --nocapture --test-threads 1
+        cargo test --release -p oracled-tests --test integration -- ground_data verification_data --ignored --nocapture --test-threads 1
 
 # the daemon in a throw-away directory, with a walk through its main path
 dev:

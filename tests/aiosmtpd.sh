@@ -57,7 +57,7 @@ asyncio.run(main())
 PYTHON
 
 # built first, so that the server does not wait for the compiler
-cargo test --package oracled-tests --test mail --no-run
+cargo test --package oracled-tests --test integration --no-run
 "$dir/venv/bin/python" -W ignore "$dir/server.py" "$dir" &
 server=$!
 for _ in {1..100}; do
@@ -68,4 +68,4 @@ done
 read -r plain tls <"$dir/ports"
 
 ORACLED_TEST_SMTP_PORT=$plain ORACLED_TEST_SMTPS_PORT=$tls ORACLED_TEST_SMTP_DIR="$dir/mails" \
-    cargo test --package oracled-tests --test mail -- --ignored --nocapture aiosmtpd
+    cargo test --package oracled-tests --test integration -- --ignored --nocapture aiosmtpd

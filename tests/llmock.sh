@@ -14,10 +14,10 @@ port=$(free_port)
 url="http://127.0.0.1:$port"
 
 # built first, so that the server does not wait for the compiler
-cargo test --package oracled-tests --test upstream --no-run
+cargo test --package oracled-tests --test integration --no-run
 "$dir/venv/bin/llmock" serve --host 127.0.0.1 --port "$port" --log-level warning &
 server=$!
 served "$port"
 
-ORACLED_TEST_LLMOCK="$url" cargo test --package oracled-tests --test upstream -- --ignored --nocapture llmock
+ORACLED_TEST_LLMOCK="$url" cargo test --package oracled-tests --test integration -- --ignored --nocapture llmock
 "$dir/venv/bin/llmock" report --strict --url "$url"

@@ -35,11 +35,11 @@ YAML
 done
 
 # built first, so that the server does not wait for the compiler
-cargo test --package oracled-tests --test upstream --no-run
+cargo test --package oracled-tests --test integration --no-run
 port=$(free_port)
 "$dir/bin/llmposter" --fixtures "$dir/fixtures.yaml" --port "$port" &
 server=$!
 served "$port"
 
 ORACLED_TEST_LLMPOSTER="http://127.0.0.1:$port" \
-    cargo test --package oracled-tests --test upstream -- --ignored --nocapture llmposter
+    cargo test --package oracled-tests --test integration -- --ignored --nocapture llmposter

@@ -10,8 +10,9 @@ use crate::sessions::{Part, SessionRow};
 use crate::verification::{caller_openable_name, kept_name, open_name, subject_name};
 use crate::watermark::Counts;
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::mem;
 
 /// The revision of a row, and its number of chunks.
 type Head = (u64, u16);
@@ -29,6 +30,8 @@ pub(crate) struct Staged<'a> {
     rows: HashMap<(Table, Vec<u8>), Option<Head>>,
     /// What is in the rows of sessions behind them.
     sessions: HashMap<Vec<u8>, SessionRow>,
+    /// The sessions that a record has changed so far: a record with a session and its verdict writes their row once.
+    changed_sessions: BTreeSet<Vec<u8>>,
     /// Rows that were there before the group and will not be as they were: their tables and revisions.
     pub(crate) replaced: Vec<(Table, u64)>,
     /// Those of them that will be there in another form, as they were.
@@ -46,6 +49,7 @@ impl<'a> Staged<'a> {
             row_bytes: 0,
             rows: HashMap::new(),
             sessions: HashMap::new(),
+            changed_sessions: BTreeSet::new(),
             replaced: Vec::new(),
             before: HashMap::new(),
         }
@@ -75,6 +79,9 @@ impl<'a> Staged<'a> {
         self.counts.entries = last_seq;
         for write in &record.writes {
             self.write(write, last_seq)?;
+        }
+        for name in mem::take(&mut self.changed_sessions) {
+            self.put_session(&name, last_seq)?;
         }
         Ok(Ok(Receipt { first_seq, last_seq }))
     }
@@ -117,7 +124,7 @@ impl<'a> Staged<'a> {
         self.put(table, name, value, revision, before)
     }
 
-    /// Puts a session or a verdict in place of any other in the row of its session, or takes it out.
+    /// Puts a session or a verdict in place of any other of its session, or takes it out.
     fn set_part(
         &mut self,
         table: Table,
@@ -125,16 +132,22 @@ impl<'a> Staged<'a> {
         json: Option<Vec<u8>>,
         revision: u64,
     ) -> Result<(), StoreError> {
-        let mut row = self.session_row(name)?.clone();
-        let part = row.part(table);
-        let before = part.as_ref().map(|before| before.revision);
-        self.count(table, before, json.is_some());
+        let is_there = json.is_some();
+        let part = self.session_row(name)?.part(table);
+        let before = mem::replace(part, json.map(|json| Part { revision, json }));
+        let before = before.map(|before| before.revision);
+        self.count(table, before, is_there);
         if let (Table::Sessions, Some(before)) = (table, before) {
             log::index_session(&mut self.batch, name, before);
         }
-        *part = json.map(|json| Part { revision, json });
-        let value = (row != SessionRow::default()).then(|| row.to_bytes());
-        self.sessions.insert(name.to_vec(), row);
+        self.changed_sessions.insert(name.to_vec());
+        Ok(())
+    }
+
+    /// Puts the row of a session as it is behind the records staged so far.
+    fn put_session(&mut self, name: &[u8], revision: u64) -> Result<(), StoreError> {
+        let row = self.session_row(name)?;
+        let value = (*row != SessionRow::default()).then(|| row.to_bytes());
         let before = self.row(Table::Sessions, name)?;
         self.put(Table::Sessions, name, value, revision, before)
     }

@@ -1,8 +1,6 @@
 //! Releases of real sources, read by the pipelines that come with the project: what each of them said, and when that was
 //! known.
 
-#![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
-
 use bytes::Bytes;
 use domain::Sha256Hex;
 use domain::ground::decimal::Decimal;

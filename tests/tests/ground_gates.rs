@@ -1,7 +1,5 @@
 //! Held runs for operators: exit statuses, decisions, metrics, kills, pulls and the log.
 
-#![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
-
 use harness::ground::{answers, approve, begun, ended, ingest, register_gated};
 use harness::{World, document, get, log, post, problem};
 use oracled::client::Client;

@@ -1,8 +1,6 @@
 //! Payloads, definitions and callers that mean no good: each is turned away with its cause, in bounded memory, and nothing
 //! stays behind.
 
-#![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
-
 use bytes::Bytes;
 use domain::ground::rejection::Rule;
 use harness::disk::{self, Bounded, Disk, Tmpfs};

@@ -1,8 +1,6 @@
 //! `kill -9` at random moments of runs, and bytes that flip: a run is wholly there or not at all, goes on by itself, and
 //! what is damaged is named and stands in the way of nothing else.
 
-#![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
-
 use domain::Sha256Hex;
 use harness::ground::{
     answers, approve, begun, ended, export, files, ingest, named, register, runs_path, stopped, view,

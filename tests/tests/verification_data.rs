@@ -1,8 +1,6 @@
 //! Real sources that disagree: every country and year that the United Nations and the World Bank both tell of, put to both
 //! under each strategy.
 
-#![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
-
 use bytes::Bytes;
 use domain::ground::decimal::Decimal;
 use harness::ground::{

@@ -1,8 +1,6 @@
 //! Keys of live sources end to end: by which algorithms answers count, which keys are taken, and what becomes of a key's word
 //! once the key is gone (RFC-0002, Part II, "Oracle Integrity Requirements").
 
-#![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use harness::ground::put;

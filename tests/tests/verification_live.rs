@@ -1,8 +1,6 @@
 //! Live sources end to end: what a daemon believes of what they answer over real connections, and that nothing else reaches an
 //! authoritative envelope (RFC-0002, Part II, "Failure Modes", "Oracle Integrity Requirements").
 
-#![allow(clippy::indexing_slicing, reason = "what is not there fails the test, in a function beside it too")]
-
 use harness::live::{
     HONEST, LOCAL, Office, POISON, asked, census, empty, people, refused, said_of, source, told, verified,
     watched, whole,
