@@ -22,11 +22,11 @@ use crate::metrics::{FoundIn, HIT_MEMORY, HIT_STORE, MISS, Metrics};
 use crate::notifier::Notifier;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use bytes::Bytes;
-use domain::{Delivery, Event, Peer, SessionId};
+use oracled_domain::{Delivery, Event, Peer, SessionId};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache as HotCache;
 use std::sync::Arc;
-use store::{Expect, Record, RowKey, Store, StoreError, Write};
+use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 
 /// What an entry costs in memory beside its bytes.
 const ENTRY_BYTES: u64 = 256;

@@ -5,10 +5,10 @@
 //! the daemon itself, and its entries have no caller.
 
 use actix::{Message, MessageResult, ResponseFuture};
-use domain::Caller;
+use oracled_domain::Caller;
 use std::future::Future;
 use std::sync::Arc;
-use store::{Callers, Record};
+use oracled_store::{Callers, Record};
 
 tokio::task_local! {
     static CALLER: Option<Arc<Caller>>;

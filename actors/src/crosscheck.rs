@@ -8,16 +8,16 @@ use crate::logger::{CommitError, Log};
 use crate::metrics::{JudgedAs, Metrics};
 use crate::rules::{Examine, Rules, RulesError};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
-use domain::event::{RulesEntry, Severity};
-use domain::rules::{Check, Evaluation, Examination};
-use domain::session::{Email, Mismatch};
-use domain::{
+use oracled_domain::event::{RulesEntry, Severity};
+use oracled_domain::rules::{Check, Evaluation, Examination};
+use oracled_domain::session::{Email, Mismatch};
+use oracled_domain::{
     Approved, Decision, DivergenceCheck, Event, GatePath, Judgement, Payload, Query, SessionId, Tier,
     UnexpectedFields,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use store::Record;
+use oracled_store::Record;
 
 /// Judges a verdict and, on every path but `check`, delivers it if it passes.
 #[derive(Debug, Message)]
@@ -103,7 +103,7 @@ impl Crosscheck {
         clock: Clock,
         metrics: Metrics,
     ) -> Self {
-        Self { judge: domain::judge_with, unexpected_fields, cache, rules, log, clock, metrics }
+        Self { judge: oracled_domain::judge_with, unexpected_fields, cache, rules, log, clock, metrics }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Where an audit entry goes that the journal does not take: to the service log, whole, as one marked line
 //! (seed: `tmm-crosscheck`, failure mode "oracle_log.jsonl write fails").
 
-use domain::{Caller, Event};
+use oracled_domain::{Caller, Event};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
-use store::Record;
+use oracled_store::Record;
 
 /// Writes one line to the service log.
 type WriteLine = dyn Fn(&str) + Send + Sync;

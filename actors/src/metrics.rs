@@ -17,9 +17,9 @@ use querying::Querying;
 use sending::Sending;
 use verifying::Verifying;
 
-use domain::crosscheck::Reason;
-use domain::tmm::OMEGA;
-use domain::{GatePath, Tier};
+use oracled_domain::crosscheck::Reason;
+use oracled_domain::tmm::OMEGA;
+use oracled_domain::{GatePath, Tier};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -17,8 +17,8 @@ use crate::upstream::BoxFuture;
 use actix::{
     Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
 };
-use domain::health::{self, Change, ERROR_MAX_CHARS, Health, HealthConfig, HealthStatus, Outcome, Refused};
-use domain::{Event, OracleId, Peer};
+use oracled_domain::health::{self, Change, ERROR_MAX_CHARS, Health, HealthConfig, HealthStatus, Outcome, Refused};
+use oracled_domain::{Event, OracleId, Peer};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -22,18 +22,18 @@ use crate::logger::{CommitError, Log};
 use crate::metrics::Metrics;
 use crate::upstream::oracle::LiveOracle;
 use actix::{Actor, Context, Supervised};
-use domain::Sha256Hex;
-use domain::ground::adapter::BadAdapter;
-use domain::ground::freshness::{AxisBound, BadPolicy, FreshnessPolicy};
-use domain::ground::id::{PipelineId, SourceId, WorkflowId};
-use domain::ground::normalize::{BadDefinition, Normalizer};
-use domain::ground::ontology::{BadOntology, Ontology, OntologyRef};
-use domain::ground::pipeline::Definition;
-use domain::ground::source::{BadSource, Registration, SourceRegistryEntry};
-use domain::verification::workflow::BadWorkflow;
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::adapter::BadAdapter;
+use oracled_domain::ground::freshness::{AxisBound, BadPolicy, FreshnessPolicy};
+use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
+use oracled_domain::ground::normalize::{BadDefinition, Normalizer};
+use oracled_domain::ground::ontology::{BadOntology, Ontology, OntologyRef};
+use oracled_domain::ground::pipeline::Definition;
+use oracled_domain::ground::source::{BadSource, Registration, SourceRegistryEntry};
+use oracled_domain::verification::workflow::BadWorkflow;
 use std::sync::Arc;
-use store::ground::state::SourceState;
-use store::{Expect, Record, Store, StoreError};
+use oracled_store::ground::state::SourceState;
+use oracled_store::{Expect, Record, Store, StoreError};
 
 /// What is changed by somebody else while it is decided about is read anew so many times.
 const ATTEMPTS: usize = 8;
@@ -276,7 +276,7 @@ fn bounds<'o>(state: &SourceState, ontology: &'o Ontology) -> Vec<AxisBound<'o>>
 }
 
 /// That a row must be as it was read.
-pub(crate) fn as_read(row: store::RowKey, revision: Option<u64>) -> Vec<Expect> {
+pub(crate) fn as_read(row: oracled_store::RowKey, revision: Option<u64>) -> Vec<Expect> {
     vec![Expect { row, revision }]
 }
 

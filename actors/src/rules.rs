@@ -13,12 +13,12 @@ use crate::metrics::Metrics;
 use crate::queries::Processors;
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use compiled::Compiled;
-use domain::event::RulesEntry;
-use domain::rules::{Candidate, Check, Evaluation, Examination, FactSet, Settings, evaluate, examine};
-use domain::{Approved, Event};
+use oracled_domain::event::RulesEntry;
+use oracled_domain::rules::{Candidate, Check, Evaluation, Examination, FactSet, Settings, evaluate, examine};
+use oracled_domain::{Approved, Event};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use store::Record;
+use oracled_store::Record;
 use tokio::task::yield_now;
 
 /// More than so many bytes of text, facts and expectations are looked at on a thread of their own.

@@ -20,9 +20,9 @@ use crate::rules::{Rules, RulesConfig};
 use crate::verification::{self, Verification, VerificationConfig};
 use crate::vitals::{ActorReport, Vitals};
 use actix_rt::{Arbiter, ArbiterHandle};
-use domain::{OracleId, UnexpectedFields};
+use oracled_domain::{OracleId, UnexpectedFields};
 use std::sync::Arc;
-use store::{Journal, Store};
+use oracled_store::{Journal, Store};
 use tokio::sync::{Semaphore, watch};
 
 /// What the system is built from.

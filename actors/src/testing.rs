@@ -19,13 +19,13 @@ use crate::upstream::oracle::{LiveAnswer, LiveAsk, LiveOracle};
 use crate::upstream::web::WebError;
 use crate::verification::VerificationConfig;
 use crate::{Clock, Supervision};
-use domain::delivery::Regen;
-use domain::divergence::OriginalLabel;
-use domain::ground::adapter::Ready;
-use domain::health::{HealthConfig, Outcome};
-use domain::mail::{MailKind, SendFailure};
-use domain::rules::Settings;
-use domain::{Delivery, GatePath, Label, Mail, Payload, Query, SessionId, Tier, UnexpectedFields};
+use oracled_domain::delivery::Regen;
+use oracled_domain::divergence::OriginalLabel;
+use oracled_domain::ground::adapter::Ready;
+use oracled_domain::health::{HealthConfig, Outcome};
+use oracled_domain::mail::{MailKind, SendFailure};
+use oracled_domain::rules::Settings;
+use oracled_domain::{Delivery, GatePath, Label, Mail, Payload, Query, SessionId, Tier, UnexpectedFields};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +33,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use store::{Journal, LogQuery, Options, Store};
+use oracled_store::{Journal, LogQuery, Options, Store};
 
 pub(crate) const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
 
@@ -203,7 +203,7 @@ pub(crate) fn mail_of(kind: MailKind, tier: Tier, verdict: &str, regen: Option<R
     let delivery = Delivery {
         session_id: id("cs_1"),
         query: Query::new("Sell honey?".into()),
-        approved: domain::judge(tier, Payload::raw(verdict)).outcome.expect("it is coherent"),
+        approved: oracled_domain::judge(tier, Payload::raw(verdict)).outcome.expect("it is coherent"),
         cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
         regen,
         evaluation_sha256: None,

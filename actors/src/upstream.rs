@@ -20,8 +20,8 @@ pub use gemini::Gemini;
 pub use http::{BadEndpoint, Endpoint, Key};
 pub use openai::OpenAi;
 
-use domain::generation::{Settings, Usage};
-use domain::{Prompt, Sha256Hex};
+use oracled_domain::generation::{Settings, Usage};
+use oracled_domain::{Prompt, Sha256Hex};
 use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;

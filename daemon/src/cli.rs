@@ -3,7 +3,7 @@
 use crate::config::{Config, Flags, shown_url};
 use crate::upstreams::Upstreams;
 use crate::{dev, run, telemetry};
-use actors::Clock;
+use oracled_actors::Clock;
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
 use std::path::Path;

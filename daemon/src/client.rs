@@ -1,7 +1,7 @@
 //! A client of either socket, for `oraclectl`, `oracled dev` and tests.
 
 use crate::pieces::Pieces;
-use actors::clock::stopwatch;
+use oracled_actors::clock::stopwatch;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;

@@ -6,10 +6,10 @@ pub(crate) mod refusal;
 mod shared;
 
 use crate::config::{Config, ConfigError};
-use actors::queries::StillWaiting;
+use oracled_actors::queries::StillWaiting;
 use bounded_writes::BoundedWrites;
 pub use bounded_writes::IsShort;
-use domain::Peer;
+use oracled_domain::Peer;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;

@@ -5,11 +5,11 @@ pub mod ground;
 mod hidden;
 mod verification;
 
-use actors::rate_limiter::Limited;
+use oracled_actors::rate_limiter::Limited;
 use axum::response::{IntoResponse, Response};
-use domain::Decision;
-use domain::rules::Evaluation;
-use domain::session::Mismatch;
+use oracled_domain::Decision;
+use oracled_domain::rules::Evaluation;
+use oracled_domain::session::Mismatch;
 pub use ground::GroundProblem;
 pub use hidden::{hide_state_dir, without_state_dir};
 use hyper::StatusCode;

@@ -4,17 +4,17 @@ use crate::api::signals::SignalRate;
 use crate::config::Config;
 use crate::problem::{Problem, without_state_dir};
 use crate::telemetry::LogLevel;
-use actors::System;
-use actors::caller::carried;
-use actors::logger::JournalReport;
-use domain::ground::id::SourceId;
+use oracled_actors::System;
+use oracled_actors::caller::carried;
+use oracled_actors::logger::JournalReport;
+use oracled_domain::ground::id::SourceId;
 use jiff::Timestamp;
 use prometheus_client::registry::Registry;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
-use store::ground::verify::CheckProgress;
+use oracled_store::ground::verify::CheckProgress;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 
 /// The progress of the source checks that callers wait for.

@@ -83,7 +83,7 @@ pub fn start(format: LogFormat, directives: &str) -> anyhow::Result<LogLevel> {
     };
     started?;
     panic::set_hook(Box::new(|panic| {
-        if store::panic_becomes_an_error() {
+        if oracled_store::panic_becomes_an_error() {
             return;
         }
         let place = panic.location().map(ToString::to_string).unwrap_or_default();

@@ -168,14 +168,14 @@ pub struct Rejected(());
 /// Its fields are private and [`judge_with`] alone makes one, so no path can go around the gate:
 ///
 /// ```compile_fail
-/// use domain::{Approved, Tier};
+/// use oracled_domain::{Approved, Tier};
 /// let forged = Approved { tier: Tier::Quick };
 /// ```
 ///
 /// It cannot be read back from bytes either; [`crate::Delivery`] judges its verdict anew:
 ///
 /// ```compile_fail
-/// let forged: domain::Approved = serde_json::from_str("{}").unwrap();
+/// let forged: oracled_domain::Approved = serde_json::from_str("{}").unwrap();
 /// ```
 #[derive(Debug, Clone)]
 pub struct Approved {

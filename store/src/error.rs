@@ -1,6 +1,6 @@
 //! Everything that can be wrong with the store, each with what to do about it.
 
-use domain::ground::id::SourceId;
+use oracled_domain::ground::id::SourceId;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

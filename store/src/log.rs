@@ -22,7 +22,7 @@ pub use query::LogQuery;
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::rows::{self, Table, key};
-use domain::SessionId;
+use oracled_domain::SessionId;
 use jiff::Timestamp;
 use query::Looked;
 use std::ops::Range;

@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::rows::{SCHEMA, Table, key};
 use crate::watermark::Counts;
-use domain::ground::id::SourceId;
+use oracled_domain::ground::id::SourceId;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read as _;

@@ -3,8 +3,8 @@
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::rows::Table;
-use domain::mail::{MailKind, Standing};
-use domain::{Mail, MailId};
+use oracled_domain::mail::{MailKind, Standing};
+use oracled_domain::{Mail, MailId};
 use serde::Deserialize;
 
 /// So many names of mails are read at a time.

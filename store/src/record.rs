@@ -1,16 +1,16 @@
 //! The unit of writing: events and the changes they speak of, as plain data.
 
 use crate::ground::state::SourceState;
-use domain::ground::adapter::RegisteredAdapter;
-use domain::ground::id::{PipelineId, SourceId, WorkflowId};
-use domain::ground::ontology::{Ontology, OntologyRef};
-use domain::ground::pipeline::{Definition, RegisteredPipeline};
-use domain::ground::run::Run;
-use domain::session::{Refusal, RefusalKey};
-use domain::verification::review::ReviewState;
-use domain::verification::workflow::RegisteredWorkflow;
-use domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
-use domain::{Caller, Delivery, Event, Mail, MailId, RegenAttempt, Session, SessionId, Sha256Hex};
+use oracled_domain::ground::adapter::RegisteredAdapter;
+use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
+use oracled_domain::ground::ontology::{Ontology, OntologyRef};
+use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
+use oracled_domain::ground::run::Run;
+use oracled_domain::session::{Refusal, RefusalKey};
+use oracled_domain::verification::review::ReviewState;
+use oracled_domain::verification::workflow::RegisteredWorkflow;
+use oracled_domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
+use oracled_domain::{Caller, Delivery, Event, Mail, MailId, RegenAttempt, Session, SessionId, Sha256Hex};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

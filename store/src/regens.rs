@@ -3,7 +3,7 @@
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::rows::Table;
-use domain::{RegenAttempt, SessionId};
+use oracled_domain::{RegenAttempt, SessionId};
 
 impl Store {
     /// The latest attempt of a session with its revision.

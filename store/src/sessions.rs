@@ -8,7 +8,7 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use crate::meta;
 use crate::rows::{self, Table};
-use domain::{Delivery, Session, SessionId, Sha256Hex};
+use oracled_domain::{Delivery, Session, SessionId, Sha256Hex};
 use serde::de::DeserializeOwned;
 use std::path::Path;
 

@@ -5,12 +5,12 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use crate::log::{LogLine, LogQuery};
 use crate::rows::{Table, key};
-use domain::event::verification::VerificationEntry;
-use domain::ground::adapter::RegisteredAdapter;
-use domain::ground::id::{SourceId, WorkflowId};
-use domain::verification::review::ReviewState;
-use domain::verification::workflow::RegisteredWorkflow;
-use domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
+use oracled_domain::event::verification::VerificationEntry;
+use oracled_domain::ground::adapter::RegisteredAdapter;
+use oracled_domain::ground::id::{SourceId, WorkflowId};
+use oracled_domain::verification::review::ReviewState;
+use oracled_domain::verification::workflow::RegisteredWorkflow;
+use oracled_domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
 use jiff::Timestamp;
 
 /// What stands between the parts of a name that has two; neither has one in it.

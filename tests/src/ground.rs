@@ -3,7 +3,7 @@
 use crate::wire::{Wire, head};
 use crate::{PATIENCE, World, at, document, get, post};
 use bytes::Bytes;
-use domain::ground::id::SourceId;
+use oracled_domain::ground::id::SourceId;
 use hyper::Method;
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
@@ -12,8 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::ground::view::SourceView;
-use store::{Journal, Options, Store};
+use oracled_store::ground::view::SourceView;
+use oracled_store::{Journal, Options, Store};
 
 /// So many records are asked for at once.
 const PAGE: usize = 10_000;

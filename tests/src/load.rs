@@ -7,7 +7,7 @@ use oracled::client::{Answer, Client, ClientError};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use store::{Counts, Journal, LogQuery, Options};
+use oracled_store::{Counts, Journal, LogQuery, Options};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

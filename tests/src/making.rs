@@ -3,7 +3,7 @@
 use crate::model::ModelServer;
 use crate::{World, at, document, get, log, post};
 use bytes::Bytes;
-use domain::{Dimension, Label, Tier};
+use oracled_domain::{Dimension, Label, Tier};
 use hyper::Method;
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};

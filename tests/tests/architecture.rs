@@ -53,7 +53,7 @@ fn dependencies_point_one_way() {
         let manifest = read(&root().join(folder).join("Cargo.toml"));
         for above in order.iter().skip(place) {
             let named =
-                |line: &str| line.starts_with(&format!("{above}.")) || line.starts_with(&format!("{above} "));
+                |line: &str| line.starts_with(&format!("oracled-{above}.")) || line.starts_with(&format!("oracled-{above} "));
             assert!(!manifest.lines().any(named), "{folder} depends on {above}");
         }
     }
@@ -234,7 +234,7 @@ fn readme_names_every_configuration_key_event_and_problem_code() {
             assert!(readme.contains(&format!("`{key}`")), "the README does not name the key {key}");
         }
     }
-    for event in domain::Event::KINDS {
+    for event in oracled_domain::Event::KINDS {
         assert!(readme.contains(&format!("`{event}`")), "the README does not name the event {event}");
     }
     let problems =

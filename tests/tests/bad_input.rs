@@ -1,7 +1,7 @@
 //! Requests that are not what they should be: each gets its own clear answer, and the daemon goes on.
 
-use harness::wire::{self, Wire, head};
-use harness::{Daemon, GOOD, World, document, get, post, problem, submission};
+use oracled_tests::wire::{self, Wire, head};
+use oracled_tests::{Daemon, GOOD, World, document, get, post, problem, submission};
 use hyper::Method;
 use oracled::client::{Answer, Client};
 use serde_json::json;

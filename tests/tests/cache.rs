@@ -1,6 +1,6 @@
 //! `/cache/{session_id}`: the paths of the service that oracled replaces, from outside.
 
-use harness::{GOOD, World, document, get, log, post, problem, submission};
+use oracled_tests::{GOOD, World, document, get, log, post, problem, submission};
 use serde_json::{Value, json};
 
 fn write(verdict: &Value) -> Value {

@@ -1,7 +1,7 @@
 //! The administrators' socket, from outside.
 
-use harness::wire::{Wire, head, post as whole_post};
-use harness::{
+use oracled_tests::wire::{Wire, head, post as whole_post};
+use oracled_tests::{
     ACTORS, GOOD, PATIENCE, World, document, eventually, get, log, post, problem, submission, whole_log,
 };
 use hyper::Method;
@@ -455,7 +455,7 @@ async fn nothing_here_judges_delivers_regenerates_or_changes_a_constant() {
     let drain = json!({"draining": false, "phi": 0.5});
     problem(&post(control, "/v1/drain", &drain).await, 400, "invalid_request");
     let check = json!({"session_id": "cs_1", "tier": "quick", "query": "?", "raw": GOOD});
-    assert_eq!(document(&post(routes, "/v1/crosscheck", &check).await)["threshold"], domain::tmm::OMEGA);
+    assert_eq!(document(&post(routes, "/v1/crosscheck", &check).await)["threshold"], oracled_domain::tmm::OMEGA);
 }
 
 #[tokio::test]

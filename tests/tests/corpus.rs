@@ -1,9 +1,9 @@
 //! Real model outputs, judged through a daemon, offline by `oraclectl calibrate`, and by `domain` itself: the same
 //! decisions, entry for entry.
 
-use domain::{Flag, Judgement, Payload, Tier, judge};
-use harness::load::{field, read_log};
-use harness::{World, document, post};
+use oracled_domain::{Flag, Judgement, Payload, Tier, judge};
+use oracled_tests::load::{field, read_log};
+use oracled_tests::{World, document, post};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;

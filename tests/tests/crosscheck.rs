@@ -1,6 +1,6 @@
 //! `POST /v1/crosscheck`, from outside.
 
-use harness::{GOOD, World, document, get, log, post, problem};
+use oracled_tests::{GOOD, World, document, get, log, post, problem};
 use serde_json::{Value, json};
 
 fn check(session_id: &str, raw: &str) -> Value {

@@ -1,7 +1,7 @@
 //! `oraclectl`, verb by verb: what people see, what programs see, and the exit codes that its help promises.
 
-use harness::model::{ModelServer, Reply};
-use harness::{Daemon, GOOD, PATIENCE, World, document, get, lines, log, post, submission};
+use oracled_tests::model::{ModelServer, Reply};
+use oracled_tests::{Daemon, GOOD, PATIENCE, World, document, get, lines, log, post, submission};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -503,7 +503,7 @@ async fn a_verdict_that_is_handed_in_with_facts_is_checked_by_the_rules_too() {
 
 #[test]
 fn a_usage_names_what_has_to_be_given_whatever_the_variables_say() {
-    let mut command = Command::new(harness::program("oraclectl"));
+    let mut command = Command::new(oracled_tests::program("oraclectl"));
     command.arg("query").env("ORACLED_SOCKET", "/s").env("ORACLED_CONTROL_SOCKET", "/c");
     let output = command.output().expect("oraclectl starts");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -1,7 +1,7 @@
 //! Damaged state: a daemon serves everything that was acknowledged, or it refuses to, with one clear line.
 
-use harness::load::{Ledger, Load, Told, check_served};
-use harness::{Daemon, GOOD, PATIENCE, World, document, get, post, submission};
+use oracled_tests::load::{Ledger, Load, Told, check_served};
+use oracled_tests::{Daemon, GOOD, PATIENCE, World, document, get, post, submission};
 use oracled::client::Client;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -409,7 +409,7 @@ async fn a_state_directory_that_cannot_be_written_is_named() {
             ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"].map(String::from).into();
         fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o777)).expect("they are set");
         let mut probe = std::process::Command::new("setpriv");
-        probe.args(&world.wrapper[1..]).arg(harness::program("oracled")).arg("--version");
+        probe.args(&world.wrapper[1..]).arg(oracled_tests::program("oracled")).arg("--version");
         if !probe.output().is_ok_and(|probed| probed.status.success()) {
             println!("skipped: nobody else can run the daemon here");
             return;

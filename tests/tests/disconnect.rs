@@ -1,7 +1,7 @@
 //! Callers that hand a verdict in and are gone before the answer: a write that was begun is done.
 
-use harness::load::{Ledger, check_served, field};
-use harness::{World, eventually, get, submission};
+use oracled_tests::load::{Ledger, check_served, field};
+use oracled_tests::{World, eventually, get, submission};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;

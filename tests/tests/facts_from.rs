@@ -1,14 +1,14 @@
 //! `facts_from`: text about population and nutrition is checked against registered sources, and what supports a claim leads
 //! back to the source's own bytes.
 
-use domain::Sha256Hex;
-use harness::ground::{approve, begun, ended, ingest, office, put, register, register_all};
-use harness::load::field;
-use harness::making::{came_from, lose, order, read, registered};
-use harness::model::{ModelServer, Reply};
-use harness::stream::Stream;
-use harness::verification::{self, workflow};
-use harness::{Daemon, World, at, document, get, log, post, problem};
+use oracled_domain::Sha256Hex;
+use oracled_tests::ground::{approve, begun, ended, ingest, office, put, register, register_all};
+use oracled_tests::load::field;
+use oracled_tests::making::{came_from, lose, order, read, registered};
+use oracled_tests::model::{ModelServer, Reply};
+use oracled_tests::stream::Stream;
+use oracled_tests::verification::{self, workflow};
+use oracled_tests::{Daemon, World, at, document, get, log, post, problem};
 use oracled::client::Client;
 use serde_json::{Value, json};
 use std::fs;
@@ -353,7 +353,7 @@ fn saying(text: &str) -> String {
 }
 
 fn submitted(text: &str) -> Value {
-    let mut body = harness::submission(&saying(text));
+    let mut body = oracled_tests::submission(&saying(text));
     let members = body.as_object_mut().expect("it is an object");
     members.extend([("facts_from".into(), json!([of_2015()])), ("rules".into(), json!(RULES))]);
     body
@@ -408,7 +408,7 @@ async fn regenerated_verdict_is_judged_by_the_facts_of_the_first_one() {
     let control = &mut daemon.control().await;
     with_source(control, SOURCE, "2017-10-26", "2017-10-26.csv").await;
     model.otherwise(Reply::saying(&saying(FALSE_TEXT)));
-    let mut ordered = order(domain::Tier::Quick);
+    let mut ordered = order(oracled_domain::Tier::Quick);
     ordered["facts_from"] = json!([of_2015()]);
     ordered["rules"] = json!(RULES);
     let routes = &mut daemon.routes().await;

@@ -1,7 +1,7 @@
 //! Bodies that nobody thought of, for every POST route of one daemon.
 
-use harness::strategies::{bytes, model_text};
-use harness::{World, at, document, get, whole_log};
+use oracled_tests::strategies::{bytes, model_text};
+use oracled_tests::{World, at, document, get, whole_log};
 use hyper::Method;
 use oracled::client::{Answer, Client};
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! The gallery of sources: what its README promises is to be seen.
 
-use domain::verification::Envelope;
-use harness::World;
+use oracled_domain::verification::Envelope;
+use oracled_tests::World;
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -24,7 +24,7 @@ async fn run(world: &World, (name, value): (&str, OsString)) -> String {
 fn path(world: &World) -> OsString {
     let folder = world.path("bin");
     std::fs::create_dir(&folder).expect("the world is empty");
-    symlink(harness::program("oraclectl"), folder.join("oraclectl")).expect("it is linked");
+    symlink(oracled_tests::program("oraclectl"), folder.join("oraclectl")).expect("it is linked");
     let mut path = OsString::from(folder);
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
@@ -80,7 +80,7 @@ async fn gallery_is_ingested_and_answers_and_a_second_run_changes_nothing() {
         let at = rest.find(told).unwrap_or_else(|| panic!("{told} is not in\n{rest}"));
         rest = &rest[at + told.len()..];
     }
-    let again = run(&world, ("ORACLECTL", harness::program("oraclectl").into())).await;
+    let again = run(&world, ("ORACLECTL", oracled_tests::program("oraclectl").into())).await;
     assert_eq!(again.matches("has brought these records before; nothing changes").count(), 12);
     assert_eq!(answers(&again), answers(&said));
 }

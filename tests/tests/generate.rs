@@ -1,11 +1,11 @@
 //! `POST /v1/verdicts/{session_id}` without a verdict, and reads of what is lost: the daemon asks the model.
 
-use domain::{Label, Query, Sha256Hex, Tier, build_verdict_prompt};
-use harness::making::{
+use oracled_domain::{Label, Query, Sha256Hex, Tier, build_verdict_prompt};
+use oracled_tests::making::{
     KEY, QUERY, asking, cached, came_from, lose, order, ordered, read, registered, sample, saying, told_of,
 };
-use harness::model::{ModelServer, Reply, openai_answer};
-use harness::{GOOD, World, at, document, get, log, post, problem, submission};
+use oracled_tests::model::{ModelServer, Reply, openai_answer};
+use oracled_tests::{GOOD, World, at, document, get, log, post, problem, submission};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -299,7 +299,7 @@ async fn a_daemon_that_drains_has_nothing_made_and_reads_what_is_there() {
     for refused in [
         ordered(routes, "cs_1").await,
         read(routes, "lost").await,
-        harness::making::put(routes, "cs_2", &order(Tier::Quick)).await,
+        oracled_tests::making::put(routes, "cs_2", &order(Tier::Quick)).await,
     ] {
         problem(&refused, 503, "draining");
         assert!(refused.headers.contains_key("retry-after"));

@@ -2,20 +2,20 @@
 //! known.
 
 use bytes::Bytes;
-use domain::Sha256Hex;
-use domain::ground::decimal::Decimal;
-use harness::ground::{
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::decimal::Decimal;
+use oracled_tests::ground::{
     answers, approve, begun, ended, example, export, files, ingest, named, register, register_gated, stopped,
     view,
 };
-use harness::{World, at, document, post, whole_log};
+use oracled_tests::{World, at, document, post, whole_log};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use store::Store;
+use oracled_store::Store;
 
 const WORLD_BANK: &str = "world-bank-population";
 /// In which the releases of one source are ingested.

@@ -2,19 +2,19 @@
 //! stays behind.
 
 use bytes::Bytes;
-use domain::ground::rejection::Rule;
-use harness::disk::{self, Bounded, Disk, Tmpfs};
-use harness::ground::{
+use oracled_domain::ground::rejection::Rule;
+use oracled_tests::disk::{self, Bounded, Disk, Tmpfs};
+use oracled_tests::ground::{
     answers, approve, begun, ended, files, ingest, ingest_pieces, named, put, register, register_all,
     runs_path, stopped, things,
 };
-use harness::wire::{Wire, head};
-use harness::{Daemon, GOOD, World, at, document, eventually, get, post, problem, submission, whole_log};
+use oracled_tests::wire::{Wire, head};
+use oracled_tests::{Daemon, GOOD, World, at, document, eventually, get, post, problem, submission, whole_log};
 use oracled::client::Client;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
-use store::Store;
+use oracled_store::Store;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -42,10 +42,10 @@ async fn run(control: &mut Client, pipeline: &str, version: &str, payload: impl 
 }
 
 /// All rejects of a run, a thousand at a time.
-fn rejects(store: &Store, run: &Value) -> Vec<domain::ground::rejection::Reject> {
+fn rejects(store: &Store, run: &Value) -> Vec<oracled_domain::ground::rejection::Reject> {
     let run_id = run["run_id"].as_str().expect("it has an id").parse().expect("it is one");
     let (run, _) = store.run(&run_id).expect("it is read").expect("it is known");
-    let mut all: Vec<domain::ground::rejection::Reject> = Vec::new();
+    let mut all: Vec<oracled_domain::ground::rejection::Reject> = Vec::new();
     loop {
         let after = all.last().map(|last| last.position);
         let page = store.rejects(&run, after, 1000).expect("they are read");
@@ -151,7 +151,7 @@ async fn records_that_are_none_are_rejected_one_by_one_with_their_causes() {
         let begin = String::from_utf8_lossy(&line[..line.len().min(60)]);
         let rejection = &reject.rejection;
         assert!(rejection.rule == *rule && rejection.reason.contains(told), "{begin}: {rejection:?}");
-        assert_eq!((reject.len as usize, reject.raw_hash.clone()), (line.len(), domain::Sha256Hex::of(line)));
+        assert_eq!((reject.len as usize, reject.raw_hash.clone()), (line.len(), oracled_domain::Sha256Hex::of(line)));
     }
 }
 

@@ -1,11 +1,11 @@
 //! `kill -9` at random moments of runs, and bytes that flip: a run is wholly there or not at all, goes on by itself, and
 //! what is damaged is named and stands in the way of nothing else.
 
-use domain::Sha256Hex;
-use harness::ground::{
+use oracled_domain::Sha256Hex;
+use oracled_tests::ground::{
     answers, approve, begun, ended, export, files, ingest, named, register, runs_path, stopped, view,
 };
-use harness::{World, at, document, eventually, get, log, post, problem, whole_log};
+use oracled_tests::{World, at, document, eventually, get, log, post, problem, whole_log};
 use hyper::Method;
 use oracled::client::Client;
 use serde_json::{Value, json};
@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use store::ground::view::SourceView;
-use store::{Store, StoreError};
+use oracled_store::ground::view::SourceView;
+use oracled_store::{Store, StoreError};
 
 const SOURCE: &str = "world-bank-population";
 const OTHER: &str = "iso-4217";
@@ -337,7 +337,7 @@ async fn others_go_on(world: &World, routes: &mut Client, control: &mut Client, 
     let filter = json!({"axis": "alpha_3", "operator": "eq", "value": "ALL"});
     let lek = answers(routes, OTHER, &json!({"axes_requested": ["name"], "filters": [filter]})).await;
     assert_eq!(lek[0].0["axes"]["name"], "Lek");
-    let verdict = harness::submission(harness::GOOD);
+    let verdict = oracled_tests::submission(oracled_tests::GOOD);
     assert_eq!(post(routes, &format!("/v1/verdicts/s-{round}"), &verdict).await.status, 201);
     let name = format!("Lek {round}");
     let lek = json!({"4217": [{"alpha_3": "ALL", "name": "Lek", "numeric": "008"},

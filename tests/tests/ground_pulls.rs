@@ -1,7 +1,7 @@
 //! Pulls from sources behind TLS, with and without a certificate of one's own.
 
-use harness::ground::{approve, ended, put, register_all, things};
-use harness::{World, at, document, post, problem};
+use oracled_tests::ground::{approve, ended, put, register_all, things};
+use oracled_tests::{World, at, document, post, problem};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedKey, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
 };

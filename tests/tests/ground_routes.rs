@@ -1,8 +1,8 @@
 //! What routes ask of sources: records, their provenance, what changed, and signals.
 
 use bytes::Bytes;
-use harness::wire::{Wire, head};
-use harness::{World, at, document, eventually, get, log, post, problem};
+use oracled_tests::wire::{Wire, head};
+use oracled_tests::{World, at, document, eventually, get, log, post, problem};
 use hyper::Method;
 use oracled::client::Client;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ async fn pending_releases(control: &mut Client) -> Vec<String> {
     for (path, body) in [
         ("/v1/ontologies/population/1".to_owned(), example("ontologies/population.json")),
         (format!("/v1/sources/{SOURCE}"), example(&format!("sources/{SOURCE}.json"))),
-        (format!("/v1/pipelines/{SOURCE}"), harness::ground::open_pipeline(SOURCE)),
+        (format!("/v1/pipelines/{SOURCE}"), oracled_tests::ground::open_pipeline(SOURCE)),
     ] {
         let body = Bytes::from(body.to_string());
         let answer = control.call(Method::PUT, &path, Some(body)).await.expect("it answers");
@@ -270,7 +270,7 @@ async fn unsigned_signal_is_refused_and_signals_are_rate_limited() {
         wire.send("{}").await.expect("it listens");
         wire.answer().await.expect("it answers").status.as_u16()
     };
-    let signed = |key: &[u8]| format!("sha256={}", domain::Sha256Hex::keyed(key, b"{}"));
+    let signed = |key: &[u8]| format!("sha256={}", oracled_domain::Sha256Hex::keyed(key, b"{}"));
     assert_eq!(send(&signed(b"other")).await, 403);
     assert_eq!(log(&mut daemon.control().await, "event=source_invalidated").await, Vec::<Value>::new());
     for _ in 0..10 {
@@ -303,7 +303,7 @@ async fn an_export_is_every_version_and_pruning_leaves_provenance() {
     // the pipeline keeps what has ended for ten years
     let prune = format!("/v1/sources/{SOURCE}/prune");
     problem(&post(control, &prune, &json!({"before": "2025-01-01"})).await, 400, "invalid_request");
-    let mut shorter = harness::ground::open_pipeline(SOURCE);
+    let mut shorter = oracled_tests::ground::open_pipeline(SOURCE);
     shorter["pipeline"]["storage"]["retention_days"] = json!(30);
     let body = Bytes::from(shorter.to_string());
     let put =
@@ -348,7 +348,7 @@ async fn a_damaged_source_keeps_no_signal_from_the_others() {
     let daemon = world.serve().await;
     let control = &mut daemon.control().await;
     two_releases(control).await;
-    harness::ground::register(control, "iso-4217").await;
+    oracled_tests::ground::register(control, "iso-4217").await;
     let policy = |source: &str| {
         json!({
             "oracle_id": source,
@@ -360,7 +360,7 @@ async fn a_damaged_source_keeps_no_signal_from_the_others() {
     };
     for source in [SOURCE, "iso-4217"] {
         let path = format!("/v1/sources/{source}/freshness");
-        let set = harness::ground::put(control, &path, &policy(source)).await;
+        let set = oracled_tests::ground::put(control, &path, &policy(source)).await;
         assert_eq!(set.status, 200, "{}", document(&set));
     }
     assert!(daemon.stop().success());

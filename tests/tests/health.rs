@@ -1,7 +1,7 @@
 //! The oracles' health, from outside.
 
-use harness::model::ModelServer;
-use harness::{World, document, get, post, problem, whole_log};
+use oracled_tests::model::ModelServer;
+use oracled_tests::{World, document, get, post, problem, whole_log};
 use hyper::Method;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Hostile callers of the routes' socket beside an honest one. All submissions of the honest caller succeed.
 
-use harness::ground::{approve, begun, ended, ingest, register_all, things};
-use harness::wire::{Wire, connections as many_connections, head, post as whole_post};
-use harness::{World, at, document, eventually, get, post, problem, submission};
+use oracled_tests::ground::{approve, begun, ended, ingest, register_all, things};
+use oracled_tests::wire::{Wire, connections as many_connections, head, post as whole_post};
+use oracled_tests::{World, at, document, eventually, get, post, problem, submission};
 use oracled::client::Client;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -237,7 +237,7 @@ async fn honest_beside_hostile(time: Duration) -> (Duration, Duration) {
         "oracle_latency": {"on_timeout": "FAIL_CLOSED_BLOCK"},
         "authority_latency": {"authority_latency_budget_ms": 6000, "enforcement_mode": "INLINE",
                               "on_timeout_behavior": "FAIL_CLOSED"}});
-    let registered = harness::ground::put(control, "/v1/workflows/claims", &workflow).await;
+    let registered = oracled_tests::ground::put(control, "/v1/workflows/claims", &workflow).await;
     assert_eq!(registered.status, 200, "{}", document(&registered));
     let mut routes = daemon.routes().await;
     let quiet = honest(&mut routes, "quiet", time / 5).await;

@@ -1,7 +1,7 @@
 //! `kill -9` at random moments under load: what was acknowledged is there afterwards, and the rest is whole.
 
-use harness::World;
-use harness::load::{Ledger, Load, check_served};
+use oracled_tests::World;
+use oracled_tests::load::{Ledger, Load, check_served};
 use std::time::Duration;
 use tokio::sync::watch;
 

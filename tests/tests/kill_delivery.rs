@@ -1,8 +1,8 @@
 //! `kill -9` between noting a regeneration, asking the model, the gate, the commit and the mail: within the limit the
 //! model is asked once, no mail is lost, and no verdict is there without its entries.
 
-use harness::model::{ModelServer, Reply, Seen};
-use harness::{GOOD, World, document, eventually, get, whole_log};
+use oracled_tests::model::{ModelServer, Reply, Seen};
+use oracled_tests::{GOOD, World, document, eventually, get, whole_log};
 use hyper::Method;
 use oracled::client::Client;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! The daemon's life: how it is configured, what it tells systemd, and how it ends.
 
-use harness::model::{ModelServer, Reply};
-use harness::wire::{Wire, head};
-use harness::{
+use oracled_tests::model::{ModelServer, Reply};
+use oracled_tests::wire::{Wire, head};
+use oracled_tests::{
     Daemon, GOOD, PATIENCE, World, at, complaint, document, eventually, get, lines, log, post, problem,
     submission, whole_log,
 };
@@ -354,7 +354,7 @@ async fn without_any_configuration_it_serves_from_the_users_own_directories() {
     let ready = Wire::connect(&socket).await.ask(head("GET", "/readyz", &[])).await.unwrap();
     assert_eq!(ready.status, 200);
     // and there oraclectl finds it
-    let status = Command::new(harness::program("oraclectl"))
+    let status = Command::new(oracled_tests::program("oraclectl"))
         .args(["status", "--json"])
         .env_clear()
         .env("HOME", world.path(""))

@@ -1,15 +1,15 @@
 //! Mail to customers: by HTTP and by SMTP over real sockets, and from a delivery to the outbox and out of it.
 
-use actors::Clock;
-use actors::oracle_health::Probe;
-use actors::upstream::mail::{HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
-use domain::delivery::Regen;
-use domain::divergence::{DISCLAIMER, OriginalLabel};
-use domain::health::Outcome;
-use domain::mail::{Fault, MailKind, SendFailure};
-use domain::{Delivery, Label, Mail, Payload, Query, Tier, judge};
-use harness::model::{ModelServer, Reply};
-use harness::{Daemon, GOOD, World, document, eventually, get, log, post, problem, submission};
+use oracled_actors::Clock;
+use oracled_actors::oracle_health::Probe;
+use oracled_actors::upstream::mail::{HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
+use oracled_domain::delivery::Regen;
+use oracled_domain::divergence::{DISCLAIMER, OriginalLabel};
+use oracled_domain::health::Outcome;
+use oracled_domain::mail::{Fault, MailKind, SendFailure};
+use oracled_domain::{Delivery, Label, Mail, Payload, Query, Tier, judge};
+use oracled_tests::model::{ModelServer, Reply};
+use oracled_tests::{Daemon, GOOD, World, document, eventually, get, log, post, problem, submission};
 use hyper::Method;
 use serde_json::{Value, json};
 use std::env;
@@ -311,13 +311,13 @@ async fn a_password_that_is_missing_or_empty_is_an_error_that_names_its_place() 
     let config =
         "[mail]\ntransport = 'smtp'\nsmtp_host = 'localhost'\nsmtp_user = 'u'\nfrom = 'a@example.org'\n";
     let mut world = World::with_config(config);
-    let said = harness::complaint(world.command());
+    let said = oracled_tests::complaint(world.command());
     assert!(said.contains("SMTP_PASSWORD") && said.contains("mail.password_file"), "{said}");
     let file = world.path("password");
     world.config = format!("{config}password_file = '{}'\n", file.display());
-    assert!(harness::complaint(world.command()).contains("`mail.password_file`"));
+    assert!(oracled_tests::complaint(world.command()).contains("`mail.password_file`"));
     fs::write(&file, "\n").expect("it is written");
-    assert!(harness::complaint(world.command()).contains("is empty"));
+    assert!(oracled_tests::complaint(world.command()).contains("is empty"));
     fs::write(&file, "s3cret\n").expect("it is written");
     let daemon = world.serve().await;
     let checked = world.oracled(&["check-config", "--config"]).arg(world.config_file()).output().unwrap();

@@ -1,7 +1,7 @@
 //! `/metrics`: OpenMetrics text, and what it counts.
 
-use harness::verification::{offices, register, workflow};
-use harness::{GOOD, World, get, post, submission};
+use oracled_tests::verification::{offices, register, workflow};
+use oracled_tests::{GOOD, World, get, post, submission};
 use oracled::client::Client;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};

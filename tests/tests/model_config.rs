@@ -1,8 +1,8 @@
 //! How the daemon is told of its model: where the key comes from, and what is refused at the start.
 
-use harness::making::{ordered, registered};
-use harness::model::ModelServer;
-use harness::{World, complaint};
+use oracled_tests::making::{ordered, registered};
+use oracled_tests::model::ModelServer;
+use oracled_tests::{World, complaint};
 use std::fs;
 
 /// The `[model]` of one that is never asked.

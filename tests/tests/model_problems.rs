@@ -1,12 +1,12 @@
 //! What a caller is told when the model cannot be had, and what is left behind: nothing.
 
-use domain::Tier;
-use harness::load::field;
-use harness::making::{
+use oracled_domain::Tier;
+use oracled_tests::load::field;
+use oracled_tests::making::{
     KEY, asking, cached, came_from, nobody, order, ordered, read, registered, retry_after_s, sample, told_of,
 };
-use harness::model::{ModelServer, Reply};
-use harness::{World, at, eventually, get, log, post, problem};
+use oracled_tests::model::{ModelServer, Reply};
+use oracled_tests::{World, at, eventually, get, log, post, problem};
 use oracled::client::Answer;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -132,7 +132,7 @@ async fn each_model_problem_has_its_status_and_code_and_caches_nothing() {
         problem(&read(routes, &lost).await, 429, "regen_rate_limited");
         // a first verdict may be ordered again at once
         end_wait(&world, &case).await;
-        model.next([Reply::saying(harness::GOOD)]);
+        model.next([Reply::saying(oracled_tests::GOOD)]);
         assert_eq!(ordered(routes, &first).await.status, 201);
     }
     assert_eq!(sample(routes, "oracled_cached_verdicts").await, cases().len() as f64);

@@ -1,9 +1,9 @@
 //! The alerts and the dashboard that come with the daemon: what they speak of is what a daemon serves.
 
-use domain::{Label, Tier};
-use harness::making::{lose, saying};
-use harness::model::{ModelServer, Reply};
-use harness::{Daemon, GOOD, World, eventually, get, ground, post, submission};
+use oracled_domain::{Label, Tier};
+use oracled_tests::making::{lose, saying};
+use oracled_tests::model::{ModelServer, Reply};
+use oracled_tests::{Daemon, GOOD, World, eventually, get, ground, post, submission};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -125,13 +125,13 @@ async fn have_it_verified(daemon: &Daemon<'_>) {
         let thing = json!({"area": "ABW", "year": year});
         let question = json!({"workflow": "census", "where": thing, "axes": ["population"]});
         let told = post(&mut daemon.routes().await, "/v1/verify", &question).await;
-        harness::at(&told, "/review_id").as_str().expect("a person decides").clone_into(&mut review_id);
+        oracled_tests::at(&told, "/review_id").as_str().expect("a person decides").clone_into(&mut review_id);
     }
     let metrics = metrics(daemon).await;
     assert!(metrics.contains("oracled_reviews_open 2\n"), "{metrics}");
     let resolution = json!({"values": {"population": 54300}, "own_value": true, "reason": "the census", "valid_for_seconds": 60});
     let resolved = post(control, &format!("/v1/reviews/{review_id}/resolve"), &resolution).await;
-    assert_eq!(resolved.status, 200, "{}", harness::document(&resolved));
+    assert_eq!(resolved.status, 200, "{}", oracled_tests::document(&resolved));
 }
 
 /// Has the daemon do something of everything, and so often regenerate what differs that it must tell.

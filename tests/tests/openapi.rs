@@ -1,6 +1,6 @@
 //! `/openapi.json` against what is served.
 
-use harness::{World, document, get};
+use oracled_tests::{World, document, get};
 use hyper::Method;
 use serde_json::Value;
 use std::collections::BTreeSet;

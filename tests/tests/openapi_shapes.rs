@@ -1,22 +1,22 @@
 //! The shapes in `/openapi.json` against the types that are read and told: neither has what the other does not have.
 
-use domain::ground::ontology::OntologyRef;
-use domain::ground::query::{Operator, OracleQuery, QueryFilter, QueryRequest};
-use domain::ground::source::OracleTier;
-use domain::sourced::FactsFrom;
-use domain::verification::call::CallOutcome;
-use domain::verification::candidate::Stated;
-use domain::verification::envelope::{
+use oracled_domain::ground::ontology::OntologyRef;
+use oracled_domain::ground::query::{Operator, OracleQuery, QueryFilter, QueryRequest};
+use oracled_domain::ground::source::OracleTier;
+use oracled_domain::sourced::FactsFrom;
+use oracled_domain::verification::call::CallOutcome;
+use oracled_domain::verification::candidate::Stated;
+use oracled_domain::verification::envelope::{
     AxisOutcome, Basis, CandidateOutcome, Envelope, EnvelopeKind, Evidence, Retry, Reverification, Standing,
     VerificationStatus,
 };
-use domain::verification::reason::Reason;
-use domain::verification::record::{OracleVerificationRecord, SignatureInfo};
-use domain::verification::request::{Claimed, VerifyRequest};
-use domain::verification::step::{Party, Relation, Step, StepOutcome};
-use domain::verification::tier::Tier;
-use domain::verification::workflow::Strategy;
-use harness::{World, document, get, post};
+use oracled_domain::verification::reason::Reason;
+use oracled_domain::verification::record::{OracleVerificationRecord, SignatureInfo};
+use oracled_domain::verification::request::{Claimed, VerifyRequest};
+use oracled_domain::verification::step::{Party, Relation, Step, StepOutcome};
+use oracled_domain::verification::tier::Tier;
+use oracled_domain::verification::workflow::Strategy;
+use oracled_tests::{World, document, get, post};
 use jsonschema::Validator;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Panics in every actor under load: the daemon answers throughout, and loses nothing that it acknowledged.
 
-use harness::load::{Ledger, Load, check_served, field, tell};
-use harness::{ACTORS, World, get};
+use oracled_tests::load::{Ledger, Load, check_served, field, tell};
+use oracled_tests::{ACTORS, World, get};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;

@@ -1,10 +1,10 @@
 //! A real model on the whole path: what it says is judged, delivered or refused, lost and made anew, and log, cache and
 //! answers agree. Run by `just real-model`.
 
-use domain::Tier;
-use harness::load::field;
-use harness::making::{asking, cached, lose};
-use harness::{Daemon, World, document, lines, log, whole_log};
+use oracled_domain::Tier;
+use oracled_tests::load::field;
+use oracled_tests::making::{asking, cached, lose};
+use oracled_tests::{Daemon, World, document, lines, log, whole_log};
 use hyper::Method;
 use oracled::client::{Answer, Client, ClientError};
 use serde_json::{Value, json};

@@ -1,23 +1,23 @@
 //! What may go wrong with regenerated verdicts (seed: `regen-consistency`, "Failure modes" and "Gaps"), and what
 //! becomes of it.
 
-use domain::divergence::{CHANGED_NOTICE, UNKNOWN_NOTICE};
-use domain::event::Severity;
-use domain::generation::{LOCKED_MODEL, Settings};
-use domain::session::Original;
-use domain::{Event, Generation, Label, Query, Session, Sha256Hex, Tier};
-use harness::load::field;
-use harness::making::{
+use oracled_domain::divergence::{CHANGED_NOTICE, UNKNOWN_NOTICE};
+use oracled_domain::event::Severity;
+use oracled_domain::generation::{LOCKED_MODEL, Settings};
+use oracled_domain::session::Original;
+use oracled_domain::{Event, Generation, Label, Query, Session, Sha256Hex, Tier};
+use oracled_tests::load::field;
+use oracled_tests::making::{
     QUERY, cached, came_from, lose, ordered, read, registered, retry_after_s, sample, saying, told_of,
 };
-use harness::model::{ModelServer, Reply};
-use harness::{World, at, complaint, disk, eventually, get, lines, log, problem};
+use oracled_tests::model::{ModelServer, Reply};
+use oracled_tests::{World, at, complaint, disk, eventually, get, lines, log, problem};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
-use store::{Journal, Options, Record, Write};
+use oracled_store::{Journal, Options, Record, Write};
 
 fn reply(label: Label) -> Reply {
     Reply::saying(&saying(Tier::Quick, label))
@@ -153,7 +153,7 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
         session_id: session.session_id.clone(),
         tier: session.tier,
         query_preview: session.query.preview(),
-        original_verdict: domain::divergence::OriginalLabel(Some(Label::Green)),
+        original_verdict: oracled_domain::divergence::OriginalLabel(Some(Label::Green)),
         has_email: false,
         owner_uid: None,
         timestamp: Timestamp::now(),
@@ -360,7 +360,7 @@ async fn original_of_another_model(model: &ModelServer, again: &[Reply]) -> (Wor
     let checks = log(control, "event=regen_divergence_check").await;
     let attempts = log(control, "event=oracle_interaction&session=cs_1").await;
     let asked = attempts.iter().skip(1).map(|entry| field(field(entry, "generation"), "model").clone());
-    let mut told = harness::document(&answer);
+    let mut told = oracled_tests::document(&answer);
     told.as_object_mut().expect("a document is an object").extend([
         ("regens_watched".to_owned(), at(&status, "/variance/regens")),
         ("check".to_owned(), checks.first().expect("one check").clone()),
@@ -400,7 +400,7 @@ async fn regeneration_with_unknown_prompt_is_marked_and_not_watched() {
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     registered(routes, "told", Some(Label::Green)).await;
     let submitted =
-        harness::post(routes, "/v1/verdicts/submitted", &harness::submission(harness::GOOD)).await;
+        oracled_tests::post(routes, "/v1/verdicts/submitted", &oracled_tests::submission(oracled_tests::GOOD)).await;
     assert_eq!(submitted.status, 201);
     lose(control, "submitted").await;
     for session in ["told", "submitted"] {

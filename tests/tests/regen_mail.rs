@@ -1,19 +1,19 @@
 //! The customer's notice of a verdict that was regenerated and says something else (seed: `regen-consistency`,
 //! "Customer Notification", VC-5, the failure mode of its mail, and REGEN-GAP-04).
 
-use domain::divergence::DISCLAIMER;
-use domain::mail::Standing;
-use domain::{Event, Label, Mail, Tier};
-use harness::load::field;
-use harness::making::{QUERY, came_from, lose, order, put, read, saying, told_of};
-use harness::model::{ModelServer, Reply, Seen};
-use harness::{Daemon, World, at, document, eventually, get, log, post};
+use oracled_domain::divergence::DISCLAIMER;
+use oracled_domain::mail::Standing;
+use oracled_domain::{Event, Label, Mail, Tier};
+use oracled_tests::load::field;
+use oracled_tests::making::{QUERY, came_from, lose, order, put, read, saying, told_of};
+use oracled_tests::model::{ModelServer, Reply, Seen};
+use oracled_tests::{Daemon, World, at, document, eventually, get, log, post};
 use jiff::{SignedDuration, Timestamp};
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use store::{Journal, Options, Record, Write};
+use oracled_store::{Journal, Options, Record, Write};
 use tokio::time::sleep;
 
 /// The seed's bound on a notice (VC-5).
@@ -125,7 +125,7 @@ async fn vc_5_only_significant_divergence_with_an_address_is_mailed() {
         }
     }
     let routes = &mut daemon.routes().await;
-    harness::making::registered(routes, "nobody", Some(Label::Green)).await;
+    oracled_tests::making::registered(routes, "nobody", Some(Label::Green)).await;
     model.next([Reply::saying(&saying(Tier::Quick, Label::Red))]);
     assert_eq!(at(&read(routes, "nobody").await, "/disclaimer"), DISCLAIMER);
 

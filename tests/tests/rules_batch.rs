@@ -1,9 +1,9 @@
 //! `POST /v1/rules/evaluate:batch`, from outside: read and answered at the same time, in order, within bounds, and
 //! nothing unlogged.
 
-use harness::stream::Stream;
-use harness::wire::{Wire, head};
-use harness::{Daemon, PATIENCE, World, at, disk, document, eventually, get, log, post, problem};
+use oracled_tests::stream::Stream;
+use oracled_tests::wire::{Wire, head};
+use oracled_tests::{Daemon, PATIENCE, World, at, disk, document, eventually, get, log, post, problem};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;

@@ -1,6 +1,6 @@
 //! The cases of Oracle-A: each is evaluated as its line wants it. `oraclectl rules eval` reads the same file.
 
-use domain::rules::{Candidate, Check, Evaluation, FactSet, Settings, Verdict, Violation, evaluate};
+use oracled_domain::rules::{Candidate, Check, Evaluation, FactSet, Settings, Verdict, Violation, evaluate};
 use serde_json::Value;
 use std::collections::BTreeSet;
 

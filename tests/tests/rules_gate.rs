@@ -1,11 +1,11 @@
 //! `/v1/verdicts/{session_id}` with `facts`: the rules as a second gate behind the crosscheck, for verdicts that are handed
 //! in, made, and made anew.
 
-use domain::{Label, Tier};
-use harness::load::field;
-use harness::making::{QUERY, came_from, lose, order, put, read, saying, told_of};
-use harness::model::{ModelServer, Reply};
-use harness::{GOOD, World, at, document, eventually, get, log, post, problem, submission};
+use oracled_domain::{Label, Tier};
+use oracled_tests::load::field;
+use oracled_tests::making::{QUERY, came_from, lose, order, put, read, saying, told_of};
+use oracled_tests::model::{ModelServer, Reply};
+use oracled_tests::{GOOD, World, at, document, eventually, get, log, post, problem, submission};
 use hyper::Method;
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};

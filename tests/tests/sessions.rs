@@ -1,9 +1,9 @@
 //! `PUT /v1/sessions/{session_id}`: what is told of a session before anything of it is lost.
 
-use domain::{Label, Tier};
-use harness::making::{QUERY, came_from, order, put, read, registered, told_of};
-use harness::model::ModelServer;
-use harness::{GOOD, World, document, eventually, get, log, post, problem, submission};
+use oracled_domain::{Label, Tier};
+use oracled_tests::making::{QUERY, came_from, order, put, read, registered, told_of};
+use oracled_tests::model::ModelServer;
+use oracled_tests::{GOOD, World, document, eventually, get, log, post, problem, submission};
 use hyper::Method;
 use serde_json::{Value, json};
 use std::fs;

@@ -1,7 +1,7 @@
 //! The two sockets as files: who may use them, who replaces them, and who hands them over.
 
-use harness::wire::{Wire, head};
-use harness::{World, complaint, eventually, get};
+use oracled_tests::wire::{Wire, head};
+use oracled_tests::{World, complaint, eventually, get};
 use std::fs::{self, Permissions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};

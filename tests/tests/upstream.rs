@@ -1,15 +1,15 @@
 //! The model client against servers that fail in every way a server can: what is asked again, what is not, how often,
 //! and what is said of it.
 
-use actors::Clock;
-use actors::upstream::{
+use oracled_actors::Clock;
+use oracled_actors::upstream::{
     CallPolicy, Called, Caller, Endpoint, Gemini, Health, Kind, Model, ModelError, OpenAi, Purpose,
 };
-use domain::generation::{LOCKED_MODEL, Settings, Usage};
-use domain::interaction::{Interaction, Status};
-use domain::{GatePath, Prompt, Query, Sha256Hex, Tier, build_verdict_prompt};
-use harness::GOOD;
-use harness::model::{ModelServer, Reply, gemini_answer, openai_answer};
+use oracled_domain::generation::{LOCKED_MODEL, Settings, Usage};
+use oracled_domain::interaction::{Interaction, Status};
+use oracled_domain::{GatePath, Prompt, Query, Sha256Hex, Tier, build_verdict_prompt};
+use oracled_tests::GOOD;
+use oracled_tests::model::{ModelServer, Reply, gemini_answer, openai_answer};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

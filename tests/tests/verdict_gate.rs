@@ -1,10 +1,10 @@
 //! The gate: invisible text, delivered members, and how long a refusal by the rules stays in force.
 
-use domain::{Label, Tier};
-use harness::load::field;
-use harness::making::{QUERY, lose, order, put, read, saying, told_of};
-use harness::model::{ModelServer, Reply};
-use harness::{GOOD, World, at, document, get, log, post, problem, submission};
+use oracled_domain::{Label, Tier};
+use oracled_tests::load::field;
+use oracled_tests::making::{QUERY, lose, order, put, read, saying, told_of};
+use oracled_tests::model::{ModelServer, Reply};
+use oracled_tests::{GOOD, World, at, document, get, log, post, problem, submission};
 use hyper::Method;
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ async fn unjudged_members_are_not_delivered() {
     let flags =
         json!(["unexpected_field:<script>", "unexpected_field:breakdown", "unexpected_field:strategy"]);
     assert_eq!(at(&delivered, "/decision/flags"), flags);
-    let digest = json!(domain::Sha256Hex::of(kept.as_bytes()));
+    let digest = json!(oracled_domain::Sha256Hex::of(kept.as_bytes()));
     for entry in log(control, "session=cs_1").await {
         assert_eq!(entry["verdict_sha256"], digest, "{entry}");
     }

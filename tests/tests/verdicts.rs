@@ -1,6 +1,6 @@
 //! `/v1/verdicts/{session_id}`, from outside.
 
-use harness::{GOOD, World, document, get, log, post, problem, submission};
+use oracled_tests::{GOOD, World, document, get, log, post, problem, submission};
 use hyper::Method;
 use serde_json::json;
 

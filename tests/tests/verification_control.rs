@@ -1,7 +1,7 @@
 //! How administrators register what verification works by.
 
-use harness::ground::{approve, example, open_pipeline, put, register};
-use harness::{World, at, document, get, log, post, problem};
+use oracled_tests::ground::{approve, example, open_pipeline, put, register};
+use oracled_tests::{World, at, document, get, log, post, problem};
 use oracled::client::Client;
 use serde_json::{Value, json};
 

@@ -1,11 +1,11 @@
 //! Credentials of live sources end to end: each reaches its own source, and stands nowhere else (RFC-0002, Part II, "Oracle
 //! Integrity Requirements").
 
-use harness::ground::put;
-use harness::live::{
+use oracled_tests::ground::put;
+use oracled_tests::live::{
     HONEST, LOCAL, Office, adapter_of, census, empty, people, source, told, verified, whole,
 };
-use harness::{Daemon, World, document, get, problem, whole_log};
+use oracled_tests::{Daemon, World, document, get, problem, whole_log};
 use serde_json::{Value, json};
 
 const OFFICE: &str = "s3cret-of-the-office";

@@ -1,8 +1,8 @@
 //! `oraclectl verify`, `explain` and `review`: what people see of verification.
 
-use harness::ground::register as register_source;
-use harness::verification::{offices, register, several_years, workflow};
-use harness::{PATIENCE, World, at, document, get};
+use oracled_tests::ground::register as register_source;
+use oracled_tests::verification::{offices, register, several_years, workflow};
+use oracled_tests::{PATIENCE, World, at, document, get};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::{Output, Stdio};
@@ -10,7 +10,7 @@ use std::process::{Output, Stdio};
 const ARUBA: [&str; 5] = ["verify", "census", "area=ABW", "year=1960", "--axes=population"];
 
 /// Two offices that disagree on Aruba in 1960, and a workflow in which the one that is trusted more wins.
-async fn census(world: &World, settings: Value) -> harness::Daemon<'_> {
+async fn census(world: &World, settings: Value) -> oracled_tests::Daemon<'_> {
     let daemon = world.serve().await;
     offices(&daemon, &[("office-a", "primary", "54208"), ("office-b", "secondary", "54608")]).await;
     register(&mut daemon.control().await, &workflow("census", &["office-a", "office-b"], settings)).await;
@@ -39,7 +39,7 @@ fn has(said: &str, lines: &[&str]) {
 }
 
 /// The review that is open, by its id.
-async fn open_review(daemon: &harness::Daemon<'_>) -> String {
+async fn open_review(daemon: &oracled_tests::Daemon<'_>) -> String {
     let listed = get(&mut daemon.control().await, "/v1/reviews").await;
     at(&listed, "/reviews/0/review_id").as_str().expect("one is open").to_owned()
 }

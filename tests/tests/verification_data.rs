@@ -2,12 +2,12 @@
 //! under each strategy.
 
 use bytes::Bytes;
-use domain::ground::decimal::Decimal;
-use harness::ground::{
+use oracled_domain::ground::decimal::Decimal;
+use oracled_tests::ground::{
     answers, approve, begun, ended, example, ingest, open_pipeline, put, register_all, register_gated,
     workflow,
 };
-use harness::{World, document, get, post, problem};
+use oracled_tests::{World, document, get, post, problem};
 use oracled::client::Client;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

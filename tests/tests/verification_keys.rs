@@ -3,12 +3,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use harness::ground::put;
-use harness::live::{
+use oracled_tests::ground::put;
+use oracled_tests::live::{
     HONEST, LOCAL, Office, POISON, adapt, adapter_of, census, empty, refused, source, told, verified, whole,
 };
-use harness::signing::{by_header, issued_at, key, seconds_ago, signed, signed_by, token};
-use harness::{World, problem};
+use oracled_tests::signing::{by_header, issued_at, key, seconds_ago, signed, signed_by, token};
+use oracled_tests::{World, problem};
 use ring::rand::SystemRandom;
 use ring::rsa::{KeyPairComponents, PublicKeyComponents};
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, RSA_PKCS1_SHA256, RsaKeyPair};

@@ -1,9 +1,9 @@
 //! `/v1/verify` from outside: envelopes of each kind, and what is refused.
 
 use bytes::Bytes;
-use harness::ground;
-use harness::verification::{offices, register, workflow};
-use harness::{World, at, document, eventually, get, log, post, problem};
+use oracled_tests::ground;
+use oracled_tests::verification::{offices, register, workflow};
+use oracled_tests::{World, at, document, eventually, get, log, post, problem};
 use hyper::Method;
 use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
@@ -191,7 +191,7 @@ async fn source_that_never_answers_yields_an_envelope_before_the_request_ends() 
         ("/v1/sources/world-bank-live/adapter", adapter),
     ] {
         let answer = ground::put(control, path, &document).await;
-        assert_eq!(answer.status, 200, "{path}: {}", harness::document(&answer));
+        assert_eq!(answer.status, 200, "{path}: {}", oracled_tests::document(&answer));
     }
     ground::approve(control, "world-bank-live").await;
     // by its own times the workflow would wait for a minute

@@ -9,13 +9,13 @@ use crate::door::Door;
 use crate::logger::{CommitError, Log};
 use crate::notifier::{Notifier, Wake};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
-use domain::mail::MailKind;
-use domain::rules::Check;
-use domain::session::{Email, Mismatch, Original};
-use domain::{Delivery, Event, Mail, Query, Session, SessionId, Tier};
+use oracled_domain::mail::MailKind;
+use oracled_domain::rules::Check;
+use oracled_domain::session::{Email, Mismatch, Original};
+use oracled_domain::{Delivery, Event, Mail, Query, Session, SessionId, Tier};
 use jiff::Timestamp;
 use std::sync::Arc;
-use store::{Expect, Record, RowKey, Store, StoreError, Write};
+use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 
 /// Asks what there is already for a session whose verdict is to be delivered.
 ///
@@ -151,7 +151,7 @@ impl Deliverer {
         delivery: Delivery,
         find: &Find,
         now: Timestamp,
-    ) -> Result<(Record, Arc<Delivery>, Option<domain::MailId>), StoreError> {
+    ) -> Result<(Record, Arc<Delivery>, Option<oracled_domain::MailId>), StoreError> {
         // without an original to compare with, the verdict that was read becomes the original
         let delivery = Arc::new(match &known.original {
             None => Delivery { regen: None, ..delivery },
@@ -185,12 +185,12 @@ impl Deliverer {
 
 /// The entry of a mail that is put into the outbox.
 pub(super) fn queued(mail: &Mail, timestamp: Timestamp) -> Event {
-    let domain::mail::Standing { mail_id, session_id, kind, .. } = mail.standing.clone();
+    let oracled_domain::mail::Standing { mail_id, session_id, kind, .. } = mail.standing.clone();
     Event::MailQueued { mail_id, session_id, kind, timestamp }
 }
 
 /// Tells whoever sends mail of one that was queued. Nothing waits for it.
-pub(super) fn wake(notifier: Option<&Door<Notifier>>, mail_id: Option<domain::MailId>) {
+pub(super) fn wake(notifier: Option<&Door<Notifier>>, mail_id: Option<oracled_domain::MailId>) {
     let (Some(notifier), Some(mail_id)) = (notifier.cloned(), mail_id) else { return };
     actix_rt::spawn(async move {
         if let Err(error) = notifier.ask(Wake(mail_id)).await {

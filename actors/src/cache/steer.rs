@@ -7,12 +7,12 @@ use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
 use crate::notifier::HeldMails;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
-use domain::divergence::OriginalLabel;
-use domain::event::Change;
-use domain::session::{Email, Mismatch, Original, RefusalKey};
-use domain::{Event, Label, Peer, Session, SessionId};
+use oracled_domain::divergence::OriginalLabel;
+use oracled_domain::event::Change;
+use oracled_domain::session::{Email, Mismatch, Original, RefusalKey};
+use oracled_domain::{Event, Label, Peer, Session, SessionId};
 use jiff::Timestamp;
-use store::{Expect, Record, RowKey, Store, Write};
+use oracled_store::{Expect, Record, RowKey, Store, Write};
 
 /// Corrects a session. Whatever is `None` stays as it is.
 #[derive(Debug, Clone, Message)]

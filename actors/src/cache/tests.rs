@@ -2,12 +2,12 @@ use super::*;
 use crate::crosscheck::{Judge, Outcome};
 use crate::system::System;
 use crate::testing::{GOOD, World, id, judge, logged, with_world};
-use domain::GatePath;
-use domain::divergence::DivergenceLevel;
-use domain::generation::{Generation, Settings};
-use domain::mail::MailKind;
-use domain::session::{Email, Mismatch, Original};
-use domain::{Label, MailId, Query, Sha256Hex, Tier};
+use oracled_domain::GatePath;
+use oracled_domain::divergence::DivergenceLevel;
+use oracled_domain::generation::{Generation, Settings};
+use oracled_domain::mail::MailKind;
+use oracled_domain::session::{Email, Mismatch, Original};
+use oracled_domain::{Label, MailId, Query, Sha256Hex, Tier};
 
 mod damaged;
 mod owner;
@@ -101,7 +101,7 @@ fn hot_verdicts_stay_within_their_memory() {
     let delivery = |n: usize| {
         let verdict = format!(r#"{{"verdict":"RED","summary":"{}"}}"#, "s".repeat(2000));
         let approved =
-            domain::judge(Tier::Quick, domain::Payload::raw(&verdict)).outcome.expect("it is coherent");
+            oracled_domain::judge(Tier::Quick, oracled_domain::Payload::raw(&verdict)).outcome.expect("it is coherent");
         let cached_at = "2026-11-20T10:00:00Z".parse().expect("a time");
         Delivery {
             session_id: id(&format!("cs_{n}")),

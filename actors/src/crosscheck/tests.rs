@@ -1,7 +1,7 @@
 use super::*;
 use crate::cache::Read;
 use crate::testing::{GOOD, World, id, judge, logged, with_world};
-use domain::crosscheck::Reason;
+use oracled_domain::crosscheck::Reason;
 
 #[test]
 fn vc_4_a_log_entry_is_written_for_pass_and_fail_on_every_path() {
@@ -132,8 +132,8 @@ fn a_session_keeps_its_tier_and_query() {
 #[test]
 fn a_judgement_is_logged_even_where_its_commit_stays_stale() {
     with_world(|World { system, .. }| async move {
-        let stale = || CacheError::Commit(CommitError::Stale(store::RowKey::Verdict(id("cs_1"))));
-        let judgement = domain::judge(Tier::Quick, Payload::raw(GOOD));
+        let stale = || CacheError::Commit(CommitError::Stale(oracled_store::RowKey::Verdict(id("cs_1"))));
+        let judgement = oracled_domain::judge(Tier::Quick, Payload::raw(GOOD));
         let message = judge("cs_1", GOOD, GatePath::Submit);
         let entry = Event::judged(&judgement, id("cs_1"), &message.query, message.path, system.clock.now());
         let admitted = settle(Ok(Err(stale())), entry.into(), &system.log).await;

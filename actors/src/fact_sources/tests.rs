@@ -5,11 +5,11 @@ use crate::system::System;
 use crate::testing::ground::{PEER, ingested, population};
 use crate::testing::{World, with_world};
 use crate::verification::tests::support::workflow;
-use domain::ground::freshness::StaleBehavior;
-use domain::ground::id::SourceId;
-use domain::sourced::{Asked, Origin};
+use oracled_domain::ground::freshness::StaleBehavior;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::sourced::{Asked, Origin};
 use serde_json::{Value as Json, json};
-use store::LogQuery;
+use oracled_store::LogQuery;
 
 fn source() -> SourceId {
     "world-bank-population".parse().expect("an id")

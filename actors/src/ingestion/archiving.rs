@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use std::io;
-use store::StoreError;
-use store::ground::archive::Archived;
-use store::ground::files::Files;
+use oracled_store::StoreError;
+use oracled_store::ground::archive::Archived;
+use oracled_store::ground::files::Files;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
 

@@ -4,11 +4,11 @@ use super::pull::PullError;
 use super::pulling::REFRESH_PAUSE;
 use crate::logger::CommitError;
 use crate::registry::RegistryError;
-use domain::Sha256Hex;
-use domain::ground::id::{PipelineId, SourceId};
-use domain::ground::run::RunState;
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::id::{PipelineId, SourceId};
+use oracled_domain::ground::run::RunState;
 use jiff::Timestamp;
-use store::StoreError;
+use oracled_store::StoreError;
 
 /// The most held runs of one source. Each keeps its payload on the disk.
 pub(super) const HELD_MAX: usize = 16;

@@ -2,9 +2,9 @@
 
 use super::IngestionError;
 use super::progress::{Ending, Progress, RunProgress};
-use domain::Sha256Hex;
-use domain::ground::id::SourceId;
-use domain::ground::run::Run;
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::run::Run;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
 //! How far a run is, and whether it is to go on.
 
-use domain::Sha256Hex;
-use domain::ground::id::{PipelineId, SourceId};
-use domain::ground::run::{Run, RunState};
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::id::{PipelineId, SourceId};
+use oracled_domain::ground::run::{Run, RunState};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};

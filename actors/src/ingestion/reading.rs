@@ -5,20 +5,20 @@ use super::progress::{Phase, Progress};
 use super::slices::{Limits, Slice, SliceError, slices};
 use crate::registry::Ready;
 use bytes::Bytes;
-use domain::ground::normalize::{MissingColumn, Normalized};
-use domain::ground::ontology::Ontology;
-use domain::ground::rejection::{Reject, Rejection, Rule};
-use domain::ground::run::{FileRef, RunCounts};
-use domain::ground::timeline::{Release, Statement};
-use domain::{Sha256Hex, Sha256Stream};
+use oracled_domain::ground::normalize::{MissingColumn, Normalized};
+use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::rejection::{Reject, Rejection, Rule};
+use oracled_domain::ground::run::{FileRef, RunCounts};
+use oracled_domain::ground::timeline::{Release, Statement};
+use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use store::StoreError;
-use store::ground::files::Files;
-use store::ground::staging::{Accepted, Staged, Staging};
-use store::ground::statement::StoredStatement;
-use store::ground::view::SourceView;
+use oracled_store::StoreError;
+use oracled_store::ground::files::Files;
+use oracled_store::ground::staging::{Accepted, Staged, Staging};
+use oracled_store::ground::statement::StoredStatement;
+use oracled_store::ground::view::SourceView;
 
 /// What is read, and how.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl Reading {
 
 /// The values by which the record is looked up: the places of their axes, and their key bytes.
 fn indexed(
-    values: &std::collections::BTreeMap<String, domain::ground::value::Value>,
+    values: &std::collections::BTreeMap<String, oracled_domain::ground::value::Value>,
     ontology: &Ontology,
 ) -> Vec<(u16, Vec<u8>)> {
     let axes = (0..).zip(&ontology.axes).filter(|(_, axis)| axis.indexed);

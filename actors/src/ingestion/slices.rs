@@ -8,8 +8,8 @@
 
 use delimited::Delimited;
 pub(super) use delimited::is_blank;
-use domain::ground::format::{Delimiter, Format};
-use domain::ground::raw::{BadRecord, Raw};
+use oracled_domain::ground::format::{Delimiter, Format};
+use oracled_domain::ground::raw::{BadRecord, Raw};
 use input::Input;
 use json::Json;
 use lines::Lines;

@@ -8,7 +8,7 @@ use crate::fallback::Fallback;
 use crate::metrics::Metrics;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use store::{Receipt, Record};
+use oracled_store::{Receipt, Record};
 use tokio::sync::watch;
 
 /// What everyone else has of the logger: commits that fall back to the service log, and its report.

@@ -4,7 +4,7 @@ use super::{CommitError, Log};
 use crate::caller::of_caller;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Receipt, Record, RowKey};
+use oracled_store::{Receipt, Record, RowKey};
 use tokio::time::sleep;
 
 /// How long whoever waits for the journal to take a record waits at least.

@@ -5,11 +5,11 @@
 
 use super::{CommitError, Log};
 use crate::caller;
-use domain::{Caller, Event};
+use oracled_domain::{Caller, Event};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Callers, Record};
+use oracled_store::{Callers, Record};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 

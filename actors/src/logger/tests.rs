@@ -1,7 +1,7 @@
 use crate::logger::CommitError;
 use crate::testing::{World, logged, with_world};
-use domain::event::Severity;
-use domain::{Event, GatePath};
+use oracled_domain::event::Severity;
+use oracled_domain::{Event, GatePath};
 use std::time::Duration;
 
 fn stopped() -> Event {

@@ -1,7 +1,7 @@
 //! What is counted of the rules.
 
 use super::{Word, counters, pairs};
-use domain::rules::{Evaluation, RuleId, Verdict};
+use oracled_domain::rules::{Evaluation, RuleId, Verdict};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

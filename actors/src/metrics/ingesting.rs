@@ -1,8 +1,8 @@
 //! What is counted of ingestion.
 
 use super::{Word, expect};
-use domain::ground::id::SourceId;
-use domain::ground::run::{Run, RunState};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::run::{Run, RunState};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

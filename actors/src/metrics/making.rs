@@ -3,9 +3,9 @@
 use super::{Word, counters, pairs};
 use crate::upstream::failure::PERMANENT_STATUSES;
 use crate::upstream::{Called, ModelError};
-use domain::divergence::OriginalLabel;
-use domain::interaction::Status;
-use domain::{DivergenceCheck, DivergenceLevel, GatePath, Label};
+use oracled_domain::divergence::OriginalLabel;
+use oracled_domain::interaction::Status;
+use oracled_domain::{DivergenceCheck, DivergenceLevel, GatePath, Label};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

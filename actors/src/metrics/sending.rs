@@ -1,7 +1,7 @@
 //! What is counted of mail.
 
 use super::{Word, counters, pairs};
-use domain::mail::MailKind;
+use oracled_domain::mail::MailKind;
 use jiff::SignedDuration;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

@@ -1,9 +1,9 @@
 //! What is counted of verification: decisions, conflicts, escalations, staleness, and how sources answer.
 
 use super::{Word, expect, pairs};
-use domain::verification::step::StepOutcome;
-use domain::verification::workflow::{Strategy, Workflow};
-use domain::verification::{CallOutcome, Envelope, EnvelopeKind, Inputs, Reason};
+use oracled_domain::verification::step::StepOutcome;
+use oracled_domain::verification::workflow::{Strategy, Workflow};
+use oracled_domain::verification::{CallOutcome, Envelope, EnvelopeKind, Inputs, Reason};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -1,6 +1,6 @@
 //! The outbox's head: the mails that are due first, as many as memory is meant to hold.
 
-use domain::MailId;
+use oracled_domain::MailId;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 

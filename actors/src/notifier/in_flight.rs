@@ -1,6 +1,6 @@
 //! Which mails somebody has in hand: at most one attempt, or one administrator, a mail.
 
-use domain::MailId;
+use oracled_domain::MailId;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

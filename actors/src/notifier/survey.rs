@@ -1,9 +1,9 @@
 //! A look through the whole outbox, which is on disk and has no bound.
 
 use super::head::Head;
-use domain::mail::Standing;
+use oracled_domain::mail::Standing;
 use jiff::Timestamp;
-use store::{Store, StoreError};
+use oracled_store::{Store, StoreError};
 
 /// What there is in the outbox.
 #[derive(Debug)]

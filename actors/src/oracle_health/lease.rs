@@ -2,8 +2,8 @@
 
 use super::{OracleHealth, Report};
 use actix::Addr;
-use domain::OracleId;
-use domain::health::{self, Outcome};
+use oracled_domain::OracleId;
+use oracled_domain::health::{self, Outcome};
 
 /// The leave to make one call. Dropped without a report it says that nothing was learned.
 #[derive(Debug)]

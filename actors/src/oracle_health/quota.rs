@@ -2,7 +2,7 @@
 
 use super::OracleHealth;
 use actix::{Context, Handler, Message};
-use domain::OracleId;
+use oracled_domain::OracleId;
 use std::time::Duration;
 
 /// Holds back every call of an oracle that asked for a wait.

@@ -1,7 +1,7 @@
 //! Where an answer left off: opaque to whoever asks, and bound to the query that it belongs to.
 
-use domain::Sha256Hex;
-use domain::ground::query::{BadQuery, OracleQuery, QueryRequest};
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::query::{BadQuery, OracleQuery, QueryRequest};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

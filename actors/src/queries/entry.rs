@@ -3,11 +3,11 @@
 use super::{ChangesPage, Cursor, Queries, QueryError, RecordAnswer, RecordError};
 use crate::clock::monotonic;
 use crate::logger::CommitError;
-use domain::event::{QueryEntry, ReadKind, ReadOutcome};
-use domain::ground::id::SourceId;
-use domain::ground::provenance::ProvenanceRecord;
-use domain::ground::query::{OracleQuery, QueryAnswer};
-use domain::{Event, Sha256Hex};
+use oracled_domain::event::{QueryEntry, ReadKind, ReadOutcome};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
+use oracled_domain::{Event, Sha256Hex};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -4,12 +4,12 @@ use super::Queries;
 use crate::caller::carried;
 use crate::ingestion::Refresh;
 use crate::registry::policy_of;
-use domain::ground::freshness::{Answer, Freshness};
-use domain::ground::id::SourceId;
-use domain::ground::source::OracleTier;
-use domain::ground::timeline::Scope;
+use oracled_domain::ground::freshness::{Answer, Freshness};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::source::OracleTier;
+use oracled_domain::ground::timeline::Scope;
 use jiff::Timestamp;
-use store::ground::view::SourceView;
+use oracled_store::ground::view::SourceView;
 use tokio::time::timeout;
 
 /// What there is is too old, by the source's policy.

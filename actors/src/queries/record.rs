@@ -2,23 +2,23 @@
 
 use super::{OpenEntry, Queries, Stale, freshness};
 use crate::logger::CommitError;
-use domain::Sha256Hex;
-use domain::event::ReadKind;
-use domain::ground::freshness::age_s;
-use domain::ground::id::SourceId;
-use domain::ground::provenance::ProvenanceRecord;
-use domain::ground::query::{NormalizedRecord, QueryFreshness};
-use domain::ground::record::Content;
-use domain::ground::run::split_record_id;
-use domain::ground::source::{OracleTier, SourceRegistryEntry, Standing};
-use domain::ground::timeline::{Became, End, Scope, Version};
+use oracled_domain::Sha256Hex;
+use oracled_domain::event::ReadKind;
+use oracled_domain::ground::freshness::age_s;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::query::{NormalizedRecord, QueryFreshness};
+use oracled_domain::ground::record::Content;
+use oracled_domain::ground::run::split_record_id;
+use oracled_domain::ground::source::{OracleTier, SourceRegistryEntry, Standing};
+use oracled_domain::ground::timeline::{Became, End, Scope, Version};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use store::StoreError;
-use store::ground::statement::StoredStatement;
-use store::ground::view::{Found, Record, SourceView};
+use oracled_store::StoreError;
+use oracled_store::ground::statement::StoredStatement;
+use oracled_store::ground::view::{Found, Record, SourceView};
 
 /// A record by its id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

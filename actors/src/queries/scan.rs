@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
-use store::ground::query::{RECORDS_SCANNED_MAX, ScanBudget, ScanError, WORK_MAX};
+use oracled_store::ground::query::{RECORDS_SCANNED_MAX, ScanBudget, ScanError, WORK_MAX};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 /// The longest time of a scan.

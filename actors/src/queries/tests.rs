@@ -8,10 +8,10 @@ use crate::registry::{Invalidate, RegistryError, Review, ReviewSource, SetFreshn
 use crate::system::System;
 use crate::testing::ground::{PEER, ingested, population, replaced};
 use crate::testing::{World, with_world};
-use domain::event::ground::InvalidationCause;
-use domain::ground::freshness::{FreshnessPolicy, StaleBehavior};
-use domain::ground::provenance::ProvenanceRecord;
-use domain::ground::query::{Operator, QueryFilter, QueryRequest};
+use oracled_domain::event::ground::InvalidationCause;
+use oracled_domain::ground::freshness::{FreshnessPolicy, StaleBehavior};
+use oracled_domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::query::{Operator, QueryFilter, QueryRequest};
 use jiff::SignedDuration;
 use serde_json::json;
 use std::time::Duration;
@@ -54,7 +54,7 @@ async fn two_releases(system: &System) {
 
 /// The records, as `id=population`.
 fn told(answer: &QueryAnswer) -> Vec<String> {
-    let record = |record: &domain::ground::query::NormalizedRecord| {
+    let record = |record: &oracled_domain::ground::query::NormalizedRecord| {
         let value = record.axes["population"].as_ref().map(ToString::to_string).unwrap_or_default();
         format!("{}={value}", record.source_record_id)
     };
@@ -245,15 +245,15 @@ fn a_record_is_found_by_its_id_whatever_has_become_of_it() {
             let archive =
                 system.store.files().archive(&chain.oracle_id, &chain.raw.raw_sha256).expect("it is kept");
             let raw = archive.slice(chain.raw.offset, chain.raw.len.into()).expect("it is there");
-            assert_eq!(domain::Sha256Hex::of(&raw), chain.raw_hash);
+            assert_eq!(oracled_domain::Sha256Hex::of(&raw), chain.raw_hash);
         }
         // the second release says the same of 1961 as the first
         let run_id =
             &system.store.view(&source()).expect("it opens").expect("it is there").state.completed[1].run_id;
         let same =
-            system.queries.record(&domain::ground::run::record_id(run_id, 1)).await.expect("it is there");
+            system.queries.record(&oracled_domain::ground::run::record_id(run_id, 1)).await.expect("it is there");
         assert_eq!(same.same_as.as_deref(), old.records.get(1).map(|record| record.record_id.as_str()));
-        for unknown in ["", "x", "0123456789abcdef-0", &domain::ground::run::record_id(run_id, 9)] {
+        for unknown in ["", "x", "0123456789abcdef-0", &oracled_domain::ground::run::record_id(run_id, 9)] {
             assert!(
                 matches!(system.queries.record(unknown).await, Err(RecordError::Unknown(_))),
                 "{unknown}"
@@ -313,7 +313,7 @@ fn refused_read_of_a_record_is_logged_with_its_source() {
         while crate::testing::logged(&system.store).iter().filter(is_read).count() < 2 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let lines = system.store.log(&store::LogQuery { limit: 100, ..store::LogQuery::default() });
+        let lines = system.store.log(&oracled_store::LogQuery { limit: 100, ..store::LogQuery::default() });
         let lines = lines.expect("it is read");
         let entries =
             lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(&line.json).expect("JSON"));

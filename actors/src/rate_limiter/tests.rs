@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{World, id, logged, with_world};
-use domain::Sha256Hex;
-use domain::generation::Settings;
+use oracled_domain::Sha256Hex;
+use oracled_domain::generation::Settings;
 use governor::clock::FakeRelativeClock;
 
 fn take(session_id: &str) -> Take {

@@ -1,9 +1,9 @@
 //! The model that is asked, and with which settings.
 
 use crate::upstream::{Caller, ModelError};
-use domain::OracleId;
-use domain::generation::Settings;
-use domain::session::Original;
+use oracled_domain::OracleId;
+use oracled_domain::generation::Settings;
+use oracled_domain::session::Original;
 
 /// The model that is asked, and with which settings.
 #[derive(Debug, Clone)]

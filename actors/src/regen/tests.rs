@@ -7,10 +7,10 @@ use crate::rate_limiter::Limited;
 use crate::testing::{GOOD, Hand, Outside, World, id, logged, with_outside};
 use crate::upstream::failure::{Failure, Kind};
 use crate::upstream::{Attempt, BoxFuture, CallPolicy, Caller, Heard, Miss, Model, ModelError, Refusal};
-use domain::generation::{LOCKED_MODEL, Settings};
-use domain::health::HealthConfig;
-use domain::session::Mismatch;
-use domain::{DivergenceLevel, Label, Peer, Prompt, Sha256Hex};
+use oracled_domain::generation::{LOCKED_MODEL, Settings};
+use oracled_domain::health::HealthConfig;
+use oracled_domain::session::Mismatch;
+use oracled_domain::{DivergenceLevel, Label, Peer, Prompt, Sha256Hex};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -88,7 +88,7 @@ fn outside(model: &Arc<MadeUp>, time: &Hand) -> Outside {
     let model: Arc<dyn Model> = Arc::clone(model) as _;
     let policy = CallPolicy { max_retries: 0, ..CallPolicy::default() };
     let caller = Caller::new(model, policy, time.clock());
-    let oracle_id: domain::OracleId = "gemini".parse().expect("an id");
+    let oracle_id: oracled_domain::OracleId = "gemini".parse().expect("an id");
     let oracles = vec![Oracle { id: oracle_id.clone(), config: HealthConfig::default(), probe: None }];
     let original = Settings { temperature: 0.7, ..Settings::locked(LOCKED_MODEL.into()) };
     Outside {
@@ -252,7 +252,7 @@ fn order_is_not_answered_with_the_refusal_of_another_uid() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         let by = |uid, order: Deliver| {
-            let caller = domain::Caller { peer: Peer { uid, gid: uid, pid: None }, request_id: "r".into() };
+            let caller = oracled_domain::Caller { peer: Peer { uid, gid: uid, pid: None }, request_id: "r".into() };
             let regen = world.system.regen.clone();
             let asked = async move { regen.ask(order).await.expect("it answers") };
             actix_rt::spawn(called_by(caller, asked))

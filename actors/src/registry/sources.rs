@@ -2,18 +2,18 @@
 
 use super::{Decided, Desk, Registered, Registry, RegistryError, as_read, bounds, policy_of};
 use actix::{Context, Handler, Message, ResponseFuture};
-use domain::event::ground::{
+use oracled_domain::event::ground::{
     FreshnessEntry, InvalidationCause, InvalidationEntry, SourceChange, SourceEntry,
 };
-use domain::ground::freshness::{FreshnessPolicy, InvalidationTrigger};
-use domain::ground::id::SourceId;
-use domain::ground::run::RunState;
-use domain::ground::source::{Registration, SourceRegistryEntry};
-use domain::{Event, Peer};
+use oracled_domain::ground::freshness::{FreshnessPolicy, InvalidationTrigger};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::run::RunState;
+use oracled_domain::ground::source::{Registration, SourceRegistryEntry};
+use oracled_domain::{Event, Peer};
 use jiff::Timestamp;
 use std::sync::Arc;
-use store::ground::state::SourceState;
-use store::{Record, RowKey, Write};
+use oracled_store::ground::state::SourceState;
+use oracled_store::{Record, RowKey, Write};
 
 /// Registers a source, or describes one otherwise.
 #[derive(Debug, Message)]

@@ -5,12 +5,12 @@ use crate::ingestion::tests::OLD;
 use crate::system::System;
 use crate::testing::ground::{PEER, document, ingested, population};
 use crate::testing::{World, with_world};
-use domain::Event;
-use domain::event::ground::RunEntry;
-use domain::ground::run::{Run, RunState};
-use domain::ground::source::Registration;
+use oracled_domain::Event;
+use oracled_domain::event::ground::RunEntry;
+use oracled_domain::ground::run::{Run, RunState};
+use oracled_domain::ground::source::Registration;
 use serde_json::{Value as Json, json};
-use store::{RowKey, Write};
+use oracled_store::{RowKey, Write};
 
 /// Another version of the ontology of populations, and the source registered by it.
 async fn registered_by(

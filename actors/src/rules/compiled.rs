@@ -1,8 +1,8 @@
 //! Compiled fact sets, by the digest of their facts, within a bound of bytes.
 
 use crate::metrics::Checking;
-use domain::Sha256Hex;
-use domain::rules::FactSet;
+use oracled_domain::Sha256Hex;
+use oracled_domain::rules::FactSet;
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use std::sync::{Arc, Mutex, PoisonError};

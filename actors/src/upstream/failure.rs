@@ -1,6 +1,6 @@
 //! What can go wrong with a request, what it says about the one who was asked, and whether to ask again.
 
-use domain::health::Outcome;
+use oracled_domain::health::Outcome;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::Value;

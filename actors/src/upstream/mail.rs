@@ -9,8 +9,8 @@ pub use smtp::{BadSmtp, Smtp, SmtpSettings, SmtpTls};
 
 use super::BoxFuture;
 use crate::oracle_health::Probe;
-use domain::mail::SendFailure;
-use domain::{Mail, OracleId};
+use oracled_domain::mail::SendFailure;
+use oracled_domain::{Mail, OracleId};
 
 /// A mail service. Its probe finds out whether it is there.
 pub trait MailService: Probe {

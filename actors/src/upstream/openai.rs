@@ -3,8 +3,8 @@
 use super::wire::{self, Said};
 use super::{Attempt, BadEndpoint, BoxFuture, Endpoint, Failure, Key, Model, Refusal};
 use crate::clock::Clock;
-use domain::Prompt;
-use domain::generation::{Settings, Usage};
+use oracled_domain::Prompt;
+use oracled_domain::generation::{Settings, Usage};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Live sources: whoever is asked about one thing while somebody waits, behind one small trait (RFC-0002, Part II).
 //!
 //! What a source answers is read by its adapter, a document; nothing is coded for one source. Nothing here decides whether an
-//! answer counts beside others: that is `domain::verification`'s.
+//! answer counts beside others: that is `oracled_domain::verification`'s.
 
 mod http;
 mod signature;
@@ -11,11 +11,11 @@ pub use http::{ANSWER_MAX_BYTES, HttpOracles, LiveSettings};
 
 use super::BoxFuture;
 use super::web::WebError;
-use domain::ground::adapter::Ready;
-use domain::ground::source::OracleTier;
-use domain::ground::value::Value;
-use domain::health::Outcome;
-use domain::verification::{KeptAnswer, Reply};
+use oracled_domain::ground::adapter::Ready;
+use oracled_domain::ground::source::OracleTier;
+use oracled_domain::ground::value::Value;
+use oracled_domain::health::Outcome;
+use oracled_domain::verification::{KeptAnswer, Reply};
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt;

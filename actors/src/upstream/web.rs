@@ -21,7 +21,7 @@ use crate::clock::Clock;
 pub(crate) use address::shown;
 use address::{Reach, has_keys};
 pub use address::{origin_of, without_keys};
-use domain::ground::pipeline::Authentication;
+use oracled_domain::ground::pipeline::Authentication;
 use ipnet::IpNet;
 use jiff::Timestamp;
 use reqwest::header::{

@@ -5,11 +5,11 @@ use super::{Verification, Verifier};
 use crate::logger::CommitError;
 use crate::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
-use domain::event::verification::DismissalEntry;
-use domain::verification::review::{BadResolution, Dismissal, Dismissed, ReviewState};
-use domain::{Event, Peer};
+use oracled_domain::event::verification::DismissalEntry;
+use oracled_domain::verification::review::{BadResolution, Dismissal, Dismissed, ReviewState};
+use oracled_domain::{Event, Peer};
 use std::sync::Arc;
-use store::{Record, StoreError};
+use oracled_store::{Record, StoreError};
 
 /// Closes a review without deciding anything.
 #[derive(Debug, Message)]

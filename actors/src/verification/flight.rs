@@ -5,24 +5,24 @@ use super::pending::Promise;
 use super::{Verifier, VerifyError};
 use crate::clock::stopwatch;
 use crate::logger::CommitError;
-use domain::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
-use domain::ground::id::{SourceId, WorkflowId};
-use domain::verification::deviation::{advanced, deviations, note};
-use domain::verification::envelope::Basis;
-use domain::verification::review::{
+use oracled_domain::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
+use oracled_domain::ground::id::{SourceId, WorkflowId};
+use oracled_domain::verification::deviation::{advanced, deviations, note};
+use oracled_domain::verification::envelope::Basis;
+use oracled_domain::verification::review::{
     CALLERS_QUEUE_MAX, CALLERS_QUEUE_TOTAL_MAX, QUEUE_MAX, QUEUE_TOTAL_MAX, ReviewState,
 };
-use domain::verification::workflow::EnforcementMode;
-use domain::verification::{
+use oracled_domain::verification::workflow::EnforcementMode;
+use oracled_domain::verification::{
     Baseline, Baselines, Envelope, EnvelopeKind, Inputs, Reply, Review, Stage, Subject, SubjectKey,
     VerifyRequest, decide, is_put_to_oracles,
 };
-use domain::{Event, Sha256Hex};
+use oracled_domain::{Event, Sha256Hex};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use store::{Expect, Record, RowKey, StoreError, Write};
+use oracled_store::{Expect, Record, RowKey, StoreError, Write};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 

@@ -3,7 +3,7 @@
 use super::Verifier;
 use crate::caller::carried;
 use crate::clock::stopwatch;
-use domain::verification::Inputs;
+use oracled_domain::verification::Inputs;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

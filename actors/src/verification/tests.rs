@@ -17,12 +17,12 @@ use super::*;
 use crate::registry::{Review, ReviewSource};
 use crate::testing::ground::PEER;
 use crate::testing::{Outside, World, with_world};
-use domain::Event;
-use domain::verification::envelope::Basis;
-use domain::verification::review::Resolution;
-use domain::verification::{CallOutcome, EnvelopeKind, Reason};
+use oracled_domain::Event;
+use oracled_domain::verification::envelope::Basis;
+use oracled_domain::verification::review::Resolution;
+use oracled_domain::verification::{CallOutcome, EnvelopeKind, Reason};
 use serde_json::json;
-use store::LogQuery;
+use oracled_store::LogQuery;
 use support::*;
 
 const ARUBA: &str = "Aruba,ABW,1960,54208";
@@ -175,9 +175,9 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
         // one that a stop has cut off before it was taken
         let entry = &decisions[0].0;
         let mut inputs = (*entry.inputs).clone();
-        (inputs.execution_id, inputs.stage) = ("v-cut-off".into(), domain::verification::Stage::Delayed);
-        let mut record = store::Record::from(Event::VerificationDecided(entry.clone()));
-        record.writes.push(store::Write::PutPending(Arc::new(inputs)));
+        (inputs.execution_id, inputs.stage) = ("v-cut-off".into(), oracled_domain::verification::Stage::Delayed);
+        let mut record = oracled_store::Record::from(Event::VerificationDecided(entry.clone()));
+        record.writes.push(oracled_store::Write::PutPending(Arc::new(inputs)));
         world.system.log.commit(record).await.expect("it is committed");
         let World { system, .. } = world.restarted(Outside::default()).await;
         let taken = loop {
@@ -196,7 +196,7 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
 async fn decided(
     system: &crate::system::System,
     execution_id: &str,
-) -> Vec<(domain::event::verification::VerificationEntry, Envelope)> {
+) -> Vec<(oracled_domain::event::verification::VerificationEntry, Envelope)> {
     loop {
         let decisions = rebuilt(system, execution_id);
         if decisions.len() == 2 {

@@ -5,11 +5,11 @@ use super::request::{self, CacheRequest, JsonBody, SessionInPath};
 use super::verdicts::{deliver, document};
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
-use actors::cache::Read;
-use actors::crosscheck::Judge;
+use oracled_actors::cache::Read;
+use oracled_actors::crosscheck::Judge;
 use axum::extract::State;
 use axum::response::Response;
-use domain::GatePath;
+use oracled_domain::GatePath;
 use hyper::StatusCode;
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
-use actors::queries::ChangesPage;
+use oracled_actors::queries::ChangesPage;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use domain::ground::id::SourceId;
+use oracled_domain::ground::id::SourceId;
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ pub async fn get(
     }
     let since = since.as_deref().map(str::parse).transpose();
     let since = since
-        .map_err(|error: actors::queries::BadPlace| Problem::InvalidRequest(format!("`since`: {error}")))?;
+        .map_err(|error: oracled_actors::queries::BadPlace| Problem::InvalidRequest(format!("`since`: {error}")))?;
     let queries = service.system.queries.clone();
     let page = service.work(async move { Ok(queries.changes(since, oracle_id, limit).await?) }).await?;
     Ok(Json(page))

@@ -3,10 +3,10 @@
 use super::request::{self, CheckRequest, JsonBody};
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
-use actors::crosscheck::{Judge, Outcome};
+use oracled_actors::crosscheck::{Judge, Outcome};
 use axum::Json;
 use axum::extract::State;
-use domain::{Decision, GatePath};
+use oracled_domain::{Decision, GatePath};
 use std::sync::Arc;
 
 /// Judges a verdict.

@@ -3,13 +3,13 @@
 
 use crate::config::Limits;
 use crate::problem::Problem;
-use actors::caller::called_by;
-use actors::queries::StillWaiting;
+use oracled_actors::caller::called_by;
+use oracled_actors::queries::StillWaiting;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use domain::event::REQUEST_ID_MAX_CHARS;
-use domain::{Caller, Peer};
+use oracled_domain::event::REQUEST_ID_MAX_CHARS;
+use oracled_domain::{Caller, Peer};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};

@@ -2,14 +2,14 @@
 
 use crate::problem::Problem;
 use crate::service::Service;
-use actors::ActorReport;
-use actors::oracle_health::Statuses;
-use actors::regen::AskVariance;
+use oracled_actors::ActorReport;
+use oracled_actors::oracle_health::Statuses;
+use oracled_actors::regen::AskVariance;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use domain::ground::id::WorkflowId;
-use domain::ground::source::VersionRecord;
-use domain::health::{HealthStatus, Status};
+use oracled_domain::ground::id::WorkflowId;
+use oracled_domain::ground::source::VersionRecord;
+use oracled_domain::health::{HealthStatus, Status};
 use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
 use prometheus_client::encoding::text;
@@ -19,9 +19,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use store::Store;
-use store::ground::checked::SourceCheck;
-use store::ground::state::SourceState;
+use oracled_store::Store;
+use oracled_store::ground::checked::SourceCheck;
+use oracled_store::ground::state::SourceState;
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const END: &str = "# EOF\n";
@@ -314,7 +314,7 @@ fn source_gauges(body: &mut String, sources: &[SourceFiles]) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::health::{Health, HealthConfig, Outcome};
+    use oracled_domain::health::{Health, HealthConfig, Outcome};
 
     #[test]
     fn of_an_oracles_statuses_one_is_1() {

@@ -2,11 +2,11 @@
 
 use crate::problem::{GroundProblem, Problem, ProblemDocument};
 use crate::service::Service;
-use actors::queries::{RecordAnswer, RecordError};
+use oracled_actors::queries::{RecordAnswer, RecordError};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::provenance::ProvenanceRecord;
 use std::sync::Arc;
 
 /// A record by its id, with when it is or was valid, and how fresh it is.

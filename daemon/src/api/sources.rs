@@ -4,7 +4,7 @@ use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
 use axum::Json;
 use axum::extract::State;
-use domain::ground::source::{SourceRegistryEntry, Standing};
+use oracled_domain::ground::source::{SourceRegistryEntry, Standing};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! URLs and hosts in the configuration: which are reached in clear text, and which part of a URL is shown.
 
 use super::{ConfigError, not_allowed};
-use actors::upstream::web::origin_of;
+use oracled_actors::upstream::web::origin_of;
 use hyper::Uri;
 use std::net::IpAddr;
 

@@ -2,7 +2,7 @@
 
 use super::cleartext::address;
 use super::{ConfigError, check_url, is_local, not_allowed, within};
-use actors::upstream::mail::{BadSmtp, SmtpSettings, SmtpTls};
+use oracled_actors::upstream::mail::{BadSmtp, SmtpSettings, SmtpTls};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! The rules: which apply, and what they allow.
 
 use super::{ConfigError, not_allowed, within};
-use actors::rules::RulesConfig;
-use domain::rules::{RuleId, Settings};
+use oracled_actors::rules::RulesConfig;
+use oracled_domain::rules::{RuleId, Settings};
 use serde::{Deserialize, Serialize};
 
 /// The rules that apply where a request names none, in this order.
@@ -26,7 +26,7 @@ impl TryFrom<Words> for Profile {
             Words::List(words) => words.iter().map(|word| word.parse()).collect(),
             Words::Text(text) => text.split(',').map(|word| word.trim().parse()).collect(),
         };
-        ids.map(Self).map_err(|_: domain::rules::UnknownRule| {
+        ids.map(Self).map_err(|_: oracled_domain::rules::UnknownRule| {
             format!("an entry is not a rule; allowed: {}", RuleId::ALL.map(RuleId::as_str).join(", "))
         })
     }

@@ -199,7 +199,7 @@ fn a_named_file_that_is_not_there_is_an_error() {
 
 #[test]
 fn mail_to_another_machine_is_protected_unless_that_is_turned_off() {
-    use actors::upstream::mail::SmtpTls;
+    use oracled_actors::upstream::mail::SmtpTls;
     for (configured, host, used) in [
         (MailTls::Auto, "mail.example.org", SmtpTls::Starttls),
         (MailTls::Auto, "10.0.0.1", SmtpTls::Starttls),

@@ -1,7 +1,7 @@
 //! `GET /v1/actors`: how every actor is doing.
 
 use crate::service::Service;
-use actors::ActorReport;
+use oracled_actors::ActorReport;
 use axum::Json;
 use axum::extract::State;
 use std::sync::Arc;

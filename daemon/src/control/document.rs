@@ -5,7 +5,7 @@ use crate::api::request::{JsonBody, strict};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
-use actors::registry;
+use oracled_actors::registry;
 use axum::extract::{FromRequest, Request};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

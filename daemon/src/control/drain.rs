@@ -4,10 +4,10 @@ use super::{act, audit};
 use crate::api::request::JsonBody;
 use crate::problem::Problem;
 use crate::service::Service;
-use actors::ingestion;
+use oracled_actors::ingestion;
 use axum::extract::State;
 use axum::{Extension, Json};
-use domain::Peer;
+use oracled_domain::Peer;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

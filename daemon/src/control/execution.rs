@@ -7,7 +7,7 @@ use crate::service::Service;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use domain::verification::{Envelope, Inputs};
+use oracled_domain::verification::{Envelope, Inputs};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -4,12 +4,12 @@ use super::{act, named};
 use crate::api::request::JsonBody;
 use crate::problem::Problem;
 use crate::service::Service;
-use actors::oracle_health::{self, Action, Steer};
+use oracled_actors::oracle_health::{self, Action, Steer};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use domain::health::{HealthStatus, Outcome};
-use domain::{OracleId, Peer};
+use oracled_domain::health::{HealthStatus, Outcome};
+use oracled_domain::{OracleId, Peer};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::problem::Problem;
 use crate::service::Service;
-use actors::InjectPanic;
+use oracled_actors::InjectPanic;
 use axum::extract::{Path, State};
 use hyper::StatusCode;
 use std::sync::Arc;

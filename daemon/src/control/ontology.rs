@@ -5,12 +5,12 @@ use super::{act, named};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
-use actors::registry::RegisterOntology;
+use oracled_actors::registry::RegisterOntology;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use domain::Peer;
-use domain::ground::ontology::{Ontology, OntologyRef};
+use oracled_domain::Peer;
+use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

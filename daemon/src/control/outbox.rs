@@ -4,12 +4,12 @@ use super::{act, named};
 use crate::api::request::JsonBody;
 use crate::problem::Problem;
 use crate::service::Service;
-use actors::notifier::{DropMail, List, Requeue};
+use oracled_actors::notifier::{DropMail, List, Requeue};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
-use domain::mail::Standing;
-use domain::{MailId, Peer};
+use oracled_domain::mail::Standing;
+use oracled_domain::{MailId, Peer};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

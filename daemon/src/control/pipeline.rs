@@ -5,13 +5,13 @@ use super::{act, named};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
-use actors::registry::RegisterPipeline;
+use oracled_actors::registry::RegisterPipeline;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
-use domain::Peer;
-use domain::ground::id::PipelineId;
-use domain::ground::pipeline::{Definition, RegisteredPipeline};
+use oracled_domain::Peer;
+use oracled_domain::ground::id::PipelineId;
+use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -4,10 +4,10 @@ use super::act;
 use crate::api::request::SessionInPath;
 use crate::problem::Problem;
 use crate::service::Service;
-use actors::cache::Purge;
+use oracled_actors::cache::Purge;
 use axum::extract::State;
 use axum::{Extension, Json};
-use domain::Peer;
+use oracled_domain::Peer;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

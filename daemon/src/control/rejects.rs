@@ -6,7 +6,7 @@ use crate::service::Service;
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use domain::ground::rejection::Reject;
+use oracled_domain::ground::rejection::Reject;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

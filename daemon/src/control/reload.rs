@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use crate::service::Service;
 use axum::extract::State;
 use axum::{Extension, Json};
-use domain::Peer;
+use oracled_domain::Peer;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -5,13 +5,13 @@ use crate::api::request::{self, JsonBody, SessionInPath};
 use crate::api::verdicts::mismatch;
 use crate::problem::Problem;
 use crate::service::Service;
-use actors::cache::{Correct, Corrected, Remove};
-use actors::notifier::HoldMails;
+use oracled_actors::cache::{Correct, Corrected, Remove};
+use oracled_actors::notifier::HoldMails;
 use axum::extract::State;
 use axum::{Extension, Json};
-use domain::divergence::OriginalLabel;
-use domain::session::Email;
-use domain::{MailId, Peer, Session, SessionId, Sha256Hex, Tier};
+use oracled_domain::divergence::OriginalLabel;
+use oracled_domain::session::Email;
+use oracled_domain::{MailId, Peer, Session, SessionId, Sha256Hex, Tier};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use ::actors::oracle_health::Statuses;
 use ::actors::regen::AskVariance;
 use axum::Json;
 use axum::extract::State;
-use domain::divergence::Variance;
+use oracled_domain::divergence::Variance;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::process;

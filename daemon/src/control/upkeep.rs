@@ -10,21 +10,21 @@ use crate::pieces::{Pieces, Sender};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
-use actors::caller::carried;
-use actors::ingestion::{
+use oracled_actors::caller::carried;
+use oracled_actors::ingestion::{
     Prune, PruneOutcome, Pull, PullOutcome, Rebuild, RebuildOutcome, VerifiedSource, Verify,
 };
-use actors::queries::StillWaiting;
+use oracled_actors::queries::StillWaiting;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use domain::event::{ReadKind, ReadOutcome};
-use domain::ground::id::SourceId;
-use domain::ground::moment::Moment;
-use domain::ground::run::Run;
-use domain::{Peer, Sha256Hex};
+use oracled_domain::event::{ReadKind, ReadOutcome};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::moment::Moment;
+use oracled_domain::ground::run::Run;
+use oracled_domain::{Peer, Sha256Hex};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request};
 use jiff::Timestamp;
@@ -97,8 +97,8 @@ pub async fn pull(
                 Pulled { unchanged: true, run: None, retrieved_at: Some(retrieved_at) }
             }
             PullOutcome::Begun(begun) => {
-                let unchanged = matches!(begun, actors::ingestion::Begun::Unchanged(_));
-                let (actors::ingestion::Begun::Started(run) | actors::ingestion::Begun::Unchanged(run)) =
+                let unchanged = matches!(begun, oracled_actors::ingestion::Begun::Unchanged(_));
+                let (oracled_actors::ingestion::Begun::Started(run) | oracled_actors::ingestion::Begun::Unchanged(run)) =
                     begun;
                 Pulled { unchanged, run: Some(*run), retrieved_at: None }
             }

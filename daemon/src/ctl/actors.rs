@@ -2,7 +2,7 @@
 
 use super::output::{json, table};
 use super::{CtlError, Options};
-use actors::ActorReport;
+use oracled_actors::ActorReport;
 use hyper::Method;
 use std::io::Write;
 

@@ -1,7 +1,7 @@
 //! `oraclectl calibrate`: judges a corpus of real outputs offline, with the daemon's own crosscheck.
 //!
 //! It answers the seed's CROSSCHECK-GAP-01: the mapping is theoretical, so here is what it does to real text.
-//! Every verdict goes through [`domain::judge`] and no other code; what this module adds is counting, and the
+//! Every verdict goes through [`oracled_domain::judge`] and no other code; what this module adds is counting, and the
 //! question which single flag decided. It needs no daemon, touches no store, and changes no constant.
 
 mod by_flag;
@@ -24,7 +24,7 @@ pub use report::{Approval, Occurrences, ReasonCount, Report};
 use super::lines;
 use super::look::Look;
 use corpus::{Corpus, Entry};
-use domain::Payload;
+use oracled_domain::Payload;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 
@@ -116,7 +116,7 @@ fn judge_all(name: String, input: impl BufRead) -> Result<Report, CalibrateError
     let mut report = Report::new(name.clone());
     let mut corpus = Corpus::new(name.clone(), input);
     while let Some(Entry { tier, raw }) = corpus.next_entry()? {
-        report.add(&domain::judge(tier, Payload::raw(&raw)));
+        report.add(&oracled_domain::judge(tier, Payload::raw(&raw)));
     }
     if report.approval.all.verdicts == 0 {
         return Err(CalibrateError::Empty { file: name });

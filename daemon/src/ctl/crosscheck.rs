@@ -2,7 +2,7 @@
 
 use super::output::{decision, json};
 use super::{CtlError, Options, read_text};
-use domain::Tier;
+use oracled_domain::Tier;
 use hyper::Method;
 use serde_json::{Value, json};
 use std::io::Write;

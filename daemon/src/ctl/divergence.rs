@@ -5,8 +5,8 @@ use super::output::{json, pairs, table};
 use super::status::diverged;
 use super::{CtlError, Options, segment};
 use crate::control::divergence::Divergences;
-use domain::divergence::{DivergenceTable, OriginalLabel};
-use domain::{DivergenceLevel, Label};
+use oracled_domain::divergence::{DivergenceTable, OriginalLabel};
+use oracled_domain::{DivergenceLevel, Label};
 use hyper::Method;
 use std::io::Write;
 

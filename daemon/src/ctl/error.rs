@@ -3,7 +3,7 @@
 use super::calibrate::CalibrateError;
 use super::rules::RulesError;
 use crate::client::ClientError;
-use domain::Sha256Hex;
+use oracled_domain::Sha256Hex;
 use std::io::{self, ErrorKind};
 
 /// Why a verb came to nothing.

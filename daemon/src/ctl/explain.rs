@@ -5,8 +5,8 @@ use super::output::{by_whom, json, pairs, table};
 use super::verify::{show, words};
 use super::{CtlError, Options, segment};
 use crate::control::execution::{Decision, Explained};
-use domain::ground::id::SourceId;
-use domain::verification::{Call, EnvelopeKind, Inputs, Stage, decide};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::verification::{Call, EnvelopeKind, Inputs, Stage, decide};
 use hyper::Method;
 use std::io::Write;
 

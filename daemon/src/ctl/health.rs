@@ -3,8 +3,8 @@
 use super::output::{json, table};
 use super::{CtlError, Options, segment};
 use crate::control::health::{Order, Probed, Steered};
-use actors::oracle_health::Action;
-use domain::health::{HealthStatus, Status};
+use oracled_actors::oracle_health::Action;
+use oracled_domain::health::{HealthStatus, Status};
 use hyper::Method;
 use std::io::Write;
 
@@ -100,7 +100,7 @@ fn page(statuses: Vec<HealthStatus>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::health::{self, HealthConfig, Outcome};
+    use oracled_domain::health::{self, HealthConfig, Outcome};
 
     #[test]
     fn table_shows_a_requested_wait_beside_the_status() {

@@ -9,8 +9,8 @@ use super::{CtlError, Options, segment};
 use crate::control::run::Seen;
 use crate::control::source::Reason;
 use crate::control::upkeep::Pulled;
-use domain::ground::id::{PipelineId, SourceId};
-use domain::ground::run::{Run, RunState};
+use oracled_domain::ground::id::{PipelineId, SourceId};
+use oracled_domain::ground::run::{Run, RunState};
 use hyper::Method;
 use std::io::Write;
 

@@ -7,7 +7,7 @@ use super::output::{harmless, on_one_line};
 use super::{CtlError, Options, answer_lines, segment};
 use crate::client::{Client, ClientError};
 use crate::control::log::LIMIT_MAX;
-use domain::Event;
+use oracled_domain::Event;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -74,7 +74,7 @@ impl Since {
     pub(super) fn timestamp(self) -> Timestamp {
         match self {
             Self::At(at) => at,
-            Self::Ago(ago) => actors::Clock::system().now().saturating_sub(ago).unwrap_or(Timestamp::MIN),
+            Self::Ago(ago) => oracled_actors::Clock::system().now().saturating_sub(ago).unwrap_or(Timestamp::MIN),
         }
     }
 }

@@ -5,9 +5,9 @@ use super::output::{json, table};
 use super::{CtlError, Options, segment};
 use crate::control::document::Registered;
 use crate::control::ontology::Listed;
-use domain::ground::id::OntologyId;
-use domain::ground::moment::span;
-use domain::ground::ontology::{self, Axis, AxisClass, Conservative, FactTemplate, OntologyRef};
+use oracled_domain::ground::id::OntologyId;
+use oracled_domain::ground::moment::span;
+use oracled_domain::ground::ontology::{self, Axis, AxisClass, Conservative, FactTemplate, OntologyRef};
 use hyper::Method;
 use std::io::Write;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ struct Named {
 }
 
 impl FromStr for Named {
-    type Err = domain::ground::id::BadId;
+    type Err = oracled_domain::ground::id::BadId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (id, version) = text.split_once('@').map_or((text, None), |(id, version)| (id, Some(version)));

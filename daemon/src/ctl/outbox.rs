@@ -3,8 +3,8 @@
 use super::output::{json, table};
 use super::{CtlError, Options, segment};
 use crate::control::outbox::{Action, LIMIT_MAX, Order, Page};
-use domain::MailId;
-use domain::mail::Standing;
+use oracled_domain::MailId;
+use oracled_domain::mail::Standing;
 use hyper::Method;
 use jiff::Timestamp;
 use std::io::Write;
@@ -65,7 +65,7 @@ impl Outbox {
         if options.json {
             return json(out, &page);
         }
-        writeln!(out, "{}", shown(&page.mails, actors::Clock::system().now()))?;
+        writeln!(out, "{}", shown(&page.mails, oracled_actors::Clock::system().now()))?;
         if let Some(next) = page.next {
             writeln!(out, "there are more: --after {next}")?;
         }

@@ -2,7 +2,7 @@
 
 use super::CtlError;
 use super::look::{Look, text};
-use domain::Sha256Hex;
+use oracled_domain::Sha256Hex;
 use serde::Serialize;
 use serde_json::Value;
 use std::io::Write;

@@ -2,8 +2,8 @@
 
 use super::output::{json, pairs};
 use super::{CtlError, Options, segment};
-use actors::queries::RecordAnswer;
-use domain::ground::provenance::{ProvenanceRecord, VerificationStatus};
+use oracled_actors::queries::RecordAnswer;
+use oracled_domain::ground::provenance::{ProvenanceRecord, VerificationStatus};
 use hyper::Method;
 use std::io::Write;
 

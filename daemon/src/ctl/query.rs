@@ -7,9 +7,9 @@ use super::output::{csv_of, json, left_out, limit, on_one_line, pairs};
 use super::{CtlError, Options};
 use crate::api::sources::ListedSource;
 use comfy_table::Table;
-use domain::ground::id::SourceId;
-use domain::ground::moment::{Moment, span};
-use domain::ground::query::{
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::moment::{Moment, span};
+use oracled_domain::ground::query::{
     NormalizedRecord, Operator, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
 };
 use hyper::Method;

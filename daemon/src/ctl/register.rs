@@ -3,7 +3,7 @@
 use super::output::{json, pairs};
 use super::{CtlError, Options, segment};
 use crate::api::sessions::KnownSession;
-use domain::Tier;
+use oracled_domain::Tier;
 use hyper::{Method, StatusCode};
 use serde_json::{Map, Value};
 use std::io::Write;

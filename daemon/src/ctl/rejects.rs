@@ -3,7 +3,7 @@
 use super::output::{csv, json, left_out, limit, table};
 use super::{CtlError, Options, ingest};
 use crate::control::rejects::{LIMIT_MAX, Page};
-use domain::ground::rejection::{Reject, Rule};
+use oracled_domain::ground::rejection::{Reject, Rule};
 use hyper::Method;
 use serde::Serialize;
 use serde::de::value::{Error, StrDeserializer};

@@ -18,7 +18,7 @@ pub(super) use check::show_of_verdict;
 use super::output::{count, json, table};
 use super::{CtlError, Options};
 use crate::client::Answer;
-use domain::rules::RuleId;
+use oracled_domain::rules::RuleId;
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -3,7 +3,7 @@
 use super::output::{json, pairs};
 use super::{CtlError, Options, segment};
 use crate::control::session::{CorrectRequest, SessionReport};
-use domain::Sha256Hex;
+use oracled_domain::Sha256Hex;
 use hyper::Method;
 use std::io::Write;
 

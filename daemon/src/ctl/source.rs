@@ -7,14 +7,14 @@ use super::output::{by_whom, count, json, pairs, table};
 use super::{CtlError, Options, segment};
 use crate::control::document::Registered;
 use crate::control::source::{CheckedSource, Order, Reason};
-use domain::ground::id::SourceId;
-use domain::ground::moment::Moment;
-use domain::ground::source::{AdapterId, ReviewStatus, SourceRegistryEntry, VersionRecord};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::moment::Moment;
+use oracled_domain::ground::source::{AdapterId, ReviewStatus, SourceRegistryEntry, VersionRecord};
 use hyper::Method;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
-use store::ground::checked::SourceCheck;
+use oracled_store::ground::checked::SourceCheck;
 
 /// Sources: who may be asked, how far to trust them, and where that stands.
 #[derive(Debug, clap::Args)]

@@ -3,7 +3,7 @@
 use super::output::{json, pairs};
 use super::{CtlError, Options};
 use crate::control::status::Status;
-use domain::divergence::Variance;
+use oracled_domain::divergence::Variance;
 use hyper::Method;
 use std::io::Write;
 

@@ -4,7 +4,7 @@ use super::output::{decision, harmless, on_one_line, pairs};
 use super::rules::show_of_verdict;
 use super::{CtlError, Options, facts, facts_from, read_text, regular_file, segment};
 use crate::client::Answer;
-use domain::Tier;
+use oracled_domain::Tier;
 use hyper::Method;
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -4,7 +4,7 @@
 use super::model::QUERY;
 use super::outside::{Model, Outside};
 use super::step::{Expected, Step, Turn, is, session};
-use domain::divergence::DISCLAIMER;
+use oracled_domain::divergence::DISCLAIMER;
 use hyper::StatusCode;
 use jiff::Timestamp;
 use std::time::Duration;

@@ -3,11 +3,11 @@
 
 use super::step::{Step, is, session};
 use anyhow::Context;
-use domain::Sha256Hex;
-use domain::ground::ontology::Ontology;
-use domain::ground::pipeline::Definition;
-use domain::ground::run::{RunInput, record_id};
-use domain::ground::source::Registration;
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::pipeline::Definition;
+use oracled_domain::ground::run::{RunInput, record_id};
+use oracled_domain::ground::source::Registration;
 use hyper::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -172,10 +172,10 @@ impl Posted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use actors::Clock;
-    use actors::upstream::mail::{HttpMail, MailService};
-    use domain::mail::{MailKind, SendFailure};
-    use domain::{Delivery, Mail, Payload, Query, Tier, judge};
+    use oracled_actors::Clock;
+    use oracled_actors::upstream::mail::{HttpMail, MailService};
+    use oracled_domain::mail::{MailKind, SendFailure};
+    use oracled_domain::{Delivery, Mail, Payload, Query, Tier, judge};
     use std::time::Duration;
 
     const GOOD: &str = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;

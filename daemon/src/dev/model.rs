@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
-use domain::{Query, Tier, build_verdict_prompt};
+use oracled_domain::{Query, Tier, build_verdict_prompt};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 use std::fs;
@@ -150,9 +150,9 @@ fn error(code: StatusCode, status: &str, message: &str) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use actors::Clock;
-    use actors::upstream::{Attempt, Failure, Gemini, Kind, Miss, Model};
-    use domain::generation::{LOCKED_MODEL, Settings};
+    use oracled_actors::Clock;
+    use oracled_actors::upstream::{Attempt, Failure, Gemini, Kind, Miss, Model};
+    use oracled_domain::generation::{LOCKED_MODEL, Settings};
     use std::time::Duration;
 
     const PATIENCE: Duration = Duration::from_secs(10);

@@ -2,7 +2,7 @@
 
 use super::gate::{GOOD, QUERY};
 use super::step::{Step, is, session};
-use domain::rules::Verdict;
+use oracled_domain::rules::Verdict;
 use hyper::StatusCode;
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 
 use super::ground::{Documents, FIRST};
 use super::step::{Step, is, session};
-use domain::ground::ontology::Ontology;
+use oracled_domain::ground::ontology::Ontology;
 use serde_json::{Value, json};
 
 /// What a question leaves in the log.

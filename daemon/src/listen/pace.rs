@@ -1,6 +1,6 @@
 //! The rate at which connections are accepted.
 
-use actors::clock::stopwatch;
+use oracled_actors::clock::stopwatch;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 

@@ -1,18 +1,18 @@
 //! What each failure inside is to whoever asked.
 
 use super::{GroundProblem, Problem};
-use actors::NoAnswer;
-use actors::cache::CacheError;
-use actors::crosscheck::GateError;
-use actors::logger::CommitError;
-use actors::notifier::OutboxError;
-use actors::oracle_health::SteerError;
-use actors::rate_limiter::Limited;
-use actors::regen::Failed;
-use actors::rules::RulesError;
-use actors::upstream::ModelError;
-use domain::SessionId;
-use store::StoreError;
+use oracled_actors::NoAnswer;
+use oracled_actors::cache::CacheError;
+use oracled_actors::crosscheck::GateError;
+use oracled_actors::logger::CommitError;
+use oracled_actors::notifier::OutboxError;
+use oracled_actors::oracle_health::SteerError;
+use oracled_actors::rate_limiter::Limited;
+use oracled_actors::regen::Failed;
+use oracled_actors::rules::RulesError;
+use oracled_actors::upstream::ModelError;
+use oracled_domain::SessionId;
+use oracled_store::StoreError;
 
 impl From<NoAnswer> for Problem {
     fn from(error: NoAnswer) -> Self {

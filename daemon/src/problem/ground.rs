@@ -2,12 +2,12 @@
 
 use super::Problem;
 use super::verification::of_verification;
-use actors::fact_sources::{FactsCause, FactsError};
-use actors::ingestion::IngestionError;
-use actors::queries::QueryError;
-use actors::registry::RegistryError;
-use domain::ground::source::BadSource;
-use domain::sourced::NoFacts;
+use oracled_actors::fact_sources::{FactsCause, FactsError};
+use oracled_actors::ingestion::IngestionError;
+use oracled_actors::queries::QueryError;
+use oracled_actors::registry::RegistryError;
+use oracled_domain::ground::source::BadSource;
+use oracled_domain::sourced::NoFacts;
 use hyper::StatusCode;
 
 /// A run or a pull that was refused because another one goes on may be tried again after so many seconds.

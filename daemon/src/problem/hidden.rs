@@ -28,7 +28,7 @@ pub fn without_state_dir(text: String) -> String {
 mod tests {
     use super::*;
     use crate::problem::Problem;
-    use store::StoreError;
+    use oracled_store::StoreError;
 
     #[test]
     fn answer_does_not_tell_the_path_of_the_state_directory() {

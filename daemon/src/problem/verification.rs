@@ -1,9 +1,9 @@
 //! What each failure of verification is to whoever asked.
 
 use super::{GroundProblem, Problem};
-use actors::verification::{Closed, DismissError, ResolveError, RevokeError, VerifyError};
-use domain::event::verification::Altered;
-use domain::verification::request::BadRequest;
+use oracled_actors::verification::{Closed, DismissError, ResolveError, RevokeError, VerifyError};
+use oracled_domain::event::verification::Altered;
+use oracled_domain::verification::request::BadRequest;
 
 impl From<VerifyError> for Problem {
     fn from(error: VerifyError) -> Self {

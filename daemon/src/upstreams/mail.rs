@@ -2,9 +2,9 @@
 
 use crate::config::{ConfigError, Mail, MailTransport, is_cleartext, is_local, shown_url};
 use crate::secret::secret;
-use actors::Clock;
-use actors::upstream::BadEndpoint;
-use actors::upstream::mail::{BadSmtp, HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
+use oracled_actors::Clock;
+use oracled_actors::upstream::BadEndpoint;
+use oracled_actors::upstream::mail::{BadSmtp, HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ pub use writer::{ArchiveWriter, Archived, MAX_PAYLOAD_BYTES};
 pub(super) use writer::{is_unfinished, mark};
 
 use super::sealed::{FOOTER_BYTES, Format};
-use domain::Sha256Hex;
+use oracled_domain::Sha256Hex;
 use std::path::{Path, PathBuf};
 
 const FORMAT: Format = Format { magic: *b"oracledR", version: 1 };

@@ -3,7 +3,7 @@
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::meta;
-use domain::ground::id::SourceId;
+use oracled_domain::ground::id::SourceId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

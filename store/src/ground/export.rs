@@ -2,7 +2,7 @@
 
 use super::view::SourceView;
 use crate::error::StoreError;
-use domain::ground::provenance::ProvenanceRecord;
+use oracled_domain::ground::provenance::ProvenanceRecord;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::io::{self, Write};

@@ -2,8 +2,8 @@
 
 use crate::engine::Store;
 use crate::error::StoreError;
-use domain::Sha256Hex;
-use domain::ground::run::{Run, RunState};
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::run::{Run, RunState};
 
 impl Store {
     /// The completed runs whose rows were last written by the entry `seq` or a later one, in that order, each with the number

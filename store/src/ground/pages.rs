@@ -6,8 +6,8 @@ use super::staging::{CHANGE, ChangeEntry, PLACE, REJECT, row_key};
 use super::view::{Record, SourceView};
 use crate::engine::Store;
 use crate::error::{FileKind, StoreError};
-use domain::ground::rejection::Reject;
-use domain::ground::run::{FileRef, Run, RunState};
+use oracled_domain::ground::rejection::Reject;
+use oracled_domain::ground::run::{FileRef, Run, RunState};
 use std::ops::Bound;
 
 impl Store {

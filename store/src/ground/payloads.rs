@@ -4,10 +4,10 @@ use super::state::{Completed, SourceState};
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::log::LogQuery;
-use domain::event::ground::PruneEntry;
-use domain::ground::id::SourceId;
-use domain::ground::run::{Run, RunState};
-use domain::{Event, Sha256Hex};
+use oracled_domain::event::ground::PruneEntry;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::run::{Run, RunState};
+use oracled_domain::{Event, Sha256Hex};
 use jiff::Timestamp;
 use std::collections::{HashMap, HashSet};
 

@@ -4,17 +4,17 @@ use super::statement::StoredStatement;
 use super::view::{Found, IndexKey, Record, SourceView};
 use crate::error::StoreError;
 use bytes::Bytes;
-use domain::ground::ontology::Axis;
-use domain::ground::query::Query;
-use domain::ground::record::Content;
-use domain::ground::timeline::{Knowledge, Scope};
+use oracled_domain::ground::ontology::Axis;
+use oracled_domain::ground::query::Query;
+use oracled_domain::ground::record::Content;
+use oracled_domain::ground::timeline::{Knowledge, Scope};
 use jiff::Timestamp;
 use std::fmt;
 use std::ops::Bound;
 
 /// So many records are looked at for one page of an answer, where nothing else is said.
 pub const RECORDS_SCANNED_MAX: u64 = 1_000_000;
-/// The most work of one query, in units of [`domain::ground::query::Filter::work`]: about 2.5 s of one processor.
+/// The most work of one query, in units of [`oracled_domain::ground::query::Filter::work`]: about 2.5 s of one processor.
 pub const WORK_MAX: u64 = 16_000_000;
 /// The units of work between two calls of [`ScanBudget::go_on`].
 const WORK_BETWEEN_CHECKS: u64 = 4096;
@@ -26,7 +26,7 @@ const RECORDS_BY_INDEX_BLOCK: usize = 64;
 pub struct ScanBudget<'b> {
     /// The page ends after this many records; at least one is read.
     pub records: u64,
-    /// The query fails after this much work, in units of [`domain::ground::query::Filter::work`].
+    /// The query fails after this much work, in units of [`oracled_domain::ground::query::Filter::work`].
     pub work: u64,
     /// Returns whether to continue. It is called every few milliseconds.
     pub go_on: &'b dyn Fn() -> bool,

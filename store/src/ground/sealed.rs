@@ -12,8 +12,8 @@
 //! the footer by its own checksum or the magic, and a file that is cut does not end with a footer.
 
 use crate::error::{FileKind, StoreError};
-use domain::Sha256Hex;
-use domain::ground::id::SourceId;
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::id::SourceId;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;

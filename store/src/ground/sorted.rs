@@ -21,7 +21,7 @@ use super::sealed::{FOOTER_BYTES, Footer, Format, Owner, Seal, Sealed};
 use crate::error::StoreError;
 use bytes::Bytes;
 use cache::Kept;
-use domain::{Sha256Hex, Sha256Stream};
+use oracled_domain::{Sha256Hex, Sha256Stream};
 use index::Index;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};

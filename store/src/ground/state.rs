@@ -2,12 +2,12 @@
 
 use super::sealed::Owner;
 use crate::error::FileKind;
-use domain::Sha256Hex;
-use domain::ground::freshness::FreshnessPolicy;
-use domain::ground::id::PipelineId;
-use domain::ground::run::FileRef;
-use domain::ground::source::{SourceRegistryEntry, VersionRecord};
-use domain::ground::timeline::{Knowledge, Release, Scope};
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::freshness::FreshnessPolicy;
+use oracled_domain::ground::id::PipelineId;
+use oracled_domain::ground::run::FileRef;
+use oracled_domain::ground::source::{SourceRegistryEntry, VersionRecord};
+use oracled_domain::ground::timeline::{Knowledge, Release, Scope};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

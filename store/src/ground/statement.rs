@@ -1,7 +1,7 @@
 //! A statement as it lies in a sorted file.
 
 use bytes::{Buf, Bytes};
-use domain::ground::timeline::Statement;
+use oracled_domain::ground::timeline::Statement;
 use jiff::Timestamp;
 
 /// What one run says of one source record.

@@ -7,16 +7,16 @@ use super::state::{Completed, SourceState};
 use super::statement::StoredStatement;
 use super::view::SourceView;
 use crate::{Journal, Options, Record, Store, StoreError, Write};
-use domain::event::ground::PruneEntry;
-use domain::ground::id::SourceId;
-use domain::ground::ontology::Ontology;
-use domain::ground::query::{Query, QueryRequest};
-use domain::ground::record::Content;
-use domain::ground::run::{FileRef, Run, RunCounts, RunInput, RunState};
-use domain::ground::source::{Registration, SourceRegistryEntry};
-use domain::ground::timeline::{Release, Statement};
-use domain::ground::value::Value;
-use domain::{Event, Peer, Sha256Hex, Sha256Stream};
+use oracled_domain::event::ground::PruneEntry;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::query::{Query, QueryRequest};
+use oracled_domain::ground::record::Content;
+use oracled_domain::ground::run::{FileRef, Run, RunCounts, RunInput, RunState};
+use oracled_domain::ground::source::{Registration, SourceRegistryEntry};
+use oracled_domain::ground::timeline::{Release, Statement};
+use oracled_domain::ground::value::Value;
+use oracled_domain::{Event, Peer, Sha256Hex, Sha256Stream};
 use jiff::Timestamp;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -226,7 +226,7 @@ impl World {
             };
             offset += raw.len() as u64;
             let mut region = Vec::new();
-            domain::ground::value::append_text_key(&said.region, &mut region);
+            oracled_domain::ground::value::append_text_key(&said.region, &mut region);
             let index = [(2, region)];
             staging
                 .accept(&Accepted { key: &said.key(), statement: &statement, index: &index })

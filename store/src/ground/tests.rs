@@ -2,8 +2,8 @@
 
 use super::testing::*;
 use crate::StoreError;
-use domain::ground::run::RunState;
-use domain::ground::timeline::{ChangeKind, Knowledge, Release, Scope, Statement};
+use oracled_domain::ground::run::RunState;
+use oracled_domain::ground::timeline::{ChangeKind, Knowledge, Release, Scope, Statement};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -207,7 +207,7 @@ fn files_that_nothing_names_go_at_the_next_opening_and_the_others_stay() {
     // a kill between the files and the commit
     let release = world.release(&releases[1]);
     let rows = world.view().state.completed[0].rows.clone();
-    let mut run = world.run_of(&releases[1], &release, &domain::ground::run::RunCounts::default(), &rows);
+    let mut run = world.run_of(&releases[1], &release, &oracled_domain::ground::run::RunCounts::default(), &rows);
     (run.state, run.rows, run.input.raw_sha256) = (RunState::Running, None, releases[0].input().raw_sha256);
     world.commit(vec![crate::Write::PutRun(Arc::new(run))]);
     world.staged(&releases[1]).unwrap().named();
@@ -386,7 +386,7 @@ proptest! {
             let mut changed = 0;
             for told in model.values() {
                 let times: Vec<_> = told.iter().map(|(statement, _)| *statement).collect();
-                changed += domain::ground::timeline::changes(&times, &before, &after).len();
+                changed += oracled_domain::ground::timeline::changes(&times, &before, &after).len();
             }
             let told = world.view().changes(number, None, usize::MAX).unwrap();
             prop_assert_eq!(told.len(), changed);
@@ -553,7 +553,7 @@ fn payload_unknown_to_an_older_store_is_kept_and_an_uncommitted_one_removed() {
     // a run that failed has no file but its payload
     world.archive(&second);
     let release = world.release(&second);
-    let mut run = world.run_of(&second, &release, &domain::ground::run::RunCounts::default(), &rows);
+    let mut run = world.run_of(&second, &release, &oracled_domain::ground::run::RunCounts::default(), &rows);
     (run.state, run.rows) = (RunState::Failed, None);
     world.commit(vec![crate::Write::PutRun(Arc::new(run))]);
     world.close();

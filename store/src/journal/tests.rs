@@ -2,11 +2,11 @@ use super::*;
 use crate::log::{LogQuery, PAGE_BYTES};
 use crate::record::{Expect, RowKey, Write};
 use crate::snapshot::snapshot_in;
-use domain::event::Severity;
-use domain::mail::MailKind;
-use domain::session::Original;
-use domain::{Delivery, Event, GatePath, Mail, MailId, Payload, Query, RegenAttempt};
-use domain::{Session, SessionId, Tier, judge};
+use oracled_domain::event::Severity;
+use oracled_domain::mail::MailKind;
+use oracled_domain::session::Original;
+use oracled_domain::{Delivery, Event, GatePath, Mail, MailId, Payload, Query, RegenAttempt};
+use oracled_domain::{Session, SessionId, Tier, judge};
 use jiff::Timestamp;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -162,7 +162,7 @@ fn a_removed_verdict_is_gone_and_its_session_stays() {
     let purged = Event::VerdictPurged {
         session_id: id(0),
         verdict_sha256: Some(delivery.approved.sha256().clone()),
-        peer: domain::Peer { uid: 0, gid: 0, pid: None },
+        peer: oracled_domain::Peer { uid: 0, gid: 0, pid: None },
         timestamp: at(9),
     };
     let purge = Record {
@@ -477,7 +477,7 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
     assert_eq!(journal.counts().mails, 1200);
     let visited = |after: Option<&MailId>, most: usize| {
         let mut ids = Vec::new();
-        let visit = |standing: domain::mail::Standing| {
+        let visit = |standing: oracled_domain::mail::Standing| {
             ids.push(standing.mail_id.to_string());
             ids.len() < most
         };

@@ -3,7 +3,7 @@
 use super::{TIME_BYTES, block_of, by_event, by_execution};
 use crate::record::{self, Record};
 use crate::rows::{self, Table, key};
-use domain::{Caller, Event};
+use oracled_domain::{Caller, Event};
 use std::collections::HashMap;
 use std::io::Write;
 

@@ -1,6 +1,6 @@
 //! Queries of the log.
 
-use domain::SessionId;
+use oracled_domain::SessionId;
 use jiff::Timestamp;
 use serde::Deserialize;
 

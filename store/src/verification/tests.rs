@@ -1,15 +1,15 @@
 use super::*;
 use crate::record::{Expect, Record, Refused, RowKey, Write};
 use crate::{Journal, Options};
-use domain::event::verification::{OracleInteraction, ResolutionEntry, ReviewEntry};
-use domain::ground::adapter::Adapter;
-use domain::ground::ontology::Ontology;
-use domain::ground::source::OracleTier;
-use domain::session::{Refusal, RefusalKey};
-use domain::verification::review::{Dismissed, Resolved};
-use domain::verification::workflow::Workflow;
-use domain::verification::{Call, Candidate, Reply, Resolution, Review, VerifyRequest, decide};
-use domain::{Event, Peer};
+use oracled_domain::event::verification::{OracleInteraction, ResolutionEntry, ReviewEntry};
+use oracled_domain::ground::adapter::Adapter;
+use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::source::OracleTier;
+use oracled_domain::session::{Refusal, RefusalKey};
+use oracled_domain::verification::review::{Dismissed, Resolved};
+use oracled_domain::verification::workflow::Workflow;
+use oracled_domain::verification::{Call, Candidate, Reply, Resolution, Review, VerifyRequest, decide};
+use oracled_domain::{Event, Peer};
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -139,7 +139,7 @@ fn resolved() -> Resolved {
 }
 
 fn kept_key(oracle_id: &str, patient: &str) -> KeptKey {
-    let thing = [("patient".to_owned(), domain::ground::value::Value::Text(patient.into()))].into();
+    let thing = [("patient".to_owned(), oracled_domain::ground::value::Value::Text(patient.into()))].into();
     KeptKey::of(&oracle_id.parse().expect("an id"), &thing, None)
 }
 
@@ -148,7 +148,7 @@ fn subject_key(workflow_id: &str) -> SubjectKey {
 }
 
 fn kept(oracle_id: &str, second: i64) -> KeptAnswer {
-    let adapter_sha256 = domain::Sha256Hex::of(b"an adapter");
+    let adapter_sha256 = oracled_domain::Sha256Hex::of(b"an adapter");
     let candidate = Some(candidate(oracle_id, "10", "", second));
     KeptAnswer {
         candidate,
@@ -381,7 +381,7 @@ fn the_log_is_found_by_execution_and_a_decision_reads_back_equal() {
     let dir = tempfile::tempdir().expect("a directory");
     let (mut journal, store) = open(dir.path());
     let (one, two) = (inputs("v-1", "said"), inputs("v-12", "said"));
-    let delayed = Inputs { stage: domain::verification::Stage::Delayed, ..one.clone() };
+    let delayed = Inputs { stage: oracled_domain::verification::Stage::Delayed, ..one.clone() };
     for inputs in [&one, &two, &delayed] {
         let events = [vec![Event::ServiceStopped { timestamp: at(0) }], decided(inputs)].concat();
         commit(&mut journal, Record { events, ..Record::default() });
@@ -501,8 +501,8 @@ fn low_space_refuses_new_review_except_for_pending_decision() {
         min_free_bytes: 1 << 60,
     };
     let (mut journal, _) = Journal::open(options).expect("the store opens");
-    let session_id: domain::SessionId = "cs_1".parse().expect("an id");
-    let check = Arc::new(domain::rules::Check::default());
+    let session_id: oracled_domain::SessionId = "cs_1".parse().expect("an id");
+    let check = Arc::new(oracled_domain::rules::Check::default());
     let refusal = Write::PutRefusal(Refusal { key: RefusalKey { session_id, owner_uid: None }, check });
     for (writes, is_taken) in [
         (vec![put_review("v-2", None)], false),

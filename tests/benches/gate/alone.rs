@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
-use store::{Journal, Options, Record};
+use oracled_store::{Journal, Options, Record};
 use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;

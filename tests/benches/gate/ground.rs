@@ -15,7 +15,7 @@ use beside::{Beside, Prepared};
 use bytes::Bytes;
 use facts::{Fact, Release, releases};
 use fastrand::Rng;
-use harness::{Daemon, World, at, document, get, post};
+use oracled_tests::{Daemon, World, at, document, get, post};
 use hdrhistogram::Histogram;
 use hyper::Method;
 use library::Library;

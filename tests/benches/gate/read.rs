@@ -6,7 +6,7 @@ use crate::machine::cpu_ns;
 use crate::records::session_id;
 use crate::table::{Row, Table, at_least, cpu_each, histogram, latencies, median, per_second};
 use crate::{CONNECTIONS, Effort, submit};
-use harness::World;
+use oracled_tests::World;
 use hdrhistogram::Histogram;
 use std::io;
 use std::path::PathBuf;

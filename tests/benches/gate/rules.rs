@@ -2,8 +2,8 @@
 
 use crate::Effort;
 use crate::table::{Row, Table, at_most, median};
-use domain::Sha256Hex;
-use domain::rules::{Candidate, Check, Evaluation, FactSet, Settings, evaluate};
+use oracled_domain::Sha256Hex;
+use oracled_domain::rules::{Candidate, Check, Evaluation, FactSet, Settings, evaluate};
 use fastrand::Rng;
 use std::collections::HashMap;
 use std::hint::black_box;

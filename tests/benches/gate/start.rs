@@ -7,14 +7,14 @@ use crate::load::body_of;
 use crate::records::record;
 use crate::submit::fill_from;
 use crate::table::{Row, Table, at_most, median};
-use harness::{Daemon, PATIENCE, World};
+use oracled_tests::{Daemon, PATIENCE, World};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::io;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use store::{Journal, Options, Record};
+use oracled_store::{Journal, Options, Record};
 
 /// Records in one group while the store is prepared.
 const GROUP: usize = 500;

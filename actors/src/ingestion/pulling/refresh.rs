@@ -3,8 +3,8 @@
 use super::super::{IngestionError, Shop};
 use super::{Wanted, pull};
 use crate::caller::carried;
-use domain::ground::id::{PipelineId, SourceId};
-use domain::ground::run::RunState;
+use oracled_domain::ground::id::{PipelineId, SourceId};
+use oracled_domain::ground::run::RunState;
 use jiff::{SignedDuration, Timestamp};
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;

@@ -6,12 +6,12 @@
 
 use super::super::{IngestionError, Shop};
 use crate::registry::Ready;
-use domain::Sha256Hex;
-use domain::ground::id::PipelineId;
-use domain::ground::run::Run;
-use domain::ground::timeline::{Knowledge, Scope};
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::id::PipelineId;
+use oracled_domain::ground::run::Run;
+use oracled_domain::ground::timeline::{Knowledge, Scope};
 use jiff::{SignedDuration, Timestamp};
-use store::ground::state::{Completed, SourceState};
+use oracled_store::ground::state::{Completed, SourceState};
 
 /// What a source has said, as whoever pulls it needs to know.
 pub(super) struct Said {

@@ -5,8 +5,8 @@
 
 use super::input::Input;
 use super::{BadHeader, MAX_COLUMNS, Piece, SliceError};
-use domain::ground::format::Delimiter;
-use domain::ground::raw::{BadRecord, Raw};
+use oracled_domain::ground::format::Delimiter;
+use oracled_domain::ground::raw::{BadRecord, Raw};
 use memchr::memchr;
 use std::collections::HashMap;
 use std::io::Read;

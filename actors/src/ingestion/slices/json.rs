@@ -6,8 +6,8 @@
 
 use super::input::Input;
 use super::{Piece, SliceError};
-use domain::ground::format::RecordsPath;
-use domain::ground::raw::{MAX_DEPTH, Raw};
+use oracled_domain::ground::format::RecordsPath;
+use oracled_domain::ground::raw::{MAX_DEPTH, Raw};
 use extent::Extent;
 use std::io::Read;
 

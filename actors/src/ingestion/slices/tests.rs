@@ -1,5 +1,5 @@
 use super::*;
-use domain::ground::format::RecordsPath;
+use oracled_domain::ground::format::RecordsPath;
 use proptest::prelude::*;
 use std::io::{ErrorKind, Read};
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
-use domain::ground::run::{AxisFill, Run, RunWarning};
+use oracled_domain::ground::run::{AxisFill, Run, RunWarning};
 use serde_json::{Value as Json, json};
 
 /// The shape of the ECB's `eurofxref-hist.csv`: each line ends in a delimiter.

@@ -3,9 +3,9 @@
 use super::*;
 use crate::registry::{RegisterSource, Review, ReviewSource};
 use crate::testing::ground::{gallery_pipeline, register_pipeline};
-use domain::ground::gates::GateBreach;
-use domain::ground::query::{OracleQuery, QueryAnswer, QueryRequest};
-use domain::ground::timeline::{ChangeKind, Scope};
+use oracled_domain::ground::gates::GateBreach;
+use oracled_domain::ground::query::{OracleQuery, QueryAnswer, QueryRequest};
+use oracled_domain::ground::timeline::{ChangeKind, Scope};
 
 /// The source, approved, with the gallery's gates and one release of 100 records.
 async fn hundred(system: &System) -> PipelineId {
@@ -37,7 +37,7 @@ async fn all(system: &System, known_at: Option<Timestamp>) -> QueryAnswer {
     system.queries.ask(asked).await.expect("it answers")
 }
 
-fn state(system: &System) -> store::ground::state::SourceState {
+fn state(system: &System) -> oracled_store::ground::state::SourceState {
     let oracle_id = "world-bank-population".parse().expect("an id");
     system.store.source(&oracle_id).expect("it is read").expect("it is there").0
 }
@@ -69,7 +69,7 @@ fn release_that_breaks_gates_is_held_and_changes_no_answer() {
         let run = ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
         assert_eq!(run.state, RunState::Held, "{run:?}");
         let gates: Vec<_> = run.breaches.iter().map(std::mem::discriminant).collect();
-        let ratio = || domain::ground::decimal::Decimal::from(0);
+        let ratio = || oracled_domain::ground::decimal::Decimal::from(0);
         let wanted = [
             GateBreach::MaxRejectedRatio { rejected: 3, read: 50, allowed: ratio() },
             GateBreach::MaxWithdrawnRatio { withdrawn: 50, in_force: 100, allowed: ratio() },

@@ -4,10 +4,10 @@ use crate::registry::{
     Invalidate, RegisterPipeline, RegistryError, Review, ReviewSource, SetFreshness, policy_of,
 };
 use crate::testing::ground::{PEER, open_pipeline};
-use domain::event::ground::InvalidationCause;
-use domain::ground::freshness::StaleBehavior;
-use domain::ground::pipeline::{Authentication, Definition, Method};
-use domain::ground::query::{OracleQuery, QueryRequest};
+use oracled_domain::event::ground::InvalidationCause;
+use oracled_domain::ground::freshness::StaleBehavior;
+use oracled_domain::ground::pipeline::{Authentication, Definition, Method};
+use oracled_domain::ground::query::{OracleQuery, QueryRequest};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -2,12 +2,12 @@ use super::*;
 use crate::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
 use crate::testing::ground::open_pipeline;
 use crate::testing::ground::{PEER, document};
-use domain::ground::ontology::{Axis, Ontology};
-use domain::ground::source::Registration;
+use oracled_domain::ground::ontology::{Axis, Ontology};
+use oracled_domain::ground::source::Registration;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
-use store::ground::state::SourceState;
+use oracled_store::ground::state::SourceState;
 
 const ORACLE_ID: &str = "world-bank-population";
 

@@ -2,13 +2,13 @@ use super::{GROUP_MAX, GROUP_WAIT, QUEUED_MAX};
 use crate::caller::called_by;
 use crate::logger::CommitError;
 use crate::testing::{World, logged, with_world};
-use domain::{Caller, Event, Peer};
+use oracled_domain::{Caller, Event, Peer};
 use serde_json::{Value, json};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
-use store::{LogLine, LogQuery, Store};
+use oracled_store::{LogLine, LogQuery, Store};
 use tokio::task::unconstrained;
 use tokio::time::sleep;
 

@@ -1,8 +1,8 @@
 //! What a source's freshness policy lets pass.
 
 use super::*;
-use domain::ground::freshness::AxisFreshnessRequirement;
-use domain::ground::source::OracleTier;
+use oracled_domain::ground::freshness::AxisFreshnessRequirement;
+use oracled_domain::ground::source::OracleTier;
 
 /// Has the source's policy be its default one, changed so.
 pub(super) async fn set(system: &System, change: impl FnOnce(&mut FreshnessPolicy)) {

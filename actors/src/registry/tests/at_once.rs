@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::NobodyLive;
 use crate::verification::tests::support::{registration, source, source_id, workflow_over};
 use crate::verification::tests::upstream::adapter_of;
-use domain::verification::Workflow;
+use oracled_domain::verification::Workflow;
 
 fn desk(system: &System) -> Desk {
     Desk { store: system.store.clone(), log: system.log.clone(), clock: system.clock.clone() }

@@ -1,6 +1,6 @@
 //! A mail in words: plain text, since what a model writes must not be read as anything else.
 
-use domain::{Dimension, Mail, Tier};
+use oracled_domain::{Dimension, Mail, Tier};
 use serde_json::Value;
 
 /// The text of a mail.
@@ -103,8 +103,8 @@ impl Text {
 mod tests {
     use super::*;
     use crate::testing::{mail_of, regenerated};
-    use domain::Label;
-    use domain::mail::MailKind;
+    use oracled_domain::Label;
+    use oracled_domain::mail::MailKind;
 
     const STRATEGY: &str = r#"{"verdict":"AMBER","summary":"Sound, but <b>thin</b>.\r\nBcc: x@y\u001b[2J","breakdown":{
         "Stability":{"verdict":"GREEN","analysis":"It holds."},"Turbulence":{"verdict":"AMBER","analysis":"Some."},
@@ -137,6 +137,6 @@ mod tests {
         let regen = regenerated(Label::Red);
         let text = letter(&mail_of(MailKind::DivergenceNotice, Tier::Quick, crate::testing::GOOD, regen));
         let both = "\n\nReceived by email: RED\nOn your results page: GREEN\n\nA sound and simple plan.\n";
-        assert!(text.starts_with(&format!("{}{both}", domain::divergence::DISCLAIMER)), "{text}");
+        assert!(text.starts_with(&format!("{}{both}", oracled_domain::divergence::DISCLAIMER)), "{text}");
     }
 }

@@ -9,10 +9,10 @@ use crate::upstream::web::{
     Bound, Credential, Errand, Head, Holder, Validators, Web, WebError, shown, without_keys,
 };
 use crate::upstream::{BoxFuture, Failure, Kind};
-use domain::ground::adapter::{Asked, Ready, Unasked};
-use domain::ground::id::SourceId;
-use domain::health::Outcome;
-use domain::verification::{self, Candidate, Cut, KeptAnswer, Refusal, Reply};
+use oracled_domain::ground::adapter::{Asked, Ready, Unasked};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::health::Outcome;
+use oracled_domain::verification::{self, Candidate, Cut, KeptAnswer, Refusal, Reply};
 use ipnet::IpNet;
 use reqwest::header::HeaderMap;
 use reqwest::{StatusCode, Url};

@@ -10,11 +10,11 @@ use crate::upstream::web::Bound;
 use crate::upstream::web::testing::{Do, Server, say, status, whole};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use domain::ground::adapter::{Adapter, BadAdapter};
-use domain::ground::id::SourceId;
-use domain::ground::ontology::Ontology;
-use domain::ground::source::Registration;
-use domain::verification::{Candidate, Refusal};
+use oracled_domain::ground::adapter::{Adapter, BadAdapter};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::ontology::Ontology;
+use oracled_domain::ground::source::Registration;
+use oracled_domain::verification::{Candidate, Refusal};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value as Json, json};
 

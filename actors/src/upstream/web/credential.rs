@@ -5,7 +5,7 @@ use super::address::origin_of;
 use super::error::WebError;
 use crate::upstream::http::{self, client, root_cause};
 use crate::upstream::{BadEndpoint, Failure, Key, Kind};
-use domain::ground::pipeline::Authentication;
+use oracled_domain::ground::pipeline::Authentication;
 use jiff::{SignedDuration, Timestamp};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use reqwest::{Identity, StatusCode, Url};

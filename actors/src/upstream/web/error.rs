@@ -3,7 +3,7 @@
 use super::REDIRECTS_MAX;
 use super::address::URL_MAX_BYTES;
 use crate::upstream::Failure;
-use domain::ground::id::{PipelineId, SourceId};
+use oracled_domain::ground::id::{PipelineId, SourceId};
 use std::fmt;
 use std::net::IpAddr;
 

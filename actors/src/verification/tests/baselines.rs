@@ -5,12 +5,12 @@ use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, live, with_sc
 use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::verification::{Dismiss, Resolve, Revoke};
-use domain::ground::value::Value;
-use domain::verification::review::{Dismissal, Resolution, Revocation};
-use domain::verification::{Envelope, EnvelopeKind, Reason};
+use oracled_domain::ground::value::Value;
+use oracled_domain::verification::review::{Dismissal, Resolution, Revocation};
+use oracled_domain::verification::{Envelope, EnvelopeKind, Reason};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
-use store::LogQuery;
+use oracled_store::LogQuery;
 
 const HONEST: Act = Act::at_once(Says::People("54208"));
 const POISONED: Act = Act::at_once(Says::People("99999999"));

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::testing::{World, with_world};
-use domain::verification::EnvelopeKind;
+use oracled_domain::verification::EnvelopeKind;
 use serde_json::json;
 
 #[test]

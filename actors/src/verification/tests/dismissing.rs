@@ -6,10 +6,10 @@ use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::testing::{World, with_world};
 use crate::verification::{Closed, Dismiss, DismissError, Resolve, ResolveError, Revoke, RevokeError};
-use domain::verification::EnvelopeKind;
-use domain::verification::review::{Dismissal, OPEN_MAX, Resolution, ReviewState, Revocation};
+use oracled_domain::verification::EnvelopeKind;
+use oracled_domain::verification::review::{Dismissal, OPEN_MAX, Resolution, ReviewState, Revocation};
 use serde_json::json;
-use store::ReviewQuery;
+use oracled_store::ReviewQuery;
 
 /// So often two come at the same time.
 const RACES: usize = 8;

@@ -5,10 +5,10 @@ use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, key, live, th
 use crate::registry::Invalidate;
 use crate::system::System;
 use crate::testing::ground::PEER;
-use domain::event::ground::InvalidationCause;
-use domain::ground::value::Value;
-use domain::verification::candidate::Stated;
-use domain::verification::{EnvelopeKind, KeptKey};
+use oracled_domain::event::ground::InvalidationCause;
+use oracled_domain::ground::value::Value;
+use oracled_domain::verification::candidate::Stated;
+use oracled_domain::verification::{EnvelopeKind, KeptKey};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};
 

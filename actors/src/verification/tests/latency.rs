@@ -10,8 +10,8 @@ use crate::registry::RegisterOntology;
 use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::verification::{Verify, VerifyError};
-use domain::health::Status;
-use domain::verification::{CallOutcome, Envelope, EnvelopeKind, Reason, VerifyRequest};
+use oracled_domain::health::Status;
+use oracled_domain::verification::{CallOutcome, Envelope, EnvelopeKind, Reason, VerifyRequest};
 use jiff::SignedDuration;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
@@ -365,7 +365,7 @@ async fn invalidation_count(system: &System, oracle_id: &str) {
     let (mut state, _) =
         system.store.source(&source_id(oracle_id)).expect("it is read").expect("it is there");
     state = state.invalidated(system.clock.now());
-    written(system, store::Write::PutSource(Arc::new(state))).await;
+    written(system, oracled_store::Write::PutSource(Arc::new(state))).await;
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn a_decision_is_logged_though_whoever_asked_has_gone_away() {
             let gone = tokio::time::timeout(Duration::from_millis(300), verified(system)).await;
             assert!(gone.is_err(), "nobody has waited for it");
             after_s(2).await;
-            let decided = store::LogQuery {
+            let decided = oracled_store::LogQuery {
                 event: Some("verification_decided".into()),
                 limit: 9,
                 ..store::LogQuery::default()

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use super::upstream::{Act, Says, Scene, after_s, candidate, keep, thing, two_sources, with_scene};
-use domain::verification::{Envelope, Refusal};
+use oracled_domain::verification::{Envelope, Refusal};
 use serde_json::{Value as Json, json};
 use std::fs;
 

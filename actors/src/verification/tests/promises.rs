@@ -5,11 +5,11 @@ use super::upstream::{Act, Says, Scene, Upstream, after_s, timed, two_sources, w
 use crate::system::System;
 use crate::verification::VerifyError;
 use crate::verification::pending::PROMISED_MAX;
-use domain::verification::{Envelope, EnvelopeKind, Stage};
+use oracled_domain::verification::{Envelope, EnvelopeKind, Stage};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::Duration;
-use store::{LogQuery, Write};
+use oracled_store::{LogQuery, Write};
 
 const TAKEN: [EnvelopeKind; 2] = [EnvelopeKind::Provisional, EnvelopeKind::Authoritative];
 

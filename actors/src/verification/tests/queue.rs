@@ -5,13 +5,13 @@ use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::testing::{World, with_world};
 use crate::verification::{Dismiss, Resolve};
-use domain::Event;
-use domain::event::verification::ReviewEntry;
-use domain::verification::review::{CALLERS_QUEUE_MAX, Dismissal, QUEUE_MAX, Resolution, ReviewState};
-use domain::verification::{EnvelopeKind, Reason, Review};
+use oracled_domain::Event;
+use oracled_domain::event::verification::ReviewEntry;
+use oracled_domain::verification::review::{CALLERS_QUEUE_MAX, Dismissal, QUEUE_MAX, Resolution, ReviewState};
+use oracled_domain::verification::{EnvelopeKind, Reason, Review};
 use serde_json::json;
 use std::sync::Arc;
-use store::{Record, Write};
+use oracled_store::{Record, Write};
 
 /// So many reviews are committed at once.
 const AT_ONCE: usize = 500;

@@ -3,7 +3,7 @@
 use super::support::*;
 use super::upstream::{Act, Says, Scene, live, timed, two_sources, with_scene};
 use crate::testing::{World, with_world};
-use domain::verification::{CallOutcome, EnvelopeKind, Reason};
+use oracled_domain::verification::{CallOutcome, EnvelopeKind, Reason};
 use jiff::Timestamp;
 use serde_json::json;
 

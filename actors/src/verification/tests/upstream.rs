@@ -14,21 +14,21 @@ use crate::testing::{Hand, Outside, World, start};
 use crate::upstream::BoxFuture;
 use crate::upstream::oracle::{LiveAnswer, LiveAsk, LiveOracle};
 use crate::upstream::web::WebError;
-use domain::ground::adapter::{Adapter, Ready};
-use domain::ground::value::Value;
-use domain::health::Outcome;
-use domain::verification::candidate::Stated;
-use domain::verification::record::SignatureInfo;
-use domain::verification::{
+use oracled_domain::ground::adapter::{Adapter, Ready};
+use oracled_domain::ground::value::Value;
+use oracled_domain::health::Outcome;
+use oracled_domain::verification::candidate::Stated;
+use oracled_domain::verification::record::SignatureInfo;
+use oracled_domain::verification::{
     Candidate, Cut, Failure, KeptAnswer, KeptKey, OracleVerificationRecord, Refusal, Reply, Tier,
 };
-use domain::{Event, Sha256Hex};
+use oracled_domain::{Event, Sha256Hex};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use store::{Record, Write};
+use oracled_store::{Record, Write};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;

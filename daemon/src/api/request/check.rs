@@ -3,9 +3,9 @@
 use super::{SubmitRequest, given_facts, given_facts_from};
 use crate::problem::Problem;
 use crate::service::Service;
-use actors::rules::Case;
-use domain::rules::{Check, Expected, RuleId, Settings};
-use domain::sourced::{FactSource, FactsFrom};
+use oracled_actors::rules::Case;
+use oracled_domain::rules::{Check, Expected, RuleId, Settings};
+use oracled_domain::sourced::{FactSource, FactsFrom};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;

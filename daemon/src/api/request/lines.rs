@@ -3,7 +3,7 @@
 use super::essence;
 use crate::problem::Problem;
 use crate::service::Service;
-use actors::clock::monotonic;
+use oracled_actors::clock::monotonic;
 use axum::body::Body;
 use axum::extract::Request;
 use http_body_util::BodyExt;

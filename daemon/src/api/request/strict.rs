@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_told_of_with_its_place() {
-        use domain::ground::ontology::Ontology;
+        use oracled_domain::ground::ontology::Ontology;
         let text = r#"{"ontology_id": "ab", "version": "1", "axes": [
             {"axis": "x", "type": "number", "class": "measured", "unti": "g", "description": "x"}]}"#;
         let (code, told) = complaint::<Ontology>(text);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::cli;
 use crate::upstreams::Upstreams;
-use actors::Clock;
+use oracled_actors::Clock;
 use std::collections::BTreeSet;
 
 const SECRET: &str = "s3cret";

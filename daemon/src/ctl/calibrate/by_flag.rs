@@ -1,6 +1,6 @@
 //! Counts by flag name, and below it by the places that flags name.
 
-use domain::Flag;
+use oracled_domain::Flag;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! One value for each tier.
 
-use domain::Tier;
+use oracled_domain::Tier;
 use serde::Serialize;
 
 /// One value for each tier, and one for all of them together.

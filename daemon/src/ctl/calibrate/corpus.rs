@@ -2,8 +2,8 @@
 
 use super::super::lines::{Lines, TooLong, reason};
 use super::CalibrateError;
-use domain::Tier;
-use domain::verdict::UnknownWord;
+use oracled_domain::Tier;
+use oracled_domain::verdict::UnknownWord;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;

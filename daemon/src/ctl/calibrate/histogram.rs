@@ -1,8 +1,8 @@
 //! C in bins. No bin lies on both sides of Ω, so each holds refused verdicts only or approved ones only.
 
 use super::by_tier::ByTier;
-use domain::Tier;
-use domain::tmm::OMEGA;
+use oracled_domain::Tier;
+use oracled_domain::tmm::OMEGA;
 use serde::Serialize;
 
 /// Where bins meet, from below. Narrower above Ω: there lies all that is approved, within 0.026.

@@ -3,8 +3,8 @@
 use super::super::xml::Xml;
 use super::histogram::{Bin, edge};
 use super::report::{Approval, Report};
-use domain::Tier;
-use domain::tmm::OMEGA;
+use oracled_domain::Tier;
+use oracled_domain::tmm::OMEGA;
 use std::fmt;
 use std::path::Path;
 

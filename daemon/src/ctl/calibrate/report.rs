@@ -4,9 +4,9 @@ use super::by_flag::{ByFlag, Places};
 use super::by_tier::ByTier;
 use super::flips::Flips;
 use super::histogram::Histogram;
-use domain::crosscheck::Reason;
-use domain::tmm::{OMEGA, PHI};
-use domain::{Flag, Judgement, Tier};
+use oracled_domain::crosscheck::Reason;
+use oracled_domain::tmm::{OMEGA, PHI};
+use oracled_domain::{Flag, Judgement, Tier};
 use serde::Serialize;
 
 /// Everything that a calibration finds. The same corpus gives the same report, byte for byte.

@@ -8,7 +8,7 @@ use super::flips::Trials;
 use super::histogram::Bin;
 use super::report::{Approval, Occurrences, Report};
 use comfy_table::{Cell, Color, ContentArrangement, Table};
-use domain::Tier;
+use oracled_domain::Tier;
 use std::io::{self, Write};
 
 /// The longest bar, in columns.

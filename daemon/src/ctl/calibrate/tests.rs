@@ -6,7 +6,7 @@ const SOUND: &str = "A sound plan with clear aims.";
 
 fn breakdown(verdict: &str) -> Value {
     let dimension = json!({"verdict": verdict, "analysis": "As it says."});
-    domain::Dimension::ALL
+    oracled_domain::Dimension::ALL
         .iter()
         .map(|d| (d.to_string(), dimension.clone()))
         .collect::<serde_json::Map<_, _>>()
@@ -116,7 +116,7 @@ fn the_decisions_are_those_of_the_gate() {
     for line in corpus().lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         let tier = line["tier"].as_str().unwrap().parse().unwrap();
-        let judgement = domain::judge(tier, Payload::raw(line["raw"].as_str().unwrap()));
+        let judgement = oracled_domain::judge(tier, Payload::raw(line["raw"].as_str().unwrap()));
         approved += u64::from(judgement.outcome.is_ok());
     }
     assert_eq!(report.approval.all.approved, approved);
@@ -160,7 +160,7 @@ fn however_many_names_a_model_invents_so_many_are_kept() {
     let mut report = Report::new("-".into());
     for n in 0..300 {
         let raw = json!({"verdict": "GREEN", "summary": SOUND, format!("field{n}"): 1}).to_string();
-        report.add(&domain::judge(domain::Tier::Quick, Payload::raw(&raw)));
+        report.add(&oracled_domain::judge(oracled_domain::Tier::Quick, Payload::raw(&raw)));
     }
     let counts = &report.flags.names()[0].counts;
     assert_eq!((counts.verdicts.all, counts.places.places.len(), counts.places.other_places), (300, 256, 44));

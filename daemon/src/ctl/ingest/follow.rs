@@ -3,10 +3,10 @@
 use super::{seen, show};
 use crate::control::run::Seen;
 use crate::ctl::{CtlError, Options};
-use actors::Clock;
-use actors::ingestion::RunProgress;
-use domain::Sha256Hex;
-use domain::ground::run::RunState;
+use oracled_actors::Clock;
+use oracled_actors::ingestion::RunProgress;
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::run::RunState;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::pin::pin;
 use std::time::Duration;

@@ -3,11 +3,11 @@
 use crate::control::run::Seen;
 use crate::ctl::CtlError;
 use crate::ctl::output::{by_whom, on_one_line, pairs, short};
-use actors::ingestion::{Phase, RunProgress};
-use domain::ground::decimal::Decimal;
-use domain::ground::gates::Effect;
-use domain::ground::rejection::Rule;
-use domain::ground::run::{AxisFill, Run, RunDecision};
+use oracled_actors::ingestion::{Phase, RunProgress};
+use oracled_domain::ground::decimal::Decimal;
+use oracled_domain::ground::gates::Effect;
+use oracled_domain::ground::rejection::Rule;
+use oracled_domain::ground::run::{AxisFill, Run, RunDecision};
 use std::collections::BTreeMap;
 use std::io::Write;
 

@@ -1,6 +1,6 @@
 //! Several pages as one answer.
 
-use domain::ground::query::{QueryFreshness, QueryResponse};
+use oracled_domain::ground::query::{QueryFreshness, QueryResponse};
 
 /// Puts `page`, which goes on where `sofar` ends, behind it. The versions and the warnings are those of both; the whole is as
 /// fresh, and as far to be trusted, as the worse of them, and what the policy says of single axes is said of that one.
@@ -53,7 +53,7 @@ fn badness(freshness: &QueryFreshness) -> impl Ord + use<> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::ground::source::OracleTier;
+    use oracled_domain::ground::source::OracleTier;
     use serde_json::json;
 
     /// A page of these records, released on a day, with as many warnings of its age as its answer has.

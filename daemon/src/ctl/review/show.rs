@@ -4,9 +4,9 @@ use super::super::CtlError;
 use super::super::output::{by_whom, on_one_line, pairs, shortened, table};
 use super::super::verify::words;
 use crate::control::review::Listed;
-use domain::ground::id::SourceId;
-use domain::verification::review::{Dismissed, Resolved, ReviewState, Revoked};
-use domain::verification::{Candidate, Review};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::verification::review::{Dismissed, Resolved, ReviewState, Revoked};
+use oracled_domain::verification::{Candidate, Review};
 use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -79,7 +79,7 @@ fn values(review: &Listed) -> String {
 }
 
 fn axes(review: &Listed) -> String {
-    let axis = |(path, reasons): (&String, &BTreeSet<domain::verification::Reason>)| {
+    let axis = |(path, reasons): (&String, &BTreeSet<oracled_domain::verification::Reason>)| {
         let reasons: Vec<_> = reasons.iter().map(|reason| reason.as_str()).collect();
         format!("{path} ({})", reasons.join(", "))
     };

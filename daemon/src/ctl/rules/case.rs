@@ -3,7 +3,7 @@
 use super::super::lines::{TooLong, reason};
 use crate::problem::Problem;
 use bytes::Bytes;
-use domain::rules::{RuleId, Verdict};
+use oracled_domain::rules::{RuleId, Verdict};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;

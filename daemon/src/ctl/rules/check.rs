@@ -8,7 +8,7 @@ use super::complaint::{Evaluated, complaints};
 use super::support::Sourced;
 use super::wrong::Wrong;
 use crate::client::ClientError;
-use domain::rules::{RuleId, Verdict};
+use oracled_domain::rules::{RuleId, Verdict};
 use hyper::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};

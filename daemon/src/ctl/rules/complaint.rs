@@ -2,7 +2,7 @@
 
 use super::super::output::{on_one_line, shortened};
 use super::excerpt::{Marked, without_marks};
-use domain::rules::{RuleId, Span, Verdict, Violation};
+use oracled_domain::rules::{RuleId, Span, Verdict, Violation};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashMap;

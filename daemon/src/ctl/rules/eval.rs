@@ -9,7 +9,7 @@ use super::junit::Junit;
 use super::outcome::{Answer, Outcome};
 use super::tally::Tally;
 use crate::client::{AnswerLines, Client, ClientError, PATIENCE};
-use actors::clock::monotonic;
+use oracled_actors::clock::monotonic;
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::io::{self, IsTerminal, Write};

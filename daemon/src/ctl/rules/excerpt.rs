@@ -1,7 +1,7 @@
 //! A stretch of a text with some of what stands around it, and how it is marked.
 
 use super::super::output::{on_one_line, shortened};
-use domain::rules::Span;
+use oracled_domain::rules::Span;
 
 /// So many characters are shown before the offending words, and behind them.
 const AROUND_CHARS: usize = 30;

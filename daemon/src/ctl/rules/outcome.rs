@@ -5,7 +5,7 @@ use super::super::output::shortened;
 use super::case::{Case, LineFault, Want};
 use super::complaint::{Complaint, Evaluated, Said, complaints};
 use crate::client::ClientError;
-use domain::rules::{RuleId, Verdict};
+use oracled_domain::rules::{RuleId, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;

@@ -5,7 +5,7 @@ use super::super::output::{json, on_one_line, pairs};
 use super::super::{CtlError, Options};
 use super::{Listed, ListedRule, RulesError, listed};
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, TableStyle};
-use domain::rules::RuleId;
+use oracled_domain::rules::RuleId;
 use serde_json::{Map, Value};
 use std::io::Write;
 

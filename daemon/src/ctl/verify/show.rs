@@ -4,8 +4,8 @@ use super::super::CtlError;
 use super::super::look::Look;
 use super::super::output::{by_whom, on_one_line, pairs, table};
 use super::words;
-use domain::verification::envelope::{AxisOutcome, CandidateOutcome, Evidence};
-use domain::verification::{Envelope, EnvelopeKind, Reason};
+use oracled_domain::verification::envelope::{AxisOutcome, CandidateOutcome, Evidence};
+use oracled_domain::verification::{Envelope, EnvelopeKind, Reason};
 use std::io::Write;
 
 /// Shows an envelope; nothing stands here that does not stand in it.

@@ -1,12 +1,12 @@
 //! What stands in envelopes and reviews, in words.
 
 use super::super::output::on_one_line;
-use domain::ground::moment::span;
-use domain::ground::value::Value;
-use domain::verification::candidate::Stated;
-use domain::verification::envelope::{Basis, CandidateOutcome};
-use domain::verification::step::{Party, Step, StepOutcome};
-use domain::verification::{CallOutcome, Cut, EnvelopeKind, Reason, Reply};
+use oracled_domain::ground::moment::span;
+use oracled_domain::ground::value::Value;
+use oracled_domain::verification::candidate::Stated;
+use oracled_domain::verification::envelope::{Basis, CandidateOutcome};
+use oracled_domain::verification::step::{Party, Step, StepOutcome};
+use oracled_domain::verification::{CallOutcome, Cut, EnvelopeKind, Reason, Reply};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 

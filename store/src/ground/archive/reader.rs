@@ -3,7 +3,7 @@
 use super::{FORMAT, FRAME_BYTES, SKIPPABLE_HEAD_BYTES, path, skippable_head};
 use crate::error::StoreError;
 use crate::ground::sealed::{Owner, Seal, Sealed};
-use domain::{Sha256Hex, Sha256Stream};
+use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;

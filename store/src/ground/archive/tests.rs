@@ -1,7 +1,7 @@
 use super::*;
 use crate::error::{FileKind, StoreError};
 use crate::ground::sealed::Owner;
-use domain::Sha256Stream;
+use oracled_domain::Sha256Stream;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeSet;

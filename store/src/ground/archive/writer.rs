@@ -3,7 +3,7 @@
 use super::{FORMAT, FRAME_BYTES, path, skippable_head};
 use crate::disk::{FreeSpace, sync_dir};
 use crate::error::StoreError;
-use domain::{Sha256Hex, Sha256Stream};
+use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use bytes::Bytes;
-use domain::Sha256Hex;
+use oracled_domain::Sha256Hex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;

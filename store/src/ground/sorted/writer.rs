@@ -4,7 +4,7 @@ use super::block::{BlockBuilder, check_row};
 use super::{FORMAT, Summary, index};
 use crate::disk::sync_dir;
 use crate::error::StoreError;
-use domain::{Sha256Hex, Sha256Stream};
+use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use crate::ground::statement::read_time;
 use crate::ground::view::{Record, source_record_id_in};
-use domain::ground::timeline::{Change, ChangeKind, End, Version};
+use oracled_domain::ground::timeline::{Change, ChangeKind, End, Version};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -4,8 +4,8 @@ use crate::error::StoreError;
 use crate::ground::sorter::{Sorted, Sorter};
 use crate::ground::statement::StoredStatement;
 use crate::ground::view::SourceView;
-use domain::Sha256Hex;
-use domain::ground::rejection::{Reject, Rejection, Rule};
+use oracled_domain::Sha256Hex;
+use oracled_domain::ground::rejection::{Reject, Rejection, Rule};
 use std::iter::Peekable;
 use std::path::Path;
 

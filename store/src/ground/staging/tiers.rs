@@ -1,6 +1,6 @@
 //! Which files a run's statements are merged with, so that a lookup never has to look into many.
 
-use domain::ground::run::FileRef;
+use oracled_domain::ground::run::FileRef;
 
 /// A file is merged with what comes after it unless it holds more than so many times as many statements.
 const FACTOR: u64 = 4;
@@ -23,7 +23,7 @@ pub(super) fn kept(files: &[FileRef], fresh: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use domain::Sha256Hex;
+    use oracled_domain::Sha256Hex;
 
     #[test]
     fn files_stay_few_and_statements_are_rarely_rewritten() {

@@ -1,6 +1,6 @@
 //! What is ingested: people by area and year, in several releases, as the World Bank tells of them.
 
-use domain::Sha256Stream;
+use oracled_domain::Sha256Stream;
 use fastrand::Rng;
 use std::fmt::Write as _;
 

@@ -2,19 +2,19 @@
 
 use super::{MOST, Question, SOURCE, Told};
 use crate::alone::{CACHE_BYTES, FACTS_CACHE_BYTES};
-use domain::ground::id::SourceId;
-use domain::ground::query::{Query, QueryRequest};
-use domain::ground::record::{Content, Identity};
-use domain::ground::value::{Typed, Value};
-use domain::{Caller, Event};
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::query::{Query, QueryRequest};
+use oracled_domain::ground::record::{Content, Identity};
+use oracled_domain::ground::value::{Typed, Value};
+use oracled_domain::{Caller, Event};
 use jiff::Timestamp;
 use serde_json::json;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use store::ground::query::{ScanBudget, ScanError};
-use store::ground::view::{Found, SourceView};
-use store::{Callers, Journal, Options, Record, Store, StoreError};
+use oracled_store::ground::query::{ScanBudget, ScanError};
+use oracled_store::ground::view::{Found, SourceView};
+use oracled_store::{Callers, Journal, Options, Record, Store, StoreError};
 
 /// The store.
 pub(crate) struct Library {

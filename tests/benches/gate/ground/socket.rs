@@ -7,7 +7,7 @@ use crate::load::post;
 use crate::read::{Side, all_latencies};
 use crate::table::{Row, Table, cpu_each, median, per_second};
 use crate::{CONNECTIONS, Effort};
-use harness::World;
+use oracled_tests::World;
 use jiff::Timestamp;
 use oracled::client::Client;
 use serde_json::{Value, json};
@@ -45,9 +45,9 @@ pub(crate) fn measure(
     runtime.block_on(async {
         let mut routes = Client::connect(&world.socket()).await.expect("the daemon listens");
         for (fact, body) in asked.iter().zip(&bodies) {
-            let told = harness::post(&mut routes, PATH, body).await;
+            let told = oracled_tests::post(&mut routes, PATH, body).await;
             let place = "/response/records/0/axes/population";
-            assert_eq!(harness::at(&told, place), fact.population.to_string(), "{fact:?}");
+            assert_eq!(oracled_tests::at(&told, place), fact.population.to_string(), "{fact:?}");
             answer = told.body.to_vec();
         }
     });

@@ -3,8 +3,8 @@
 use super::*;
 use crate::clock::monotonic;
 use crate::upstream::web::Credential;
-use domain::health::Outcome;
-use domain::verification::{Cut, Failure};
+use oracled_domain::health::Outcome;
+use oracled_domain::verification::{Cut, Failure};
 
 fn failed(answer: LiveAnswer) -> (Failure, String) {
     match answer.reply {

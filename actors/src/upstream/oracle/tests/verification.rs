@@ -1,7 +1,7 @@
 //! What the record of a verification says.
 
 use super::*;
-use domain::Sha256Hex;
+use oracled_domain::Sha256Hex;
 
 #[tokio::test]
 async fn an_answer_has_the_record_of_its_verification() {
@@ -18,7 +18,7 @@ async fn an_answer_has_the_record_of_its_verification() {
     );
     let record = candidate.record;
     assert_eq!(record.oracle_id.as_str(), "bank");
-    assert_eq!(record.oracle_tier, domain::verification::Tier::Primary);
+    assert_eq!(record.oracle_tier, oracled_domain::verification::Tier::Primary);
     assert_eq!(record.source_locator, server.url("127.0.0.1", "/rates/AB"));
     assert_eq!(record.source_version.as_deref(), Some("2026-11"));
     assert_eq!((record.retrieved_at, record.verified_at, candidate.observed_at), (now(), now(), now()));

@@ -1,5 +1,5 @@
 use super::*;
-use domain::{Dimension, Payload, judge};
+use oracled_domain::{Dimension, Payload, judge};
 use serde_json::{Map, Value, json};
 
 /// A verdict of `tier` in which nothing is wrong.
