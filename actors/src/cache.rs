@@ -23,10 +23,10 @@ use crate::notifier::Notifier;
 use actix::{Actor, Addr, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
 use bytes::Bytes;
 use oracled_domain::{Delivery, Event, Peer, SessionId};
+use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache as HotCache;
 use std::sync::Arc;
-use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 
 /// What an entry costs in memory beside its bytes.
 const ENTRY_BYTES: u64 = 256;

@@ -6,9 +6,9 @@
 
 use actix::{Message, MessageResult, ResponseFuture};
 use oracled_domain::Caller;
+use oracled_store::{Callers, Record};
 use std::future::Future;
 use std::sync::Arc;
-use oracled_store::{Callers, Record};
 
 tokio::task_local! {
     static CALLER: Option<Arc<Caller>>;

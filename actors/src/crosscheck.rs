@@ -8,16 +8,17 @@ use crate::logger::{CommitError, Log};
 use crate::metrics::{JudgedAs, Metrics};
 use crate::rules::{Examine, Rules, RulesError};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
-use oracled_domain::event::{RulesEntry, Severity};
-use oracled_domain::rules::{Check, Evaluation, Examination};
-use oracled_domain::session::{Email, Mismatch};
+use oracled_domain::audit::event::{RulesEntry, Severity};
+use oracled_domain::rules::{Check, Evaluation};
+use oracled_domain::verdict::rules_gate::Examination;
+use oracled_domain::verdict::session::{Email, Mismatch};
 use oracled_domain::{
     Approved, Decision, DivergenceCheck, Event, GatePath, Judgement, Payload, Query, SessionId, Tier,
     UnexpectedFields,
 };
+use oracled_store::Record;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use oracled_store::Record;
 
 /// Judges a verdict and, on every path but `check`, delivers it if it passes.
 #[derive(Debug, Message)]

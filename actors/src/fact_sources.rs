@@ -8,14 +8,14 @@ use crate::caller::carried;
 use crate::door::Door;
 use crate::queries::{Page, Queries, QueryError};
 use crate::verification::{Verification, Verify, VerifyError};
+use jiff::Timestamp;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::ground::query::{OracleQuery, QueryRequest};
 use oracled_domain::rules::Check;
-use oracled_domain::sourced::{FACTS_FROM_MAX, FactSource, FactsFrom, NoFacts, within_bounds};
+use oracled_domain::rules::sourced::{FACTS_FROM_MAX, FactSource, FactsFrom, NoFacts, within_bounds};
 use oracled_domain::verification::{Envelope, VerifyRequest};
-use jiff::Timestamp;
-use std::sync::Arc;
 use oracled_store::{Store, StoreError};
+use std::sync::Arc;
 use tokio::task::{JoinSet, spawn_blocking};
 
 /// Why facts were not gathered.

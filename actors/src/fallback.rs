@@ -2,10 +2,10 @@
 //! (seed: `tmm-crosscheck`, failure mode "oracle_log.jsonl write fails").
 
 use oracled_domain::{Caller, Event};
+use oracled_store::Record;
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
-use oracled_store::Record;
 
 /// Writes one line to the service log.
 type WriteLine = dyn Fn(&str) + Send + Sync;

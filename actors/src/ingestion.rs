@@ -32,21 +32,21 @@ use crate::logger::Log;
 use crate::metrics::Metrics;
 use crate::registry::Desk;
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
+use flights::Flights;
+use jiff::Timestamp;
 use oracled_domain::Peer;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::Run;
-use flights::Flights;
-use jiff::Timestamp;
+use oracled_store::Store;
+use oracled_store::ground::archive::Archived;
+use oracled_store::ground::verify::CheckProgress;
 use pull::Puller;
 use pulling::{Pulls, Wanted};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use oracled_store::Store;
-use oracled_store::ground::archive::Archived;
-use oracled_store::ground::verify::CheckProgress;
 use tokio::sync::Semaphore;
 
 /// Schedules are looked at so often; they are to the minute.

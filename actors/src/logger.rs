@@ -15,14 +15,14 @@ use crate::metrics::Metrics;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, WrapFuture,
 };
-use oracled_domain::Event;
 use jiff::Timestamp;
+use oracled_domain::Event;
+use oracled_store::{Counts, Journal, Receipt, Record, Refused, RowKey, StoreError};
 use serde::Serialize;
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use oracled_store::{Counts, Journal, Receipt, Record, Refused, RowKey, StoreError};
 use tokio::sync::{oneshot, watch};
 
 /// The most records that are made durable at once.

@@ -17,8 +17,8 @@ use querying::Querying;
 use sending::Sending;
 use verifying::Verifying;
 
-use oracled_domain::crosscheck::Reason;
-use oracled_domain::tmm::OMEGA;
+use oracled_domain::verdict::crosscheck::Reason;
+use oracled_domain::verdict::tmm::OMEGA;
 use oracled_domain::{GatePath, Tier};
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;

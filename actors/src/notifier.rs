@@ -24,13 +24,13 @@ use actix::{
     WrapFuture,
 };
 use attempt::{End, Sender};
-use oracled_domain::MailId;
 use head::Head;
 use in_flight::InFlight;
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::MailId;
+use oracled_store::Store;
 use std::sync::Arc;
 use std::time::Duration;
-use oracled_store::Store;
 use survey::Survey;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;

@@ -17,9 +17,12 @@ use crate::upstream::BoxFuture;
 use actix::{
     Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
 };
-use oracled_domain::health::{self, Change, ERROR_MAX_CHARS, Health, HealthConfig, HealthStatus, Outcome, Refused};
-use oracled_domain::{Event, OracleId, Peer};
 use jiff::Timestamp;
+use oracled_domain::verdict::health;
+use oracled_domain::verdict::health::{
+    Change, ERROR_MAX_CHARS, Health, HealthConfig, HealthStatus, Outcome, Refused,
+};
+use oracled_domain::{Event, OracleId, Peer};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;

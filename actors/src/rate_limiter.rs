@@ -8,13 +8,13 @@
 use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
-use oracled_domain::{Event, Generation, RegenAttempt, SessionId, Tier};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota};
+use oracled_domain::{Event, Generation, RegenAttempt, SessionId, Tier};
+use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
-use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// A decision whose row keeps changing is taken anew so many times.

@@ -24,15 +24,15 @@ use crate::rate_limiter::RateLimiter;
 use actix::{
     Actor, Addr, AsyncContext, Context, Handler, Message, MessageResult, ResponseFuture, Supervised,
 };
-use oracled_domain::divergence::{VARIANCE_THRESHOLD, VARIANCE_WINDOW, Variance, VarianceWatch};
-use oracled_domain::event::Severity;
-use oracled_domain::rules::Check;
-use oracled_domain::session::Email;
-use oracled_domain::{DivergenceCheck, Event, Query, SessionId, Tier};
 use flight::Pilot;
+use oracled_domain::audit::event::Severity;
+use oracled_domain::rules::Check;
+use oracled_domain::verdict::divergence::{VARIANCE_THRESHOLD, VARIANCE_WINDOW, Variance, VarianceWatch};
+use oracled_domain::verdict::session::Email;
+use oracled_domain::{DivergenceCheck, Event, Query, SessionId, Tier};
+use oracled_store::{LogQuery, Store, StoreError};
 use std::collections::HashMap;
 use std::sync::Arc;
-use oracled_store::{LogQuery, Store, StoreError};
 use tokio::sync::{oneshot, watch};
 
 /// So many entries are looked through at the most for what the watch knew before a restart.

@@ -23,17 +23,17 @@ use crate::metrics::Metrics;
 use crate::upstream::oracle::LiveOracle;
 use actix::{Actor, Context, Supervised};
 use oracled_domain::Sha256Hex;
-use oracled_domain::ground::adapter::BadAdapter;
 use oracled_domain::ground::freshness::{AxisBound, BadPolicy, FreshnessPolicy};
 use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use oracled_domain::ground::normalize::{BadDefinition, Normalizer};
 use oracled_domain::ground::ontology::{BadOntology, Ontology, OntologyRef};
 use oracled_domain::ground::pipeline::Definition;
 use oracled_domain::ground::source::{BadSource, Registration, SourceRegistryEntry};
+use oracled_domain::verification::adapter::BadAdapter;
 use oracled_domain::verification::workflow::BadWorkflow;
-use std::sync::Arc;
 use oracled_store::ground::state::SourceState;
 use oracled_store::{Expect, Record, Store, StoreError};
+use std::sync::Arc;
 
 /// What is changed by somebody else while it is decided about is read anew so many times.
 const ATTEMPTS: usize = 8;

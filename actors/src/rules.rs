@@ -13,12 +13,13 @@ use crate::metrics::Metrics;
 use crate::queries::Processors;
 use actix::{Actor, Context, Handler, Message, ResponseFuture, Supervised};
 use compiled::Compiled;
-use oracled_domain::event::RulesEntry;
-use oracled_domain::rules::{Candidate, Check, Evaluation, Examination, FactSet, Settings, evaluate, examine};
+use oracled_domain::audit::event::RulesEntry;
+use oracled_domain::rules::{Candidate, Check, Evaluation, FactSet, Settings, evaluate};
+use oracled_domain::verdict::rules_gate::{Examination, examine};
 use oracled_domain::{Approved, Event};
+use oracled_store::Record;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use oracled_store::Record;
 use tokio::task::yield_now;
 
 /// More than so many bytes of text, facts and expectations are looked at on a thread of their own.

@@ -21,8 +21,8 @@ use crate::verification::{self, Verification, VerificationConfig};
 use crate::vitals::{ActorReport, Vitals};
 use actix_rt::{Arbiter, ArbiterHandle};
 use oracled_domain::{OracleId, UnexpectedFields};
-use std::sync::Arc;
 use oracled_store::{Journal, Store};
+use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
 /// What the system is built from.

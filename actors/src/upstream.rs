@@ -20,7 +20,7 @@ pub use gemini::Gemini;
 pub use http::{BadEndpoint, Endpoint, Key};
 pub use openai::OpenAi;
 
-use oracled_domain::generation::{Settings, Usage};
+use oracled_domain::verdict::generation::{Settings, Usage};
 use oracled_domain::{Prompt, Sha256Hex};
 use std::fmt;
 use std::pin::Pin;

@@ -29,19 +29,19 @@ use crate::queries::Queries;
 use crate::registry::Desk;
 use crate::upstream::oracle::LiveOracle;
 use actix::{Actor, AsyncContext, Context, Handler, Message, ResponseFuture, Supervised};
-use oracled_domain::ground::id::{SourceId, WorkflowId};
-use oracled_domain::ground::ontology::OntologyRef;
-use oracled_domain::health::HealthConfig;
-use oracled_domain::verification::request::BadRequest;
-use oracled_domain::verification::{Envelope, VerifyRequest};
 use jiff::Timestamp;
 use live::Prepared;
+use oracled_domain::ground::id::{SourceId, WorkflowId};
+use oracled_domain::ground::ontology::OntologyRef;
+use oracled_domain::verdict::health::HealthConfig;
+use oracled_domain::verification::request::BadRequest;
+use oracled_domain::verification::{Envelope, VerifyRequest};
+use oracled_store::{Store, StoreError};
 use pending::Promises;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use oracled_store::{Store, StoreError};
 use tokio::sync::Semaphore;
 
 /// What is configured.

@@ -1,14 +1,14 @@
 //! Checks the whole store and all sources while the daemon serves.
 
 use crate::service::Service;
+use jiff::SignedDuration;
 use oracled_actors::clock::monotonic;
 use oracled_actors::ingestion::{IngestionError, Verify};
 use oracled_domain::ground::id::SourceId;
-use jiff::SignedDuration;
+use oracled_store::{Store, StoreError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use oracled_store::{Store, StoreError};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};

@@ -3,8 +3,8 @@
 use crate::config::{Config, Flags, shown_url};
 use crate::upstreams::Upstreams;
 use crate::{dev, run, telemetry};
-use oracled_actors::Clock;
 use clap::{Parser, Subcommand};
+use oracled_actors::Clock;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,7 +1,6 @@
 //! A client of either socket, for `oraclectl`, `oracled dev` and tests.
 
 use crate::pieces::Pieces;
-use oracled_actors::clock::stopwatch;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
@@ -11,6 +10,7 @@ use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST};
 use hyper::http::request::Builder;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use oracled_actors::clock::stopwatch;
 use serde::de::DeserializeOwned;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

@@ -25,7 +25,7 @@ use crate::telemetry::{self, LogFormat};
 use ::config::{Environment, File, FileFormat};
 use oracled_domain::UnexpectedFields;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::health::HealthConfig;
+use oracled_domain::verdict::health::HealthConfig;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::env;
@@ -226,7 +226,7 @@ impl Default for Config {
                 body_bytes: 1024 * 1024,
                 bodies_bytes: 64 * 1024 * 1024,
                 query_bytes: 32 * 1024,
-                session_id_chars: oracled_domain::session::SESSION_ID_MAX_CHARS,
+                session_id_chars: oracled_domain::verdict::session::SESSION_ID_MAX_CHARS,
                 header_bytes: 16 * 1024,
                 headers: 64,
                 connections: 16_384,
@@ -325,7 +325,11 @@ impl Config {
         within("limits.body_bytes", body_bytes, KIB..=64 * KIB * KIB)?;
         within("limits.bodies_bytes", self.limits.bodies_bytes, body_bytes..=1 << 40)?;
         within("limits.query_bytes", query_bytes, 1..=KIB * KIB)?;
-        within("limits.session_id_chars", session_id_chars, 1..=oracled_domain::session::SESSION_ID_MAX_CHARS)?;
+        within(
+            "limits.session_id_chars",
+            session_id_chars,
+            1..=oracled_domain::verdict::session::SESSION_ID_MAX_CHARS,
+        )?;
         within("limits.header_bytes", header_bytes, KIB..=256 * KIB)?;
         within("limits.headers", headers, 8..=1000)?;
         within("limits.connections", connections, 1..=1_000_000)?;

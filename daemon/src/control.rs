@@ -34,14 +34,14 @@ use crate::api::request::Unasked;
 use crate::api::{oracles, records};
 use crate::problem::Problem;
 use crate::service::Service;
-use ::actors::caller::carried;
-use ::actors::logger::CommitError;
 use axum::Router;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
 use axum::routing::{delete, get, post};
-use oracled_domain::{Event, Peer};
 use hyper::Request;
+use oracled_actors::caller::carried;
+use oracled_actors::logger::CommitError;
+use oracled_domain::{Event, Peer};
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ const PATHS: &str = "the README's \"Steering it\", or ask by `oraclectl`: this i
 pub fn router(service: Arc<Service>) -> Router {
     let router = Router::new()
         .route("/v1/status", get(status::get))
-        .route("/v1/actors", get(oracled_actors::get))
+        .route("/v1/actors", get(actors::get))
         .route("/v1/health/oracles", get(oracles::get))
         .route("/v1/health/oracles/{oracle_id}", post(health::post))
         .route("/v1/log", get(log::get))

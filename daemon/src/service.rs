@@ -4,17 +4,17 @@ use crate::api::signals::SignalRate;
 use crate::config::Config;
 use crate::problem::{Problem, without_state_dir};
 use crate::telemetry::LogLevel;
+use jiff::Timestamp;
 use oracled_actors::System;
 use oracled_actors::caller::carried;
 use oracled_actors::logger::JournalReport;
 use oracled_domain::ground::id::SourceId;
-use jiff::Timestamp;
+use oracled_store::ground::verify::CheckProgress;
 use prometheus_client::registry::Registry;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
-use oracled_store::ground::verify::CheckProgress;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore, watch};
 
 /// The progress of the source checks that callers wait for.

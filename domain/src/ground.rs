@@ -3,31 +3,25 @@
 //! A source is fed by runs, each of which reads one payload through one pipeline. What a run says of a record is never
 //! rewritten: since when and until when it holds is computed from all that was said and from the source's releases.
 
-pub mod adapter;
-pub mod date;
-pub mod decimal;
 pub mod format;
 pub mod frequency;
 pub mod freshness;
 pub mod gates;
 pub mod id;
-pub mod moment;
 pub mod normalize;
 pub mod ontology;
 pub mod path;
 pub mod pipeline;
 pub mod provenance;
 pub mod query;
-pub mod raw;
 pub mod record;
 pub mod rejection;
 pub mod run;
 pub mod source;
 pub mod timeline;
-pub mod unit;
 pub mod value;
 
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use serde::Serialize;
 
 /// The SHA-256 of a document's JSON with its members in their order, whatever order it was written in.

@@ -16,7 +16,6 @@ mod fact_set;
 mod facts;
 mod findings;
 mod form;
-mod gate;
 mod inflections;
 mod lines;
 mod needles;
@@ -32,19 +31,19 @@ mod quantity;
 pub mod registry;
 mod result;
 mod sentences;
+pub mod sourced;
 mod words;
 
 pub use candidate::{Candidate, Part};
 pub use check::{Check, Expected, InvalidCheck, Settings, Threshold, UNSUPPORTED_MAX};
 pub use fact_set::FactSet;
-pub use gate::{Examination, RefusedByRules, examine};
 pub use registry::{Invariant, Rule, RuleId, UnknownRule};
 pub use result::{
     Direction, Evaluation, Evidence, Finding, Input, Metrics, Output, RuleResult, Span, Verdict, Violation,
 };
 
-use crate::digest::Sha256Hex;
-use crate::sourced::FactSource;
+use crate::base::digest::Sha256Hex;
+use crate::rules::sourced::FactSource;
 use candidate::Subject;
 use findings::{Findings, RuleError};
 use form::Form;

@@ -7,6 +7,7 @@
 //! Nothing fails open: what is missing, late, stale, refused or in doubt never leads to a value. Only an envelope that is
 //! `authoritative` holds values.
 
+pub mod adapter;
 pub mod call;
 pub mod candidate;
 mod compare;

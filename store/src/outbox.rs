@@ -3,7 +3,7 @@
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::rows::Table;
-use oracled_domain::mail::{MailKind, Standing};
+use oracled_domain::verdict::mail::{MailKind, Standing};
 use oracled_domain::{Mail, MailId};
 use serde::Deserialize;
 

@@ -1,12 +1,12 @@
 //! The unit of writing: events and the changes they speak of, as plain data.
 
 use crate::ground::state::SourceState;
-use oracled_domain::ground::adapter::RegisteredAdapter;
 use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
 use oracled_domain::ground::run::Run;
-use oracled_domain::session::{Refusal, RefusalKey};
+use oracled_domain::verdict::session::{Refusal, RefusalKey};
+use oracled_domain::verification::adapter::RegisteredAdapter;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::workflow::RegisteredWorkflow;
 use oracled_domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};

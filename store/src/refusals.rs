@@ -3,7 +3,7 @@
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::rows::{self, CHUNK_BYTES, Table};
-use oracled_domain::session::{Refusal, RefusalKey};
+use oracled_domain::verdict::session::{Refusal, RefusalKey};
 
 /// Separates the session from the user id in the name of a row. No session id holds this character.
 const SEPARATOR: char = '/';

@@ -5,13 +5,13 @@ use crate::engine::Store;
 use crate::error::StoreError;
 use crate::log::{LogLine, LogQuery};
 use crate::rows::{Table, key};
-use oracled_domain::event::verification::VerificationEntry;
-use oracled_domain::ground::adapter::RegisteredAdapter;
+use jiff::Timestamp;
+use oracled_domain::audit::event::verification::VerificationEntry;
 use oracled_domain::ground::id::{SourceId, WorkflowId};
+use oracled_domain::verification::adapter::RegisteredAdapter;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::workflow::RegisteredWorkflow;
 use oracled_domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
-use jiff::Timestamp;
 
 /// What stands between the parts of a name that has two; neither has one in it.
 const SEPARATOR: char = '/';

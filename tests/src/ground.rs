@@ -3,17 +3,17 @@
 use crate::wire::{Wire, head};
 use crate::{PATIENCE, World, at, document, get, post};
 use bytes::Bytes;
-use oracled_domain::ground::id::SourceId;
 use hyper::Method;
 use oracled::client::{Answer, Client};
+use oracled_domain::ground::id::SourceId;
+use oracled_store::ground::view::SourceView;
+use oracled_store::{Journal, Options, Store};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use oracled_store::ground::view::SourceView;
-use oracled_store::{Journal, Options, Store};
 
 /// So many records are asked for at once.
 const PAGE: usize = 10_000;

@@ -4,10 +4,10 @@ use crate::{GOOD, document, get, post, problem, submission};
 use bytes::Bytes;
 use hyper::{Method, StatusCode};
 use oracled::client::{Answer, Client, ClientError};
+use oracled_store::{Counts, Journal, LogQuery, Options};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use oracled_store::{Counts, Journal, LogQuery, Options};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

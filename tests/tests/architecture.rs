@@ -52,8 +52,10 @@ fn dependencies_point_one_way() {
     for (place, folder) in order.into_iter().enumerate() {
         let manifest = read(&root().join(folder).join("Cargo.toml"));
         for above in order.iter().skip(place) {
-            let named =
-                |line: &str| line.starts_with(&format!("oracled-{above}.")) || line.starts_with(&format!("oracled-{above} "));
+            let named = |line: &str| {
+                line.starts_with(&format!("oracled-{above}."))
+                    || line.starts_with(&format!("oracled-{above} "))
+            };
             assert!(!manifest.lines().any(named), "{folder} depends on {above}");
         }
     }

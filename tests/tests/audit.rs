@@ -1,5 +1,6 @@
 //! The audit log: the process and the request that caused an entry, and the reads of sources.
 
+use oracled::client::{Answer, Client};
 use oracled_domain::{Label, Tier};
 use oracled_tests::ground::{
     approve, begun, ended, ingest, office, put, register, register_all, register_gated, runs_path, workflow,
@@ -8,7 +9,6 @@ use oracled_tests::making::{lose, order, saying};
 use oracled_tests::model::{ModelServer, Reply};
 use oracled_tests::wire::{Wire, head, post as whole_post};
 use oracled_tests::{GOOD, World, at, document, eventually, get, log, post, problem, submission, whole_log};
-use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;

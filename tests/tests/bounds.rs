@@ -1,7 +1,9 @@
 //! Clients that are slow, many, or gone: each bound holds, and whoever keeps within it is served.
 
 use oracled_tests::wire::{Wire, connections as many_connections, head, post as whole_post};
-use oracled_tests::{Daemon, GOOD, PATIENCE, World, at, document, eventually, get, log, post, problem, submission};
+use oracled_tests::{
+    Daemon, GOOD, PATIENCE, World, at, document, eventually, get, log, post, problem, submission,
+};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,11 +1,13 @@
 //! The model's circuit, from outside: what opens it, what it keeps from the model, who steers it, and how it closes.
 
-use oracled_tests::load::field;
-use oracled_tests::making::{asking, came_from, health, ordered, read, registered, retry_after_s, sample, told_of};
-use oracled_tests::model::{ModelServer, Reply};
-use oracled_tests::{Daemon, GOOD, World, eventually, log, problem};
 use hyper::Method;
 use oracled::client::Client;
+use oracled_tests::load::field;
+use oracled_tests::making::{
+    asking, came_from, health, ordered, read, registered, retry_after_s, sample, told_of,
+};
+use oracled_tests::model::{ModelServer, Reply};
+use oracled_tests::{Daemon, GOOD, World, eventually, log, problem};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

@@ -1,12 +1,12 @@
 //! The administrators' socket, from outside.
 
+use hyper::Method;
+use jiff::Timestamp;
+use oracled::client::{Answer, Client};
 use oracled_tests::wire::{Wire, head, post as whole_post};
 use oracled_tests::{
     ACTORS, GOOD, PATIENCE, World, document, eventually, get, log, post, problem, submission, whole_log,
 };
-use hyper::Method;
-use jiff::Timestamp;
-use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -455,7 +455,10 @@ async fn nothing_here_judges_delivers_regenerates_or_changes_a_constant() {
     let drain = json!({"draining": false, "phi": 0.5});
     problem(&post(control, "/v1/drain", &drain).await, 400, "invalid_request");
     let check = json!({"session_id": "cs_1", "tier": "quick", "query": "?", "raw": GOOD});
-    assert_eq!(document(&post(routes, "/v1/crosscheck", &check).await)["threshold"], oracled_domain::tmm::OMEGA);
+    assert_eq!(
+        document(&post(routes, "/v1/crosscheck", &check).await)["threshold"],
+        oracled_domain::verdict::tmm::OMEGA
+    );
 }
 
 #[tokio::test]

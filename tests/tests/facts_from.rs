@@ -1,6 +1,7 @@
 //! `facts_from`: text about population and nutrition is checked against registered sources, and what supports a claim leads
 //! back to the source's own bytes.
 
+use oracled::client::Client;
 use oracled_domain::Sha256Hex;
 use oracled_tests::ground::{approve, begun, ended, ingest, office, put, register, register_all};
 use oracled_tests::load::field;
@@ -9,7 +10,6 @@ use oracled_tests::model::{ModelServer, Reply};
 use oracled_tests::stream::Stream;
 use oracled_tests::verification::{self, workflow};
 use oracled_tests::{Daemon, World, at, document, get, log, post, problem};
-use oracled::client::Client;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! Each file of the state directory swapped, foreign, older, cut, grown or deleted, one at a time: no wrong answer and no
 //! silent loss. The daemon serves what is right, or refuses with an instruction.
 
+use oracled::client::Client;
 use oracled_tests::ground::{approve, begun, ended, ingest, register_all, things};
 use oracled_tests::{GOOD, PATIENCE, World, document, get, lines, post, submission};
-use oracled::client::Client;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,14 @@
 //! Verdicts on their way: shared by everyone who asks for them, bounded in number and in memory, not lost with whoever
 //! asked, and stopped by a circuit that is open.
 
+use oracled::client::Answer;
 use oracled_domain::{Label, Tier};
-use oracled_tests::making::{cached, came_from, order, ordered, read, registered, retry_after_s, sample, told_of};
+use oracled_tests::making::{
+    cached, came_from, order, ordered, read, registered, retry_after_s, sample, told_of,
+};
 use oracled_tests::model::{ModelServer, Reply};
 use oracled_tests::wire::{Wire, connections, head, post as whole_post};
 use oracled_tests::{Daemon, GOOD, World, at, document, eventually, get, log, problem};
-use oracled::client::Answer;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 

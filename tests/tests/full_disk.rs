@@ -1,11 +1,11 @@
 //! A disk that is full, and then is not: nothing is delivered meanwhile, nothing is lost, and nobody has to help.
 
+use hyper::Method;
+use oracled::client::{Answer, Client};
 use oracled_tests::disk::{self, Bounded, Disk, Tmpfs};
 use oracled_tests::ground;
 use oracled_tests::load::{Chronicle, Ledger, Load, Told, check_of, check_served, field, read_log};
 use oracled_tests::{Daemon, GOOD, World, document, eventually, get, post, problem, submission};
-use hyper::Method;
-use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;

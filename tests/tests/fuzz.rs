@@ -1,9 +1,9 @@
 //! Bodies that nobody thought of, for every POST route of one daemon.
 
-use oracled_tests::strategies::{bytes, model_text};
-use oracled_tests::{World, at, document, get, whole_log};
 use hyper::Method;
 use oracled::client::{Answer, Client};
+use oracled_tests::strategies::{bytes, model_text};
+use oracled_tests::{World, at, document, get, whole_log};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use serde_json::{Value, json};

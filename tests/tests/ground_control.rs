@@ -1,11 +1,11 @@
 //! How administrators register sources, hand their payloads in, and see what became of them.
 
 use bytes::Bytes;
+use hyper::Method;
+use oracled::client::{Answer, Client};
 use oracled_tests::ground::{self, begun, ended, example, open_pipeline, put};
 use oracled_tests::wire::{Wire, head};
 use oracled_tests::{World, at, document, eventually, get, log, post, problem};
-use hyper::Method;
-use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;

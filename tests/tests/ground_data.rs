@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use oracled_domain::Sha256Hex;
-use oracled_domain::ground::decimal::Decimal;
+use oracled_domain::base::decimal::Decimal;
+use oracled_store::Store;
 use oracled_tests::ground::{
     answers, approve, begun, ended, example, export, files, ingest, named, register, register_gated, stopped,
     view,
@@ -15,7 +16,6 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use oracled_store::Store;
 
 const WORLD_BANK: &str = "world-bank-population";
 /// In which the releases of one source are ingested.

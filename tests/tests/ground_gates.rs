@@ -1,8 +1,8 @@
 //! Held runs for operators: exit statuses, decisions, metrics, kills, pulls and the log.
 
+use oracled::client::Client;
 use oracled_tests::ground::{answers, approve, begun, ended, ingest, register_gated};
 use oracled_tests::{World, document, get, log, post, problem};
-use oracled::client::Client;
 use serde_json::{Value, json};
 use std::fs;
 use std::process::Output;

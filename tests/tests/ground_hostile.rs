@@ -2,19 +2,21 @@
 //! stays behind.
 
 use bytes::Bytes;
+use oracled::client::Client;
 use oracled_domain::ground::rejection::Rule;
+use oracled_store::Store;
 use oracled_tests::disk::{self, Bounded, Disk, Tmpfs};
 use oracled_tests::ground::{
     answers, approve, begun, ended, files, ingest, ingest_pieces, named, put, register, register_all,
     runs_path, stopped, things,
 };
 use oracled_tests::wire::{Wire, head};
-use oracled_tests::{Daemon, GOOD, World, at, document, eventually, get, post, problem, submission, whole_log};
-use oracled::client::Client;
+use oracled_tests::{
+    Daemon, GOOD, World, at, document, eventually, get, post, problem, submission, whole_log,
+};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
-use oracled_store::Store;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -151,7 +153,10 @@ async fn records_that_are_none_are_rejected_one_by_one_with_their_causes() {
         let begin = String::from_utf8_lossy(&line[..line.len().min(60)]);
         let rejection = &reject.rejection;
         assert!(rejection.rule == *rule && rejection.reason.contains(told), "{begin}: {rejection:?}");
-        assert_eq!((reject.len as usize, reject.raw_hash.clone()), (line.len(), oracled_domain::Sha256Hex::of(line)));
+        assert_eq!(
+            (reject.len as usize, reject.raw_hash.clone()),
+            (line.len(), oracled_domain::Sha256Hex::of(line))
+        );
     }
 }
 

@@ -1,13 +1,15 @@
 //! `kill -9` at random moments of runs, and bytes that flip: a run is wholly there or not at all, goes on by itself, and
 //! what is damaged is named and stands in the way of nothing else.
 
+use hyper::Method;
+use oracled::client::Client;
 use oracled_domain::Sha256Hex;
+use oracled_store::ground::view::SourceView;
+use oracled_store::{Store, StoreError};
 use oracled_tests::ground::{
     answers, approve, begun, ended, export, files, ingest, named, register, runs_path, stopped, view,
 };
 use oracled_tests::{World, at, document, eventually, get, log, post, problem, whole_log};
-use hyper::Method;
-use oracled::client::Client;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,8 +19,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use oracled_store::ground::view::SourceView;
-use oracled_store::{Store, StoreError};
 
 const SOURCE: &str = "world-bank-population";
 const OTHER: &str = "iso-4217";

@@ -1,10 +1,10 @@
 //! What routes ask of sources: records, their provenance, what changed, and signals.
 
 use bytes::Bytes;
-use oracled_tests::wire::{Wire, head};
-use oracled_tests::{World, at, document, eventually, get, log, post, problem};
 use hyper::Method;
 use oracled::client::Client;
+use oracled_tests::wire::{Wire, head};
+use oracled_tests::{World, at, document, eventually, get, log, post, problem};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;

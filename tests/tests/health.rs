@@ -1,8 +1,8 @@
 //! The oracles' health, from outside.
 
+use hyper::Method;
 use oracled_tests::model::ModelServer;
 use oracled_tests::{World, document, get, post, problem, whole_log};
-use hyper::Method;
 use serde_json::{Value, json};
 
 #[tokio::test]

@@ -1,10 +1,10 @@
 //! `kill -9` between noting a regeneration, asking the model, the gate, the commit and the mail: within the limit the
 //! model is asked once, no mail is lost, and no verdict is there without its entries.
 
-use oracled_tests::model::{ModelServer, Reply, Seen};
-use oracled_tests::{GOOD, World, document, eventually, get, whole_log};
 use hyper::Method;
 use oracled::client::Client;
+use oracled_tests::model::{ModelServer, Reply, Seen};
+use oracled_tests::{GOOD, World, document, eventually, get, whole_log};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -1,16 +1,16 @@
 //! Mail to customers: by HTTP and by SMTP over real sockets, and from a delivery to the outbox and out of it.
 
+use hyper::Method;
 use oracled_actors::Clock;
 use oracled_actors::oracle_health::Probe;
 use oracled_actors::upstream::mail::{HttpMail, MailService, Smtp, SmtpSettings, SmtpTls};
-use oracled_domain::delivery::Regen;
-use oracled_domain::divergence::{DISCLAIMER, OriginalLabel};
-use oracled_domain::health::Outcome;
-use oracled_domain::mail::{Fault, MailKind, SendFailure};
+use oracled_domain::verdict::delivery::Regen;
+use oracled_domain::verdict::divergence::{DISCLAIMER, OriginalLabel};
+use oracled_domain::verdict::health::Outcome;
+use oracled_domain::verdict::mail::{Fault, MailKind, SendFailure};
 use oracled_domain::{Delivery, Label, Mail, Payload, Query, Tier, judge};
 use oracled_tests::model::{ModelServer, Reply};
 use oracled_tests::{Daemon, GOOD, World, document, eventually, get, log, post, problem, submission};
-use hyper::Method;
 use serde_json::{Value, json};
 use std::env;
 use std::fs;

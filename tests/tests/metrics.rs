@@ -1,8 +1,8 @@
 //! `/metrics`: OpenMetrics text, and what it counts.
 
+use oracled::client::Client;
 use oracled_tests::verification::{offices, register, workflow};
 use oracled_tests::{GOOD, World, get, post, submission};
-use oracled::client::Client;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 

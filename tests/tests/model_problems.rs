@@ -1,5 +1,6 @@
 //! What a caller is told when the model cannot be had, and what is left behind: nothing.
 
+use oracled::client::Answer;
 use oracled_domain::Tier;
 use oracled_tests::load::field;
 use oracled_tests::making::{
@@ -7,7 +8,6 @@ use oracled_tests::making::{
 };
 use oracled_tests::model::{ModelServer, Reply};
 use oracled_tests::{World, at, eventually, get, log, post, problem};
-use oracled::client::Answer;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! `/openapi.json` against what is served.
 
-use oracled_tests::{World, document, get};
 use hyper::Method;
+use oracled_tests::{World, document, get};
 use serde_json::Value;
 use std::collections::BTreeSet;
 

@@ -1,9 +1,10 @@
 //! The shapes in `/openapi.json` against the types that are read and told: neither has what the other does not have.
 
+use jsonschema::Validator;
 use oracled_domain::ground::ontology::OntologyRef;
 use oracled_domain::ground::query::{Operator, OracleQuery, QueryFilter, QueryRequest};
 use oracled_domain::ground::source::OracleTier;
-use oracled_domain::sourced::FactsFrom;
+use oracled_domain::rules::sourced::FactsFrom;
 use oracled_domain::verification::call::CallOutcome;
 use oracled_domain::verification::candidate::Stated;
 use oracled_domain::verification::envelope::{
@@ -17,7 +18,6 @@ use oracled_domain::verification::step::{Party, Relation, Step, StepOutcome};
 use oracled_domain::verification::tier::Tier;
 use oracled_domain::verification::workflow::Strategy;
 use oracled_tests::{World, document, get, post};
-use jsonschema::Validator;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,12 +1,12 @@
 //! A real model on the whole path: what it says is judged, delivered or refused, lost and made anew, and log, cache and
 //! answers agree. Run by `just real-model`.
 
+use hyper::Method;
+use oracled::client::{Answer, Client, ClientError};
 use oracled_domain::Tier;
 use oracled_tests::load::field;
 use oracled_tests::making::{asking, cached, lose};
 use oracled_tests::{Daemon, World, document, lines, log, whole_log};
-use hyper::Method;
-use oracled::client::{Answer, Client, ClientError};
 use serde_json::{Value, json};
 use std::env;
 use std::time::Instant;

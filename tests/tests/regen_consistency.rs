@@ -1,16 +1,16 @@
 //! The seed's verification criteria for regenerated verdicts (`regen-consistency`, "Verification criteria"), against a
 //! daemon and a model that speak over real sockets.
 
-use oracled_domain::divergence::{CHANGED_NOTICE, DISCLAIMER, UNKNOWN_NOTICE};
+use jiff::Timestamp;
+use oracled::client::Client;
+use oracled::config::Config;
+use oracled_domain::verdict::divergence::{CHANGED_NOTICE, DISCLAIMER, UNKNOWN_NOTICE};
 use oracled_domain::{DivergenceLevel, Label, Query, Tier, build_verdict_prompt};
 use oracled_tests::making::{
     QUERY, cached, came_from, lose, order, ordered, put, read, registered, saying, told_of,
 };
 use oracled_tests::model::{ModelServer, Reply};
 use oracled_tests::{GOOD, at, document, eventually, lines, log, post, problem};
-use jiff::Timestamp;
-use oracled::client::Client;
-use oracled::config::Config;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;

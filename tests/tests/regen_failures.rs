@@ -1,23 +1,23 @@
 //! What may go wrong with regenerated verdicts (seed: `regen-consistency`, "Failure modes" and "Gaps"), and what
 //! becomes of it.
 
-use oracled_domain::divergence::{CHANGED_NOTICE, UNKNOWN_NOTICE};
-use oracled_domain::event::Severity;
-use oracled_domain::generation::{LOCKED_MODEL, Settings};
-use oracled_domain::session::Original;
+use jiff::Timestamp;
+use oracled_domain::audit::event::Severity;
+use oracled_domain::verdict::divergence::{CHANGED_NOTICE, UNKNOWN_NOTICE};
+use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings};
+use oracled_domain::verdict::session::Original;
 use oracled_domain::{Event, Generation, Label, Query, Session, Sha256Hex, Tier};
+use oracled_store::{Journal, Options, Record, Write};
 use oracled_tests::load::field;
 use oracled_tests::making::{
     QUERY, cached, came_from, lose, ordered, read, registered, retry_after_s, sample, saying, told_of,
 };
 use oracled_tests::model::{ModelServer, Reply};
 use oracled_tests::{World, at, complaint, disk, eventually, get, lines, log, problem};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
-use oracled_store::{Journal, Options, Record, Write};
 
 fn reply(label: Label) -> Reply {
     Reply::saying(&saying(Tier::Quick, label))
@@ -153,7 +153,7 @@ fn store_session(state: &Path, prompt_sha256: Sha256Hex) {
         session_id: session.session_id.clone(),
         tier: session.tier,
         query_preview: session.query.preview(),
-        original_verdict: oracled_domain::divergence::OriginalLabel(Some(Label::Green)),
+        original_verdict: oracled_domain::verdict::divergence::OriginalLabel(Some(Label::Green)),
         has_email: false,
         owner_uid: None,
         timestamp: Timestamp::now(),
@@ -399,8 +399,12 @@ async fn regeneration_with_unknown_prompt_is_marked_and_not_watched() {
     let daemon = world.serve().await;
     let (routes, control) = (&mut daemon.routes().await, &mut daemon.control().await);
     registered(routes, "told", Some(Label::Green)).await;
-    let submitted =
-        oracled_tests::post(routes, "/v1/verdicts/submitted", &oracled_tests::submission(oracled_tests::GOOD)).await;
+    let submitted = oracled_tests::post(
+        routes,
+        "/v1/verdicts/submitted",
+        &oracled_tests::submission(oracled_tests::GOOD),
+    )
+    .await;
     assert_eq!(submitted.status, 201);
     lose(control, "submitted").await;
     for session in ["told", "submitted"] {

@@ -1,11 +1,13 @@
 //! One regeneration a session in five minutes (seed: `regen-consistency`, invariant 8 and REGEN-GAP-03): what it counts,
 //! when it says to come back, and what it outlives.
 
+use jiff::{SignedDuration, Timestamp};
 use oracled_tests::load::field;
-use oracled_tests::making::{asking, came_from, lose, nobody, ordered, read, registered, retry_after_s, told_of};
+use oracled_tests::making::{
+    asking, came_from, lose, nobody, ordered, read, registered, retry_after_s, told_of,
+};
 use oracled_tests::model::{ModelServer, Reply};
 use oracled_tests::{Daemon, at, eventually, log, problem};
-use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 use tokio::time::sleep;
 

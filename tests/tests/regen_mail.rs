@@ -1,19 +1,19 @@
 //! The customer's notice of a verdict that was regenerated and says something else (seed: `regen-consistency`,
 //! "Customer Notification", VC-5, the failure mode of its mail, and REGEN-GAP-04).
 
-use oracled_domain::divergence::DISCLAIMER;
-use oracled_domain::mail::Standing;
+use jiff::{SignedDuration, Timestamp};
+use oracled::client::{Answer, Client};
+use oracled_domain::verdict::divergence::DISCLAIMER;
+use oracled_domain::verdict::mail::Standing;
 use oracled_domain::{Event, Label, Mail, Tier};
+use oracled_store::{Journal, Options, Record, Write};
 use oracled_tests::load::field;
 use oracled_tests::making::{QUERY, came_from, lose, order, put, read, saying, told_of};
 use oracled_tests::model::{ModelServer, Reply, Seen};
 use oracled_tests::{Daemon, World, at, document, eventually, get, log, post};
-use jiff::{SignedDuration, Timestamp};
-use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use oracled_store::{Journal, Options, Record, Write};
 use tokio::time::sleep;
 
 /// The seed's bound on a notice (VC-5).

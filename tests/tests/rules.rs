@@ -2,13 +2,13 @@
 //! it without a word of the text.
 
 use bytes::Bytes;
+use hyper::Method;
+use oracled::client::{Answer, Client};
 use oracled_domain::Sha256Hex;
 use oracled_domain::rules::{Candidate, Check, FactSet, RuleId, Settings, evaluate};
 use oracled_tests::making::sample;
 use oracled_tests::wire::{self, Wire};
 use oracled_tests::{Daemon, World, at, document, get, log, post, problem, whole_log};
-use hyper::Method;
-use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 
 const EVALUATE: &str = "/v1/rules/evaluate";

@@ -1,13 +1,13 @@
 //! `/v1/verdicts/{session_id}` with `facts`: the rules as a second gate behind the crosscheck, for verdicts that are handed
 //! in, made, and made anew.
 
+use hyper::Method;
+use oracled::client::{Answer, Client};
 use oracled_domain::{Label, Tier};
 use oracled_tests::load::field;
 use oracled_tests::making::{QUERY, came_from, lose, order, put, read, saying, told_of};
 use oracled_tests::model::{ModelServer, Reply};
 use oracled_tests::{GOOD, World, at, document, eventually, get, log, post, problem, submission};
-use hyper::Method;
-use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! `PUT /v1/sessions/{session_id}`: what is told of a session before anything of it is lost.
 
+use hyper::Method;
 use oracled_domain::{Label, Tier};
 use oracled_tests::making::{QUERY, came_from, order, put, read, registered, told_of};
 use oracled_tests::model::ModelServer;
 use oracled_tests::{GOOD, World, document, eventually, get, log, post, problem, submission};
-use hyper::Method;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

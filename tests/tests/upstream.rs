@@ -5,8 +5,8 @@ use oracled_actors::Clock;
 use oracled_actors::upstream::{
     CallPolicy, Called, Caller, Endpoint, Gemini, Health, Kind, Model, ModelError, OpenAi, Purpose,
 };
-use oracled_domain::generation::{LOCKED_MODEL, Settings, Usage};
-use oracled_domain::interaction::{Interaction, Status};
+use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings, Usage};
+use oracled_domain::verdict::interaction::{Interaction, Status};
 use oracled_domain::{GatePath, Prompt, Query, Sha256Hex, Tier, build_verdict_prompt};
 use oracled_tests::GOOD;
 use oracled_tests::model::{ModelServer, Reply, gemini_answer, openai_answer};

@@ -1,12 +1,12 @@
 //! The gate: invisible text, delivered members, and how long a refusal by the rules stays in force.
 
+use hyper::Method;
+use oracled::client::{Answer, Client};
 use oracled_domain::{Label, Tier};
 use oracled_tests::load::field;
 use oracled_tests::making::{QUERY, lose, order, put, read, saying, told_of};
 use oracled_tests::model::{ModelServer, Reply};
 use oracled_tests::{GOOD, World, at, document, get, log, post, problem, submission};
-use hyper::Method;
-use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 
 /// The facts that support every text of [`saying`], except the strategy's.

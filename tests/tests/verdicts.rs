@@ -1,7 +1,7 @@
 //! `/v1/verdicts/{session_id}`, from outside.
 
-use oracled_tests::{GOOD, World, document, get, log, post, problem, submission};
 use hyper::Method;
+use oracled_tests::{GOOD, World, document, get, log, post, problem, submission};
 use serde_json::json;
 
 /// A verdict that a reader who repairs or reformats anything would not hand on as it is: field order, numbers,

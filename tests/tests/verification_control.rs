@@ -1,8 +1,8 @@
 //! How administrators register what verification works by.
 
+use oracled::client::Client;
 use oracled_tests::ground::{approve, example, open_pipeline, put, register};
 use oracled_tests::{World, at, document, get, log, post, problem};
-use oracled::client::Client;
 use serde_json::{Value, json};
 
 const WORKFLOW: &str = "/v1/workflows/census";

@@ -2,13 +2,13 @@
 //! under each strategy.
 
 use bytes::Bytes;
-use oracled_domain::ground::decimal::Decimal;
+use oracled::client::Client;
+use oracled_domain::base::decimal::Decimal;
 use oracled_tests::ground::{
     answers, approve, begun, ended, example, ingest, open_pipeline, put, register_all, register_gated,
     workflow,
 };
 use oracled_tests::{World, document, get, post, problem};
-use oracled::client::Client;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,13 +1,13 @@
 //! Live sources end to end: what a daemon believes of what they answer over real connections, and that nothing else reaches an
 //! authoritative envelope (RFC-0002, Part II, "Failure Modes", "Oracle Integrity Requirements").
 
+use jiff::Timestamp;
 use oracled_tests::live::{
     HONEST, LOCAL, Office, POISON, asked, census, empty, people, refused, said_of, source, told, verified,
     watched, whole,
 };
 use oracled_tests::signing::{by_header, issued_at, key, seconds_ago, signed, signed_by, token};
 use oracled_tests::{World, eventually, get, log};
-use jiff::Timestamp;
 use ring::signature::Ed25519KeyPair;
 use serde_json::json;
 

@@ -1,15 +1,15 @@
 //! What persons decide, and what was decided over what: the administrators' side of verification.
 
 use bytes::Bytes;
+use hyper::Method;
+use oracled::client::Client;
 use oracled_domain::verification::{Envelope, Inputs, decide};
 use oracled_domain::{Event, Sha256Hex};
+use oracled_store::Record;
 use oracled_tests::ground::stopped;
 use oracled_tests::verification::{offices, register, several_years, workflow};
 use oracled_tests::{World, at, document, get, log, post, problem, whole_log};
-use hyper::Method;
-use oracled::client::Client;
 use serde_json::{Value, json};
-use oracled_store::Record;
 
 /// Two offices of one tier that disagree on Aruba in 1960, and two workflows over them.
 async fn two_that_disagree(daemon: &oracled_tests::Daemon<'_>) {

@@ -1,11 +1,11 @@
 //! `/v1/verify` from outside: envelopes of each kind, and what is refused.
 
 use bytes::Bytes;
+use hyper::Method;
+use oracled::client::{Answer, Client};
 use oracled_tests::ground;
 use oracled_tests::verification::{offices, register, workflow};
 use oracled_tests::{World, at, document, eventually, get, log, post, problem};
-use hyper::Method;
-use oracled::client::{Answer, Client};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tokio::net::TcpListener;

@@ -11,18 +11,18 @@ use crate::logger::{CommitError, Log};
 use crate::metrics::Metrics;
 use crate::notifier::Notifier;
 use actix::{Context, Handler, Message, ResponseFuture};
-use oracled_domain::delivery::Regen;
-use oracled_domain::divergence::{DivergenceLevel, Regenerated};
-use oracled_domain::mail::MailKind;
+use jiff::Timestamp;
 use oracled_domain::rules::Check;
-use oracled_domain::session::{Email, Mismatch, Original};
+use oracled_domain::verdict::delivery::Regen;
+use oracled_domain::verdict::divergence::{DivergenceLevel, Regenerated};
+use oracled_domain::verdict::mail::MailKind;
+use oracled_domain::verdict::session::{Email, Mismatch, Original};
 use oracled_domain::{
     Approved, Delivery, DivergenceCheck, Event, GatePath, Generation, Interaction, Mail, MailId, Query,
     Session, SessionId, Sha256Hex,
 };
-use jiff::Timestamp;
-use std::sync::Arc;
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
+use std::sync::Arc;
 
 /// Takes an approved verdict in: stores it with its session and their log entries, as one commit.
 #[derive(Debug, Message)]

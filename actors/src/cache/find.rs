@@ -9,13 +9,13 @@ use crate::door::Door;
 use crate::logger::{CommitError, Log};
 use crate::notifier::{Notifier, Wake};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
-use oracled_domain::mail::MailKind;
-use oracled_domain::rules::Check;
-use oracled_domain::session::{Email, Mismatch, Original};
-use oracled_domain::{Delivery, Event, Mail, Query, Session, SessionId, Tier};
 use jiff::Timestamp;
-use std::sync::Arc;
+use oracled_domain::rules::Check;
+use oracled_domain::verdict::mail::MailKind;
+use oracled_domain::verdict::session::{Email, Mismatch, Original};
+use oracled_domain::{Delivery, Event, Mail, Query, Session, SessionId, Tier};
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
+use std::sync::Arc;
 
 /// Asks what there is already for a session whose verdict is to be delivered.
 ///
@@ -185,7 +185,7 @@ impl Deliverer {
 
 /// The entry of a mail that is put into the outbox.
 pub(super) fn queued(mail: &Mail, timestamp: Timestamp) -> Event {
-    let oracled_domain::mail::Standing { mail_id, session_id, kind, .. } = mail.standing.clone();
+    let oracled_domain::verdict::mail::Standing { mail_id, session_id, kind, .. } = mail.standing.clone();
     Event::MailQueued { mail_id, session_id, kind, timestamp }
 }
 

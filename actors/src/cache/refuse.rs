@@ -11,11 +11,11 @@ use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
 use oracled_domain::rules::Check;
-use oracled_domain::session::{Refusal, RefusalKey};
+use oracled_domain::verdict::session::{Refusal, RefusalKey};
 use oracled_domain::{Event, Session, SessionId};
+use oracled_store::{Expect, Record, RefusalSize, RowKey, Store, StoreError, Write};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use oracled_store::{Expect, Record, RefusalSize, RowKey, Store, StoreError, Write};
 
 /// The limit for the refusals of all sessions that are not known.
 const REFUSALS_MAX_BYTES: u64 = 256 << 20;

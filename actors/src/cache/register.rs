@@ -6,10 +6,10 @@ use crate::caller::uid;
 use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
 use actix::{Context, Handler, Message, ResponseFuture};
-use oracled_domain::divergence::OriginalLabel;
-use oracled_domain::session::{Email, Mismatch, Original};
-use oracled_domain::{Event, Label, Query, Session, SessionId, Tier};
 use jiff::Timestamp;
+use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::session::{Email, Mismatch, Original};
+use oracled_domain::{Event, Label, Query, Session, SessionId, Tier};
 use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 
 /// Registers a session, or tells more of one.

@@ -7,11 +7,11 @@ use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
 use crate::notifier::HeldMails;
 use actix::{AsyncContext, Context, Handler, Message, ResponseFuture};
-use oracled_domain::divergence::OriginalLabel;
-use oracled_domain::event::Change;
-use oracled_domain::session::{Email, Mismatch, Original, RefusalKey};
-use oracled_domain::{Event, Label, Peer, Session, SessionId};
 use jiff::Timestamp;
+use oracled_domain::audit::event::Change;
+use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::session::{Email, Mismatch, Original, RefusalKey};
+use oracled_domain::{Event, Label, Peer, Session, SessionId};
 use oracled_store::{Expect, Record, RowKey, Store, Write};
 
 /// Corrects a session. Whatever is `None` stays as it is.

@@ -3,10 +3,10 @@ use crate::crosscheck::{Judge, Outcome};
 use crate::system::System;
 use crate::testing::{GOOD, World, id, judge, logged, with_world};
 use oracled_domain::GatePath;
-use oracled_domain::divergence::DivergenceLevel;
-use oracled_domain::generation::{Generation, Settings};
-use oracled_domain::mail::MailKind;
-use oracled_domain::session::{Email, Mismatch, Original};
+use oracled_domain::verdict::divergence::DivergenceLevel;
+use oracled_domain::verdict::generation::{Generation, Settings};
+use oracled_domain::verdict::mail::MailKind;
+use oracled_domain::verdict::session::{Email, Mismatch, Original};
 use oracled_domain::{Label, MailId, Query, Sha256Hex, Tier};
 
 mod damaged;
@@ -100,8 +100,9 @@ fn hot_verdicts_stay_within_their_memory() {
     let mut hot = empty(64 * 1024);
     let delivery = |n: usize| {
         let verdict = format!(r#"{{"verdict":"RED","summary":"{}"}}"#, "s".repeat(2000));
-        let approved =
-            oracled_domain::judge(Tier::Quick, oracled_domain::Payload::raw(&verdict)).outcome.expect("it is coherent");
+        let approved = oracled_domain::judge(Tier::Quick, oracled_domain::Payload::raw(&verdict))
+            .outcome
+            .expect("it is coherent");
         let cached_at = "2026-11-20T10:00:00Z".parse().expect("a time");
         Delivery {
             session_id: id(&format!("cs_{n}")),

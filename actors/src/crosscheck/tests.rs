@@ -1,7 +1,7 @@
 use super::*;
 use crate::cache::Read;
 use crate::testing::{GOOD, World, id, judge, logged, with_world};
-use oracled_domain::crosscheck::Reason;
+use oracled_domain::verdict::crosscheck::Reason;
 
 #[test]
 fn vc_4_a_log_entry_is_written_for_pass_and_fail_on_every_path() {

@@ -7,9 +7,9 @@ use crate::testing::{World, with_world};
 use crate::verification::tests::support::workflow;
 use oracled_domain::ground::freshness::StaleBehavior;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::sourced::{Asked, Origin};
-use serde_json::{Value as Json, json};
+use oracled_domain::rules::sourced::{Asked, Origin};
 use oracled_store::LogQuery;
+use serde_json::{Value as Json, json};
 
 fn source() -> SourceId {
     "world-bank-population".parse().expect("an id")

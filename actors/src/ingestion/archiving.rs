@@ -1,10 +1,10 @@
 //! A payload on its way into the archive: taken piece by piece, compressed and written on a thread of its own.
 
 use bytes::Bytes;
-use std::io;
 use oracled_store::StoreError;
 use oracled_store::ground::archive::Archived;
 use oracled_store::ground::files::Files;
+use std::io;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
 

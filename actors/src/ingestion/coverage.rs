@@ -1,9 +1,9 @@
 //! How much of a payload a definition finds: the columns and paths that it reads, and the axes that records fill.
 
 use super::slices::is_blank;
+use oracled_domain::base::raw::Raw;
 use oracled_domain::ground::normalize::{MissingColumn, Normalizer, PathUse};
 use oracled_domain::ground::ontology::Axis;
-use oracled_domain::ground::raw::Raw;
 use oracled_domain::ground::record::Content;
 use oracled_domain::ground::run::{AxisFill, RunWarning};
 use std::collections::BTreeMap;

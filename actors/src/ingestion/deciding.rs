@@ -7,13 +7,13 @@ use super::progress::Progress;
 use super::{IngestionError, Shop};
 use crate::caller::carried;
 use crate::registry::{Desk, RegistryError};
-use oracled_domain::event::ground::RunEntry;
+use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::ground::run::{Run, RunCounts, RunDecision, RunState, UndoneRun, undo_run_id};
 use oracled_domain::ground::timeline::Release;
 use oracled_domain::{Event, Peer, Sha256Hex};
-use std::sync::Arc;
 use oracled_store::ground::staging::{Staged, Staging};
 use oracled_store::ground::view::SourceView;
+use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 /// A decision: the run, the operator and the reason.

@@ -7,15 +7,15 @@ use super::reading::Outcome;
 use super::{IngestionError, Shop};
 use crate::logger::CommitError;
 use crate::registry::{Decided, Desk, Ready, policy_of};
-use oracled_domain::event::ground::{InvalidationCause, InvalidationEntry, RunEntry};
+use oracled_domain::audit::event::ground::{InvalidationCause, InvalidationEntry, RunEntry};
 use oracled_domain::ground::freshness::InvalidationTrigger;
 use oracled_domain::ground::gates::GateBreach;
 use oracled_domain::ground::run::{FileRef, Run, RunCounts, RunState};
 use oracled_domain::ground::timeline::Release;
 use oracled_domain::{Event, Peer, Sha256Hex};
-use std::time::Duration;
 use oracled_store::ground::staging::Staged;
 use oracled_store::ground::state::{Completed, SourceState};
+use std::time::Duration;
 use tokio::time::sleep;
 
 /// A run's end that the log does not take is tried again after so long.

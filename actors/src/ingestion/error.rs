@@ -4,10 +4,10 @@ use super::pull::PullError;
 use super::pulling::REFRESH_PAUSE;
 use crate::logger::CommitError;
 use crate::registry::RegistryError;
+use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::RunState;
-use jiff::Timestamp;
 use oracled_store::StoreError;
 
 /// The most held runs of one source. Each keeps its payload on the disk.

@@ -1,9 +1,9 @@
 //! How far a run is, and whether it is to go on.
 
+use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::{Run, RunState};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

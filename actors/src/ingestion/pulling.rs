@@ -15,19 +15,19 @@ use super::pull::{Answer, PullError, PullRequest, Pulled, Puller, Validators};
 use super::schedule::Schedule;
 use super::{Begin, Begun, IngestionError, Shop};
 use crate::registry::{Confirmation, Decided, Ready, RegistryError, as_read};
-use oracled_domain::event::ground::{ConfirmationCause, PullEnd, PullEntry, PullFailure};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use oracled_domain::audit::event::ground::{ConfirmationCause, PullEnd, PullEntry, PullFailure};
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::pipeline::{Definition, IngestionPipeline, LastPull, RegisteredPipeline};
 use oracled_domain::ground::run::{Run, RunState};
 use oracled_domain::{Event, Peer, Sha256Hex};
-use jiff::Timestamp;
-use jiff::fmt::rfc2822;
+use oracled_store::ground::archive::Archived;
+use oracled_store::{Record, RowKey, Write};
 use refresh::Refreshing;
 use release::Dated;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use oracled_store::ground::archive::Archived;
-use oracled_store::{Record, RowKey, Write};
 use tokio::sync::watch;
 
 /// What a pull is for.

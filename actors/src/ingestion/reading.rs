@@ -11,14 +11,14 @@ use oracled_domain::ground::rejection::{Reject, Rejection, Rule};
 use oracled_domain::ground::run::{FileRef, RunCounts};
 use oracled_domain::ground::timeline::{Release, Statement};
 use oracled_domain::{Sha256Hex, Sha256Stream};
-use std::io::{self, Read};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use oracled_store::StoreError;
 use oracled_store::ground::files::Files;
 use oracled_store::ground::staging::{Accepted, Staged, Staging};
 use oracled_store::ground::statement::StoredStatement;
 use oracled_store::ground::view::SourceView;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What is read, and how.
 #[derive(Debug)]

@@ -5,15 +5,15 @@ use super::progress::Progress;
 use super::reading::{Outcome, Reading};
 use super::{IngestionError, Shop};
 use crate::registry::RegistryError;
-use oracled_domain::event::ground::RebuildEntry;
+use oracled_domain::audit::event::ground::RebuildEntry;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{Event, Peer, Sha256Hex};
-use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use oracled_store::ground::payloads::Unreadable;
 use oracled_store::ground::rebuild::{RebuildError, Rebuilding, Step};
 use oracled_store::ground::staging::Staging;
 use oracled_store::ground::state::Completed;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 /// So many runs are named whose payloads cannot be read again.

@@ -8,11 +8,11 @@
 
 use delimited::Delimited;
 pub(super) use delimited::is_blank;
-use oracled_domain::ground::format::{Delimiter, Format};
-use oracled_domain::ground::raw::{BadRecord, Raw};
 use input::Input;
 use json::Json;
 use lines::Lines;
+use oracled_domain::base::raw::{BadRecord, Raw};
+use oracled_domain::ground::format::{Delimiter, Format};
 use std::io::{self, Read};
 
 mod delimited;

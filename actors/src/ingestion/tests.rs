@@ -3,12 +3,12 @@ use crate::registry::Invalidate;
 use crate::system::System;
 use crate::testing::ground::{PEER, archived, asked, ended, ingested, population, replaced};
 use crate::testing::{Hand, Outside, World, logged, with_outside, with_world};
-use oracled_domain::event::ground::InvalidationCause;
+use jiff::SignedDuration;
+use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::run::RunState;
 use oracled_domain::ground::value::Value;
-use jiff::SignedDuration;
-use std::ops::Bound;
 use oracled_store::ground::view::{Found, SourceView};
+use std::ops::Bound;
 
 mod columns;
 mod gates;

@@ -4,17 +4,17 @@ use super::archiving::ARCHIVING;
 use super::flights::Holder;
 use super::{IngestionError, Proceed, Shop, Verify};
 use crate::registry::{Decided, RegistryError, as_read};
-use oracled_domain::event::ground::PruneEntry;
+use jiff::{SignedDuration, Timestamp};
+use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{Event, Peer, Sha256Hex};
-use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use oracled_store::ground::checked::SourceCheck;
 use oracled_store::ground::state::{Completed, SourceState};
 use oracled_store::ground::verify::{CheckProgress, Fault, Verified};
 use oracled_store::ground::view::SourceView;
 use oracled_store::{Record, RowKey, Store, StoreError, Write};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 /// What was taken out of a source.

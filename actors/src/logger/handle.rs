@@ -6,9 +6,9 @@ use crate::caller;
 use crate::door::Door;
 use crate::fallback::Fallback;
 use crate::metrics::Metrics;
+use oracled_store::{Receipt, Record};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use oracled_store::{Receipt, Record};
 use tokio::sync::watch;
 
 /// What everyone else has of the logger: commits that fall back to the service log, and its report.

@@ -2,9 +2,9 @@
 
 use super::{CommitError, Log};
 use crate::caller::of_caller;
+use oracled_store::{Receipt, Record, RowKey};
 use std::sync::Arc;
 use std::time::Duration;
-use oracled_store::{Receipt, Record, RowKey};
 use tokio::time::sleep;
 
 /// How long whoever waits for the journal to take a record waits at least.

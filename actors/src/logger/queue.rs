@@ -6,10 +6,10 @@
 use super::{CommitError, Log};
 use crate::caller;
 use oracled_domain::{Caller, Event};
+use oracled_store::{Callers, Record};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
-use oracled_store::{Callers, Record};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 

@@ -1,6 +1,6 @@
 use crate::logger::CommitError;
 use crate::testing::{World, logged, with_world};
-use oracled_domain::event::Severity;
+use oracled_domain::audit::event::Severity;
 use oracled_domain::{Event, GatePath};
 use std::time::Duration;
 

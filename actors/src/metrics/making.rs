@@ -3,8 +3,8 @@
 use super::{Word, counters, pairs};
 use crate::upstream::failure::PERMANENT_STATUSES;
 use crate::upstream::{Called, ModelError};
-use oracled_domain::divergence::OriginalLabel;
-use oracled_domain::interaction::Status;
+use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::verdict::interaction::Status;
 use oracled_domain::{DivergenceCheck, DivergenceLevel, GatePath, Label};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

@@ -1,8 +1,8 @@
 //! What is counted of mail.
 
 use super::{Word, counters, pairs};
-use oracled_domain::mail::MailKind;
 use jiff::SignedDuration;
+use oracled_domain::verdict::mail::MailKind;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

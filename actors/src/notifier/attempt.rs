@@ -6,13 +6,13 @@ use crate::logger::Log;
 use crate::metrics::{MailOutcome, Metrics};
 use crate::oracle_health::{Lease, OracleHealth, Permit};
 use crate::upstream::mail::MailService;
-use oracled_domain::health::Outcome;
-use oracled_domain::mail::{Fault, SendFailure, Standing};
-use oracled_domain::{Event, Mail, MailId, OracleId};
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::verdict::health::Outcome;
+use oracled_domain::verdict::mail::{Fault, SendFailure, Standing};
+use oracled_domain::{Event, Mail, MailId, OracleId};
+use oracled_store::{Expect, Record, RowKey, Store, Write};
 use std::sync::Arc;
 use std::time::Duration;
-use oracled_store::{Expect, Record, RowKey, Store, Write};
 
 /// What an attempt needs, of its own.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! The outbox's head: the mails that are due first, as many as memory is meant to hold.
 
-use oracled_domain::MailId;
 use jiff::Timestamp;
+use oracled_domain::MailId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The mails that are due first, each with its time. What is due later than its horizon is on disk alone.

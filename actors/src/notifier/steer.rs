@@ -6,12 +6,12 @@ use super::{Ended, Notifier};
 use crate::clock::Clock;
 use crate::logger::{CommitError, Log};
 use actix::{Addr, AsyncContext, Context, Handler, Message, ResponseFuture};
-use oracled_domain::mail::Standing;
-use oracled_domain::{Event, Mail, MailId, Peer};
 use jiff::Timestamp;
+use oracled_domain::verdict::mail::Standing;
+use oracled_domain::{Event, Mail, MailId, Peer};
+use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use std::future::ready;
 use std::sync::Arc;
-use oracled_store::{Expect, Record, RowKey, Store, StoreError, Write};
 use tokio::task::spawn_blocking;
 
 /// A mail that is replaced while it is decided about is read anew so many times.

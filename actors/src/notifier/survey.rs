@@ -1,8 +1,8 @@
 //! A look through the whole outbox, which is on disk and has no bound.
 
 use super::head::Head;
-use oracled_domain::mail::Standing;
 use jiff::Timestamp;
+use oracled_domain::verdict::mail::Standing;
 use oracled_store::{Store, StoreError};
 
 /// What there is in the outbox.

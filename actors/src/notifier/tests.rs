@@ -2,14 +2,14 @@ use super::*;
 use crate::oracle_health::{Oracle, Probe, Statuses};
 use crate::testing::{GOOD, Hand, Outside, World, id, logged, mail_of, regenerated, with_outside};
 use crate::upstream::BoxFuture;
-use oracled_domain::health::{HealthConfig, Outcome, Status};
-use oracled_domain::mail::{Fault, MailKind, SendFailure, Standing};
+use oracled_domain::verdict::health::{HealthConfig, Outcome, Status};
+use oracled_domain::verdict::mail::{Fault, MailKind, SendFailure, Standing};
 use oracled_domain::{Delivery, Event, Label, Mail, Peer, Tier};
+use oracled_store::{LogQuery, Record, Write};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use oracled_store::{LogQuery, Record, Write};
 
 /// Has it look what is due, without waiting for its tick.
 #[derive(Debug, Message)]

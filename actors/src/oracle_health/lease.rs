@@ -3,7 +3,8 @@
 use super::{OracleHealth, Report};
 use actix::Addr;
 use oracled_domain::OracleId;
-use oracled_domain::health::{self, Outcome};
+use oracled_domain::verdict::health;
+use oracled_domain::verdict::health::Outcome;
 
 /// The leave to make one call. Dropped without a report it says that nothing was learned.
 #[derive(Debug)]

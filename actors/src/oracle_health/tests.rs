@@ -1,11 +1,11 @@
 use super::*;
 use crate::clock::monotonic;
 use crate::testing::{Hand, World, logged, with_oracles, with_world};
-use oracled_domain::health::Status;
+use oracled_domain::verdict::health::Status;
+use oracled_store::{LogQuery, Store};
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use oracled_store::{LogQuery, Store};
 
 const PEER: Peer = Peer { uid: 1, gid: 2, pid: Some(3) };
 const SUCCESS: Outcome = Outcome::Success { latency_ms: Some(7) };

@@ -4,19 +4,19 @@ use super::entry::named;
 use super::freshness::tier_of;
 use super::scan::Scan;
 use super::{Cursor, QueryError, cursor_of};
+use jiff::Timestamp;
+use oracled_domain::base::moment::check_not_ahead;
 use oracled_domain::ground::freshness::{Freshness, age_s};
-use oracled_domain::ground::moment::check_not_ahead;
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::{
     Explain, NormalizedRecord, OracleQuery, Query, QueryAnswer, QueryFreshness, QueryMetadata, QueryResponse,
 };
 use oracled_domain::ground::timeline::{Release, Scope};
-use jiff::Timestamp;
+use oracled_store::ground::query::{Access, Answered, Hit, ScanBudget, ScanError};
+use oracled_store::ground::view::SourceView;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
-use oracled_store::ground::query::{Access, Answered, Hit, ScanBudget, ScanError};
-use oracled_store::ground::view::SourceView;
 
 /// So many versions are named in an answer.
 const VERSIONS_NAMED_MAX: usize = 16;

@@ -1,8 +1,8 @@
 //! Where an answer left off: opaque to whoever asks, and bound to the query that it belongs to.
 
+use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::query::{BadQuery, OracleQuery, QueryRequest};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// The longest cursor, in bytes.

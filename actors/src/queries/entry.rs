@@ -3,7 +3,7 @@
 use super::{ChangesPage, Cursor, Queries, QueryError, RecordAnswer, RecordError};
 use crate::clock::monotonic;
 use crate::logger::CommitError;
-use oracled_domain::event::{QueryEntry, ReadKind, ReadOutcome};
+use oracled_domain::audit::event::{QueryEntry, ReadKind, ReadOutcome};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::{OracleQuery, QueryAnswer};

@@ -1,17 +1,17 @@
 //! The feed of changes: what became valid, was superseded or withdrawn, in the order in which it became known.
 
 use super::{Queries, QueryError};
+use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
-use oracled_domain::event::ReadKind;
+use oracled_domain::audit::event::ReadKind;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::Standing;
 use oracled_domain::ground::timeline::ChangeKind;
-use jiff::Timestamp;
+use oracled_store::Store;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
-use oracled_store::Store;
 use tokio::task::spawn_blocking;
 
 /// A place in the feed: behind a change of the run that became visible with a log entry, or behind all of that run's.

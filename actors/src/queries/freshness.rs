@@ -4,11 +4,11 @@ use super::Queries;
 use crate::caller::carried;
 use crate::ingestion::Refresh;
 use crate::registry::policy_of;
+use jiff::Timestamp;
 use oracled_domain::ground::freshness::{Answer, Freshness};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::OracleTier;
 use oracled_domain::ground::timeline::Scope;
-use jiff::Timestamp;
 use oracled_store::ground::view::SourceView;
 use tokio::time::timeout;
 

@@ -2,21 +2,21 @@
 
 use super::scan::{LOOKUP, Scan};
 use super::{Queries, QueryError, freshness};
+use jiff::{SignedDuration, Timestamp};
+use oracled_domain::base::moment::past_time;
 use oracled_domain::ground::freshness::Freshness;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::moment::past_time;
 use oracled_domain::ground::provenance::{ProvenanceRecord, VerificationStatus};
 use oracled_domain::ground::query::{Operator, Query, QueryFilter, QueryRequest};
 use oracled_domain::ground::timeline::Scope;
 use oracled_domain::ground::value::Value;
 use oracled_domain::verification::candidate::Stated;
 use oracled_domain::verification::{Candidate, Failure, OracleVerificationRecord, Reply};
-use jiff::{SignedDuration, Timestamp};
+use oracled_store::ground::query::{Hit, ScanBudget};
+use oracled_store::ground::view::{Found, SourceView};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use oracled_store::ground::query::{Hit, ScanBudget};
-use oracled_store::ground::view::{Found, SourceView};
 use tokio::task::spawn_blocking;
 
 /// Who has verified what is ingested, and how.

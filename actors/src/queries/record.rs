@@ -2,8 +2,9 @@
 
 use super::{OpenEntry, Queries, Stale, freshness};
 use crate::logger::CommitError;
+use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;
-use oracled_domain::event::ReadKind;
+use oracled_domain::audit::event::ReadKind;
 use oracled_domain::ground::freshness::age_s;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::provenance::ProvenanceRecord;
@@ -12,13 +13,12 @@ use oracled_domain::ground::record::Content;
 use oracled_domain::ground::run::split_record_id;
 use oracled_domain::ground::source::{OracleTier, SourceRegistryEntry, Standing};
 use oracled_domain::ground::timeline::{Became, End, Scope, Version};
-use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use oracled_store::StoreError;
 use oracled_store::ground::statement::StoredStatement;
 use oracled_store::ground::view::{Found, Record, SourceView};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// A record by its id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,11 +1,11 @@
 //! The limits of a scan of a source: its work, its time, and the processors that it shares with the rules.
 
 use crate::clock::monotonic;
+use oracled_store::ground::query::{RECORDS_SCANNED_MAX, ScanBudget, ScanError, WORK_MAX};
 use std::fmt;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
-use oracled_store::ground::query::{RECORDS_SCANNED_MAX, ScanBudget, ScanError, WORK_MAX};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 /// The longest time of a scan.

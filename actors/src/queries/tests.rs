@@ -8,11 +8,11 @@ use crate::registry::{Invalidate, RegistryError, Review, ReviewSource, SetFreshn
 use crate::system::System;
 use crate::testing::ground::{PEER, ingested, population, replaced};
 use crate::testing::{World, with_world};
-use oracled_domain::event::ground::InvalidationCause;
+use jiff::SignedDuration;
+use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::{FreshnessPolicy, StaleBehavior};
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use oracled_domain::ground::query::{Operator, QueryFilter, QueryRequest};
-use jiff::SignedDuration;
 use serde_json::json;
 use std::time::Duration;
 
@@ -250,8 +250,11 @@ fn a_record_is_found_by_its_id_whatever_has_become_of_it() {
         // the second release says the same of 1961 as the first
         let run_id =
             &system.store.view(&source()).expect("it opens").expect("it is there").state.completed[1].run_id;
-        let same =
-            system.queries.record(&oracled_domain::ground::run::record_id(run_id, 1)).await.expect("it is there");
+        let same = system
+            .queries
+            .record(&oracled_domain::ground::run::record_id(run_id, 1))
+            .await
+            .expect("it is there");
         assert_eq!(same.same_as.as_deref(), old.records.get(1).map(|record| record.record_id.as_str()));
         for unknown in ["", "x", "0123456789abcdef-0", &oracled_domain::ground::run::record_id(run_id, 9)] {
             assert!(
@@ -313,7 +316,8 @@ fn refused_read_of_a_record_is_logged_with_its_source() {
         while crate::testing::logged(&system.store).iter().filter(is_read).count() < 2 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        let lines = system.store.log(&oracled_store::LogQuery { limit: 100, ..store::LogQuery::default() });
+        let lines =
+            system.store.log(&oracled_store::LogQuery { limit: 100, ..oracled_store::LogQuery::default() });
         let lines = lines.expect("it is read");
         let entries =
             lines.iter().map(|line| serde_json::from_str::<serde_json::Value>(&line.json).expect("JSON"));

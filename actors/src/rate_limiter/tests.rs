@@ -1,8 +1,8 @@
 use super::*;
 use crate::testing::{World, id, logged, with_world};
-use oracled_domain::Sha256Hex;
-use oracled_domain::generation::Settings;
 use governor::clock::FakeRelativeClock;
+use oracled_domain::Sha256Hex;
+use oracled_domain::verdict::generation::Settings;
 
 fn take(session_id: &str) -> Take {
     let prompt_sha256 = Sha256Hex::of(b"prompt");

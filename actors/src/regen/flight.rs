@@ -10,17 +10,17 @@ use crate::metrics::Metrics;
 use crate::oracle_health::{Lease, Permit, PermitError, QuotaWait, Statuses};
 use crate::rate_limiter::{Limited, Place, Take, TakeError, TakeFirst, TakeRetry, Taken};
 use crate::upstream::{Called, Caller, Health, ModelError, Purpose};
-use oracled_domain::generation::Settings;
-use oracled_domain::health;
 use oracled_domain::rules::{Check, Evaluation};
-use oracled_domain::session::{Email, Mismatch};
+use oracled_domain::verdict::generation::Settings;
+use oracled_domain::verdict::health;
+use oracled_domain::verdict::session::{Email, Mismatch};
 use oracled_domain::{
     Decision, DivergenceCheck, GatePath, Generation, Interaction, OracleId, Payload, Prompt, Query,
     SessionId, Tier, build_verdict_prompt,
 };
+use oracled_store::{Store, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
-use oracled_store::{Store, StoreError};
 
 /// What a flight ended as, for everyone who waits for it.
 pub type Landed = Result<Landing, Arc<Failed>>;

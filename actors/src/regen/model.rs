@@ -2,8 +2,8 @@
 
 use crate::upstream::{Caller, ModelError};
 use oracled_domain::OracleId;
-use oracled_domain::generation::Settings;
-use oracled_domain::session::Original;
+use oracled_domain::verdict::generation::Settings;
+use oracled_domain::verdict::session::Original;
 
 /// The model that is asked, and with which settings.
 #[derive(Debug, Clone)]

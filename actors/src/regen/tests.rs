@@ -7,9 +7,9 @@ use crate::rate_limiter::Limited;
 use crate::testing::{GOOD, Hand, Outside, World, id, logged, with_outside};
 use crate::upstream::failure::{Failure, Kind};
 use crate::upstream::{Attempt, BoxFuture, CallPolicy, Caller, Heard, Miss, Model, ModelError, Refusal};
-use oracled_domain::generation::{LOCKED_MODEL, Settings};
-use oracled_domain::health::HealthConfig;
-use oracled_domain::session::Mismatch;
+use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings};
+use oracled_domain::verdict::health::HealthConfig;
+use oracled_domain::verdict::session::Mismatch;
 use oracled_domain::{DivergenceLevel, Label, Peer, Prompt, Sha256Hex};
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -252,7 +252,8 @@ fn order_is_not_answered_with_the_refusal_of_another_uid() {
     let model = Arc::new(MadeUp { held: Some(Notify::new()), ..MadeUp::default() });
     with_model(model, |world, model| async move {
         let by = |uid, order: Deliver| {
-            let caller = oracled_domain::Caller { peer: Peer { uid, gid: uid, pid: None }, request_id: "r".into() };
+            let caller =
+                oracled_domain::Caller { peer: Peer { uid, gid: uid, pid: None }, request_id: "r".into() };
             let regen = world.system.regen.clone();
             let asked = async move { regen.ask(order).await.expect("it answers") };
             actix_rt::spawn(called_by(caller, asked))

@@ -3,13 +3,13 @@
 use super::{Decided, Desk, Registered, Registry, RegistryError, as_read};
 use crate::upstream::oracle::LiveOracle;
 use actix::{Context, Handler, Message, ResponseFuture};
-use oracled_domain::event::ground::AdapterEntry;
-use oracled_domain::ground::adapter::{Adapter, RegisteredAdapter};
+use oracled_domain::audit::event::ground::AdapterEntry;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::{AdapterId, Registration};
+use oracled_domain::verification::adapter::{Adapter, RegisteredAdapter};
 use oracled_domain::{Event, Peer};
-use std::sync::Arc;
 use oracled_store::{Record, RowKey, Write};
+use std::sync::Arc;
 
 /// Registers the adapter of a live source, or another one in its place.
 #[derive(Debug, Message)]

@@ -2,11 +2,11 @@
 
 use super::{Decided, Desk, Registry, RegistryError, as_read};
 use actix::{Context, Handler, Message, ResponseFuture};
-use oracled_domain::event::ground::{ConfirmationCause, ConfirmationEntry};
+use oracled_domain::audit::event::ground::{ConfirmationCause, ConfirmationEntry};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::{Event, Peer};
-use std::sync::Arc;
 use oracled_store::{Record, RowKey, Write};
+use std::sync::Arc;
 
 /// Takes back that all that a source has said counts as stale. Its age counts as before.
 #[derive(Debug, Message)]

@@ -4,13 +4,13 @@ use super::{Decided, Desk, Registry, RegistryError, as_read};
 use crate::ingestion::check_retrieval;
 use crate::ingestion::pull::Puller;
 use actix::{Context, Handler, Message, ResponseFuture};
-use oracled_domain::event::ground::{OntologyEntry, PipelineEntry};
+use oracled_domain::audit::event::ground::{OntologyEntry, PipelineEntry};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
 use oracled_domain::ground::source::AdapterId;
 use oracled_domain::{Event, Peer};
-use std::sync::Arc;
 use oracled_store::{Record, RowKey, Write};
+use std::sync::Arc;
 
 /// What was registered, and whether it is new.
 #[derive(Debug)]

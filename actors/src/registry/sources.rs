@@ -2,7 +2,8 @@
 
 use super::{Decided, Desk, Registered, Registry, RegistryError, as_read, bounds, policy_of};
 use actix::{Context, Handler, Message, ResponseFuture};
-use oracled_domain::event::ground::{
+use jiff::Timestamp;
+use oracled_domain::audit::event::ground::{
     FreshnessEntry, InvalidationCause, InvalidationEntry, SourceChange, SourceEntry,
 };
 use oracled_domain::ground::freshness::{FreshnessPolicy, InvalidationTrigger};
@@ -10,10 +11,9 @@ use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::RunState;
 use oracled_domain::ground::source::{Registration, SourceRegistryEntry};
 use oracled_domain::{Event, Peer};
-use jiff::Timestamp;
-use std::sync::Arc;
 use oracled_store::ground::state::SourceState;
 use oracled_store::{Record, RowKey, Write};
+use std::sync::Arc;
 
 /// Registers a source, or describes one otherwise.
 #[derive(Debug, Message)]

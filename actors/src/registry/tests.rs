@@ -6,11 +6,11 @@ use crate::system::System;
 use crate::testing::ground::{PEER, document, ingested, population};
 use crate::testing::{World, with_world};
 use oracled_domain::Event;
-use oracled_domain::event::ground::RunEntry;
+use oracled_domain::audit::event::ground::RunEntry;
 use oracled_domain::ground::run::{Run, RunState};
 use oracled_domain::ground::source::Registration;
-use serde_json::{Value as Json, json};
 use oracled_store::{RowKey, Write};
+use serde_json::{Value as Json, json};
 
 /// Another version of the ontology of populations, and the source registered by it.
 async fn registered_by(

@@ -3,15 +3,15 @@
 
 use super::{Decided, Desk, Registered, Registry, RegistryError, as_read};
 use actix::{Context, Handler, Message, ResponseFuture};
-use oracled_domain::event::verification::WorkflowEntry;
+use oracled_domain::audit::event::verification::WorkflowEntry;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::Registration;
 use oracled_domain::verification::workflow::{RegisteredWorkflow, Workflow};
 use oracled_domain::{Event, Peer};
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use oracled_store::ground::state::SourceState;
 use oracled_store::{Expect, Record, RowKey, Store, Write};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Registers a workflow, or another definition of one.
 #[derive(Debug, Message)]

@@ -4,14 +4,14 @@ use crate::ingestion::{Begin, Begun, Running};
 use crate::registry::{RegisterOntology, RegisterPipeline, RegisterSource};
 use crate::system::System;
 use oracled_domain::Peer;
-use oracled_domain::ground::decimal::Decimal;
+use oracled_domain::base::decimal::Decimal;
 use oracled_domain::ground::gates::Gates;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::pipeline::Definition;
 use oracled_domain::ground::run::{Run, RunState};
+use oracled_store::ground::archive::Archived;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
-use oracled_store::ground::archive::Archived;
 
 pub(crate) const PEER: Peer = Peer { uid: 7, gid: 7, pid: None };
 pub(crate) fn document<T: DeserializeOwned>(text: &str) -> T {

@@ -1,8 +1,8 @@
 //! What can go wrong with a request, what it says about the one who was asked, and whether to ask again.
 
-use oracled_domain::health::Outcome;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
+use oracled_domain::verdict::health::Outcome;
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;

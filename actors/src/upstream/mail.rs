@@ -9,7 +9,7 @@ pub use smtp::{BadSmtp, Smtp, SmtpSettings, SmtpTls};
 
 use super::BoxFuture;
 use crate::oracle_health::Probe;
-use oracled_domain::mail::SendFailure;
+use oracled_domain::verdict::mail::SendFailure;
 use oracled_domain::{Mail, OracleId};
 
 /// A mail service. Its probe finds out whether it is there.

@@ -4,7 +4,7 @@ use super::wire::{self, Said};
 use super::{Attempt, BadEndpoint, BoxFuture, Endpoint, Failure, Key, Model, Refusal};
 use crate::clock::Clock;
 use oracled_domain::Prompt;
-use oracled_domain::generation::{Settings, Usage};
+use oracled_domain::verdict::generation::{Settings, Usage};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -11,12 +11,12 @@ pub use http::{ANSWER_MAX_BYTES, HttpOracles, LiveSettings};
 
 use super::BoxFuture;
 use super::web::WebError;
-use oracled_domain::ground::adapter::Ready;
+use jiff::Timestamp;
 use oracled_domain::ground::source::OracleTier;
 use oracled_domain::ground::value::Value;
-use oracled_domain::health::Outcome;
+use oracled_domain::verdict::health::Outcome;
+use oracled_domain::verification::adapter::Ready;
 use oracled_domain::verification::{KeptAnswer, Reply};
-use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

@@ -21,9 +21,9 @@ use crate::clock::Clock;
 pub(crate) use address::shown;
 use address::{Reach, has_keys};
 pub use address::{origin_of, without_keys};
-use oracled_domain::ground::pipeline::Authentication;
 use ipnet::IpNet;
 use jiff::Timestamp;
+use oracled_domain::ground::pipeline::Authentication;
 use reqwest::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE,
     IF_NONE_MATCH, LAST_MODIFIED, LOCATION, TRANSFER_ENCODING,

@@ -4,16 +4,16 @@ use super::Verifier;
 use super::source::Answered;
 use crate::caller::carried;
 use crate::clock::stopwatch;
+use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::source::OracleTier;
 use oracled_domain::verification::{
     Call, CallOutcome, Candidate, Cut, Envelope, Failure, Inputs, KeptAnswer, KeptKey, Reply,
 };
-use jiff::Timestamp;
+use oracled_store::{Expect, RowKey, Store, StoreError, Write};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use oracled_store::{Expect, RowKey, Store, StoreError, Write};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 

@@ -1,12 +1,12 @@
 //! A review that a person speaks of, with what is known of its thing: what resolving, revoking and dismissing have in common.
 
 use super::Verifier;
+use jiff::Timestamp;
 use oracled_domain::Event;
 use oracled_domain::verification::review::{Dismissed, Resolved, ReviewState};
 use oracled_domain::verification::{Subject, SubjectKey};
-use jiff::Timestamp;
-use std::sync::Arc;
 use oracled_store::{Expect, Record, RowKey, StoreError, Write};
+use std::sync::Arc;
 
 /// Of a review's id that is not known so much is told, in characters.
 const TOLD_MAX_CHARS: usize = 80;

@@ -5,11 +5,11 @@ use super::{Verification, Verifier};
 use crate::logger::CommitError;
 use crate::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
-use oracled_domain::event::verification::DismissalEntry;
+use oracled_domain::audit::event::verification::DismissalEntry;
 use oracled_domain::verification::review::{BadResolution, Dismissal, Dismissed, ReviewState};
 use oracled_domain::{Event, Peer};
-use std::sync::Arc;
 use oracled_store::{Record, StoreError};
+use std::sync::Arc;
 
 /// Closes a review without deciding anything.
 #[derive(Debug, Message)]

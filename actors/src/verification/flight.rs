@@ -5,7 +5,7 @@ use super::pending::Promise;
 use super::{Verifier, VerifyError};
 use crate::clock::stopwatch;
 use crate::logger::CommitError;
-use oracled_domain::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
+use oracled_domain::audit::event::verification::{OracleInteraction, ReviewEntry, VerificationEntry};
 use oracled_domain::ground::id::{SourceId, WorkflowId};
 use oracled_domain::verification::deviation::{advanced, deviations, note};
 use oracled_domain::verification::envelope::Basis;
@@ -18,11 +18,11 @@ use oracled_domain::verification::{
     VerifyRequest, decide, is_put_to_oracles,
 };
 use oracled_domain::{Event, Sha256Hex};
+use oracled_store::{Expect, Record, RowKey, StoreError, Write};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use oracled_store::{Expect, Record, RowKey, StoreError, Write};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 

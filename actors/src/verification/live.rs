@@ -3,14 +3,14 @@
 use super::Verifier;
 use super::source::{Errand, Said, bounded};
 use crate::upstream::oracle::{LiveAnswer, LiveAsk};
-use oracled_domain::ground::adapter::Ready;
-use oracled_domain::ground::source::AdapterId;
-use oracled_domain::verification::{Candidate, Inputs, KeptAnswer, Reply};
 use jiff::Timestamp;
-use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use oracled_domain::ground::source::AdapterId;
+use oracled_domain::verification::adapter::Ready;
+use oracled_domain::verification::{Candidate, Inputs, KeptAnswer, Reply};
 use oracled_store::StoreError;
 use oracled_store::ground::view::SourceView;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 /// An adapter made ready, by what it was made of.
 #[derive(Debug)]

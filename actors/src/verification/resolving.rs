@@ -5,15 +5,15 @@ use super::{Verification, Verifier};
 use crate::logger::CommitError;
 use crate::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
-use oracled_domain::event::verification::ResolutionEntry;
+use jiff::Timestamp;
+use oracled_domain::audit::event::verification::ResolutionEntry;
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::verification::deviation::put_back;
 use oracled_domain::verification::review::{BadResolution, HeldAgainst, Resolution, Resolved, ReviewState};
 use oracled_domain::verification::{Baseline, HumanLock, Review, Subject};
 use oracled_domain::{Event, Peer};
-use jiff::Timestamp;
-use std::sync::Arc;
 use oracled_store::{Expect, Record, RowKey, StoreError, Write};
+use std::sync::Arc;
 
 /// Resolves a review.
 #[derive(Debug, Message)]

@@ -5,14 +5,14 @@ use super::{Verification, Verifier};
 use crate::logger::CommitError;
 use crate::registry::Decided;
 use actix::{Context, Handler, Message, ResponseFuture};
-use oracled_domain::event::verification::RevocationEntry;
+use jiff::Timestamp;
+use oracled_domain::audit::event::verification::RevocationEntry;
 use oracled_domain::verification::HumanLock;
 use oracled_domain::verification::deviation::put_back;
 use oracled_domain::verification::review::{BadResolution, ReviewState, Revocation, Revoked};
 use oracled_domain::{Event, Peer};
-use jiff::Timestamp;
-use std::sync::Arc;
 use oracled_store::{Record, StoreError};
+use std::sync::Arc;
 
 /// Takes back what was decided of a review.
 #[derive(Debug, Message)]

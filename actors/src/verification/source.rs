@@ -7,19 +7,21 @@ use crate::door::NoAnswer;
 use crate::oracle_health::{Lease, Oracle, Permit, PermitError, Watch};
 use crate::queries::{Asked, Heard, QueryError};
 use crate::registry::policy_of;
+use jiff::Timestamp;
 use oracled_domain::OracleId;
-use oracled_domain::ground::adapter::Ready;
+use oracled_domain::base::moment::past_time;
 use oracled_domain::ground::freshness::AxisFreshness;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::moment::past_time;
 use oracled_domain::ground::source::{OracleTier, ReviewStatus, Standing};
 use oracled_domain::ground::timeline::Scope;
-use oracled_domain::health::Outcome;
-use oracled_domain::verification::{Call, Candidate, Cut, Failure, Inputs, KeptAnswer, KeptKey, Refusal, Reply};
-use jiff::Timestamp;
+use oracled_domain::verdict::health::Outcome;
+use oracled_domain::verification::adapter::Ready;
+use oracled_domain::verification::{
+    Call, Candidate, Cut, Failure, Inputs, KeptAnswer, KeptKey, Refusal, Reply,
+};
+use oracled_store::ground::view::SourceView;
 use std::sync::Arc;
 use std::time::Duration;
-use oracled_store::ground::view::SourceView;
 use tokio::time::timeout_at;
 
 /// The longest answer that is decided over or kept, as JSON, in bytes: the log keeps it with the decision, the store until it

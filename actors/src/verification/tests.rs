@@ -21,8 +21,8 @@ use oracled_domain::Event;
 use oracled_domain::verification::envelope::Basis;
 use oracled_domain::verification::review::Resolution;
 use oracled_domain::verification::{CallOutcome, EnvelopeKind, Reason};
-use serde_json::json;
 use oracled_store::LogQuery;
+use serde_json::json;
 use support::*;
 
 const ARUBA: &str = "Aruba,ABW,1960,54208";
@@ -175,7 +175,8 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
         // one that a stop has cut off before it was taken
         let entry = &decisions[0].0;
         let mut inputs = (*entry.inputs).clone();
-        (inputs.execution_id, inputs.stage) = ("v-cut-off".into(), oracled_domain::verification::Stage::Delayed);
+        (inputs.execution_id, inputs.stage) =
+            ("v-cut-off".into(), oracled_domain::verification::Stage::Delayed);
         let mut record = oracled_store::Record::from(Event::VerificationDecided(entry.clone()));
         record.writes.push(oracled_store::Write::PutPending(Arc::new(inputs)));
         world.system.log.commit(record).await.expect("it is committed");
@@ -196,7 +197,7 @@ fn delayed_decision_keeps_its_id_over_a_restart() {
 async fn decided(
     system: &crate::system::System,
     execution_id: &str,
-) -> Vec<(oracled_domain::event::verification::VerificationEntry, Envelope)> {
+) -> Vec<(oracled_domain::audit::event::verification::VerificationEntry, Envelope)> {
     loop {
         let decisions = rebuilt(system, execution_id);
         if decisions.len() == 2 {

@@ -1,13 +1,13 @@
 //! What is kept of live sources' answers is let go once it counts for nothing.
 
 use super::{Verifier, VerifyError};
-use oracled_domain::Event;
-use oracled_domain::event::verification::KeptRemovedEntry;
-use oracled_domain::ground::adapter::Ready;
-use oracled_domain::verification::{Candidate, KeptAnswer, KeptKey};
 use jiff::{SignedDuration, Timestamp};
-use std::time::Duration;
+use oracled_domain::Event;
+use oracled_domain::audit::event::verification::KeptRemovedEntry;
+use oracled_domain::verification::adapter::Ready;
+use oracled_domain::verification::{Candidate, KeptAnswer, KeptKey};
 use oracled_store::{Expect, Record, RowKey, StoreError, Write};
+use std::time::Duration;
 
 /// What is kept is looked through so often, and what is promised and in nobody's hand.
 pub(super) const LOOKED_THROUGH: Duration = Duration::from_secs(3600);

@@ -5,12 +5,12 @@ use super::request::{self, CacheRequest, JsonBody, SessionInPath};
 use super::verdicts::{deliver, document};
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
-use oracled_actors::cache::Read;
-use oracled_actors::crosscheck::Judge;
 use axum::extract::State;
 use axum::response::Response;
-use oracled_domain::GatePath;
 use hyper::StatusCode;
+use oracled_actors::cache::Read;
+use oracled_actors::crosscheck::Judge;
+use oracled_domain::GatePath;
 use std::sync::Arc;
 
 /// Writes a verdict to the cache, if it passes.

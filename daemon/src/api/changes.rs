@@ -2,10 +2,10 @@
 
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
-use oracled_actors::queries::ChangesPage;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
+use oracled_actors::queries::ChangesPage;
 use oracled_domain::ground::id::SourceId;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -54,8 +54,9 @@ pub async fn get(
         return Err(Problem::InvalidRequest(format!("`limit` is {limit}; allowed: 1 to {LIMIT_MAX}")));
     }
     let since = since.as_deref().map(str::parse).transpose();
-    let since = since
-        .map_err(|error: oracled_actors::queries::BadPlace| Problem::InvalidRequest(format!("`since`: {error}")))?;
+    let since = since.map_err(|error: oracled_actors::queries::BadPlace| {
+        Problem::InvalidRequest(format!("`since`: {error}"))
+    })?;
     let queries = service.system.queries.clone();
     let page = service.work(async move { Ok(queries.changes(since, oracle_id, limit).await?) }).await?;
     Ok(Json(page))

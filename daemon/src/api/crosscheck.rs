@@ -3,9 +3,9 @@
 use super::request::{self, CheckRequest, JsonBody};
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
-use oracled_actors::crosscheck::{Judge, Outcome};
 use axum::Json;
 use axum::extract::State;
+use oracled_actors::crosscheck::{Judge, Outcome};
 use oracled_domain::{Decision, GatePath};
 use std::sync::Arc;
 

@@ -3,16 +3,16 @@
 
 use crate::config::Limits;
 use crate::problem::Problem;
-use oracled_actors::caller::called_by;
-use oracled_actors::queries::StillWaiting;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use oracled_domain::event::REQUEST_ID_MAX_CHARS;
-use oracled_domain::{Caller, Peer};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use oracled_actors::caller::called_by;
+use oracled_actors::queries::StillWaiting;
+use oracled_domain::audit::event::REQUEST_ID_MAX_CHARS;
+use oracled_domain::{Caller, Peer};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;

@@ -2,16 +2,19 @@
 
 use crate::problem::Problem;
 use crate::service::Service;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use hyper::header::CONTENT_TYPE;
+use jiff::Timestamp;
 use oracled_actors::ActorReport;
 use oracled_actors::oracle_health::Statuses;
 use oracled_actors::regen::AskVariance;
-use axum::extract::State;
-use axum::response::{IntoResponse, Response};
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::ground::source::VersionRecord;
-use oracled_domain::health::{HealthStatus, Status};
-use hyper::header::CONTENT_TYPE;
-use jiff::Timestamp;
+use oracled_domain::verdict::health::{HealthStatus, Status};
+use oracled_store::Store;
+use oracled_store::ground::checked::SourceCheck;
+use oracled_store::ground::state::SourceState;
 use prometheus_client::encoding::text;
 use std::fmt::{self, Write};
 use std::fs::{self, DirEntry};
@@ -19,9 +22,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use oracled_store::Store;
-use oracled_store::ground::checked::SourceCheck;
-use oracled_store::ground::state::SourceState;
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const END: &str = "# EOF\n";
@@ -314,7 +314,7 @@ fn source_gauges(body: &mut String, sources: &[SourceFiles]) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::health::{Health, HealthConfig, Outcome};
+    use oracled_domain::verdict::health::{Health, HealthConfig, Outcome};
 
     #[test]
     fn of_an_oracles_statuses_one_is_1() {

@@ -2,10 +2,10 @@
 
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
-use oracled_actors::oracle_health::Statuses;
 use axum::Json;
 use axum::extract::State;
-use oracled_domain::health::HealthStatus;
+use oracled_actors::oracle_health::Statuses;
+use oracled_domain::verdict::health::HealthStatus;
 use std::sync::Arc;
 
 /// How every oracle is doing, in the order of their names.

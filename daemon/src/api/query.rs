@@ -5,12 +5,12 @@ use super::request::JsonBody;
 use super::verdicts::document;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
-use oracled_actors::queries::{Page, StillWaiting};
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
 use hyper::StatusCode;
+use oracled_actors::queries::{Page, StillWaiting};
+use oracled_domain::ground::query::{OracleQuery, QueryAnswer};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 

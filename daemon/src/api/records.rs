@@ -2,10 +2,10 @@
 
 use crate::problem::{GroundProblem, Problem, ProblemDocument};
 use crate::service::Service;
-use oracled_actors::queries::{RecordAnswer, RecordError};
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
+use oracled_actors::queries::{RecordAnswer, RecordError};
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use std::sync::Arc;
 

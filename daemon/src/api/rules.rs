@@ -9,13 +9,13 @@ use super::request::{EvaluateRequest, Gathered, JsonBody};
 use super::verdicts::document;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
-use oracled_actors::rules::Evaluate;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
+use hyper::StatusCode;
+use oracled_actors::rules::Evaluate;
 use oracled_domain::Sha256Hex;
 use oracled_domain::rules::{Rule, RuleId};
-use hyper::StatusCode;
 use serde::Serialize;
 use std::sync::Arc;
 

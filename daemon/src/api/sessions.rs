@@ -4,12 +4,12 @@ use super::request::{self, JsonBody, RegisterRequest, SessionInPath};
 use super::verdicts::mismatch;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
-use oracled_actors::cache::{Register, Registered};
 use axum::Json;
 use axum::extract::State;
-use oracled_domain::divergence::OriginalLabel;
-use oracled_domain::{Session, SessionId, Tier};
 use hyper::StatusCode;
+use oracled_actors::cache::{Register, Registered};
+use oracled_domain::verdict::divergence::OriginalLabel;
+use oracled_domain::{Session, SessionId, Tier};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -4,18 +4,18 @@ use super::request::{self, Gathered, JsonBody, SessionInPath, SubmitRequest, Wan
 use crate::config::Provider;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
-use oracled_actors::cache::{Cached, Find, Known, Read};
-use oracled_actors::crosscheck::{Judge, Outcome};
-use oracled_actors::regen::{self, Failed, Landed, Landing};
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use oracled_domain::rules::Evaluation;
-use oracled_domain::session::Mismatch;
-use oracled_domain::{Decision, GatePath, SessionId};
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode};
+use oracled_actors::cache::{Cached, Find, Known, Read};
+use oracled_actors::crosscheck::{Judge, Outcome};
+use oracled_actors::regen::{self, Failed, Landed, Landing};
+use oracled_domain::rules::Evaluation;
+use oracled_domain::verdict::session::Mismatch;
+use oracled_domain::{Decision, GatePath, SessionId};
 use std::sync::Arc;
 use std::time::Duration;
 

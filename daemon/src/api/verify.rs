@@ -4,16 +4,16 @@ use super::request::JsonBody;
 use super::verdicts::document;
 use crate::problem::{GroundProblem, Problem, ProblemDocument};
 use crate::service::Service;
-use oracled_actors::verification::Verify;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use oracled_domain::event::verification::VerificationEntry;
-use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, LOCATION, RETRY_AFTER};
-use std::sync::Arc;
+use oracled_actors::verification::Verify;
+use oracled_domain::audit::event::verification::VerificationEntry;
+use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
 use oracled_store::Store;
+use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 /// Of an execution id that is not known so much is told, in characters.

@@ -1,8 +1,8 @@
 //! URLs and hosts in the configuration: which are reached in clear text, and which part of a URL is shown.
 
 use super::{ConfigError, not_allowed};
-use oracled_actors::upstream::web::origin_of;
 use hyper::Uri;
+use oracled_actors::upstream::web::origin_of;
 use std::net::IpAddr;
 
 /// The address that `host` is, if it is not a name.

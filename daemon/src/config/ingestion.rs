@@ -1,11 +1,11 @@
 //! Ingestion: within which bounds sources are pulled, and what pipelines prove with who they are.
 
 use super::{ConfigError, has_login, not_allowed, within};
+use ipnet::IpNet;
 use oracled_actors::ingestion::pull::{Origin, PullSettings};
 use oracled_actors::upstream::oracle::LiveSettings;
 use oracled_actors::upstream::web::origin_of;
 use oracled_domain::ground::id::PipelineId;
-use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;

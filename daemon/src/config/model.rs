@@ -1,7 +1,7 @@
 //! The model, and how it is asked.
 
 use super::{ConfigError, check_url, not_allowed, within};
-use oracled_domain::generation::{LOCKED_MODEL, Settings};
+use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! `GET /v1/actors`: how every actor is doing.
 
 use crate::service::Service;
-use oracled_actors::ActorReport;
 use axum::Json;
 use axum::extract::State;
+use oracled_actors::ActorReport;
 use std::sync::Arc;
 
 /// The actors' reports, the gate first.

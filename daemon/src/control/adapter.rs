@@ -5,13 +5,13 @@ use super::{act, named, source};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
-use oracled_actors::registry::RegisterAdapter;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
+use oracled_actors::registry::RegisterAdapter;
 use oracled_domain::Peer;
-use oracled_domain::ground::adapter::{Adapter, RegisteredAdapter};
 use oracled_domain::ground::id::SourceId;
+use oracled_domain::verification::adapter::{Adapter, RegisteredAdapter};
 use std::sync::Arc;
 
 /// The adapter of a source.

@@ -2,16 +2,16 @@
 
 use crate::problem::Problem;
 use crate::service::Service;
-use oracled_actors::regen::AskVariance;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use oracled_domain::Event;
-use oracled_domain::divergence::{DivergenceTable, Variance};
 use jiff::Timestamp;
+use oracled_actors::regen::AskVariance;
+use oracled_domain::Event;
+use oracled_domain::verdict::divergence::{DivergenceTable, Variance};
+use oracled_store::{LogQuery, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use oracled_store::{LogQuery, Store, StoreError};
 
 /// So many entries are read at a time.
 const AT_ONCE: usize = 1000;

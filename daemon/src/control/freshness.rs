@@ -4,14 +4,14 @@ use super::document::{Document, Registered, check_named};
 use super::{act, named, source};
 use crate::problem::Problem;
 use crate::service::Service;
-use oracled_actors::registry::{RegistryError, SetFreshness, policy_of};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
+use jiff::Timestamp;
+use oracled_actors::registry::{RegistryError, SetFreshness, policy_of};
 use oracled_domain::Peer;
 use oracled_domain::ground::freshness::{Freshness, FreshnessPolicy};
 use oracled_domain::ground::id::SourceId;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

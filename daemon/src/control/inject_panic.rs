@@ -2,9 +2,9 @@
 
 use crate::problem::Problem;
 use crate::service::Service;
-use oracled_actors::InjectPanic;
 use axum::extract::{Path, State};
 use hyper::StatusCode;
+use oracled_actors::InjectPanic;
 use std::sync::Arc;
 
 /// Makes the actor called `actor` panic.

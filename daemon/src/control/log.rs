@@ -8,12 +8,12 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use oracled_domain::{Event, SessionId};
 use hyper::header::CONTENT_TYPE;
 use jiff::Timestamp;
+use oracled_domain::{Event, SessionId};
+use oracled_store::{LogLine, LogPage, LogQuery, Store};
 use serde::Deserialize;
 use std::sync::Arc;
-use oracled_store::{LogLine, LogPage, LogQuery, Store};
 
 /// The most entries in one answer.
 pub const LIMIT_MAX: usize = 10_000;

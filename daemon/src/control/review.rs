@@ -4,10 +4,11 @@ use super::{act, named};
 use crate::api::request::JsonBody;
 use crate::problem::{GroundProblem, Problem};
 use crate::service::Service;
-use oracled_actors::verification::{Dismiss, Resolve, Revoke};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
+use jiff::Timestamp;
+use oracled_actors::verification::{Dismiss, Resolve, Revoke};
 use oracled_domain::Peer;
 use oracled_domain::ground::id::{SourceId, WorkflowId};
 use oracled_domain::ground::value::Value;
@@ -15,12 +16,11 @@ use oracled_domain::verification::Reason;
 use oracled_domain::verification::candidate::Stated;
 use oracled_domain::verification::request::Claim;
 use oracled_domain::verification::review::{Dismissal, Resolution, ReviewState, Revocation};
-use jiff::Timestamp;
+use oracled_store::{ReviewQuery, Store, StoreError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use oracled_store::{ReviewQuery, Store, StoreError};
 use tokio::task::spawn_blocking;
 
 /// The most reviews in one answer.

@@ -6,21 +6,21 @@ use crate::api::request::Unasked;
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
-use oracled_actors::ingestion::{Approve, Cancel, Discard, RunProgress, Running, Undo};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
-use oracled_domain::digest::is_digit;
+use hyper::StatusCode;
+use oracled_actors::ingestion::{Approve, Cancel, Discard, RunProgress, Running, Undo};
+use oracled_domain::base::digest::is_digit;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::Run;
 use oracled_domain::{Peer, Sha256Hex};
-use hyper::StatusCode;
+use oracled_store::Store;
+use oracled_store::ground::state::{Completed, SourceState};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use oracled_store::Store;
-use oracled_store::ground::state::{Completed, SourceState};
 
 /// The most runs in one answer.
 pub const LIMIT_MAX: usize = 1000;

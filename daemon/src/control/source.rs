@@ -5,21 +5,21 @@ use super::{act, named};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
-use oracled_actors::registry::{Confirm, Invalidate, RegisterSource, Review, ReviewSource};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
+use oracled_actors::registry::{Confirm, Invalidate, RegisterSource, Review, ReviewSource};
 use oracled_domain::Peer;
-use oracled_domain::blank::is_blank;
-use oracled_domain::event::ground::InvalidationCause;
+use oracled_domain::audit::event::ground::InvalidationCause;
+use oracled_domain::base::blank::is_blank;
+use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::moment::Moment;
 use oracled_domain::ground::source::{Registration, SourceRegistryEntry};
-use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use oracled_store::ground::checked::SourceCheck;
 use oracled_store::ground::state::SourceState;
 use oracled_store::ground::verify::CheckProgress;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The longest reason for an invalidation or a confirmation, in bytes: it stands in the log.
 const REASON_MAX_BYTES: usize = 1024;

@@ -3,12 +3,12 @@
 use crate::config::{MailTransport, Provider, shown_url};
 use crate::problem::Problem;
 use crate::service::Service;
-use ::actors::oracle_health::Statuses;
-use ::actors::regen::AskVariance;
 use axum::Json;
 use axum::extract::State;
-use oracled_domain::divergence::Variance;
 use jiff::Timestamp;
+use oracled_actors::oracle_health::Statuses;
+use oracled_actors::regen::AskVariance;
+use oracled_domain::verdict::divergence::Variance;
 use serde::{Deserialize, Serialize};
 use std::process;
 use std::sync::Arc;

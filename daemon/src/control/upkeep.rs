@@ -10,24 +10,24 @@ use crate::pieces::{Pieces, Sender};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
-use oracled_actors::caller::carried;
-use oracled_actors::ingestion::{
-    Prune, PruneOutcome, Pull, PullOutcome, Rebuild, RebuildOutcome, VerifiedSource, Verify,
-};
-use oracled_actors::queries::StillWaiting;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use oracled_domain::event::{ReadKind, ReadOutcome};
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::moment::Moment;
-use oracled_domain::ground::run::Run;
-use oracled_domain::{Peer, Sha256Hex};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request};
 use jiff::Timestamp;
+use oracled_actors::caller::carried;
+use oracled_actors::ingestion::{
+    Prune, PruneOutcome, Pull, PullOutcome, Rebuild, RebuildOutcome, VerifiedSource, Verify,
+};
+use oracled_actors::queries::StillWaiting;
+use oracled_domain::audit::event::{ReadKind, ReadOutcome};
+use oracled_domain::base::moment::Moment;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::run::Run;
+use oracled_domain::{Peer, Sha256Hex};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -98,8 +98,8 @@ pub async fn pull(
             }
             PullOutcome::Begun(begun) => {
                 let unchanged = matches!(begun, oracled_actors::ingestion::Begun::Unchanged(_));
-                let (oracled_actors::ingestion::Begun::Started(run) | oracled_actors::ingestion::Begun::Unchanged(run)) =
-                    begun;
+                let (oracled_actors::ingestion::Begun::Started(run)
+                | oracled_actors::ingestion::Begun::Unchanged(run)) = begun;
                 Pulled { unchanged, run: Some(*run), retrieved_at: None }
             }
         }))

@@ -5,17 +5,17 @@ use super::{act, named};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;
-use oracled_actors::registry::{RegisterWorkflow, RegistryError, check_workflow};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
+use oracled_actors::registry::{RegisterWorkflow, RegistryError, check_workflow};
 use oracled_domain::Peer;
 use oracled_domain::ground::id::WorkflowId;
 use oracled_domain::ground::source::{AdapterId, OracleTier, ReviewStatus};
 use oracled_domain::verification::workflow::{self, RegisteredWorkflow};
+use oracled_store::Store;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use oracled_store::Store;
 
 /// A workflow.
 #[derive(Debug, Serialize, Deserialize)]

@@ -2,8 +2,8 @@
 
 use super::output::{json, table};
 use super::{CtlError, Options};
-use oracled_actors::ActorReport;
 use hyper::Method;
+use oracled_actors::ActorReport;
 use std::io::Write;
 
 /// Shows how each actor is doing.

@@ -4,9 +4,9 @@ use super::document::{Document, how};
 use super::output::{by_whom, json, pairs};
 use super::{CtlError, Options, segment};
 use crate::control::document::Registered;
-use oracled_domain::ground::adapter::RegisteredAdapter;
-use oracled_domain::ground::id::SourceId;
 use hyper::Method;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::verification::adapter::RegisteredAdapter;
 use std::io::Write;
 use std::path::PathBuf;
 

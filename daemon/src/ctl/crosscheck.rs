@@ -2,8 +2,8 @@
 
 use super::output::{decision, json};
 use super::{CtlError, Options, read_text};
-use oracled_domain::Tier;
 use hyper::Method;
+use oracled_domain::Tier;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;

@@ -5,9 +5,9 @@ use super::output::{json, pairs, table};
 use super::status::diverged;
 use super::{CtlError, Options, segment};
 use crate::control::divergence::Divergences;
-use oracled_domain::divergence::{DivergenceTable, OriginalLabel};
-use oracled_domain::{DivergenceLevel, Label};
 use hyper::Method;
+use oracled_domain::verdict::divergence::{DivergenceTable, OriginalLabel};
+use oracled_domain::{DivergenceLevel, Label};
 use std::io::Write;
 
 /// How often which verdict was regenerated as which: the verdict that was delivered first, against the one that was made

@@ -5,9 +5,9 @@ use super::output::{by_whom, json, pairs, table};
 use super::verify::{show, words};
 use super::{CtlError, Options, segment};
 use crate::control::execution::{Decision, Explained};
+use hyper::Method;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::{Call, EnvelopeKind, Inputs, Stage, decide};
-use hyper::Method;
 use std::io::Write;
 
 /// Shows what was decided of a question and over what, out of the log alone

@@ -3,9 +3,9 @@
 use super::output::{json, table};
 use super::{CtlError, Options, segment};
 use crate::control::health::{Order, Probed, Steered};
-use oracled_actors::oracle_health::Action;
-use oracled_domain::health::{HealthStatus, Status};
 use hyper::Method;
+use oracled_actors::oracle_health::Action;
+use oracled_domain::verdict::health::{HealthStatus, Status};
 use std::io::Write;
 
 /// Shows how the oracles are doing (a model, a mail service), or steers one.
@@ -100,7 +100,8 @@ fn page(statuses: Vec<HealthStatus>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use oracled_domain::health::{self, HealthConfig, Outcome};
+    use oracled_domain::verdict::health;
+    use oracled_domain::verdict::health::{HealthConfig, Outcome};
 
     #[test]
     fn table_shows_a_requested_wait_beside_the_status() {

@@ -9,9 +9,9 @@ use super::{CtlError, Options, segment};
 use crate::control::run::Seen;
 use crate::control::source::Reason;
 use crate::control::upkeep::Pulled;
+use hyper::Method;
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::{Run, RunState};
-use hyper::Method;
 use std::io::Write;
 
 /// Ingestion: payloads of sources that become records, each in a run.

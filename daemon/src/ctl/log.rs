@@ -7,9 +7,9 @@ use super::output::{harmless, on_one_line};
 use super::{CtlError, Options, answer_lines, segment};
 use crate::client::{Client, ClientError};
 use crate::control::log::LIMIT_MAX;
-use oracled_domain::Event;
 use hyper::Method;
 use jiff::{SignedDuration, Timestamp};
+use oracled_domain::Event;
 use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
@@ -74,7 +74,9 @@ impl Since {
     pub(super) fn timestamp(self) -> Timestamp {
         match self {
             Self::At(at) => at,
-            Self::Ago(ago) => oracled_actors::Clock::system().now().saturating_sub(ago).unwrap_or(Timestamp::MIN),
+            Self::Ago(ago) => {
+                oracled_actors::Clock::system().now().saturating_sub(ago).unwrap_or(Timestamp::MIN)
+            }
         }
     }
 }

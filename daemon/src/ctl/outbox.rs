@@ -3,10 +3,10 @@
 use super::output::{json, table};
 use super::{CtlError, Options, segment};
 use crate::control::outbox::{Action, LIMIT_MAX, Order, Page};
-use oracled_domain::MailId;
-use oracled_domain::mail::Standing;
 use hyper::Method;
 use jiff::Timestamp;
+use oracled_domain::MailId;
+use oracled_domain::verdict::mail::Standing;
 use std::io::Write;
 
 /// Shows the mails that are to be sent and dead letters, or steers one.

@@ -5,9 +5,9 @@ use super::output::{by_whom, json, pairs, table};
 use super::{CtlError, Options, segment};
 use crate::control::document::Registered;
 use crate::control::pipeline;
+use hyper::Method;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::pipeline::RegisteredPipeline;
-use hyper::Method;
 use std::io::Write;
 use std::path::PathBuf;
 

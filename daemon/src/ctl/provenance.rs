@@ -2,9 +2,9 @@
 
 use super::output::{json, pairs};
 use super::{CtlError, Options, segment};
+use hyper::Method;
 use oracled_actors::queries::RecordAnswer;
 use oracled_domain::ground::provenance::{ProvenanceRecord, VerificationStatus};
-use hyper::Method;
 use std::io::Write;
 
 /// Shows where a record comes from, down to the bytes of its source

@@ -7,13 +7,13 @@ use super::output::{csv_of, json, left_out, limit, on_one_line, pairs};
 use super::{CtlError, Options};
 use crate::api::sources::ListedSource;
 use comfy_table::Table;
+use hyper::Method;
+use jiff::Timestamp;
+use oracled_domain::base::moment::{Moment, span};
 use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::moment::{Moment, span};
 use oracled_domain::ground::query::{
     NormalizedRecord, Operator, OracleQuery, QueryAnswer, QueryFilter, QueryRequest,
 };
-use hyper::Method;
-use jiff::Timestamp;
 use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::io::Write;

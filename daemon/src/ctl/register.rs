@@ -3,8 +3,8 @@
 use super::output::{json, pairs};
 use super::{CtlError, Options, segment};
 use crate::api::sessions::KnownSession;
-use oracled_domain::Tier;
 use hyper::{Method, StatusCode};
+use oracled_domain::Tier;
 use serde_json::{Map, Value};
 use std::io::Write;
 

@@ -3,8 +3,8 @@
 use super::output::{csv, json, left_out, limit, table};
 use super::{CtlError, Options, ingest};
 use crate::control::rejects::{LIMIT_MAX, Page};
-use oracled_domain::ground::rejection::{Reject, Rule};
 use hyper::Method;
+use oracled_domain::ground::rejection::{Reject, Rule};
 use serde::Serialize;
 use serde::de::value::{Error, StrDeserializer};
 use serde::de::{Deserialize, IntoDeserializer};

@@ -3,8 +3,8 @@
 use super::output::{json, pairs};
 use super::{CtlError, Options, segment};
 use crate::control::session::{CorrectRequest, SessionReport};
-use oracled_domain::Sha256Hex;
 use hyper::Method;
+use oracled_domain::Sha256Hex;
 use std::io::Write;
 
 /// Show, correct or remove a session

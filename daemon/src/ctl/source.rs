@@ -7,14 +7,14 @@ use super::output::{by_whom, count, json, pairs, table};
 use super::{CtlError, Options, segment};
 use crate::control::document::Registered;
 use crate::control::source::{CheckedSource, Order, Reason};
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::moment::Moment;
-use oracled_domain::ground::source::{AdapterId, ReviewStatus, SourceRegistryEntry, VersionRecord};
 use hyper::Method;
+use oracled_domain::base::moment::Moment;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::ground::source::{AdapterId, ReviewStatus, SourceRegistryEntry, VersionRecord};
+use oracled_store::ground::checked::SourceCheck;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
-use oracled_store::ground::checked::SourceCheck;
 
 /// Sources: who may be asked, how far to trust them, and where that stands.
 #[derive(Debug, clap::Args)]

@@ -3,8 +3,8 @@
 use super::output::{json, pairs};
 use super::{CtlError, Options};
 use crate::control::status::Status;
-use oracled_domain::divergence::Variance;
 use hyper::Method;
+use oracled_domain::verdict::divergence::Variance;
 use std::io::Write;
 
 /// Shows how the daemon is doing.

@@ -7,11 +7,11 @@ use super::given::{Given, by_axis, given};
 use super::look::Look;
 use super::output::json;
 use super::{CtlError, Options, segment};
+use hyper::{Method, StatusCode};
+use oracled_domain::base::moment::Moment;
 use oracled_domain::ground::id::WorkflowId;
-use oracled_domain::ground::moment::Moment;
 use oracled_domain::verification::request::Claimed;
 use oracled_domain::verification::{Envelope, EnvelopeKind, VerifyRequest};
-use hyper::{Method, StatusCode};
 use std::io::Write;
 use std::time::Duration;
 

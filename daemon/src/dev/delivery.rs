@@ -4,9 +4,9 @@
 use super::model::QUERY;
 use super::outside::{Model, Outside};
 use super::step::{Expected, Step, Turn, is, session};
-use oracled_domain::divergence::DISCLAIMER;
 use hyper::StatusCode;
 use jiff::Timestamp;
+use oracled_domain::verdict::divergence::DISCLAIMER;
 use std::time::Duration;
 
 /// To whom the mail goes; nobody can have this address.

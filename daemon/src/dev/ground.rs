@@ -3,13 +3,13 @@
 
 use super::step::{Step, is, session};
 use anyhow::Context;
+use hyper::StatusCode;
+use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::pipeline::Definition;
 use oracled_domain::ground::run::{RunInput, record_id};
 use oracled_domain::ground::source::Registration;
-use hyper::StatusCode;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 const ONTOLOGY: &str = include_str!("../../../examples/ground-truth/ontologies/population.json");

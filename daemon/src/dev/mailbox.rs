@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use oracled_actors::Clock;
     use oracled_actors::upstream::mail::{HttpMail, MailService};
-    use oracled_domain::mail::{MailKind, SendFailure};
+    use oracled_domain::verdict::mail::{MailKind, SendFailure};
     use oracled_domain::{Delivery, Mail, Payload, Query, Tier, judge};
     use std::time::Duration;
 

@@ -6,8 +6,8 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
-use oracled_domain::{Query, Tier, build_verdict_prompt};
 use hyper::StatusCode;
+use oracled_domain::{Query, Tier, build_verdict_prompt};
 use serde_json::{Value, json};
 use std::fs;
 use std::io;
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use oracled_actors::Clock;
     use oracled_actors::upstream::{Attempt, Failure, Gemini, Kind, Miss, Model};
-    use oracled_domain::generation::{LOCKED_MODEL, Settings};
+    use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings};
     use std::time::Duration;
 
     const PATIENCE: Duration = Duration::from_secs(10);

@@ -5,9 +5,9 @@ use super::mailbox::Mailbox;
 use super::model::RecordedModel;
 use crate::config::{Config, Flags, Mail, Model as ModelConfig};
 use crate::upstreams::Upstreams;
-use oracled_actors::Clock;
 use anyhow::Context;
-use oracled_domain::health::HealthConfig;
+use oracled_actors::Clock;
+use oracled_domain::verdict::health::HealthConfig;
 use std::num::NonZeroU32;
 use std::path::Path;
 

@@ -2,8 +2,8 @@
 
 use super::gate::{GOOD, QUERY};
 use super::step::{Step, is, session};
-use oracled_domain::rules::Verdict;
 use hyper::StatusCode;
+use oracled_domain::rules::Verdict;
 use serde_json::json;
 
 /// What is known of the plan that the verdict speaks of.

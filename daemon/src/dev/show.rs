@@ -8,7 +8,7 @@ use crate::ctl::divergence::counted;
 use crate::ctl::log::for_people;
 use crate::ctl::output::on_one_line;
 use oracled_actors::queries::ChangesPage;
-use oracled_domain::health::HealthStatus;
+use oracled_domain::verdict::health::HealthStatus;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{self, Write};

@@ -2,13 +2,13 @@
 
 use super::Problem;
 use super::verification::of_verification;
+use hyper::StatusCode;
 use oracled_actors::fact_sources::{FactsCause, FactsError};
 use oracled_actors::ingestion::IngestionError;
 use oracled_actors::queries::QueryError;
 use oracled_actors::registry::RegistryError;
 use oracled_domain::ground::source::BadSource;
-use oracled_domain::sourced::NoFacts;
-use hyper::StatusCode;
+use oracled_domain::rules::sourced::NoFacts;
 
 /// A run or a pull that was refused because another one goes on may be tried again after so many seconds.
 const BUSY_S: u64 = 5;

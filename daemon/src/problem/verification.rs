@@ -2,7 +2,7 @@
 
 use super::{GroundProblem, Problem};
 use oracled_actors::verification::{Closed, DismissError, ResolveError, RevokeError, VerifyError};
-use oracled_domain::event::verification::Altered;
+use oracled_domain::audit::event::verification::Altered;
 use oracled_domain::verification::request::BadRequest;
 
 impl From<VerifyError> for Problem {

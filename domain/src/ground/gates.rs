@@ -2,8 +2,8 @@
 //!
 //! A run whose release breaks a gate of its pipeline is held. Nothing of it becomes visible before an operator approves it.
 
-use super::decimal::Decimal;
 use super::run::RunCounts;
+use crate::base::decimal::Decimal;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -17,14 +17,14 @@ mod units;
 pub use compile::{BadDefinition, Normalizer};
 pub use paths::{MissingColumn, PathUse};
 
-use super::decimal::Decimal;
 use super::path::Path;
 use super::pipeline::Audit;
-use super::raw::Raw;
 use super::record::{Content, Identity, source_record_id};
 use super::rejection::{Rejection, Rule};
 use super::value::Typed;
-use crate::blank::is_blank;
+use crate::base::blank::is_blank;
+use crate::base::decimal::Decimal;
+use crate::base::raw::Raw;
 use jiff::Timestamp;
 use mapping::{Found, Mapping, definitions_of};
 use std::borrow::Cow;

@@ -9,12 +9,13 @@ pub mod template;
 pub use growth::NotKept;
 pub use template::FactTemplate;
 
-use super::decimal::{self, Decimal, PLACES_MAX, PLACES_MIN};
 use super::digest_of_json;
 use super::id::{OntologyId, TemplateId};
-use super::unit::Unit;
-use crate::blank::is_blank;
-use crate::digest::Sha256Hex;
+use crate::base::blank::is_blank;
+use crate::base::decimal;
+use crate::base::decimal::{Decimal, PLACES_MAX, PLACES_MIN};
+use crate::base::digest::Sha256Hex;
+use crate::base::unit::Unit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use template::{TEMPLATES_MAX, Template};

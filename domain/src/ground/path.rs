@@ -4,8 +4,8 @@
 //! `$.foodNutrients[*].amount`, `$.nutrients.*.value`. The `$.` may be left out before a name, and the `$` before a `[`. A name
 //! with dots, brackets or spaces is written in brackets: `['a.b']`.
 
-use super::raw::Raw;
-use crate::blank::is_blank;
+use crate::base::blank::is_blank;
+use crate::base::raw::Raw;
 
 /// The longest path, in bytes.
 const PATH_MAX_BYTES: usize = 512;

@@ -10,7 +10,7 @@ use super::digest_of_json;
 use super::format::Format;
 use super::gates::Gates;
 use super::id::{OntologyId, PipelineId, SourceId};
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};

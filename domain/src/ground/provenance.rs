@@ -1,7 +1,7 @@
 //! Provenance: the chain from a record to the source's own bytes (RFC-0002, "Provenance Chain").
 
 use super::id::{PipelineId, SourceId};
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

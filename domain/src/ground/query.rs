@@ -8,12 +8,13 @@ pub(crate) use written::{Written, as_written, typed};
 
 use super::freshness::Freshness;
 use super::id::SourceId;
-use super::moment::{self, Moment};
 use super::ontology::{Axis, Ontology};
 use super::provenance::ProvenanceRecord;
 use super::record::Identity;
 use super::source::OracleTier;
 use super::value::Value;
+use crate::base::moment;
+use crate::base::moment::Moment;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

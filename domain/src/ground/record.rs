@@ -2,7 +2,7 @@
 
 use super::ontology::Ontology;
 use super::value::{Typed, Value, append_text_key};
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Records that are not taken: nothing is dropped without a word (RFC, ingestion invariant 3).
 
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 
 /// The longest reason, in characters.

@@ -1,13 +1,13 @@
 //! Runs: one reading of one payload as one version of a source. All of it becomes visible, or nothing.
 
-use super::decimal::{Decimal, Rounding};
 use super::digest_of_json;
 use super::gates::{Effect, GateBreach};
 use super::id::{PipelineId, SourceId};
 use super::ontology::OntologyRef;
 use super::rejection::Rule;
 use super::timeline::Release;
-use crate::digest::Sha256Hex;
+use crate::base::decimal::{Decimal, Rounding};
+use crate::base::digest::Sha256Hex;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -10,13 +10,16 @@ pub use tier::OracleTier;
 use super::frequency::UpdateFrequency;
 use super::id::SourceId;
 use super::ontology::{NotKept, Ontology, OntologyRef};
-use crate::blank::is_blank;
-use crate::digest::Sha256Hex;
-use crate::verification::lock::{CONFIRMATION_ORACLE_ID, LOCK_ORACLE_ID};
+use crate::base::blank::is_blank;
+use crate::base::digest::Sha256Hex;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
+/// The id under which locks stand in verification records; no workflow asks a source of that name.
+pub const LOCK_ORACLE_ID: &str = "human-lock";
+/// The id under which confirmed claims stand there.
+pub const CONFIRMATION_ORACLE_ID: &str = "human-confirmation";
 /// A deprecation is told so long before it takes effect (RFC, registry invariant 3).
 pub const DEPRECATION_NOTICE: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// The longest text in a registration, in bytes.

@@ -1,8 +1,8 @@
 //! The value of an axis: exact, and the same text wherever it is the same value.
 
-use super::date::Date;
-use super::decimal::Decimal;
 use super::ontology::{Axis, AxisType};
+use crate::base::date::Date;
+use crate::base::decimal::Decimal;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;

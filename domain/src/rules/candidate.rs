@@ -9,7 +9,7 @@ use super::pairs::Asked;
 use super::plain::Plain;
 use super::result::{Metrics, RuleResult, Span, Verdict};
 use super::sentences;
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::ops::Range;

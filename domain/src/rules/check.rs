@@ -1,7 +1,7 @@
 //! What a candidate is checked against: facts, constraints, expectations, and which rules apply.
 
 use super::registry::{CheckType, RuleId};
-use crate::sourced::FactSource;
+use crate::rules::sourced::FactSource;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

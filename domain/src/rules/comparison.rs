@@ -9,7 +9,7 @@ use super::candidate::Subject;
 use super::contradiction::{asked, negations, note_unknown};
 use super::findings::{Findings, RuleError, Violated, quoted};
 use super::result::{Finding, Output};
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, EdgeReference, NodeIndex};
 use petgraph::visit::EdgeRef;

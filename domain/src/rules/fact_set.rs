@@ -7,7 +7,7 @@ use super::lines::Lines;
 use super::notes::Notes;
 use super::parts::Joined;
 use super::plain::Plain;
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use std::sync::OnceLock;
 
 /// A set of facts, ready to be searched. What it finds depends on nothing but the facts, and it can be kept for as long as

@@ -6,7 +6,7 @@ mod suffixes;
 
 use super::lines::Lines;
 use super::result::Direction;
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use index::Index;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

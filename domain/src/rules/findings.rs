@@ -2,7 +2,7 @@
 
 use super::registry::RuleId;
 use super::result::{Evidence, Input, Output, RuleResult, Span, Verdict, Violation};
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use serde::Serialize;
 
 /// The most steps, and the most violations, that one rule lists; the rest is counted.

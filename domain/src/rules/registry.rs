@@ -3,7 +3,7 @@
 
 mod definitions;
 
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fmt;

@@ -2,8 +2,8 @@
 //! JSON that serde writes is the canonical one; a test compares the two.
 
 use super::registry::{Invariant, RuleId};
-use crate::digest::Sha256Hex;
-use crate::sourced::FactSource;
+use crate::base::digest::Sha256Hex;
+use crate::rules::sourced::FactSource;
 use serde::{Deserialize, Serialize};
 use strum::VariantArray;
 

@@ -1,6 +1,6 @@
 //! When two values are the same, and how far apart they are otherwise.
 
-use crate::ground::decimal::{Decimal, Rounding};
+use crate::base::decimal::{Decimal, Rounding};
 use crate::ground::ontology::Axis;
 use crate::ground::value::Typed;
 

@@ -9,7 +9,7 @@ use super::inputs::Inputs;
 use super::kept::{Baseline, Baselines};
 use super::review::HeldAgainst;
 use super::workflow::{DeviationLimit, Workflow};
-use crate::ground::decimal::Decimal;
+use crate::base::decimal::Decimal;
 use crate::ground::id::SourceId;
 use crate::ground::ontology::Axis;
 use crate::ground::value::Typed;

@@ -2,7 +2,7 @@
 
 use super::candidate::{Candidate, Stated};
 use super::lock::HumanLock;
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::OntologyRef;

@@ -5,18 +5,14 @@ use super::inputs::Inputs;
 use super::record::OracleVerificationRecord;
 use super::request::Question;
 use super::tier::Tier;
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::{Axis, OntologyRef};
+use crate::ground::source::LOCK_ORACLE_ID;
 use crate::ground::value::Value;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// The id under which locks stand in verification records; no workflow asks a source of that name.
-pub const LOCK_ORACLE_ID: &str = "human-lock";
-/// The id under which confirmed claims stand there.
-pub const CONFIRMATION_ORACLE_ID: &str = "human-confirmation";
 
 /// One lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

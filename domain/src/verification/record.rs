@@ -1,7 +1,7 @@
 //! The verification of one answer, with the RFC's fields ("Oracle Integrity Requirements").
 
 use super::tier::Tier;
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use crate::ground::id::SourceId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

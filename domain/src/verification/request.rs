@@ -1,9 +1,10 @@
 //! Requests: which axes of which thing are to be verified, and what somebody claims of them.
 
 use super::workflow::Workflow;
-use crate::blank::is_blank;
+use crate::base::blank::is_blank;
+use crate::base::moment;
+use crate::base::moment::{Moment, TimeAhead, check_not_ahead};
 use crate::ground::id::WorkflowId;
-use crate::ground::moment::{self, Moment, TimeAhead, check_not_ahead};
 use crate::ground::ontology::{Axis, Ontology};
 use crate::ground::query::{Written, as_written, typed};
 use crate::ground::value::Value;

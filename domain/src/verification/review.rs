@@ -3,7 +3,7 @@
 mod dispute;
 mod said;
 
-use crate::blank::is_blank;
+use crate::base::blank::is_blank;
 use dispute::Dispute;
 pub(super) use dispute::named;
 pub use said::DEFINITION_MAX_BYTES;
@@ -16,7 +16,7 @@ use super::kept::{Baseline, OpenReview};
 use super::lock::HumanLock;
 use super::reason::Reason;
 use super::request::{Claim, values_as_written};
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use crate::ground::freshness::MAX_AGE_S;
 use crate::ground::id::{SourceId, WorkflowId};
 use crate::ground::ontology::{Ontology, OntologyRef};

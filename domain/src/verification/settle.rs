@@ -10,7 +10,7 @@ use super::request::Claim;
 use super::statements::{OnAxis, Statement, on_axis};
 use super::step::Step;
 use super::workflow::{Granularity, PartialConflict, Strategy};
-use crate::ground::decimal::Decimal;
+use crate::base::decimal::Decimal;
 use crate::ground::id::SourceId;
 use crate::ground::ontology::{Axis, AxisClass};
 use crate::ground::value::Typed;

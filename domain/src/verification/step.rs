@@ -3,7 +3,7 @@
 use super::reason::Reason;
 use super::tier::Tier;
 use super::workflow::Strategy;
-use crate::ground::decimal::Decimal;
+use crate::base::decimal::Decimal;
 use crate::ground::id::SourceId;
 // utoipa takes whatever is called `Value` for any JSON
 use crate::ground::value::Value as AxisValue;

@@ -3,8 +3,8 @@
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::meta;
-use oracled_domain::ground::id::SourceId;
 use jiff::Timestamp;
+use oracled_domain::ground::id::SourceId;
 use serde::{Deserialize, Serialize};
 
 /// The last check of all files and payloads of a source.

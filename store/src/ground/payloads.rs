@@ -4,11 +4,11 @@ use super::state::{Completed, SourceState};
 use crate::engine::Store;
 use crate::error::StoreError;
 use crate::log::LogQuery;
-use oracled_domain::event::ground::PruneEntry;
+use jiff::Timestamp;
+use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::{Run, RunState};
 use oracled_domain::{Event, Sha256Hex};
-use jiff::Timestamp;
 use std::collections::{HashMap, HashSet};
 
 /// A run whose payload cannot be read again.

@@ -5,9 +5,9 @@ use super::sorted::SortedWriter;
 use super::statement::StoredStatement;
 use super::view::{Record, STATEMENT, SourceView, key_of};
 use crate::error::StoreError;
+use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::run::FileRef;
-use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 

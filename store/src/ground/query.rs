@@ -4,11 +4,11 @@ use super::statement::StoredStatement;
 use super::view::{Found, IndexKey, Record, SourceView};
 use crate::error::StoreError;
 use bytes::Bytes;
+use jiff::Timestamp;
 use oracled_domain::ground::ontology::Axis;
 use oracled_domain::ground::query::Query;
 use oracled_domain::ground::record::Content;
 use oracled_domain::ground::timeline::{Knowledge, Scope};
-use jiff::Timestamp;
 use std::fmt;
 use std::ops::Bound;
 

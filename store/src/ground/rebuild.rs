@@ -11,10 +11,10 @@ use super::state::{Completed, SourceState};
 use super::view::SourceView;
 use crate::engine::Store;
 use crate::error::{FileKind, StoreError};
+use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::run::FileRef;
-use jiff::Timestamp;
 use std::sync::Arc;
 use tempfile::TempDir;
 

@@ -2,13 +2,13 @@
 
 use super::sealed::Owner;
 use crate::error::FileKind;
+use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::freshness::FreshnessPolicy;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::run::FileRef;
 use oracled_domain::ground::source::{SourceRegistryEntry, VersionRecord};
 use oracled_domain::ground::timeline::{Knowledge, Release, Scope};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! A statement as it lies in a sorted file.
 
 use bytes::{Buf, Bytes};
-use oracled_domain::ground::timeline::Statement;
 use jiff::Timestamp;
+use oracled_domain::ground::timeline::Statement;
 
 /// What one run says of one source record.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -207,7 +207,8 @@ fn files_that_nothing_names_go_at_the_next_opening_and_the_others_stay() {
     // a kill between the files and the commit
     let release = world.release(&releases[1]);
     let rows = world.view().state.completed[0].rows.clone();
-    let mut run = world.run_of(&releases[1], &release, &oracled_domain::ground::run::RunCounts::default(), &rows);
+    let mut run =
+        world.run_of(&releases[1], &release, &oracled_domain::ground::run::RunCounts::default(), &rows);
     (run.state, run.rows, run.input.raw_sha256) = (RunState::Running, None, releases[0].input().raw_sha256);
     world.commit(vec![crate::Write::PutRun(Arc::new(run))]);
     world.staged(&releases[1]).unwrap().named();

@@ -8,13 +8,13 @@ use super::state::{Completed, SourceState};
 use super::statement::StoredStatement;
 use crate::error::{FileKind, StoreError};
 use bytes::Bytes;
+use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::provenance::{ProvenanceRecord, RawPlace, VerificationStatus};
 use oracled_domain::ground::record::Content;
 use oracled_domain::ground::run::record_id;
 use oracled_domain::ground::timeline::{End, Knowledge, Scope, Statement, Version};
-use jiff::Timestamp;
 use std::borrow::Cow;
 use std::ops::{Bound, Range};
 

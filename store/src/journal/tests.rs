@@ -2,12 +2,12 @@ use super::*;
 use crate::log::{LogQuery, PAGE_BYTES};
 use crate::record::{Expect, RowKey, Write};
 use crate::snapshot::snapshot_in;
-use oracled_domain::event::Severity;
-use oracled_domain::mail::MailKind;
-use oracled_domain::session::Original;
+use jiff::Timestamp;
+use oracled_domain::audit::event::Severity;
+use oracled_domain::verdict::mail::MailKind;
+use oracled_domain::verdict::session::Original;
 use oracled_domain::{Delivery, Event, GatePath, Mail, MailId, Payload, Query, RegenAttempt};
 use oracled_domain::{Session, SessionId, Tier, judge};
-use jiff::Timestamp;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -477,7 +477,7 @@ fn outbox_is_visited_in_id_order_from_any_id_and_counted() {
     assert_eq!(journal.counts().mails, 1200);
     let visited = |after: Option<&MailId>, most: usize| {
         let mut ids = Vec::new();
-        let visit = |standing: oracled_domain::mail::Standing| {
+        let visit = |standing: oracled_domain::verdict::mail::Standing| {
             ids.push(standing.mail_id.to_string());
             ids.len() < most
         };

@@ -1,7 +1,7 @@
 //! Queries of the log.
 
-use oracled_domain::SessionId;
 use jiff::Timestamp;
+use oracled_domain::SessionId;
 use serde::Deserialize;
 
 /// Which entries to read. Without any field set, the whole log.

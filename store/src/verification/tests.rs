@@ -1,11 +1,11 @@
 use super::*;
 use crate::record::{Expect, Record, Refused, RowKey, Write};
 use crate::{Journal, Options};
-use oracled_domain::event::verification::{OracleInteraction, ResolutionEntry, ReviewEntry};
-use oracled_domain::ground::adapter::Adapter;
+use oracled_domain::audit::event::verification::{OracleInteraction, ResolutionEntry, ReviewEntry};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::OracleTier;
-use oracled_domain::session::{Refusal, RefusalKey};
+use oracled_domain::verdict::session::{Refusal, RefusalKey};
+use oracled_domain::verification::adapter::Adapter;
 use oracled_domain::verification::review::{Dismissed, Resolved};
 use oracled_domain::verification::workflow::Workflow;
 use oracled_domain::verification::{Call, Candidate, Reply, Resolution, Review, VerifyRequest, decide};

@@ -3,12 +3,12 @@
 use crate::load::{Round, nanoseconds};
 use crate::table::histogram;
 use hdrhistogram::Histogram;
+use oracled_store::{Journal, Options, Record};
 use std::io;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
-use oracled_store::{Journal, Options, Record};
 use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;

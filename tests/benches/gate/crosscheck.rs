@@ -3,7 +3,8 @@
 use crate::Effort;
 use crate::records;
 use crate::table::{Row, Table, at_most, median};
-use oracled_domain::{Payload, Tier, crosscheck, judge};
+use oracled_domain::verdict::crosscheck;
+use oracled_domain::{Payload, Tier, judge};
 use std::hint::black_box;
 use std::io;
 use std::time::Instant;

@@ -1,18 +1,18 @@
 //! What is judged and stored: verdicts of usual size, and the records that their deliveries make, as the actors make
 //! them.
 
-use oracled_domain::delivery::Regen;
-use oracled_domain::divergence::{OriginalLabel, Regenerated};
-use oracled_domain::generation::{LOCKED_MODEL, Settings, Usage};
-use oracled_domain::interaction::Status;
-use oracled_domain::session::Original;
+use jiff::Timestamp;
+use oracled_domain::verdict::delivery::Regen;
+use oracled_domain::verdict::divergence::{OriginalLabel, Regenerated};
+use oracled_domain::verdict::generation::{LOCKED_MODEL, Settings, Usage};
+use oracled_domain::verdict::interaction::Status;
+use oracled_domain::verdict::session::Original;
 use oracled_domain::{
     Approved, Delivery, DivergenceCheck, Event, GatePath, Generation, Interaction, Label, Payload, Query,
     RegenAttempt, Session, SessionId, Sha256Hex, Tier, build_verdict_prompt, judge,
 };
-use jiff::Timestamp;
-use std::sync::Arc;
 use oracled_store::{Expect, Record, RowKey, Write};
+use std::sync::Arc;
 
 /// What every session asked.
 pub(crate) const QUERY: &str = "Start a channel about restoring cast iron pans, two videos a week for a year, filmed in a shared workshop.";

@@ -2,9 +2,9 @@
 
 use crate::Effort;
 use crate::table::{Row, Table, at_most, median};
+use fastrand::Rng;
 use oracled_domain::Sha256Hex;
 use oracled_domain::rules::{Candidate, Check, Evaluation, FactSet, Settings, evaluate};
-use fastrand::Rng;
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::io;

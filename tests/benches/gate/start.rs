@@ -7,14 +7,14 @@ use crate::load::body_of;
 use crate::records::record;
 use crate::submit::fill_from;
 use crate::table::{Row, Table, at_most, median};
-use oracled_tests::{Daemon, PATIENCE, World};
 use jiff::Timestamp;
+use oracled_store::{Journal, Options, Record};
+use oracled_tests::{Daemon, PATIENCE, World};
 use serde_json::Value;
 use std::io;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use oracled_store::{Journal, Options, Record};
 
 /// Records in one group while the store is prepared.
 const GROUP: usize = 500;

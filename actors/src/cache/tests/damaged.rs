@@ -25,7 +25,8 @@ async fn damage(system: &System) {
 }
 
 fn last_entry(system: &System) -> serde_json::Value {
-    let lines = system.store.log(&oracled_store::LogQuery { limit: 100, ..store::LogQuery::default() });
+    let lines =
+        system.store.log(&oracled_store::LogQuery { limit: 100, ..oracled_store::LogQuery::default() });
     let line = lines.expect("it is read").pop().expect("there are entries");
     serde_json::from_str(&line.json).expect("JSON")
 }

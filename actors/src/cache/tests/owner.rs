@@ -3,7 +3,7 @@
 use super::*;
 use crate::caller::called_by;
 use oracled_domain::Caller;
-use oracled_domain::session::RefusalKey;
+use oracled_domain::verdict::session::RefusalKey;
 
 const OWNER: u32 = 1001;
 const OTHER: u32 = 1002;
@@ -113,7 +113,8 @@ fn check_of_a_known_session_is_not_set_by_another_uid() {
 /// A verdict for the session `cs_1` with a fact that does not support it.
 fn unsupported() -> Judge {
     let facts = vec!["The plan is another.".to_owned()];
-    let check = Some(Arc::new(oracled_domain::rules::Check { facts, ..domain::rules::Check::default() }));
+    let check =
+        Some(Arc::new(oracled_domain::rules::Check { facts, ..oracled_domain::rules::Check::default() }));
     Judge { check, ..judge("cs_1", GOOD, GatePath::Submit) }
 }
 
@@ -145,7 +146,8 @@ fn refusal_for_an_unknown_session_keeps_the_uid_of_its_caller() {
         };
         assert_eq!(stored(OWNER).and_then(|key| key.owner_uid), Some(OWNER));
         assert_eq!(stored(OTHER), None);
-        let lines = system.store.log(&oracled_store::LogQuery { limit: 100, ..store::LogQuery::default() });
+        let lines =
+            system.store.log(&oracled_store::LogQuery { limit: 100, ..oracled_store::LogQuery::default() });
         let lines = lines.expect("it is read");
         let callers = lines.iter().map(|line| {
             let entry: serde_json::Value = serde_json::from_str(&line.json).expect("JSON");
@@ -182,7 +184,8 @@ fn refusal_of_one_uid_does_not_replace_that_of_another() {
     with_world(|World { system, .. }| async move {
         by(OWNER, judged(&system, unsupported())).await;
         let facts = vec!["A third plan.".to_owned()];
-        let check = Some(Arc::new(oracled_domain::rules::Check { facts, ..domain::rules::Check::default() }));
+        let check =
+            Some(Arc::new(oracled_domain::rules::Check { facts, ..oracled_domain::rules::Check::default() }));
         by(OTHER, judged(&system, Judge { check: check.clone(), ..unsupported() })).await;
         for (uid, expected) in [(OWNER, unsupported().check), (OTHER, check)] {
             let known = by(uid, find(&system, None)).await;
@@ -217,7 +220,8 @@ fn change_of_address_leaves_an_entry_with_keyed_digests_of_both() {
         change(None).await;
         change(address()).await;
         change(other_address()).await;
-        let lines = system.store.log(&oracled_store::LogQuery { limit: 100, ..store::LogQuery::default() });
+        let lines =
+            system.store.log(&oracled_store::LogQuery { limit: 100, ..oracled_store::LogQuery::default() });
         let entries: Vec<serde_json::Value> = lines
             .expect("it is read")
             .iter()

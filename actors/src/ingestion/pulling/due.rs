@@ -3,14 +3,14 @@
 use super::super::schedule::Schedule;
 use super::super::{IngestionError, Shop};
 use super::{Wanted, pull};
+use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::pipeline::RegisteredPipeline;
-use jiff::{SignedDuration, Timestamp};
+use oracled_store::StoreError;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use oracled_store::StoreError;
 
 /// A pull that the daemon's end has cut short is due again so long after it began, unless its schedule has it earlier: a
 /// daemon that is started over and over must not pull each time.

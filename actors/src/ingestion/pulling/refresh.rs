@@ -3,9 +3,9 @@
 use super::super::{IngestionError, Shop};
 use super::{Wanted, pull};
 use crate::caller::carried;
+use jiff::{SignedDuration, Timestamp};
 use oracled_domain::ground::id::{PipelineId, SourceId};
 use oracled_domain::ground::run::RunState;
-use jiff::{SignedDuration, Timestamp};
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
 

@@ -6,11 +6,11 @@
 
 use super::super::{IngestionError, Shop};
 use crate::registry::Ready;
+use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::PipelineId;
 use oracled_domain::ground::run::Run;
 use oracled_domain::ground::timeline::{Knowledge, Scope};
-use jiff::{SignedDuration, Timestamp};
 use oracled_store::ground::state::{Completed, SourceState};
 
 /// What a source has said, as whoever pulls it needs to know.

@@ -5,9 +5,9 @@
 
 use super::input::Input;
 use super::{BadHeader, MAX_COLUMNS, Piece, SliceError};
-use oracled_domain::ground::format::Delimiter;
-use oracled_domain::ground::raw::{BadRecord, Raw};
 use memchr::memchr;
+use oracled_domain::base::raw::{BadRecord, Raw};
+use oracled_domain::ground::format::Delimiter;
 use std::collections::HashMap;
 use std::io::Read;
 use std::str::Utf8Error;

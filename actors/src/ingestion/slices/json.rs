@@ -6,9 +6,9 @@
 
 use super::input::Input;
 use super::{Piece, SliceError};
-use oracled_domain::ground::format::RecordsPath;
-use oracled_domain::ground::raw::{MAX_DEPTH, Raw};
 use extent::Extent;
+use oracled_domain::base::raw::{MAX_DEPTH, Raw};
+use oracled_domain::ground::format::RecordsPath;
 use std::io::Read;
 
 mod extent;

@@ -2,7 +2,7 @@
 
 use super::input::{Input, is_white};
 use super::{Piece, SliceError};
-use oracled_domain::ground::raw::Raw;
+use oracled_domain::base::raw::Raw;
 use std::io::Read;
 
 /// The lines that are still to come.

@@ -69,7 +69,7 @@ fn release_that_breaks_gates_is_held_and_changes_no_answer() {
         let run = ingested(&system, &pipeline_id, &payload, "2023-05-04").await;
         assert_eq!(run.state, RunState::Held, "{run:?}");
         let gates: Vec<_> = run.breaches.iter().map(std::mem::discriminant).collect();
-        let ratio = || oracled_domain::ground::decimal::Decimal::from(0);
+        let ratio = || oracled_domain::base::decimal::Decimal::from(0);
         let wanted = [
             GateBreach::MaxRejectedRatio { rejected: 3, read: 50, allowed: ratio() },
             GateBreach::MaxWithdrawnRatio { withdrawn: 50, in_force: 100, allowed: ratio() },

@@ -4,7 +4,7 @@ use crate::registry::{
     Invalidate, RegisterPipeline, RegistryError, Review, ReviewSource, SetFreshness, policy_of,
 };
 use crate::testing::ground::{PEER, open_pipeline};
-use oracled_domain::event::ground::InvalidationCause;
+use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::freshness::StaleBehavior;
 use oracled_domain::ground::pipeline::{Authentication, Definition, Method};
 use oracled_domain::ground::query::{OracleQuery, QueryRequest};

@@ -4,10 +4,10 @@ use crate::testing::ground::open_pipeline;
 use crate::testing::ground::{PEER, document};
 use oracled_domain::ground::ontology::{Axis, Ontology};
 use oracled_domain::ground::source::Registration;
+use oracled_store::ground::state::SourceState;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
-use oracled_store::ground::state::SourceState;
 
 const ORACLE_ID: &str = "world-bank-population";
 

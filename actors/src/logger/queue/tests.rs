@@ -3,12 +3,12 @@ use crate::caller::called_by;
 use crate::logger::CommitError;
 use crate::testing::{World, logged, with_world};
 use oracled_domain::{Caller, Event, Peer};
+use oracled_store::{LogLine, LogQuery, Store};
 use serde_json::{Value, json};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
-use oracled_store::{LogLine, LogQuery, Store};
 use tokio::task::unconstrained;
 use tokio::time::sleep;
 

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::testing::{mail_of, regenerated};
     use oracled_domain::Label;
-    use oracled_domain::mail::MailKind;
+    use oracled_domain::verdict::mail::MailKind;
 
     const STRATEGY: &str = r#"{"verdict":"AMBER","summary":"Sound, but <b>thin</b>.\r\nBcc: x@y\u001b[2J","breakdown":{
         "Stability":{"verdict":"GREEN","analysis":"It holds."},"Turbulence":{"verdict":"AMBER","analysis":"Some."},
@@ -137,6 +137,9 @@ mod tests {
         let regen = regenerated(Label::Red);
         let text = letter(&mail_of(MailKind::DivergenceNotice, Tier::Quick, crate::testing::GOOD, regen));
         let both = "\n\nReceived by email: RED\nOn your results page: GREEN\n\nA sound and simple plan.\n";
-        assert!(text.starts_with(&format!("{}{both}", oracled_domain::divergence::DISCLAIMER)), "{text}");
+        assert!(
+            text.starts_with(&format!("{}{both}", oracled_domain::verdict::divergence::DISCLAIMER)),
+            "{text}"
+        );
     }
 }

@@ -9,11 +9,11 @@ use crate::upstream::web::{
     Bound, Credential, Errand, Head, Holder, Validators, Web, WebError, shown, without_keys,
 };
 use crate::upstream::{BoxFuture, Failure, Kind};
-use oracled_domain::ground::adapter::{Asked, Ready, Unasked};
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::health::Outcome;
-use oracled_domain::verification::{self, Candidate, Cut, KeptAnswer, Refusal, Reply};
 use ipnet::IpNet;
+use oracled_domain::ground::id::SourceId;
+use oracled_domain::verdict::health::Outcome;
+use oracled_domain::verification::adapter::{Asked, Ready, Unasked};
+use oracled_domain::verification::{self, Candidate, Cut, KeptAnswer, Refusal, Reply};
 use reqwest::header::HeaderMap;
 use reqwest::{StatusCode, Url};
 use ring::rand::{SecureRandom, SystemRandom};

@@ -3,8 +3,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use oracled_domain::ground::adapter::{Algorithm, KeyMaterial, PublicKey, SignaturePolicy};
-use oracled_domain::ground::raw::Raw;
+use oracled_domain::base::raw::Raw;
+use oracled_domain::verification::adapter::{Algorithm, KeyMaterial, PublicKey, SignaturePolicy};
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
 };

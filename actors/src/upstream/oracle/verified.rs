@@ -1,12 +1,12 @@
 //! What an answer that came comes to: a candidate with the record of its verification, or why it is not believed.
 
 use super::{LiveAnswer, LiveAsk};
+use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
-use oracled_domain::ground::adapter::{Algorithm, Asked, Reading, Received, Said, SignaturePolicy};
-use oracled_domain::health::Outcome;
+use oracled_domain::verdict::health::Outcome;
+use oracled_domain::verification::adapter::{Algorithm, Asked, Reading, Received, Said, SignaturePolicy};
 use oracled_domain::verification::record::SignatureInfo;
 use oracled_domain::verification::{Candidate, KeptAnswer, OracleVerificationRecord, Refusal, Reply};
-use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 /// Who verifies answers.

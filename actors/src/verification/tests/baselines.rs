@@ -8,9 +8,9 @@ use crate::verification::{Dismiss, Resolve, Revoke};
 use oracled_domain::ground::value::Value;
 use oracled_domain::verification::review::{Dismissal, Resolution, Revocation};
 use oracled_domain::verification::{Envelope, EnvelopeKind, Reason};
+use oracled_store::LogQuery;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
-use oracled_store::LogQuery;
 
 const HONEST: Act = Act::at_once(Says::People("54208"));
 const POISONED: Act = Act::at_once(Says::People("99999999"));

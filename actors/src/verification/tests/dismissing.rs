@@ -8,8 +8,8 @@ use crate::testing::{World, with_world};
 use crate::verification::{Closed, Dismiss, DismissError, Resolve, ResolveError, Revoke, RevokeError};
 use oracled_domain::verification::EnvelopeKind;
 use oracled_domain::verification::review::{Dismissal, OPEN_MAX, Resolution, ReviewState, Revocation};
-use serde_json::json;
 use oracled_store::ReviewQuery;
+use serde_json::json;
 
 /// So often two come at the same time.
 const RACES: usize = 8;

@@ -5,11 +5,11 @@ use super::upstream::{Act, Says, Scene, adapter, after_s, kept_at, key, live, th
 use crate::registry::Invalidate;
 use crate::system::System;
 use crate::testing::ground::PEER;
-use oracled_domain::event::ground::InvalidationCause;
+use jiff::{SignedDuration, Timestamp};
+use oracled_domain::audit::event::ground::InvalidationCause;
 use oracled_domain::ground::value::Value;
 use oracled_domain::verification::candidate::Stated;
 use oracled_domain::verification::{EnvelopeKind, KeptKey};
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};
 
 const HONEST: Act = Act::at_once(Says::People("54208"));

@@ -10,9 +10,9 @@ use crate::registry::RegisterOntology;
 use crate::system::System;
 use crate::testing::ground::PEER;
 use crate::verification::{Verify, VerifyError};
-use oracled_domain::health::Status;
-use oracled_domain::verification::{CallOutcome, Envelope, EnvelopeKind, Reason, VerifyRequest};
 use jiff::SignedDuration;
+use oracled_domain::verdict::health::Status;
+use oracled_domain::verification::{CallOutcome, Envelope, EnvelopeKind, Reason, VerifyRequest};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -382,7 +382,7 @@ fn a_decision_is_logged_though_whoever_asked_has_gone_away() {
             let decided = oracled_store::LogQuery {
                 event: Some("verification_decided".into()),
                 limit: 9,
-                ..store::LogQuery::default()
+                ..oracled_store::LogQuery::default()
             };
             let lines = system.store.log(&decided).expect("the log is read");
             assert_eq!(lines.len(), 1);

@@ -9,14 +9,16 @@ use super::upstream::{Act, Says, Scene, candidate, keep, kept_at, live, thing, w
 use crate::oracle_health::{Action, Steer};
 use crate::testing::ground::PEER;
 use crate::verification::source::watched_as;
+use jiff::{SignedDuration, Timestamp};
 use oracled_domain::Sha256Hex;
-use oracled_domain::event::verification::VerificationEntry;
+use oracled_domain::audit::event::verification::VerificationEntry;
 use oracled_domain::ground::value::Value;
-use oracled_domain::verification::EnvelopeKind::{Authoritative, Blocked, HumanReview, NarrativeOnly, Provisional};
+use oracled_domain::verification::EnvelopeKind::{
+    Authoritative, Blocked, HumanReview, NarrativeOnly, Provisional,
+};
 use oracled_domain::verification::workflow::EnforcementMode::{Async, Inline, NonAuthoritativeOnly};
 use oracled_domain::verification::workflow::{EnforcementMode, OnBudget, OnTimeout};
 use oracled_domain::verification::{CallOutcome, Candidate, Envelope, EnvelopeKind, Reason, Refusal, Stage};
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeSet;
 use tokio::time::Instant;

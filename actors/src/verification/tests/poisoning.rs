@@ -6,10 +6,10 @@ use super::upstream::{
     Act, Says, Scene, adapter, after_s, candidate, keep, kept_at, live, thing, timed, two_sources, with_scene,
 };
 use crate::system::System;
+use jiff::SignedDuration;
 use oracled_domain::ground::value::Value;
 use oracled_domain::verification::candidate::Stated;
 use oracled_domain::verification::{CallOutcome, Candidate, Envelope, EnvelopeKind, Reason, Refusal};
-use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;

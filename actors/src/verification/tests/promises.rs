@@ -6,10 +6,10 @@ use crate::system::System;
 use crate::verification::VerifyError;
 use crate::verification::pending::PROMISED_MAX;
 use oracled_domain::verification::{Envelope, EnvelopeKind, Stage};
+use oracled_store::{LogQuery, Write};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::Duration;
-use oracled_store::{LogQuery, Write};
 
 const TAKEN: [EnvelopeKind; 2] = [EnvelopeKind::Provisional, EnvelopeKind::Authoritative];
 

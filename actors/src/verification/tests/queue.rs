@@ -6,12 +6,14 @@ use crate::testing::ground::PEER;
 use crate::testing::{World, with_world};
 use crate::verification::{Dismiss, Resolve};
 use oracled_domain::Event;
-use oracled_domain::event::verification::ReviewEntry;
-use oracled_domain::verification::review::{CALLERS_QUEUE_MAX, Dismissal, QUEUE_MAX, Resolution, ReviewState};
+use oracled_domain::audit::event::verification::ReviewEntry;
+use oracled_domain::verification::review::{
+    CALLERS_QUEUE_MAX, Dismissal, QUEUE_MAX, Resolution, ReviewState,
+};
 use oracled_domain::verification::{EnvelopeKind, Reason, Review};
+use oracled_store::{Record, Write};
 use serde_json::json;
 use std::sync::Arc;
-use oracled_store::{Record, Write};
 
 /// So many reviews are committed at once.
 const AT_ONCE: usize = 500;

@@ -3,8 +3,8 @@
 use super::support::*;
 use super::upstream::{Act, Says, Scene, live, timed, two_sources, with_scene};
 use crate::testing::{World, with_world};
-use oracled_domain::verification::{CallOutcome, EnvelopeKind, Reason};
 use jiff::Timestamp;
+use oracled_domain::verification::{CallOutcome, EnvelopeKind, Reason};
 use serde_json::json;
 
 const SAME: &str = "Aruba,ABW,1960,54208";

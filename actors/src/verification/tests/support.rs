@@ -5,15 +5,15 @@ use crate::system::System;
 use crate::testing::ground::{PEER, ingested};
 use crate::verification::{Verify, VerifyError};
 use oracled_domain::Event;
-use oracled_domain::event::verification::{VerificationEntry, WorkflowEntry};
+use oracled_domain::audit::event::verification::{VerificationEntry, WorkflowEntry};
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::run::Run;
 use oracled_domain::ground::source::Registration;
 use oracled_domain::verification::workflow::RegisteredWorkflow;
 use oracled_domain::verification::{Envelope, VerifyRequest, Workflow};
+use oracled_store::{LogQuery, Record, Write};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
-use oracled_store::{LogQuery, Record, Write};
 
 const ONTOLOGY: &str = include_str!("../../../../examples/ground-truth/ontologies/population.json");
 const SOURCE: &str = include_str!("../../../../examples/ground-truth/sources/world-bank-population.json");

@@ -14,21 +14,21 @@ use crate::testing::{Hand, Outside, World, start};
 use crate::upstream::BoxFuture;
 use crate::upstream::oracle::{LiveAnswer, LiveAsk, LiveOracle};
 use crate::upstream::web::WebError;
-use oracled_domain::ground::adapter::{Adapter, Ready};
+use jiff::{SignedDuration, Timestamp};
 use oracled_domain::ground::value::Value;
-use oracled_domain::health::Outcome;
+use oracled_domain::verdict::health::Outcome;
+use oracled_domain::verification::adapter::{Adapter, Ready};
 use oracled_domain::verification::candidate::Stated;
 use oracled_domain::verification::record::SignatureInfo;
 use oracled_domain::verification::{
     Candidate, Cut, Failure, KeptAnswer, KeptKey, OracleVerificationRecord, Refusal, Reply, Tier,
 };
 use oracled_domain::{Event, Sha256Hex};
-use jiff::{SignedDuration, Timestamp};
+use oracled_store::{Record, Write};
 use serde_json::{Value as Json, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use oracled_store::{Record, Write};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;

@@ -3,10 +3,10 @@
 use super::essence;
 use crate::problem::Problem;
 use crate::service::Service;
-use oracled_actors::clock::monotonic;
 use axum::body::Body;
 use axum::extract::Request;
 use http_body_util::BodyExt;
+use oracled_actors::clock::monotonic;
 use std::mem;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;

@@ -3,7 +3,7 @@
 use super::super::lines::{Lines, TooLong, reason};
 use super::CalibrateError;
 use oracled_domain::Tier;
-use oracled_domain::verdict::UnknownWord;
+use oracled_domain::verdict::label::UnknownWord;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::borrow::Cow;

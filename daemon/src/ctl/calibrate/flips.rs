@@ -9,12 +9,12 @@
 //! - **One more**: V_r gains the flag's weight; E_D is the flag's own where that is larger. Tried are the flags
 //!   that the verdict does not carry and that the mapping can raise in its tier ([`Flag::first_tier`]), whether or
 //!   not this verdict's text could give rise to them.
-//! - The changed values go through [`oracled_domain::crosscheck::decide`], and `approved` is the answer. So a refusal
+//! - The changed values go through [`oracled_domain::verdict::crosscheck::decide`], and `approved` is the answer. So a refusal
 //!   for `malformed_json` always flips: nothing else of such a text is weighed.
 
 use super::by_flag::{ByFlag, Places};
 use super::by_tier::ByTier;
-use oracled_domain::crosscheck::{Inspection, decide};
+use oracled_domain::verdict::crosscheck::{Inspection, decide};
 use oracled_domain::{Flag, Judgement, Tier};
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use super::by_tier::ByTier;
 use oracled_domain::Tier;
-use oracled_domain::tmm::OMEGA;
+use oracled_domain::verdict::tmm::OMEGA;
 use serde::Serialize;
 
 /// Where bins meet, from below. Narrower above Ω: there lies all that is approved, within 0.026.

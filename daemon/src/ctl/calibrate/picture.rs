@@ -4,7 +4,7 @@ use super::super::xml::Xml;
 use super::histogram::{Bin, edge};
 use super::report::{Approval, Report};
 use oracled_domain::Tier;
-use oracled_domain::tmm::OMEGA;
+use oracled_domain::verdict::tmm::OMEGA;
 use std::fmt;
 use std::path::Path;
 

@@ -4,8 +4,8 @@ use super::by_flag::{ByFlag, Places};
 use super::by_tier::ByTier;
 use super::flips::Flips;
 use super::histogram::Histogram;
-use oracled_domain::crosscheck::Reason;
-use oracled_domain::tmm::{OMEGA, PHI};
+use oracled_domain::verdict::crosscheck::Reason;
+use oracled_domain::verdict::tmm::{OMEGA, PHI};
 use oracled_domain::{Flag, Judgement, Tier};
 use serde::Serialize;
 

@@ -3,11 +3,11 @@
 use super::{seen, show};
 use crate::control::run::Seen;
 use crate::ctl::{CtlError, Options};
+use indicatif::{ProgressBar, ProgressStyle};
 use oracled_actors::Clock;
 use oracled_actors::ingestion::RunProgress;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::run::RunState;
-use indicatif::{ProgressBar, ProgressStyle};
 use std::pin::pin;
 use std::time::Duration;
 use tokio::signal::ctrl_c;

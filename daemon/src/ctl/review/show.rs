@@ -4,10 +4,10 @@ use super::super::CtlError;
 use super::super::output::{by_whom, on_one_line, pairs, shortened, table};
 use super::super::verify::words;
 use crate::control::review::Listed;
+use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::verification::review::{Dismissed, Resolved, ReviewState, Revoked};
 use oracled_domain::verification::{Candidate, Review};
-use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::io::Write;
 

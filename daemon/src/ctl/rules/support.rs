@@ -2,8 +2,8 @@
 
 use super::super::CtlError;
 use super::super::output::{count, on_one_line, pairs, shortened};
+use oracled_domain::rules::sourced::{Asked, FactSource, Origin, SourcedFact};
 use oracled_domain::rules::{Evidence, Finding, RuleResult};
-use oracled_domain::sourced::{Asked, FactSource, Origin, SourcedFact};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -6,14 +6,14 @@ use crate::control::source::CheckedSource;
 use crate::control::upkeep::{PruneOrder, VerifyOrder};
 use crate::ctl::output::{count, json, on_one_line, short};
 use crate::ctl::{CtlError, Options, answer_lines, lines};
-use oracled_actors::ingestion::{PruneOutcome, RebuildOutcome, VerifiedRun, VerifiedSource};
-use oracled_domain::ground::id::SourceId;
-use oracled_domain::ground::moment::Moment;
 use hyper::Method;
+use oracled_actors::ingestion::{PruneOutcome, RebuildOutcome, VerifiedRun, VerifiedSource};
+use oracled_domain::base::moment::Moment;
+use oracled_domain::ground::id::SourceId;
+use oracled_store::ground::verify::CheckProgress;
 use std::io::Write;
 use std::pin::pin;
 use std::time::Duration;
-use oracled_store::ground::verify::CheckProgress;
 use tokio::time::sleep;
 
 /// The interval at which the progress of a check is read.

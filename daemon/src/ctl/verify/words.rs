@@ -1,13 +1,13 @@
 //! What stands in envelopes and reviews, in words.
 
 use super::super::output::on_one_line;
-use oracled_domain::ground::moment::span;
+use jiff::Timestamp;
+use oracled_domain::base::moment::span;
 use oracled_domain::ground::value::Value;
 use oracled_domain::verification::candidate::Stated;
 use oracled_domain::verification::envelope::{Basis, CandidateOutcome};
 use oracled_domain::verification::step::{Party, Step, StepOutcome};
 use oracled_domain::verification::{CallOutcome, Cut, EnvelopeKind, Reason, Reply};
-use jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What an envelope of this kind says.

@@ -1,7 +1,7 @@
 //! Whether an answer is stale, and what becomes of it.
 
 use super::{FreshnessPolicy, StaleBehavior, age_s};
-use crate::ground::moment::age_and_limit;
+use crate::base::moment::age_and_limit;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -1,12 +1,12 @@
 //! Fields become axes: which value of a raw record goes where.
 
 use super::{Mapped, Normalizer, Values, text_of};
-use crate::blank::is_blank;
+use crate::base::blank::is_blank;
+use crate::base::raw::Raw;
 use crate::ground::ontology::{Axis, is_group_key};
 use crate::ground::path::Path;
 use crate::ground::pipeline::Transform;
 use crate::ground::pipeline::tables::{Otherwise, Words};
-use crate::ground::raw::Raw;
 use crate::ground::rejection::{Rejection, Rule};
 use crate::ground::value::{NotOfAxis, Typed};
 use std::borrow::Cow;

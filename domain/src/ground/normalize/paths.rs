@@ -1,9 +1,9 @@
 //! The paths that a definition reads from a raw record, so that a path without a match is reported.
 
 use super::Normalizer;
+use crate::base::raw::Raw;
 use crate::ground::ontology::Axis;
 use crate::ground::path::Path;
-use crate::ground::raw::Raw;
 use crate::ground::run::RunWarning;
 use std::collections::BTreeSet;
 use std::fmt;

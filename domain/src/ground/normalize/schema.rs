@@ -3,7 +3,7 @@
 //! What a schema may ask for is bounded when it is registered: it holds everything that it refers to, nothing in it holds
 //! itself, and written out in full it is not too long. So a record is checked in a time that its own size bounds.
 
-use crate::ground::raw::Raw;
+use crate::base::raw::Raw;
 use crate::ground::rejection::{Rejection, Rule};
 use jsonschema::{PatternOptions, Registry, Validator};
 use serde_json::{Value as Json, json};

@@ -3,8 +3,8 @@
 use super::Normalizer;
 use super::mapping::{Draft, Mapping};
 use super::units::Units;
-use crate::ground::date::Date;
-use crate::ground::decimal::{Decimal, Rounding};
+use crate::base::date::Date;
+use crate::base::decimal::{Decimal, Rounding};
 use crate::ground::pipeline::tables::{Otherwise, Words};
 use crate::ground::rejection::{Rejection, Rule};
 use crate::ground::value::{NotOfAxis, Typed};

@@ -2,9 +2,9 @@
 
 use super::mapping::Draft;
 use super::steps::number;
-use crate::ground::decimal::{Decimal, Rounding};
+use crate::base::decimal::{Decimal, Rounding};
+use crate::base::unit::{Equivalence, Factor, Unit, UnitError};
 use crate::ground::rejection::{Rejection, Rule};
-use crate::ground::unit::{Equivalence, Factor, Unit, UnitError};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 

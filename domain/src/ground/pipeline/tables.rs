@@ -53,7 +53,7 @@ pub enum Otherwise {
 #[serde(deny_unknown_fields)]
 pub struct Amount {
     /// How many.
-    pub factor: super::super::decimal::Decimal,
+    pub factor: crate::base::decimal::Decimal,
     /// Of which unit, by its UCUM code.
     pub unit: String,
 }

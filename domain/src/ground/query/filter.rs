@@ -2,9 +2,9 @@
 
 use super::BadQuery;
 use super::written::{Written, as_written, typed};
+use crate::base::wording::of_pattern;
 use crate::ground::ontology::{Axis, AxisType};
 use crate::ground::value::{Typed, Value};
-use crate::wording::of_pattern;
 use memchr::memmem::Finder;
 use regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};

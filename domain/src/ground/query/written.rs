@@ -1,6 +1,6 @@
 //! Values as requests write them: read without loss, typed by the axis, and described.
 
-use crate::ground::decimal::Decimal;
+use crate::base::decimal::Decimal;
 use crate::ground::ontology::Axis;
 use crate::ground::value::Typed;
 use serde::de::Error as _;

@@ -2,7 +2,7 @@
 
 use super::precedence::rank;
 use super::{Standing, Strategy};
-use crate::ground::decimal::{Decimal, DecimalError, Rounding};
+use crate::base::decimal::{Decimal, DecimalError, Rounding};
 use crate::ground::freshness::age_s;
 use crate::ground::ontology::{Axis, AxisType, Conservative};
 use crate::ground::value::Typed;

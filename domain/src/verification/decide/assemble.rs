@@ -1,17 +1,18 @@
 //! An envelope out of a ruling: what may be told of it, and nothing else.
 
 use super::{Ruling, retry};
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
 use crate::ground::ontology::Axis;
+use crate::ground::source::CONFIRMATION_ORACLE_ID;
 use crate::verification::call::CallOutcome;
 use crate::verification::envelope::{
     AxisOutcome, CandidateOutcome, Envelope, EnvelopeKind, Evidence, Reverification, VerificationStatus,
 };
 use crate::verification::hearing::{Hearing, Voice};
 use crate::verification::inputs::Inputs;
-use crate::verification::lock::{CONFIRMATION_ORACLE_ID, oracle_id};
+use crate::verification::lock::oracle_id;
 use crate::verification::reason::Reason;
 use crate::verification::record::OracleVerificationRecord;
 use crate::verification::request::Claim;

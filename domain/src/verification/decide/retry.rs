@@ -1,8 +1,8 @@
 //! Whether it helps to ask again, for whoever is told nothing.
 
 use super::Ruling;
+use crate::base::moment::span;
 use crate::ground::id::SourceId;
-use crate::ground::moment::span;
 use crate::ground::ontology::AxisClass;
 use crate::verification::call::{Failure, Reply};
 use crate::verification::envelope::Retry;

@@ -1,7 +1,7 @@
 //! What an envelope leaves to a person, and under the name of which review.
 
 use super::{CLAIMS_OPEN_MAX, OPEN_MAX};
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use crate::ground::digest_of_json;
 use crate::ground::id::SourceId;
 use crate::ground::source::OracleTier;

@@ -1,7 +1,7 @@
 //! What holds of every decision, whatever goes into it.
 
 use super::support::*;
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use crate::ground::freshness::StaleBehavior;
 use crate::ground::source::OracleTier::{self, CrossDomain, Primary, Secondary, Unverified};
 use crate::verification::workflow::Strategy as Settling;

@@ -1,5 +1,5 @@
 use super::support::*;
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use crate::ground::id::SourceId;
 use crate::ground::source::OracleTier::Primary;
 use crate::ground::value::Value;

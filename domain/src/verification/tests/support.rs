@@ -1,4 +1,4 @@
-use crate::digest::Sha256Hex;
+use crate::base::digest::Sha256Hex;
 use crate::ground::freshness::{AxisFreshness, StaleBehavior};
 use crate::ground::ontology::{Axis, Ontology};
 use crate::ground::source::{OracleTier, Registration};

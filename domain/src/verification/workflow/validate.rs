@@ -4,11 +4,11 @@ mod latency;
 mod strategies;
 
 use super::Workflow;
-use crate::blank::is_blank;
+use crate::base::blank::is_blank;
 use crate::ground::id::SourceId;
 use crate::ground::ontology::{Axis, AxisClass, Ontology, OntologyRef};
+use crate::ground::source::{CONFIRMATION_ORACLE_ID, LOCK_ORACLE_ID};
 use crate::ground::source::{OracleTier, Registration};
-use crate::verification::lock::{CONFIRMATION_ORACLE_ID, LOCK_ORACLE_ID};
 use crate::verification::workflow::EnforcementMode;
 use std::collections::BTreeSet;
 

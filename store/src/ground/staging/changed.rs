@@ -2,8 +2,8 @@
 
 use crate::ground::statement::read_time;
 use crate::ground::view::{Record, source_record_id_in};
-use oracled_domain::ground::timeline::{Change, ChangeKind, End, Version};
 use jiff::Timestamp;
+use oracled_domain::ground::timeline::{Change, ChangeKind, End, Version};
 use serde::{Deserialize, Serialize};
 
 /// The kinds of changes, by their codes.

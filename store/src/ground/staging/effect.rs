@@ -1,9 +1,9 @@
 //! The effect of a release on the records in force at its date, for the gates.
 
 use crate::ground::view::{Record, SourceView};
+use jiff::Timestamp;
 use oracled_domain::ground::gates::Effect;
 use oracled_domain::ground::timeline::{Knowledge, Release, Scope};
-use jiff::Timestamp;
 
 /// Counts what a release does to the records in force at its date or later. Where the release takes the place of another
 /// reading of its version, with another date, the records in force at that date count as well.

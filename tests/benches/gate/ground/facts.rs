@@ -1,7 +1,7 @@
 //! What is ingested: people by area and year, in several releases, as the World Bank tells of them.
 
-use oracled_domain::Sha256Stream;
 use fastrand::Rng;
+use oracled_domain::Sha256Stream;
 use std::fmt::Write as _;
 
 /// The years that are told of each area.

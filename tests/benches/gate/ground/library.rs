@@ -2,19 +2,19 @@
 
 use super::{MOST, Question, SOURCE, Told};
 use crate::alone::{CACHE_BYTES, FACTS_CACHE_BYTES};
+use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;
 use oracled_domain::ground::query::{Query, QueryRequest};
 use oracled_domain::ground::record::{Content, Identity};
 use oracled_domain::ground::value::{Typed, Value};
 use oracled_domain::{Caller, Event};
-use jiff::Timestamp;
+use oracled_store::ground::query::{ScanBudget, ScanError};
+use oracled_store::ground::view::{Found, SourceView};
+use oracled_store::{Callers, Journal, Options, Record, Store, StoreError};
 use serde_json::json;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use oracled_store::ground::query::{ScanBudget, ScanError};
-use oracled_store::ground::view::{Found, SourceView};
-use oracled_store::{Callers, Journal, Options, Record, Store, StoreError};
 
 /// The store.
 pub(crate) struct Library {

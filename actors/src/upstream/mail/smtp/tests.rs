@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{GOOD, mail_of};
 use oracled_domain::Tier;
-use oracled_domain::mail::{Fault, MailKind};
+use oracled_domain::verdict::mail::{Fault, MailKind};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 

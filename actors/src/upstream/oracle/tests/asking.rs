@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock::monotonic;
 use crate::upstream::web::Credential;
-use oracled_domain::health::Outcome;
+use oracled_domain::verdict::health::Outcome;
 use oracled_domain::verification::{Cut, Failure};
 
 fn failed(answer: LiveAnswer) -> (Failure, String) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::upstream::oracle::signature::{Signed, verify};
-use oracled_domain::ground::adapter::{Algorithm, KeyMaterial, PublicKey, SignaturePolicy};
+use oracled_domain::verification::adapter::{Algorithm, KeyMaterial, PublicKey, SignaturePolicy};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 

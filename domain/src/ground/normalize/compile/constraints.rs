@@ -2,13 +2,13 @@
 
 use super::BadDefinition;
 use super::parts::Parts;
-use crate::blank::is_blank;
+use crate::base::blank::is_blank;
+use crate::base::wording::{of_pattern, plain};
 use crate::ground::normalize::checks::{Checked, Constraint};
 use crate::ground::normalize::expression::Expression;
 use crate::ground::ontology::Axis;
 use crate::ground::pipeline::{Check, CheckType, OnFailure};
 use crate::ground::value::Typed;
-use crate::wording::{of_pattern, plain};
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::Value as Json;

@@ -3,7 +3,7 @@
 use super::constraints::typed;
 use super::steps::dates;
 use super::{BadDefinition, ValidTimes};
-use crate::blank::is_blank;
+use crate::base::blank::is_blank;
 use crate::ground::normalize::mapping::{Definition as DefinedBy, Mapping};
 use crate::ground::normalize::schema::Schema;
 use crate::ground::ontology::{Axis, Ontology, is_group_key};

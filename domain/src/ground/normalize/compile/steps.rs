@@ -2,15 +2,15 @@
 
 use super::BadDefinition;
 use super::parts::{Parts, check_called, not_beside};
+use crate::base::unit::{Equivalence, Unit, UnitError};
+use crate::base::wording::plain;
 use crate::ground::normalize::mapping::Mapping;
 use crate::ground::normalize::steps::{Dates, Precision, Step, StepKind, TextForm};
 use crate::ground::normalize::units::Units;
 use crate::ground::ontology::{Axis, AxisType};
 use crate::ground::pipeline::tables::{Amount, Otherwise, Table, Words};
 use crate::ground::pipeline::{Definition, FixedConversion, NormalizerType, ValueNormalizer};
-use crate::ground::unit::{Equivalence, Unit, UnitError};
 use crate::ground::value::Typed;
-use crate::wording::plain;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json};

@@ -1,6 +1,6 @@
 //! How a template writes a number.
 
-use crate::ground::decimal::{Decimal, PLACES_MAX, PLACES_MIN, Rounding};
+use crate::base::decimal::{Decimal, PLACES_MAX, PLACES_MIN, Rounding};
 
 /// Digits between two commas.
 const GROUP_DIGITS: usize = 3;

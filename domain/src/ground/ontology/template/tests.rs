@@ -201,7 +201,7 @@ fn an_ontology_without_templates_is_the_document_that_it_was() {
     assert_eq!(serde_json::to_value(&ontology).unwrap(), document);
     assert_eq!(
         ontology.digest(),
-        crate::digest::Sha256Hex::of(serde_json::to_string(&document).unwrap().as_bytes())
+        crate::base::digest::Sha256Hex::of(serde_json::to_string(&document).unwrap().as_bytes())
     );
     // templates change nothing that records depend on
     let mut with_templates = with("{area}");

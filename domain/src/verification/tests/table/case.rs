@@ -357,7 +357,7 @@ impl Case {
             reason: "seen on paper".into(),
             verified_at: ago(60),
             valid_until: now() + jiff::SignedDuration::from_secs(60),
-            evidence_hash: crate::digest::Sha256Hex::of(b""),
+            evidence_hash: crate::base::digest::Sha256Hex::of(b""),
         }
     }
 

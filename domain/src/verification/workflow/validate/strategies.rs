@@ -1,7 +1,7 @@
 //! Whether a workflow's strategies can settle what they can meet.
 
 use super::{BadWorkflow, CASCADE_LIMIT_MAX, Subject, distinct, field, joined, within};
-use crate::ground::decimal::{Decimal, DecimalError};
+use crate::base::decimal::{Decimal, DecimalError};
 use crate::ground::freshness::MAX_AGE_S;
 use crate::ground::ontology::{Axis, AxisType};
 use crate::verification::workflow::{AxisThresholds, Strategy};

@@ -1,0 +1,3 @@
+//! The audit log: every event that is logged.
+
+pub mod event;

@@ -1,0 +1,249 @@
+//! What happens in the ground-truth layer, for the log.
+
+use super::Peer;
+use crate::base::digest::Sha256Hex;
+use crate::ground::freshness::FreshnessPolicy;
+use crate::ground::id::{PipelineId, SourceId};
+use crate::ground::ontology::OntologyRef;
+use crate::ground::run::Run;
+use crate::ground::source::SourceRegistryEntry;
+use crate::verification::adapter::Adapter;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A version of an ontology was registered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OntologyEntry {
+    /// Which.
+    #[serde(flatten)]
+    pub ontology: OntologyRef,
+    /// The digest of the document.
+    pub sha256: Sha256Hex,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// A source was registered, or changed: what it was and what it is, without its versions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceEntry {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// What was done.
+    pub change: SourceChange,
+    /// As it was; nothing where it is new.
+    pub before: Option<Box<SourceRegistryEntry>>,
+    /// As it is.
+    pub after: Box<SourceRegistryEntry>,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// What can be done to a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SourceChange {
+    /// It is new.
+    Registered,
+    /// It is described otherwise, its tier included.
+    Amended,
+    /// It answers.
+    Approved,
+    /// It will cease to answer.
+    Deprecated,
+}
+
+/// A source has another freshness policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FreshnessEntry {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// What it was; nothing where it was the one that every source has.
+    pub before: Option<FreshnessPolicy>,
+    /// What it is.
+    pub after: FreshnessPolicy,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// What a source has said was declared stale.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InvalidationEntry {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// What made it stale.
+    pub trigger: InvalidationCause,
+    /// What was said of it.
+    pub detail: String,
+    /// By whom; null where a run of a newer version has failed.
+    pub peer: Option<Peer>,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// What can make all that a source has said stale at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InvalidationCause {
+    /// A message of the source.
+    UpstreamSignal,
+    /// A newer version, of which somebody tells.
+    VersionChange,
+    /// An administrator's word.
+    Manual,
+}
+
+/// What a source has said was declared stale, and holds after all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfirmationEntry {
+    /// Which.
+    pub oracle_id: SourceId,
+    /// When it was declared stale.
+    pub invalidated_at: Timestamp,
+    /// What confirms it.
+    pub confirmed_by: ConfirmationCause,
+    /// What was said of it.
+    pub detail: String,
+    /// By whom; null where a pull by a schedule, or a refresh, has found so.
+    pub peer: Option<Peer>,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// What can confirm that a source still says what it has said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfirmationCause {
+    /// A pull that was begun afterwards has found the same.
+    Pull,
+    /// An administrator's word.
+    Manual,
+}
+
+/// A pipeline has another definition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PipelineEntry {
+    /// Which.
+    pub pipeline_id: PipelineId,
+    /// Whose data it brings.
+    pub oracle_id: SourceId,
+    /// The digest of what it was; nothing where it is new.
+    pub before_sha256: Option<Sha256Hex>,
+    /// The digest of what it is.
+    pub pipeline_sha256: Sha256Hex,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// A live source is asked otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AdapterEntry {
+    /// Which source.
+    pub oracle_id: SourceId,
+    /// The digest of its adapter as it was; nothing where it had none.
+    pub before_sha256: Option<Sha256Hex>,
+    /// The digest of its adapter as it is.
+    pub adapter_sha256: Sha256Hex,
+    /// All of it: which keys were trusted, and where was asked.
+    pub adapter: Box<Adapter>,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// A run has begun, or ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEntry {
+    /// The run as it is now.
+    #[serde(flatten)]
+    pub run: Box<Run>,
+    /// By whom; null where it was a schedule's doing, or its own.
+    pub peer: Option<Peer>,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// A payload is about to be pulled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PullEntry {
+    /// For which pipeline.
+    pub pipeline_id: PipelineId,
+    /// Who wants it: a user, `schedule` or `refresh`.
+    pub requested_by: String,
+    /// By whom; null where it is a schedule's doing, or a refresh.
+    pub peer: Option<Peer>,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// A payload was pulled, or there was nothing new.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PullEnd {
+    /// For which pipeline.
+    pub pipeline_id: PipelineId,
+    /// Who wanted it: a user, `schedule` or `refresh`.
+    pub requested_by: String,
+    /// The run that reads it; null where the source has nothing new.
+    pub run_id: Option<Sha256Hex>,
+    /// By whom; null where it was a schedule's doing, or a refresh.
+    pub peer: Option<Peer>,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// A payload could not be pulled: there is no run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PullFailure {
+    /// For which pipeline.
+    pub pipeline_id: PipelineId,
+    /// Who wanted it: a user, `schedule` or `refresh`.
+    pub requested_by: String,
+    /// Why.
+    pub cause: String,
+    /// By whom; null where it was a schedule's doing, or a refresh.
+    pub peer: Option<Peer>,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// Old content and raw payloads were removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PruneEntry {
+    /// Of which source.
+    pub oracle_id: SourceId,
+    /// What had ceased to hold before then.
+    pub before: Timestamp,
+    /// How many versions have lost their content; their provenance stays.
+    pub versions: u64,
+    /// The payloads that were removed.
+    pub payloads: Vec<Sha256Hex>,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}
+
+/// Damaged files of a source were made anew out of its payloads. What the source says is the same as before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RebuildEntry {
+    /// Of which source.
+    pub oracle_id: SourceId,
+    /// How many runs have read their payloads again.
+    pub runs: u64,
+    /// How often what had once been pruned was pruned again.
+    pub prunings: u64,
+    /// The files that were made anew, by their digests, which are what they were.
+    pub files: Vec<Sha256Hex>,
+    /// By whom.
+    pub peer: Peer,
+    /// When.
+    pub timestamp: Timestamp,
+}

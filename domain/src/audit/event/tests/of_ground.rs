@@ -1,0 +1,176 @@
+use super::super::ground::{ConfirmationCause, InvalidationCause, SourceChange};
+use super::*;
+use crate::ground::frequency::UpdateFrequency;
+use crate::ground::freshness::FreshnessPolicy;
+use crate::ground::ontology::OntologyRef;
+use crate::ground::rejection::Rule;
+use crate::ground::run::{FileRef, Run, RunCounts, RunInput, RunState};
+use crate::ground::source::SourceRegistryEntry;
+use crate::verification::adapter::Adapter;
+
+fn source(timestamp: Timestamp) -> SourceRegistryEntry {
+    let document = include_str!("../../../../../examples/ground-truth/sources/world-bank-population.json");
+    SourceRegistryEntry::new(
+        serde_json::from_str(document).expect("it is a registration"),
+        "0".into(),
+        timestamp,
+    )
+}
+
+fn run(timestamp: Timestamp) -> Run {
+    let sha256 = Sha256Hex::of(b"");
+    let input = RunInput {
+        ontology: OntologyRef { ontology_id: "population".parse().expect("an id"), version: "1".into() },
+        pipeline_sha256: sha256.clone(),
+        raw_sha256: sha256.clone(),
+        released_at: timestamp,
+        version: "2020".into(),
+    };
+    Run {
+        run_id: input.run_id(),
+        oracle_id: "world-bank-population".parse().expect("an id"),
+        number: 1,
+        pipeline_id: "world-bank-population".parse().expect("an id"),
+        input,
+        snapshot: true,
+        replace: false,
+        undoes: None,
+        raw_bytes: 7,
+        source_url: None,
+        retrieved_at: None,
+        invalidation_count: 0,
+        requested_by: "0".into(),
+        state: RunState::Completed,
+        started_at: timestamp,
+        ended_at: Some(timestamp),
+        counts: RunCounts {
+            read: 3,
+            records: 1,
+            rejected: 2,
+            rejected_by_rule: [(Rule::Schema, 2)].into(),
+            ..RunCounts::default()
+        },
+        rows: Some(FileRef { sha256, size_bytes: 1, rows: 3, statements: 0 }),
+        cause: None,
+        breaches: Vec::new(),
+        decision: None,
+    }
+}
+
+fn of_a_pull(run: &Run, timestamp: Timestamp) -> [Event; 3] {
+    let (pipeline_id, requested_by) = (run.pipeline_id.clone(), "schedule".to_owned());
+    let begun = PullEntry { pipeline_id, requested_by, peer: None, timestamp };
+    let PullEntry { pipeline_id, requested_by, peer, .. } = begun.clone();
+    let run_id = Some(run.run_id.clone());
+    let ended = PullEnd { pipeline_id, requested_by, run_id, peer, timestamp };
+    let PullEntry { pipeline_id, requested_by, peer, .. } = begun.clone();
+    let failed = PullFailure { pipeline_id, requested_by, cause: "status 502".into(), peer, timestamp };
+    [Event::PullStarted(begun), Event::PullEnded(ended), Event::PullFailed(failed)]
+}
+
+fn of_an_adapter(peer: Peer, timestamp: Timestamp) -> Event {
+    let document = serde_json::json!({
+        "oracle_id": "un-live", "endpoint": "https://un.example/{area}", "records": "",
+        "normalization": {"normalizer_id": "n", "source_schema_id": "s", "target_ontology_id": "population",
+                          "axis_mappings": []},
+    });
+    let adapter: Box<Adapter> = serde_json::from_value(document).expect("it is an adapter");
+    Event::AdapterRegistered(AdapterEntry {
+        oracle_id: adapter.oracle_id.clone(),
+        before_sha256: Some(Sha256Hex::of(b"")),
+        adapter_sha256: adapter.digest(),
+        adapter,
+        peer,
+        timestamp,
+    })
+}
+
+pub(super) fn of_a_query(timestamp: Timestamp) -> Event {
+    Event::SourceQueried(QueryEntry {
+        read: ReadKind::Query,
+        oracle_id: Some("world-bank-population".parse().expect("an id")),
+        query_id: None,
+        request_sha256: Sha256Hex::of_canonical_json(&["population"]),
+        point_in_time: None,
+        known_at: Some(timestamp),
+        outcome: ReadOutcome::Answered,
+        data_version: Some("2020".into()),
+        records_returned: 1,
+        freshness: None,
+        latency_ms: 0.5,
+        timestamp,
+    })
+}
+
+pub(super) fn all(peer: Peer, timestamp: Timestamp) -> Vec<Event> {
+    let sha256 = Sha256Hex::of(b"");
+    let source = source(timestamp);
+    let oracle_id = source.oracle_id().clone();
+    let ontology = source.registration.ontology.clone();
+    let policy = FreshnessPolicy::default_of(oracle_id.clone(), UpdateFrequency::Annual, &[]);
+    let run = Box::new(run(timestamp));
+    let [pull_started, pull_ended, pull_failed] = of_a_pull(&run, timestamp);
+    vec![
+        Event::OntologyRegistered(OntologyEntry { ontology, sha256: sha256.clone(), peer, timestamp }),
+        Event::SourceChanged(SourceEntry {
+            oracle_id: oracle_id.clone(),
+            change: SourceChange::Approved,
+            before: Some(Box::new(source.clone())),
+            after: Box::new(source.approved().expect("it is pending")),
+            peer,
+            timestamp,
+        }),
+        Event::FreshnessPolicySet(FreshnessEntry {
+            oracle_id: oracle_id.clone(),
+            before: None,
+            after: policy,
+            peer,
+            timestamp,
+        }),
+        Event::SourceInvalidated(InvalidationEntry {
+            oracle_id: oracle_id.clone(),
+            trigger: InvalidationCause::Manual,
+            detail: String::new(),
+            peer: Some(peer),
+            timestamp,
+        }),
+        Event::SourceConfirmed(ConfirmationEntry {
+            oracle_id: oracle_id.clone(),
+            invalidated_at: timestamp,
+            confirmed_by: ConfirmationCause::Pull,
+            detail: String::new(),
+            peer: None,
+            timestamp,
+        }),
+        Event::PipelineRegistered(PipelineEntry {
+            pipeline_id: run.pipeline_id.clone(),
+            oracle_id: oracle_id.clone(),
+            before_sha256: None,
+            pipeline_sha256: sha256.clone(),
+            peer,
+            timestamp,
+        }),
+        of_an_adapter(peer, timestamp),
+        pull_started,
+        pull_ended,
+        pull_failed,
+        Event::IngestionStarted(RunEntry { run: run.clone(), peer: Some(peer), timestamp }),
+        Event::IngestionEnded(RunEntry { run, peer: None, timestamp }),
+        Event::SourcePruned(PruneEntry {
+            oracle_id: oracle_id.clone(),
+            before: timestamp,
+            versions: 4,
+            payloads: vec![sha256.clone()],
+            peer,
+            timestamp,
+        }),
+        Event::SourceRebuilt(RebuildEntry {
+            oracle_id,
+            runs: 2,
+            prunings: 1,
+            files: vec![sha256],
+            peer,
+            timestamp,
+        }),
+    ]
+}

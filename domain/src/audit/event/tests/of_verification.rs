@@ -1,0 +1,134 @@
+use super::super::verification::{
+    Altered, DismissalEntry, KeptRemovedEntry, OracleInteraction, ResolutionEntry, ReviewEntry,
+    RevocationEntry, VerificationEntry, WorkflowEntry,
+};
+use super::*;
+use crate::ground::source::OracleTier::{Primary, Secondary};
+use crate::verdict::interaction::Status;
+use crate::verification::review::Resolution;
+use crate::verification::tests::support::{ago, answers, call, inputs, now, ontology, workflow};
+use crate::verification::{Cut, Inputs, Reply, Review, decide};
+use serde_json::json;
+
+/// Two primary oracles that disagree, one that was not there, and one that nobody asked.
+fn disagreement() -> Inputs {
+    let workflow = workflow(&["dose"], &["lab-a", "lab-b", "lab-c", "lab-d"], json!({}));
+    let mut inputs = inputs(workflow, &["dose"], json!({}));
+    answers(&mut inputs, "lab-a", Primary, &[("dose", "10")]);
+    answers(&mut inputs, "lab-b", Primary, &[("dose", "12")]);
+    let mut silent = call(Secondary, &["dose"], Reply::TimedOut { cut: Cut::HardTimeout });
+    (silent.latency_ms, silent.ended_at) = (5000, None);
+    inputs.calls.insert("lab-c".parse().expect("an id"), silent);
+    let mut unasked = call(Secondary, &["dose"], Reply::NotAsked { cause: "it is not approved".into() });
+    unasked.asked_at = None;
+    inputs.calls.insert("lab-d".parse().expect("an id"), unasked);
+    inputs
+}
+
+pub(super) fn all(peer: Peer) -> Vec<Event> {
+    let timestamp = now();
+    let inputs = disagreement();
+    let envelope = decide(&inputs);
+    let review = Review::of(&inputs, &envelope).expect("a person decides");
+    let resolution = Resolution {
+        values: [("dose".to_owned(), json!(11))].into(),
+        definitions: [].into(),
+        own_value: true,
+        reason: "measured anew".into(),
+        valid_for_seconds: 3600,
+    };
+    let locks = review.resolve(ontology(), &resolution, "1000", timestamp).expect("it can be meant");
+    let interaction = OracleInteraction::all(&inputs, &envelope).remove(0);
+    let review_id = review.review_id.clone();
+    let workflow = Box::new(inputs.workflow.clone());
+    vec![
+        Event::WorkflowRegistered(WorkflowEntry {
+            workflow_id: workflow.workflow_id.clone(),
+            before_sha256: None,
+            workflow_sha256: workflow.digest(),
+            workflow,
+            peer,
+            timestamp,
+        }),
+        Event::SourceAsked(interaction),
+        Event::VerificationDecided(VerificationEntry::of(inputs, &envelope)),
+        Event::ReviewOpened(ReviewEntry {
+            review_id: review_id.clone(),
+            review: Box::new(review),
+            timestamp,
+        }),
+        Event::ReviewResolved(ResolutionEntry {
+            review_id: review_id.clone(),
+            resolution,
+            locks: locks.clone(),
+            peer,
+            timestamp,
+        }),
+        Event::ReviewRevoked(RevocationEntry {
+            review_id: review_id.clone(),
+            reason: "misread".into(),
+            locks,
+            peer,
+            timestamp,
+        }),
+        Event::ReviewDismissed(DismissalEntry {
+            review_id,
+            reason: "they agree by now".into(),
+            peer,
+            timestamp,
+        }),
+        Event::KeptAnswersRemoved(KeptRemovedEntry { count: 3, timestamp }),
+    ]
+}
+
+#[test]
+fn an_interaction_has_the_rfcs_fields_under_the_rfcs_names() {
+    let inputs = disagreement();
+    let entries = OracleInteraction::all(&inputs, &decide(&inputs));
+    let asked: Vec<_> = entries.iter().map(|entry| (entry.oracle_id.as_str(), entry.status)).collect();
+    let expected = [("lab-a", Status::Conflict), ("lab-b", Status::Conflict), ("lab-c", Status::Timeout)];
+    assert_eq!(asked, expected);
+    let entry = serde_json::to_value(&entries[2]).expect("it serializes");
+    assert_eq!(
+        entry,
+        json!({
+            "execution_id": "verify:1", "oracle_id": "lab-c", "oracle_version": "unknown",
+            "request_timestamp": ago(1), "response_timestamp": null, "latency_ms": 5000, "status": "timeout",
+            "error_code": "timed_out", "cache_hit": false, "stale_data_used": false,
+            "soft_timeout_exceeded": true, "workflow_id": "intake", "timestamp": now()
+        })
+    );
+    assert_eq!(entries[0].oracle_version, "7");
+    assert_eq!(entries[0].response_hash, Some(Sha256Hex::of(b"lab-a")));
+}
+
+#[test]
+fn envelope_is_rebuilt_from_its_entry_and_an_altered_entry_is_detected() {
+    let inputs = disagreement();
+    let envelope = decide(&inputs);
+    let line = serde_json::to_string(&VerificationEntry::of(inputs, &envelope)).expect("it serializes");
+    let read = |line: &str| serde_json::from_str::<VerificationEntry>(line).expect("it reads back");
+    let entry = read(&line);
+    assert_eq!(entry.told().expect("it is the same").to_json(), envelope.to_json());
+    assert!(entry.is_reproduced());
+    let (of_envelope, of_inputs) = line.split_once("\"inputs\":").expect("it has both");
+    let changed = |text: &str| {
+        let changed = text.replace("\"value\":\"12\"", "\"value\":\"13\"");
+        assert_ne!(changed, text);
+        changed
+    };
+    let other_inputs = read(&format!("{of_envelope}\"inputs\":{}", changed(of_inputs)));
+    assert!(other_inputs.told().is_err() && !other_inputs.is_reproduced());
+    let other_envelope = read(&format!("{}\"inputs\":{of_inputs}", changed(of_envelope)));
+    assert!(other_envelope.told().is_err() && !other_envelope.is_reproduced());
+    let other_digest = VerificationEntry { envelope_sha256: Sha256Hex::of(b"another"), ..entry };
+    assert_eq!(other_digest.told(), Err(Altered { execution_id: envelope.execution_id }));
+}
+
+#[test]
+fn what_is_told_of_a_question_has_not_been_decided_without_its_entry() {
+    let peer = Peer { uid: 1, gid: 2, pid: None };
+    for event in all(peer) {
+        assert_eq!(event.holds_uncommitted(), event.kind() == "source_asked", "{}", event.kind());
+    }
+}

@@ -1,0 +1,11 @@
+//! What every feature uses: decimals, units, dates, digests, JSON.
+
+pub mod blank;
+pub mod date;
+pub mod decimal;
+pub mod digest;
+pub mod moment;
+pub mod payload;
+pub mod raw;
+pub mod unit;
+pub mod wording;

@@ -1,0 +1,204 @@
+//! JSON by RFC 8259, read once from left to right.
+
+use super::{BadRecord, MAX_DEPTH, NAME_MAX_CHARS, Raw};
+use crate::base::payload::repeated;
+
+/// The value that `text` is.
+///
+/// # Errors
+/// What is wrong with it first.
+pub(super) fn parse(text: &str) -> Result<Raw, BadRecord> {
+    let mut parser = Parser { text, at: 0 };
+    let value = parser.value(MAX_DEPTH)?;
+    if parser.next().is_none() { Ok(value) } else { Err(parser.expected("the end")) }
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    /// How much of it has been read, in bytes.
+    at: usize,
+}
+
+impl<'t> Parser<'t> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// The first byte behind white space, at which reading goes on.
+    fn next(&mut self) -> Option<u8> {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+        self.peek()
+    }
+
+    fn takes(&mut self, byte: u8) -> bool {
+        let is_there = self.peek() == Some(byte);
+        self.at += usize::from(is_there);
+        is_there
+    }
+
+    /// A value; only `levels` of lists and objects may follow.
+    fn value(&mut self, levels: usize) -> Result<Raw, BadRecord> {
+        match self.next() {
+            Some(b'{') => self.object(levels.checked_sub(1).ok_or(BadRecord::TooDeep)?),
+            Some(b'[') => self.list(levels.checked_sub(1).ok_or(BadRecord::TooDeep)?),
+            Some(b'"') => self.string().map(Raw::Text),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            _ => {
+                let words = [("null", Raw::Null), ("true", Raw::Bool(true)), ("false", Raw::Bool(false))];
+                let rest = self.text.get(self.at..).unwrap_or_default();
+                let word = words.into_iter().find(|(word, _)| rest.starts_with(word));
+                let (word, value) = word.ok_or_else(|| self.expected("a value"))?;
+                self.at += word.len();
+                Ok(value)
+            }
+        }
+    }
+
+    fn list(&mut self, levels: usize) -> Result<Raw, BadRecord> {
+        self.at += 1;
+        let mut items = Vec::new();
+        if self.next() == Some(b']') {
+            self.at += 1;
+            return Ok(Raw::List(items));
+        }
+        loop {
+            items.push(self.value(levels)?);
+            if self.ends(b']', "`,` or `]`")? {
+                return Ok(Raw::List(items));
+            }
+        }
+    }
+
+    fn object(&mut self, levels: usize) -> Result<Raw, BadRecord> {
+        self.at += 1;
+        let mut members = Vec::new();
+        if self.next() == Some(b'}') {
+            self.at += 1;
+            return Ok(Raw::Object(members));
+        }
+        loop {
+            if self.next() != Some(b'"') {
+                return Err(self.expected("a name in quotes"));
+            }
+            let name = self.string()?;
+            if self.next() != Some(b':') {
+                return Err(self.expected("`:`"));
+            }
+            self.at += 1;
+            members.push((name, self.value(levels)?));
+            if self.ends(b'}', "`,` or `}`")? {
+                break;
+            }
+        }
+        match repeated(&members) {
+            Some(name) => Err(BadRecord::RepeatedName { name: name.chars().take(NAME_MAX_CHARS).collect() }),
+            None => Ok(Raw::Object(members)),
+        }
+    }
+
+    /// Whether `end` follows, and no comma.
+    fn ends(&mut self, end: u8, wanted: &str) -> Result<bool, BadRecord> {
+        self.next();
+        if self.takes(b',') {
+            return Ok(false);
+        }
+        if self.takes(end) { Ok(true) } else { Err(self.expected(wanted)) }
+    }
+
+    fn number(&mut self) -> Result<Raw, BadRecord> {
+        let from = self.at;
+        self.takes(b'-');
+        if !self.takes(b'0') {
+            self.digits()?;
+        }
+        if self.takes(b'.') {
+            self.digits()?;
+        }
+        if self.takes(b'e') || self.takes(b'E') {
+            let _is_signed = self.takes(b'-') || self.takes(b'+');
+            self.digits()?;
+        }
+        Ok(Raw::Number(self.text.get(from..self.at).unwrap_or_default().to_owned()))
+    }
+
+    /// One digit at least.
+    fn digits(&mut self) -> Result<(), BadRecord> {
+        let from = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        if self.at > from { Ok(()) } else { Err(self.expected("a digit")) }
+    }
+
+    fn string(&mut self) -> Result<String, BadRecord> {
+        self.at += 1;
+        let mut content = String::new();
+        loop {
+            let rest = self.text.get(self.at..).unwrap_or_default();
+            let plain = rest.bytes().take_while(|byte| !matches!(byte, b'"' | b'\\' | 0..0x20)).count();
+            self.at += plain;
+            content.push_str(rest.get(..plain).unwrap_or_default());
+            if self.takes(b'"') {
+                return Ok(content);
+            }
+            if !self.takes(b'\\') {
+                return Err(self.expected("a quote, or a character that is none of control"));
+            }
+            content.push(self.escaped()?);
+        }
+    }
+
+    /// The character that is written behind a backslash.
+    fn escaped(&mut self) -> Result<char, BadRecord> {
+        let letter = self.peek();
+        self.at += 1;
+        Ok(match letter {
+            Some(b'"') => '"',
+            Some(b'\\') => '\\',
+            Some(b'/') => '/',
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => {
+                let first = self.unit()?;
+                // the first half of a pair, whose second half follows
+                let second = if (0xd800..0xdc00).contains(&first) && self.takes(b'\\') {
+                    if !self.takes(b'u') {
+                        return Err(BadRecord::Surrogate);
+                    }
+                    Some(self.unit()?)
+                } else {
+                    None
+                };
+                let mut letters = char::decode_utf16([first].into_iter().chain(second));
+                letters.next().and_then(Result::ok).ok_or(BadRecord::Surrogate)?
+            }
+            _ => {
+                self.at -= 1;
+                return Err(self.expected("an escape"));
+            }
+        })
+    }
+
+    /// Four hexadecimal digits.
+    fn unit(&mut self) -> Result<u16, BadRecord> {
+        let digits = self.text.get(self.at..self.at + 4);
+        let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let unit = digits.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+        let unit = unit.ok_or_else(|| self.expected("four hexadecimal digits"))?;
+        self.at += 4;
+        Ok(unit)
+    }
+
+    /// That something else should stand here.
+    fn expected(&self, wanted: &str) -> BadRecord {
+        let before = self.text.get(..self.at).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        BadRecord::Syntax { cause: format!("expected {wanted} at line {line} column {column}") }
+    }
+}

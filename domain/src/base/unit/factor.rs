@@ -1,0 +1,75 @@
+//! The exact factor between two units.
+
+use crate::base::decimal::{Decimal, DecimalError, Rounding, last_place, ten_to};
+use num_bigint::BigInt;
+use num_integer::Integer;
+use num_rational::Ratio;
+
+/// What a number of one unit is multiplied by to be a number of another: a fraction of whole numbers, more than zero.
+///
+/// The power of ten is kept apart, and what is left below the fraction stroke has neither two nor five in it: a product that is
+/// not divided by that without a rest has no end behind the point.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Factor {
+    numerator: BigInt,
+    denominator: BigInt,
+    exponent: i64,
+}
+
+impl Factor {
+    /// The factor that is `ratio`, which is not zero.
+    pub(super) fn new(ratio: &Ratio<BigInt>) -> Self {
+        let (twos, denominator) = without(2, ratio.denom().clone());
+        let (fives, denominator) = without(5, denominator);
+        let places = twos.max(fives);
+        let numerator =
+            ratio.numer() * BigInt::from(2).pow(places - twos) * BigInt::from(5).pow(places - fives);
+        let (tens, numerator) = without(10, numerator);
+        Self { numerator, denominator, exponent: i64::from(tens) - i64::from(places) }
+    }
+
+    /// The exact product.
+    ///
+    /// # Errors
+    ///
+    /// [`DecimalError::Endless`] if no finite number of digits is equal to it, and the others if it leaves the bounds.
+    pub fn apply(&self, number: &Decimal) -> Result<Decimal, DecimalError> {
+        let product = number.coefficient() * &self.numerator;
+        let (quotient, rest) = product.div_rem(&self.denominator);
+        if rest != BigInt::ZERO {
+            return Err(DecimalError::Endless);
+        }
+        Decimal::from_parts(&quotient, number.exponent() + self.exponent)
+    }
+
+    /// The product, rounded once to `places` digits behind the point.
+    ///
+    /// # Errors
+    ///
+    /// If `places` is none of -64 to 127, or the result leaves the bounds.
+    pub fn apply_rounded(
+        &self,
+        number: &Decimal,
+        places: i32,
+        rounding: Rounding,
+    ) -> Result<Decimal, DecimalError> {
+        let last = last_place(places)?;
+        let shift = number.exponent() + self.exponent - last;
+        let dividend = number.coefficient() * &self.numerator * ten_to(shift);
+        let divisor = &self.denominator * ten_to(-shift);
+        Decimal::from_parts(&rounding.divide(&dividend, &divisor), last)
+    }
+}
+
+/// How often `prime` divides `number`, which is not zero, and what is left.
+fn without(prime: u32, mut number: BigInt) -> (u32, BigInt) {
+    let mut times = 0;
+    loop {
+        let (quotient, rest) = number.div_rem(&prime.into());
+        if rest != BigInt::ZERO {
+            return (times, number);
+        }
+        number = quotient;
+        times += 1;
+    }
+}

@@ -1,0 +1,231 @@
+//! UCUM's codes, read from left to right (The Unified Code for Units of Measure, sections 1 to 13).
+
+use super::measure::Measure;
+use super::table::{ATOMS, Atom, Definition, PREFIXES};
+use super::{CODE_MAX_BYTES, UnitError};
+use crate::base::decimal::Decimal;
+use num_bigint::BigInt;
+
+/// How deep parentheses may stand in parentheses.
+pub const NESTING_MAX: usize = 8;
+/// The largest exponent, either way.
+pub const EXPONENT_MAX: i32 = 64;
+
+/// What the names of units are not made of, outside of square brackets.
+const MARKS: &[u8] = b"\"()+-./=[]{}";
+
+/// What `code` comes to.
+///
+/// # Errors
+///
+/// If it is no UCUM code, or leaves the bounds.
+pub(super) fn measure(code: &str) -> Result<Measure, UnitError> {
+    if code.is_empty() || code.len() > CODE_MAX_BYTES {
+        return Err(UnitError::Length { size_bytes: code.len() });
+    }
+    let mut parser = Parser { code, at: 0, nesting: 0 };
+    let first = if parser.takes(b'/') { parser.over(&Measure::one())? } else { parser.component()? };
+    let measure = parser.term(first)?;
+    if parser.at < code.len() {
+        return Err(parser.missing("`.`, `/` or the end"));
+    }
+    Ok(measure)
+}
+
+struct Parser<'a> {
+    code: &'a str,
+    /// How much of it has been read, in bytes.
+    at: usize,
+    /// How many parentheses are open.
+    nesting: usize,
+}
+
+impl<'a> Parser<'a> {
+    /// The rest of a product that begins with `product`: `a/b.c` is `(a/b).c`.
+    fn term(&mut self, mut product: Measure) -> Result<Measure, UnitError> {
+        loop {
+            if self.takes(b'.') {
+                let factor = self.component()?;
+                product = self.combined(&product, &factor, Measure::times)?;
+            } else if self.takes(b'/') {
+                product = self.over(&product)?;
+            } else {
+                return Ok(product);
+            }
+        }
+    }
+
+    /// `dividend` by the component that follows.
+    fn over(&mut self, dividend: &Measure) -> Result<Measure, UnitError> {
+        let divisor = self.component()?;
+        self.combined(dividend, &divisor, Measure::over)
+    }
+
+    /// What is made of two that are no scales.
+    fn combined(
+        &self,
+        left: &Measure,
+        right: &Measure,
+        combine: fn(&Measure, &Measure) -> Measure,
+    ) -> Result<Measure, UnitError> {
+        match left.scale().or(right.scale()) {
+            Some(scale) => Err(self.scale_in_term(scale)),
+            None => self.in_range(combine(left, right)),
+        }
+    }
+
+    /// One part of a product: a unit with its exponent, a number, an annotation, or a term in parentheses.
+    fn component(&mut self) -> Result<Measure, UnitError> {
+        if self.takes(b'(') {
+            return self.parenthesized();
+        }
+        if self.peek() == Some(b'{') {
+            return Ok(Measure::one().annotated(self.annotation()?));
+        }
+        let mut simple = self.simple_unit()?;
+        if self.peek() == Some(b'{') {
+            simple = simple.annotated(self.annotation()?);
+        }
+        self.in_range(simple)
+    }
+
+    fn parenthesized(&mut self) -> Result<Measure, UnitError> {
+        self.nesting += 1;
+        if self.nesting > NESTING_MAX {
+            return Err(UnitError::Nesting { code: self.code.to_owned() });
+        }
+        let first = self.component()?;
+        let term = self.term(first)?;
+        self.nesting -= 1;
+        if self.takes(b')') { Ok(term) } else { Err(self.missing("`.`, `/` or `)`")) }
+    }
+
+    /// An annotation, with its braces.
+    fn annotation(&mut self) -> Result<&'a str, UnitError> {
+        let from = self.at;
+        self.at += 1;
+        let words = self.run(|byte| byte.is_ascii_graphic() && !b"{}".contains(&byte));
+        if words.is_empty() {
+            return Err(self.missing("an annotation's text"));
+        }
+        if !self.takes(b'}') {
+            return Err(self.missing("`}`"));
+        }
+        Ok(self.code.get(from..self.at).unwrap_or_default())
+    }
+
+    /// A unit with its exponent, or a whole number.
+    fn simple_unit(&mut self) -> Result<Measure, UnitError> {
+        let from = self.at;
+        let mut bracket_end = from;
+        loop {
+            self.run(|byte| byte.is_ascii_graphic() && !MARKS.contains(&byte));
+            if !self.takes(b'[') {
+                break;
+            }
+            self.run(|byte| byte.is_ascii_graphic() && !b"[]".contains(&byte));
+            if !self.takes(b']') {
+                return Err(self.missing("`]`"));
+            }
+            bracket_end = self.at;
+        }
+        let text = self.code.get(from..self.at).unwrap_or_default();
+        let (bracketed, open) = text.split_at_checked(bracket_end - from).unwrap_or_default();
+        let name = bracketed.len() + open.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        match text.split_at_checked(name).unwrap_or_default() {
+            ("", "") => Err(self.missing("a unit")),
+            ("", digits) => Ok(Measure::of_integer(digits.parse::<BigInt>().unwrap_or_default())),
+            (name, "") => {
+                let from = self.at;
+                if !self.takes(b'-') && !self.takes(b'+') {
+                    return self.unit(name);
+                }
+                if self.run(|byte| byte.is_ascii_digit()).is_empty() {
+                    return Err(self.missing("a digit"));
+                }
+                self.power(name, self.code.get(from..self.at).unwrap_or_default())
+            }
+            (name, exponent) => self.power(name, exponent),
+        }
+    }
+
+    /// The unit `name` to the power of `exponent`.
+    fn power(&self, name: &str, exponent: &str) -> Result<Measure, UnitError> {
+        let unit = self.unit(name)?;
+        if let Some(scale) = unit.scale() {
+            return Err(self.scale_in_term(scale));
+        }
+        let exponent =
+            exponent.parse().ok().filter(|exponent| (-EXPONENT_MAX..=EXPONENT_MAX).contains(exponent));
+        exponent
+            .map(|exponent| unit.power(exponent))
+            .ok_or_else(|| UnitError::Exponent { code: self.code.to_owned() })
+    }
+
+    /// The unit `name`, with its prefix if it has one.
+    fn unit(&self, name: &str) -> Result<Measure, UnitError> {
+        if let Some(atom) = atom(name) {
+            return defined(atom, name);
+        }
+        let parts = |(prefix, value): &(&str, &'static str)| {
+            name.strip_prefix(prefix).and_then(atom).map(|atom| (*value, atom))
+        };
+        let (code, unit) = (self.code.to_owned(), name.to_owned());
+        let mut prefixed = PREFIXES.iter().filter_map(parts).peekable();
+        if prefixed.peek().is_none() {
+            return Err(UnitError::Unknown { code, unit });
+        }
+        let (value, atom) =
+            prefixed.find(|(_, atom)| atom.is_metric).ok_or(UnitError::Prefix { code, unit })?;
+        let unit = defined(atom, name)?;
+        Ok(if unit.scale().is_some() { unit } else { number(value).times(&unit) })
+    }
+
+    fn in_range(&self, measure: Measure) -> Result<Measure, UnitError> {
+        if measure.is_in_range() { Ok(measure) } else { Err(UnitError::Range { code: self.code.to_owned() }) }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.code.as_bytes().get(self.at).copied()
+    }
+
+    /// Whether `byte` comes next; it is passed over then.
+    fn takes(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    /// Passes over the bytes that `is_part` holds of, and returns them.
+    fn run(&mut self, is_part: impl Fn(u8) -> bool) -> &'a str {
+        let rest = self.code.get(self.at..).unwrap_or_default();
+        let size = rest.bytes().take_while(|byte| is_part(*byte)).count();
+        self.at += size;
+        rest.get(..size).unwrap_or_default()
+    }
+
+    fn missing(&self, expected: &'static str) -> UnitError {
+        UnitError::Syntax { code: self.code.to_owned(), at: self.at, expected }
+    }
+
+    fn scale_in_term(&self, scale: &str) -> UnitError {
+        UnitError::ScaleInTerm { code: self.code.to_owned(), scale: scale.to_owned() }
+    }
+}
+
+fn atom(code: &str) -> Option<&'static Atom> {
+    ATOMS.iter().find(|atom| atom.code == code)
+}
+
+/// What `atom` comes to; as a scale it has the name that it is written by.
+fn defined(atom: &Atom, name: &str) -> Result<Measure, UnitError> {
+    match atom.definition {
+        Definition::Base => Ok(Measure::of_base(atom.code)),
+        Definition::Of(value, unit) => Ok(number(value).times(&measure(unit)?)),
+        Definition::Scale => Ok(Measure::of_scale(name.to_owned())),
+    }
+}
+
+fn number(text: &str) -> Measure {
+    Measure::of(&text.parse::<Decimal>().expect("a test reads the table's numbers"))
+}

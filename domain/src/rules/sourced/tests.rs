@@ -1,0 +1,374 @@
+use super::*;
+use crate::audit::event::{OriginEntry, RulesEntry};
+use crate::ground::ontology::Ontology;
+use crate::ground::provenance::ProvenanceRecord;
+use crate::ground::query::QueryAnswer;
+use crate::rules::{Candidate, Check, Evaluation, FactSet, Settings, evaluate};
+use crate::verification::tests::support::{answer_of, answers, inputs, ontology as clinic, workflow};
+use crate::verification::{Envelope, EnvelopeKind, decide};
+use serde_json::{Value as Json, json};
+
+fn ontology() -> Ontology {
+    let axis =
+        |axis: &str, kind: &str| json!({"axis": axis, "type": kind, "class": "measured", "description": "x"});
+    let mut area = axis("area", "string");
+    area["identity"] = json!(true);
+    let document = json!({"ontology_id": "population", "version": "1",
+    "axes": [area, axis("name", "string"), axis("people", "number")],
+    "fact_templates": [
+        {"template_id": "plain", "template": "{area} has {people:grouped} people"},
+        {"template_id": "named", "template": "{name} has {people} people"},
+        {"template_id": "defined", "template": "{area} {people:definition} has {people} people"}
+    ]});
+    serde_json::from_value(document).unwrap()
+}
+
+/// An answer of three records, of which the second is of another definition, and the third says nothing.
+fn answer() -> QueryAnswer {
+    let record = |position: u32, axes: Json, definitions: Json| {
+        json!({"record_id": format!("0123456789abcdef-{position}"), "source_record_id": "x", "axes": axes,
+            "definitions": definitions, "valid_from": "2020-01-01T00:00:00Z", "valid_until": null})
+    };
+    let chain = |position: u32| {
+        json!({"record_id": format!("0123456789abcdef-{position}"), "oracle_id": "world-bank", "source_version": "2020",
+            "source_record_id": "x", "ingested_at": "2020-01-02T00:00:00Z", "ingestion_pipeline_id": "world-bank",
+            "ingestion_run_id": Sha256Hex::of(b"run"), "raw_hash": Sha256Hex::of(&position.to_be_bytes()),
+            "transformations_applied": [], "valid_from": "2020-01-01T00:00:00Z", "valid_until": null,
+            "superseded_by": null, "verification_status": "auto_verified",
+            "raw": {"raw_sha256": Sha256Hex::of(b"raw"), "position": position, "offset": 0, "len": 1}})
+    };
+    let freshness = json!({"axis": "people", "age_seconds": 1, "max_age_seconds": 10, "stale": false,
+        "stale_behavior": "serve_stale_with_warning"});
+    let document = json!({"query_id": "q", "oracle_id": "world-bank", "response": {
+        "records": [
+            record(1, json!({"area": "AUT", "people": "8642699"}), json!({})),
+            record(2, json!({"area": "SRB", "people": "7095383"}), json!({"people": "without Kosovo"})),
+            record(3, json!({"area": "XXX"}), json!({})),
+        ],
+        "provenance": [chain(1), chain(2), chain(3)],
+        "query_metadata": {"query_id": "q", "executed_at": "2020-02-01T00:00:00Z", "latency_ms": 0.5,
+            "records_scanned": 3, "records_returned": 3, "data_version": "2020", "known_at": null,
+            "oracle_tier": "primary",
+            "freshness": {"data_as_of": null, "staleness_seconds": null, "axes": [freshness], "answer": "serve",
+                "warnings": [], "refresh": false}},
+        "cursor": null}});
+    serde_json::from_value(document).unwrap()
+}
+
+fn chain_of_first(answer: &QueryAnswer) -> ProvenanceRecord {
+    answer.response.provenance.as_ref().unwrap()[0].clone()
+}
+
+fn people() -> Vec<String> {
+    vec!["people".to_owned()]
+}
+
+fn source() -> FactSource {
+    FactSource::of_answer(&answer(), &people(), &ontology()).unwrap()
+}
+
+fn evaluated(check: &Check, text: &str) -> Evaluation {
+    evaluate(&Candidate::text(text), check, &FactSet::compile(&check.facts), &Settings::default())
+}
+
+#[test]
+fn each_fact_of_an_answer_knows_the_record_that_it_comes_from() {
+    let source = source();
+    assert_eq!((source.facts, source.asked.clone()), (2, Asked::Query("world-bank".parse().unwrap())));
+    let told = source.origins.iter().map(|FactOrigin { facts, origin }| {
+        let Origin::Record(record) = origin else { unreachable!("a query gives records") };
+        assert_eq!((record.source_version.as_str(), record.stale), ("2020", false));
+        let facts = facts.iter().map(|fact| (fact.template_id.as_str(), fact.text.as_str()));
+        (record.record_id.as_str(), record.raw_hash.clone(), facts.collect::<Vec<_>>())
+    });
+    let raw = |position: u32| Sha256Hex::of(&position.to_be_bytes());
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            ("0123456789abcdef-1", raw(1), vec![("plain", "AUT has 8,642,699 people")]),
+            ("0123456789abcdef-2", raw(2), vec![("defined", "SRB without Kosovo has 7095383 people")]),
+        ]
+    );
+}
+
+#[test]
+fn a_supported_claim_leads_by_its_evidence_to_the_record() {
+    let check = Check { facts: vec!["Ice melts".into()], ..Check::default() };
+    let check = check.with_facts_from(vec![source(), source()]);
+    assert_eq!(check.facts.len(), 5);
+    let evaluation = evaluated(&check, "SRB without Kosovo has 7095383 people. Ice melts");
+    let sourced = evaluation.rules.iter().find(|result| result.rule.as_str() == "RULE-PREC-004").unwrap();
+    let facts: Vec<_> = sourced.evidence.iter().map(|step| step.output.fact).collect();
+    assert_eq!(facts, [Some(2), Some(0)]);
+    let named: Vec<_> = evaluation.facts_from.iter().flat_map(FactSource::facts).collect();
+    assert_eq!(named.iter().map(|fact| fact.fact).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    for fact in &named {
+        assert_eq!(fact.text, check.facts[fact.fact as usize]);
+    }
+}
+
+#[test]
+fn evaluation_with_origins_is_canonical_and_its_digests_cover_them() {
+    let plain = Check { facts: source().facts().map(|fact| fact.text.clone()).collect(), ..Check::default() };
+    let sourced = Check::default().with_facts_from(vec![source()]);
+    assert_eq!(plain.facts, sourced.facts);
+    let (plain, sourced) = (evaluated(&plain, "AUT"), evaluated(&sourced, "AUT"));
+    assert_eq!(plain.facts_sha256, sourced.facts_sha256);
+    assert_ne!(plain.input_sha256, sourced.input_sha256);
+    for evaluation in [&plain, &sourced] {
+        let json = serde_json::to_string(evaluation).unwrap();
+        let canonical = serde_json_canonicalizer::to_string(evaluation).unwrap();
+        assert_eq!(json, canonical);
+        let mut members: Json = serde_json::from_str(&json).unwrap();
+        members.as_object_mut().unwrap().remove("sha256");
+        assert_eq!(Sha256Hex::of(members.to_string().as_bytes()), evaluation.sha256);
+        assert_eq!(json.contains("facts_from"), evaluation == &sourced);
+        assert_eq!(&serde_json::from_str::<Evaluation>(&json).unwrap(), evaluation);
+    }
+    let mut other = source();
+    if let Some(Origin::Record(record)) = other.origins.first_mut().map(|origin| &mut origin.origin) {
+        record.stale = true;
+    }
+    let other = evaluated(&Check::default().with_facts_from(vec![other]), "AUT");
+    assert_ne!(other.sha256, sourced.sha256);
+    assert_ne!(other.input_sha256, sourced.input_sha256);
+}
+
+#[test]
+fn a_check_reads_back_with_its_origins() {
+    let check = Check::default().with_facts_from(vec![source()]);
+    let json = serde_json::to_string(&check).unwrap();
+    assert_eq!(serde_json::from_str::<Check>(&json).unwrap(), check);
+    assert!(!serde_json::to_string(&Check::default()).unwrap().contains("facts_from"));
+}
+
+#[test]
+fn the_log_names_origins_and_no_text_and_not_without_bound() {
+    let many = FactSource { origins: (0..101).flat_map(|_| source().origins).collect(), ..source() };
+    let at = "2026-11-20T10:00:00Z".parse().unwrap();
+    let evaluation = evaluated(&Check::default().with_facts_from(vec![many]), "AUT");
+    let entry = RulesEntry::of(&evaluation, None, at);
+    let told = entry.facts_from.clone().unwrap();
+    assert_eq!((told.origins.len(), told.origins_omitted), (100, 102));
+    let canonical = serde_json_canonicalizer::to_string(&evaluation.facts_from).unwrap();
+    assert_eq!(told.sha256, Sha256Hex::of(canonical.as_bytes()));
+    assert!(
+        matches!(&told.origins[1], OriginEntry::Record(record) if record.record_id == "0123456789abcdef-2")
+    );
+    assert!(!serde_json::to_string(&entry).unwrap().contains("Kosovo"));
+    let plain = RulesEntry::of(&evaluated(&Check::default(), "AUT"), None, at);
+    assert!(!serde_json::to_string(&plain).unwrap().contains("facts_from"));
+}
+
+#[test]
+fn what_is_not_all_of_an_answer_gives_no_facts() {
+    let none = |answer: &QueryAnswer, axes: &[String]| {
+        FactSource::of_answer(answer, axes, &ontology()).unwrap_err().to_string()
+    };
+    let mut more = answer();
+    more.response.cursor = Some("more".into());
+    assert!(none(&more, &people()).starts_with("the query finds more than one page of 3 records"));
+    let mut without = answer();
+    without.response.provenance = None;
+    assert_eq!(
+        none(&without, &people()),
+        "the answer does not tell where record 0123456789abcdef-1 comes from"
+    );
+    let name = vec!["name".to_owned()];
+    assert_eq!(
+        none(&answer(), &name),
+        "no template of population@1 is made of name alone; what they are made of: name, people"
+    );
+    assert_eq!(FactSource::is_possible(&ontology(), &people(), Some("x")), Err(NoFacts::Cursor));
+    assert!(FactSource::is_possible(&ontology(), &name, None).is_err());
+    assert_eq!(FactSource::is_possible(&ontology(), &people(), None), Ok(()));
+    let mut many = answer();
+    let (first, chain) = (many.response.records[0].clone(), chain_of_first(&many));
+    many.response.records = vec![first; SOURCED_FACTS_MAX + 1];
+    many.response.provenance = Some(vec![chain; SOURCED_FACTS_MAX + 1]);
+    assert!(none(&many, &people()).starts_with("there are more facts than 10000"));
+    let mut long = answer();
+    let (mut first, chain) = (long.response.records[0].clone(), chain_of_first(&long));
+    first.axes.insert("area".into(), Some(crate::ground::value::Value::Text("x".repeat(2_000))));
+    long.response.records = vec![first; SOURCED_BYTES_MAX / 2_000 + 1];
+    long.response.provenance = Some(vec![chain; SOURCED_BYTES_MAX / 2_000 + 1]);
+    assert!(none(&long, &people()).contains("they have more than 1048576 bytes together"));
+    // and one that finds nothing says so
+    let mut empty = answer();
+    empty.response.records.clear();
+    let empty = FactSource::of_answer(&empty, &people(), &ontology()).unwrap();
+    assert_eq!((empty.facts, empty.origins.len()), (0, 0));
+}
+
+#[test]
+fn fact_prevented_only_by_a_definition_is_an_error_that_names_it() {
+    let refused = |answer: &QueryAnswer, axes: &[&str], templates: &[&str]| {
+        let axes: Vec<_> = axes.iter().map(|&axis| axis.to_owned()).collect();
+        FactSource::of_answer(answer, &axes, &only(ontology(), templates)).map_err(|error| error.to_string())
+    };
+    let told = "no fact tells `people` of record 0123456789abcdef-2, which is by the definition `without Kosovo`: the templates \
+                of population@1 that tell it (plain) do not tell that; one with `{people:definition}` in it does";
+    assert_eq!(refused(&answer(), &["people"], &["plain"]), Err(told.to_owned()));
+    // a template of what the record has not is none of it, definition or not
+    let only_plain_has_all = refused(&answer(), &["people", "name"], &["plain", "named"]);
+    assert_eq!(only_plain_has_all, Err(told.to_owned()));
+    let mut first = answer();
+    first.response.records.truncate(1);
+    assert_eq!(refused(&first, &["people"], &["plain"]).map(|source| source.facts), Ok(1));
+    let mut others = answer();
+    others.response.records.remove(0);
+    others.response.provenance.as_mut().unwrap().remove(0);
+    assert_eq!(refused(&others, &["people"], &["defined"]).map(|source| source.facts), Ok(1));
+    let none = "what the query finds gives no fact: no template of population@1 that is made of what was asked for (named) has all that it names";
+    assert_eq!(refused(&answer(), &["people", "name"], &["named"]), Err(none.to_owned()));
+}
+
+#[test]
+fn what_several_give_is_bounded_together() {
+    let mut answer = answer();
+    let (first, chain) = (answer.response.records[0].clone(), chain_of_first(&answer));
+    answer.response.records = vec![first; SOURCED_FACTS_MAX / 2];
+    answer.response.provenance = Some(vec![chain; SOURCED_FACTS_MAX / 2]);
+    let half = FactSource::of_answer(&answer, &people(), &ontology()).unwrap();
+    assert_eq!(within_bounds(&[half.clone(), half.clone()]), Ok(()));
+    assert_eq!(within_bounds(&[half.clone(), source(), half.clone()]), Err(NoFacts::TooMany));
+    let mut long = source();
+    long.origins[0].facts[0].text = "x".repeat(SOURCED_BYTES_MAX);
+    assert_eq!(within_bounds(&[long]), Err(NoFacts::TooMany));
+}
+
+#[test]
+fn whether_an_answer_is_stale_is_told_with_its_facts() {
+    let mut stale = answer();
+    stale.response.query_metadata.freshness.policy.axes[0].stale = true;
+    let source = FactSource::of_answer(&stale, &people(), &ontology()).unwrap();
+    let is_stale = |origin: &FactOrigin| matches!(&origin.origin, Origin::Record(record) if record.stale);
+    assert!(source.origins.iter().all(is_stale));
+}
+
+#[test]
+fn source_warning_is_reported_without_its_changing_age() {
+    let mut warned = answer();
+    warned.response.query_metadata.freshness.policy.warnings = vec!["people is 11 s old".into()];
+    warned.response.warnings = vec!["it is deprecated".into(), "people is 11 s old".into()];
+    let source = FactSource::of_answer(&warned, &people(), &ontology()).unwrap();
+    assert_eq!(source.warnings, ["it is deprecated"]);
+    let evaluation = evaluated(&Check::default().with_facts_from(vec![source]), "AUT");
+    let json = serde_json::to_string(&evaluation).unwrap();
+    assert_eq!(json, serde_json_canonicalizer::to_string(&evaluation).unwrap());
+    assert_eq!(serde_json::from_str::<Evaluation>(&json).unwrap(), evaluation);
+}
+
+/// An ontology with these of its templates alone.
+fn only(mut ontology: Ontology, templates: &[&str]) -> Ontology {
+    ontology.fact_templates.retain(|template| templates.contains(&template.template_id.as_str()));
+    ontology
+}
+
+/// What two laboratories come to about a dose, of which the second says `second`.
+fn envelope(second: &str) -> Envelope {
+    let workflow = workflow(&["dose"], &["lab-a", "lab-b"], json!({}));
+    let mut inputs = inputs(workflow, &["dose"], json!({}));
+    answers(&mut inputs, "lab-a", OracleTier::Primary, &[("dose", "5")]);
+    answers(&mut inputs, "lab-b", OracleTier::Primary, &[("dose", second)]);
+    assert!(!answer_of(&mut inputs, "lab-a").values.is_empty());
+    decide(&inputs)
+}
+
+fn doses() -> Ontology {
+    let template = json!({"template_id": "dose", "template": "{patient} gets {dose} {dose:unit}"});
+    Ontology { fact_templates: vec![serde_json::from_value(template).unwrap()], ..clinic().clone() }
+}
+
+#[test]
+fn an_authoritative_envelope_gives_facts_with_all_that_stand_behind_them() {
+    let envelope = envelope("5");
+    assert_eq!(envelope.kind, EnvelopeKind::Authoritative, "{envelope:?}");
+    let source = FactSource::of_envelope(&envelope, &doses()).unwrap();
+    assert_eq!((source.facts, source.asked.clone()), (1, Asked::Verify(envelope.workflow.clone())));
+    let [FactOrigin { facts, origin: Origin::Verification(origin) }] = &source.origins[..] else {
+        unreachable!("one decision")
+    };
+    assert!(facts[0].text.ends_with(" gets 5 mg"), "{facts:?}");
+    assert_eq!((&origin.execution_id, &origin.envelope_sha256), (&envelope.execution_id, &envelope.sha256));
+    let behind: Vec<_> = origin.records["dose"].iter().map(|record| record.oracle_id.as_str()).collect();
+    assert_eq!((behind, origin.stale), (vec!["lab-a", "lab-b"], false));
+    let evaluation = evaluated(&Check::default().with_facts_from(vec![source]), "x");
+    let json = serde_json::to_string(&evaluation).unwrap();
+    assert_eq!(json, serde_json_canonicalizer::to_string(&evaluation).unwrap());
+}
+
+#[test]
+fn no_other_envelope_gives_any_whatever_it_holds() {
+    let contested = envelope("7");
+    assert_eq!(contested.kind, EnvelopeKind::HumanReview);
+    let believed = envelope("5");
+    for kind in EnvelopeKind::ALL.into_iter().filter(|kind| *kind != EnvelopeKind::Authoritative) {
+        let refused = FactSource::of_envelope(&Envelope { kind, ..believed.clone() }, &doses()).unwrap_err();
+        let told = format!(
+            "the decision {} is {}: only an authoritative one gives facts",
+            believed.execution_id,
+            kind.as_str()
+        );
+        assert!(refused.to_string().starts_with(&told), "{refused}");
+    }
+    FactSource::of_envelope(&contested, &doses()).unwrap_err();
+    let mut without = believed;
+    without.axes.get_mut("dose").unwrap().value = None;
+    FactSource::of_envelope(&without, &doses()).unwrap_err();
+}
+
+#[test]
+fn each_verified_value_is_in_a_fact_or_named_by_the_error() {
+    let refused = |envelope: &Envelope, templates: &[&str]| {
+        let read = |(place, template): (usize, &&str)| {
+            let template = json!({"template_id": format!("t{place}"), "template": template});
+            serde_json::from_value(template).unwrap()
+        };
+        let fact_templates = templates.iter().enumerate().map(read).collect();
+        let ontology = Ontology { fact_templates, ..clinic().clone() };
+        FactSource::of_envelope(envelope, &ontology).unwrap_err().to_string()
+    };
+    let (plain, mut defined) = (envelope("5"), envelope("5"));
+    let (dose, with_definition) = ("{patient} gets {dose}", "{patient} gets {dose} ({dose:definition})");
+    defined.axes.get_mut("dose").unwrap().definition = Some("by weight".into());
+    let of = &plain.execution_id;
+    assert_eq!(
+        refused(&defined, &[dose, "{dose:thousand:2} grams"]),
+        format!(
+            "no fact tells `dose` of the decision {of}, which is by the definition `by weight`: the templates of clinic@1 that \
+             tell it (t0, t1) do not tell that; one with `{{dose:definition}}` in it does"
+        )
+    );
+    let untold = |templates: &str| {
+        format!(
+            "no fact tells `dose` of the decision {of}: the templates of clinic@1 that tell it ({templates}) tell something \
+             beside it that is missing, as `{{dose:definition}}` of a value without one is, or rounding leaves nothing of it"
+        )
+    };
+    assert_eq!(refused(&plain, &[with_definition]), untold("t0"));
+    // another fact of the same thing does not stand in for it
+    assert_eq!(refused(&plain, &["{dose:million:2} kilograms", "{patient} was seen"]), untold("t0"));
+    let none = "gives no fact: no template of clinic@1 that is made of what was asked for (t0) has all that it names";
+    assert_eq!(refused(&plain, &["{dose:definition}"]), format!("the decision {of} {none}"));
+}
+
+#[test]
+fn an_entry_asks_either_a_source_or_a_workflow() {
+    let read = |text: &str| serde_json::from_str::<FactsFrom>(text).map_err(|error| error.to_string());
+    let query = r#""query":{"oracle_id":"world-bank","request":{"axes_requested":["people"]}}"#;
+    let verify = r#""verify":{"workflow":"people","where":{},"axes":["people"]}"#;
+    assert!(matches!(read(&format!("{{{query}}}")), Ok(FactsFrom::Query(_))));
+    assert!(matches!(read(&format!("{{{verify}}}")), Ok(FactsFrom::Verify(_))));
+    for (bad, words) in [
+        ("{}".to_owned(), "either `query` or `verify`"),
+        (format!("{{{query},{verify}}}"), "either `query` or `verify`"),
+        (r#"{"ask":1}"#.to_owned(), "unknown field `ask`, expected `query` or `verify`"),
+        (r#"{"query":{"oracle_id":"world-bank"}}"#.to_owned(), "missing field `request`"),
+    ] {
+        let fault = read(&bad).unwrap_err();
+        assert!(fault.contains(words), "{bad}: {fault}");
+    }
+    let entry = read(&format!("{{{query}}}")).unwrap();
+    assert_eq!(read(&serde_json::to_string(&entry).unwrap()), Ok(entry));
+}

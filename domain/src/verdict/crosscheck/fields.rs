@@ -1,0 +1,168 @@
+//! The members that a verdict of a tier has, and what happens to the others.
+
+use crate::base::payload::Name;
+use crate::verdict::label::{Dimension, Tier};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize as DeriveDeserialize, Serialize};
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// How the gate handles members of a verdict that its tier does not have, and that were therefore not judged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, DeriveDeserialize)]
+#[serde(rename_all = "snake_case", try_from = "String")]
+pub enum UnexpectedFields {
+    /// Cut them from the verdict before it is delivered.
+    #[default]
+    Strip,
+    /// Refuse the verdict.
+    Refuse,
+    /// Deliver them with the verdict.
+    Deliver,
+}
+
+impl TryFrom<String> for UnexpectedFields {
+    type Error = &'static str;
+
+    fn try_from(word: String) -> Result<Self, &'static str> {
+        match word.as_str() {
+            "strip" => Ok(Self::Strip),
+            "refuse" => Ok(Self::Refuse),
+            "deliver" => Ok(Self::Deliver),
+            _ => {
+                Err("the value is not a choice for `gate.unexpected_fields`; allowed: strip, refuse, deliver")
+            }
+        }
+    }
+}
+
+/// A judged object of a verdict.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Level {
+    /// The verdict itself.
+    Root(Tier),
+    /// `breakdown`
+    Breakdown,
+    /// A dimension of `breakdown`.
+    Dimension,
+    /// `strategy`
+    Strategy,
+}
+
+/// A member that its level has.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Member {
+    /// A value that is judged as a whole.
+    Value,
+    /// An object whose own members are judged.
+    Object(Level),
+}
+
+impl Level {
+    /// The member called `name`, if this level has it.
+    pub(super) fn member(self, name: &str) -> Option<Member> {
+        match (self, name) {
+            (Self::Root(_), "verdict" | "summary")
+            | (Self::Dimension, "verdict" | "analysis")
+            | (Self::Strategy, "next_step" | "alternative" | "tests") => Some(Member::Value),
+            (Self::Root(tier), "breakdown") if tier >= Tier::Full => Some(Member::Object(Self::Breakdown)),
+            (Self::Root(tier), "strategy") if tier >= Tier::Strategy => Some(Member::Object(Self::Strategy)),
+            (Self::Breakdown, name) => Dimension::exactly(name).map(|_| Member::Object(Self::Dimension)),
+            _ => None,
+        }
+    }
+}
+
+/// `object`, the text of a judged object, without the members that `level` does not have. All other bytes stay.
+///
+/// `object` must be one strict JSON document. A value that is not an object is returned unchanged.
+pub(super) fn strip(level: Level, object: &str) -> String {
+    let mut stripped = String::with_capacity(object.len());
+    append_stripped(level, object, &mut stripped);
+    stripped
+}
+
+fn append_stripped(level: Level, object: &str, stripped: &mut String) {
+    let Ok(Members(members)) = serde_json::from_str(object) else {
+        stripped.push_str(object);
+        return;
+    };
+    // everything before `rest` is either in `stripped` or cut
+    let mut rest = object.strip_prefix('{').unwrap_or_default();
+    stripped.push('{');
+    let (mut any_cut_first, mut any_kept) = (false, false);
+    for (Name(name), value) in members {
+        let value = value.get();
+        let Some((lead, behind)) = split_at_value(object, rest, value) else { continue };
+        rest = behind;
+        let Some(member) = level.member(&name) else {
+            any_cut_first |= !any_kept;
+            continue;
+        };
+        // the first member that is kept has no comma before it
+        let lead = match lead.split_once(',') {
+            Some((_, lead)) if any_cut_first && !any_kept => lead,
+            _ => lead,
+        };
+        any_kept = true;
+        stripped.push_str(lead);
+        match member {
+            Member::Value => stripped.push_str(value),
+            Member::Object(level) => append_stripped(level, value, stripped),
+        }
+    }
+    stripped.push_str(rest);
+}
+
+/// Splits `rest`, a tail of `object`, around `value`, which borrows from it.
+fn split_at_value<'a>(object: &'a str, rest: &'a str, value: &str) -> Option<(&'a str, &'a str)> {
+    let start = (value.as_ptr() as usize).checked_sub(object.as_ptr() as usize)?;
+    let lead = start.checked_sub(object.len() - rest.len())?;
+    Some((rest.get(..lead)?, rest.get(lead + value.len()..)?))
+}
+
+/// The members of an object in their order, each value as its text.
+struct Members<'a>(Vec<(Name<'a>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Members<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MembersVisitor;
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = Members<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strip_keeps_every_other_byte() {
+        for (text, kept) in [
+            (r#"{"verdict":1,"summary":2}"#, r#"{"verdict":1,"summary":2}"#),
+            (r#"{ "x" : {"verdict":1} , "verdict" : 1 }"#, r#"{ "verdict" : 1 }"#),
+            (r#"{"x":",","y":[","], "verdict":1}"#, r#"{ "verdict":1}"#),
+            ("{\"verdict\":1\n,\"x\":2\t, \"summary\":3 ,\"y\":4 }", "{\"verdict\":1\t, \"summary\":3 }"),
+            (r#"{"\u0076erdict":1.10,"verdict\u0000":2}"#, r#"{"\u0076erdict":1.10}"#),
+            (r#"{"x":1}"#, "{}"),
+            (r#"{ }"#, "{ }"),
+            ("[1]", "[1]"),
+        ] {
+            assert_eq!(strip(Level::Root(Tier::Quick), text), kept, "{text}");
+        }
+        let nested = r#"{"breakdown":{ "Mood":{}, "Curvature":{"x":1,"verdict":2}},"strategy":{}}"#;
+        let kept = r#"{"breakdown":{ "Curvature":{"verdict":2}}}"#;
+        assert_eq!(strip(Level::Root(Tier::Full), nested), kept);
+    }
+}

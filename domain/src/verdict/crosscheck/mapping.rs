@@ -1,0 +1,239 @@
+//! The canonical mapping: what of a payload counts as evidence, and what as a flag (`docs/mapping.md`). No other
+//! mapping is valid (seed: `tmm-crosscheck`, invariant 6).
+
+use super::fields::{Level, Member};
+use crate::base::blank::{is_blank, without_invisible};
+use crate::base::payload::{Node, Payload};
+use crate::verdict::flag::{FieldPath, Flag};
+use crate::verdict::label::{Dimension, Label, Tier};
+
+/// A summary with fewer characters than this, trimmed and without invisible ones, is flagged `short_summary`.
+const SUMMARY_MIN_CHARS: usize = 10;
+/// So many tests of a strategy count towards V_t.
+const TESTS_COUNTED: usize = 3;
+/// Fewer non-empty tests than this are flagged `few_tests`.
+const TESTS_MIN: usize = 2;
+/// V_t never falls below this.
+const V_T_FLOOR: f64 = 1.0;
+/// So many unexpected fields are flagged by name; one more flag counts the rest.
+pub(super) const UNEXPECTED_NAMED: usize = 16;
+/// An unexpected field's name is cut to so many characters in its flag.
+pub(super) const UNEXPECTED_NAME_CHARS: usize = 64;
+
+/// What the canonical mapping finds in a payload. All three values are dimensionless.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inspection {
+    /// Total value: weighted evidence units, at least 1.0.
+    pub v_t: f64,
+    /// Resonant value: weighted inconsistencies, the sum of the flags' weights.
+    pub v_r: f64,
+    /// Decoherence energy: the largest cause that applies.
+    pub e_d: f64,
+    /// The top-level verdict, where it is a valid one.
+    pub label: Option<Label>,
+    /// What was found, in the fixed order of [`Flag`].
+    pub flags: Vec<Flag>,
+}
+
+/// Maps `payload` to the TMM variables for `tier`. Total: any text gives an inspection.
+#[must_use]
+pub fn inspect(tier: Tier, payload: &Payload) -> Inspection {
+    match Node::parse(payload.text()) {
+        Ok(root) => {
+            let mut findings = Findings::default();
+            findings.look_at(tier, &root);
+            findings.into_inspection()
+        }
+        Err(_) => Inspection {
+            v_t: V_T_FLOOR,
+            v_r: 0.0,
+            e_d: Flag::MalformedJson.e_d(),
+            label: None,
+            flags: vec![Flag::MalformedJson],
+        },
+    }
+}
+
+/// The mapping at work: evidence adds to V_t, flags carry V_r and E_D.
+#[derive(Default)]
+struct Findings {
+    evidence: f64,
+    label: Option<Label>,
+    flags: Vec<Flag>,
+}
+
+impl Findings {
+    fn look_at(&mut self, tier: Tier, root: &Node<'_>) {
+        self.verdict(root);
+        self.summary(root);
+        if tier >= Tier::Full {
+            self.breakdown(root);
+        }
+        if tier >= Tier::Strategy {
+            self.strategy(root);
+        }
+        self.unexpected(tier, root);
+    }
+
+    fn into_inspection(mut self) -> Inspection {
+        self.flags.sort();
+        Inspection {
+            v_t: self.evidence.max(V_T_FLOOR),
+            v_r: self.flags.iter().map(Flag::v_r).fold(0.0, std::ops::Add::add),
+            e_d: self.flags.iter().map(Flag::e_d).fold(0.0, f64::max),
+            label: self.label,
+            flags: self.flags,
+        }
+    }
+
+    fn verdict(&mut self, root: &Node<'_>) {
+        match root.text_at("verdict") {
+            None => self.flags.push(Flag::VerdictMissing),
+            Some(word) => match Label::exactly(word) {
+                None => self.flags.push(Flag::VerdictInvalid),
+                Some(label) => {
+                    self.label = Some(label);
+                    self.evidence += 1.0;
+                }
+            },
+        }
+    }
+
+    fn summary(&mut self, root: &Node<'_>) {
+        let summary = root.text_at("summary");
+        if summary.is_none() {
+            self.flags.push(Flag::FieldMissing(FieldPath::Summary));
+        }
+        let summary = without_invisible(summary.unwrap_or_default());
+        let summary = summary.trim();
+        if !summary.is_empty() {
+            self.evidence += 1.0;
+        }
+        if summary.chars().take(SUMMARY_MIN_CHARS).count() < SUMMARY_MIN_CHARS {
+            self.flags.push(Flag::ShortSummary);
+        }
+    }
+
+    fn breakdown(&mut self, root: &Node<'_>) {
+        let Some(breakdown) = root.object_at("breakdown") else {
+            self.flags.push(Flag::FieldMissing(FieldPath::Breakdown));
+            return;
+        };
+        let labels: Vec<Label> =
+            Dimension::ALL.into_iter().filter_map(|dimension| self.dimension(breakdown, dimension)).collect();
+        self.conflict(&labels);
+    }
+
+    /// Looks at one dimension and hands back its verdict, where that is valid.
+    fn dimension(&mut self, breakdown: &Node<'_>, dimension: Dimension) -> Option<Label> {
+        let Some(node) = breakdown.object_at(dimension.as_str()) else {
+            self.flags.push(Flag::FieldMissing(FieldPath::Dimension(dimension)));
+            return None;
+        };
+        let word = node.text_at("verdict");
+        let label = word.and_then(Label::exactly);
+        if word.is_none() {
+            self.flags.push(Flag::FieldMissing(FieldPath::DimensionVerdict(dimension)));
+        } else if label.is_none() {
+            self.flags.push(Flag::DimensionVerdictInvalid(dimension));
+        }
+        let analysis = node.text_at("analysis");
+        if analysis.is_none() {
+            self.flags.push(Flag::FieldMissing(FieldPath::DimensionAnalysis(dimension)));
+        }
+        if label.is_some() {
+            if analysis.is_some_and(|text| !is_blank(text)) {
+                self.evidence += 1.0;
+            } else {
+                self.flags.push(Flag::EmptyAnalysis(dimension));
+            }
+        }
+        label
+    }
+
+    /// Holds the top-level verdict against the valid verdicts of the dimensions.
+    fn conflict(&mut self, labels: &[Label]) {
+        let count = |label: Label| labels.iter().filter(|other| **other == label).count();
+        let majority = Label::ALL.into_iter().find(|label| 2 * count(*label) > labels.len());
+        let Some(label) = self.label else { return };
+        if label != Label::Null {
+            if majority.is_some_and(|majority| majority != label) {
+                self.flags.push(Flag::VerdictConflict);
+            }
+            return;
+        }
+        let bright = |label: &Label| matches!(label, Label::Green | Label::Amber);
+        if !labels.is_empty() && labels.iter().all(bright) {
+            self.flags.push(Flag::ContradictoryNull);
+            if majority.is_some() {
+                self.flags.push(Flag::VerdictConflict);
+            }
+        }
+    }
+
+    fn strategy(&mut self, root: &Node<'_>) {
+        let Some(strategy) = root.object_at("strategy") else {
+            self.flags.push(Flag::FieldMissing(FieldPath::Strategy));
+            self.flags.push(Flag::StrategyMissing);
+            return;
+        };
+        for (name, path) in [("next_step", FieldPath::NextStep), ("alternative", FieldPath::Alternative)] {
+            match strategy.text_at(name) {
+                None => self.flags.push(Flag::FieldMissing(path)),
+                Some(text) if !is_blank(text) => self.evidence += 1.0,
+                Some(_) => {}
+            }
+        }
+        let tests = strategy.list_at("tests");
+        if tests.is_none() {
+            self.flags.push(Flag::FieldMissing(FieldPath::Tests));
+        }
+        let filled =
+            tests.unwrap_or_default().iter().filter(|test| is_a_test(test)).take(TESTS_COUNTED).count();
+        self.evidence += [0.0, 0.5, 1.0, 1.5].get(filled).copied().expect("three tests count at most");
+        if filled < TESTS_MIN {
+            self.flags.push(Flag::FewTests);
+        }
+    }
+
+    /// Flags what the tier does not look at: sorted, and bounded in number and length, since it is the model's.
+    fn unexpected(&mut self, tier: Tier, root: &Node<'_>) {
+        let mut paths = Vec::new();
+        collect_unexpected(Level::Root(tier), root, "", &mut paths);
+        paths.sort_unstable();
+        let rest = paths.len().saturating_sub(UNEXPECTED_NAMED);
+        paths.truncate(UNEXPECTED_NAMED);
+        if rest > 0 {
+            // "~" sorts behind every ASCII letter, so that the count mostly stands last of its kind
+            paths.push(format!("~{rest} more"));
+        }
+        self.flags.extend(paths.into_iter().map(Flag::UnexpectedField));
+    }
+}
+
+/// Adds the paths of all members below `object` that their level does not have. `prefix` is the path of `object`,
+/// with a dot after it.
+fn collect_unexpected(level: Level, object: &Node<'_>, prefix: &str, paths: &mut Vec<String>) {
+    for (name, node) in object.members() {
+        match level.member(name) {
+            Some(Member::Value) => {}
+            Some(Member::Object(level)) => {
+                collect_unexpected(level, node, &format!("{prefix}{name}."), paths);
+            }
+            None => paths.push(format!("{prefix}{}", shortened(name))),
+        }
+    }
+}
+
+fn shortened(name: &str) -> String {
+    name.chars().take(UNEXPECTED_NAME_CHARS).collect()
+}
+
+/// A test of a strategy is a text that is not blank, or an object with such a text.
+fn is_a_test(node: &Node<'_>) -> bool {
+    match node {
+        Node::Text(text) => !is_blank(text),
+        Node::Object(members) => members.iter().any(|(_, member)| is_a_test(member)),
+        Node::Scalar | Node::List(_) => false,
+    }
+}

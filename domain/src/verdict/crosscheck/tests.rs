@@ -1,0 +1,453 @@
+use super::mapping::{UNEXPECTED_NAME_CHARS, UNEXPECTED_NAMED};
+use super::*;
+use crate::verdict::label::Dimension;
+use crate::verdict::tmm::PHI;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+fn verdict(tier: Tier) -> Value {
+    let mut verdict = json!({"verdict": "GREEN", "summary": "A sound plan with clear and modest aims."});
+    if tier >= Tier::Full {
+        let dimension = json!({"verdict": "GREEN", "analysis": "Nothing here moves faster than it can."});
+        verdict["breakdown"] =
+            Dimension::ALL.iter().map(|d| (d.to_string(), dimension.clone())).collect::<Map<_, _>>().into();
+    }
+    if tier == Tier::Strategy {
+        verdict["strategy"] = json!({
+            "next_step": "Ask ten neighbours.", "alternative": "Rent first.",
+            "tests": ["Sell one box.", {"what": "Sell ten."}, "Ask again."],
+        });
+    }
+    verdict
+}
+
+fn inspected(tier: Tier, verdict: &Value) -> Inspection {
+    inspect(tier, &Payload::raw(&verdict.to_string()))
+}
+
+fn decided(tier: Tier, verdict: &Value) -> Decision {
+    decide(&inspected(tier, verdict))
+}
+
+fn words(flags: &[Flag]) -> Vec<String> {
+    flags.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn vc_1_perfect_verdict_passes() {
+    let verdict = json!({"verdict": "GREEN", "summary": "More than twenty-five characters of summary."});
+    let judgement = judge(Tier::Quick, Payload::raw(&verdict.to_string()));
+    assert_eq!(judgement.decision.coherence_score, 1.0);
+    assert!(judgement.decision.approved && judgement.outcome.is_ok());
+}
+
+#[test]
+fn vc_2_malformed_verdict_is_blocked_as_field_missing() {
+    let judgement = judge(Tier::Quick, Payload::raw(r#"{"summary": ""}"#));
+    assert!(!judgement.decision.approved && judgement.outcome.is_err());
+    assert_eq!(judgement.decision.crosscheck_reason, Reason::FieldMissing);
+    assert_eq!(words(&judgement.decision.flags), ["short_summary", "verdict_missing", "degenerate_manifold"]);
+}
+
+#[test]
+fn vc_3_dimension_conflict_is_detected() {
+    let mut verdict = verdict(Tier::Full);
+    for dimension in Dimension::ALL {
+        verdict["breakdown"][dimension.as_str()]["verdict"] = json!("RED");
+    }
+    let inspection = inspected(Tier::Full, &verdict);
+    assert_eq!((inspection.v_t, inspection.v_r, inspection.e_d), (7.0, 2.0, 0.0));
+    assert!(decide(&inspection).approved, "a conflict alone is tolerated: 1 - 0.084/7 is above omega");
+    // the worst case: nothing but the contradiction is left of the evidence
+    for dimension in Dimension::ALL {
+        verdict["breakdown"][dimension.as_str()]["analysis"] = json!(" ");
+    }
+    verdict["summary"] = json!("");
+    let decision = decided(Tier::Full, &verdict);
+    assert!(!decision.approved);
+    assert_eq!(decision.crosscheck_reason, Reason::DimensionConflict);
+}
+
+#[test]
+fn worked_example_of_a_perfect_quick_verdict_scores_1() {
+    let inspection = inspected(Tier::Quick, &verdict(Tier::Quick));
+    assert_eq!((inspection.v_t, inspection.v_r, inspection.e_d), (2.0, 0.0, 0.0));
+    assert_eq!(decide(&inspection).coherence_score, 1.0);
+}
+
+#[test]
+fn worked_example_of_dimension_conflicts_passes_at_0_982() {
+    let mut verdict = verdict(Tier::Full);
+    for dimension in Dimension::ALL {
+        verdict["breakdown"][dimension.as_str()]["verdict"] = json!("RED");
+    }
+    verdict["summary"] = json!("Short.");
+    let inspection = inspected(Tier::Full, &verdict);
+    assert_eq!((inspection.v_t, inspection.v_r, inspection.e_d), (7.0, 3.0, 0.0));
+    let decision = decide(&inspection);
+    assert!((decision.coherence_score - 0.982).abs() < 1e-9 && decision.approved, "{decision:?}");
+    assert_eq!(words(&decision.flags), ["verdict_conflict", "short_summary"]);
+}
+
+#[test]
+fn worked_example_of_a_severely_malformed_verdict_is_rejected_at_0_635() {
+    let inspection = Inspection { v_t: 2.0, v_r: 5.5, e_d: 0.5, label: Some(Label::Green), flags: vec![] };
+    let decision = decide(&inspection);
+    assert!((decision.coherence_score - 0.6345).abs() < 1e-9 && !decision.approved, "{decision:?}");
+}
+
+#[test]
+fn the_largest_v_t_of_each_tier_is_what_the_weights_add_up_to() {
+    for (tier, v_t) in [(Tier::Quick, 2.0), (Tier::Full, 7.0), (Tier::Strategy, 10.5)] {
+        assert_eq!(inspected(tier, &verdict(tier)).v_t, v_t);
+    }
+}
+
+#[test]
+fn malformed_json_scores_minus_one_and_is_degenerate() {
+    let decision = decide(&inspect(Tier::Strategy, &Payload::raw("```json\n{}\n```")));
+    assert_eq!(decision.coherence_score, -1.0);
+    assert_eq!(decision.crosscheck_reason, Reason::DegenerateManifold);
+    assert_eq!(words(&decision.flags), ["malformed_json", "degenerate_manifold"]);
+    assert_eq!(decision.verdict_label, None);
+}
+
+#[test]
+fn a_null_verdict_over_a_consistent_breakdown_passes_unflagged() {
+    let mut verdict = verdict(Tier::Full);
+    verdict["verdict"] = json!("NULL");
+    for dimension in Dimension::ALL {
+        verdict["breakdown"][dimension.as_str()]["verdict"] = json!("RED");
+    }
+    let decision = decided(Tier::Full, &verdict);
+    assert_eq!((decision.approved, decision.coherence_score), (true, 1.0));
+    assert_eq!(decision.flags, []);
+}
+
+#[test]
+fn a_null_verdict_over_green_and_amber_is_contradictory() {
+    let mut verdict = verdict(Tier::Full);
+    verdict["verdict"] = json!("NULL");
+    verdict["breakdown"]["Curvature"]["verdict"] = json!("AMBER");
+    let with_majority = inspected(Tier::Full, &verdict);
+    assert_eq!(with_majority.v_r, 3.5);
+    assert_eq!(words(&with_majority.flags), ["verdict_conflict", "contradictory_null"]);
+
+    verdict["breakdown"]["Completion"]["verdict"] = json!("AMBER");
+    verdict["breakdown"]["Stability"]["verdict"] = json!("PURPLE");
+    let without = inspected(Tier::Full, &verdict);
+    assert_eq!(without.v_r, 1.5);
+    assert_eq!(words(&without.flags), ["contradictory_null", "dimension_verdict_invalid:Stability"]);
+}
+
+#[test]
+fn absent_and_empty_are_told_apart() {
+    let mut verdict = verdict(Tier::Strategy);
+    verdict["summary"] = json!(7);
+    verdict["breakdown"]["Stability"]["analysis"] = json!(["not", "text"]);
+    verdict["breakdown"]["Turbulence"]["analysis"] = json!("\u{2003}\n");
+    verdict["breakdown"]["Change Rate"] = json!("GREEN");
+    verdict["breakdown"]["Completion"]["verdict"] = json!(null);
+    verdict["strategy"]["next_step"] = json!("");
+    verdict["strategy"]["alternative"] = json!(null);
+    verdict["strategy"]["tests"] = json!(["", {}, [1], "one"]);
+    let inspection = inspected(Tier::Strategy, &verdict);
+    assert_eq!(
+        words(&inspection.flags),
+        [
+            "empty_analysis:Stability",
+            "empty_analysis:Turbulence",
+            "short_summary",
+            "few_tests",
+            "field_missing:summary",
+            "field_missing:breakdown.Stability.analysis",
+            "field_missing:breakdown.Change Rate",
+            "field_missing:breakdown.Completion.verdict",
+            "field_missing:strategy.alternative",
+        ]
+    );
+    // verdict, Curvature, and half a test
+    assert_eq!((inspection.v_t, inspection.v_r, inspection.e_d), (2.5, 3.0, 0.5));
+}
+
+#[test]
+fn a_strategy_that_is_missing_weighs_two_and_is_not_also_short_of_tests() {
+    let mut verdict = verdict(Tier::Strategy);
+    verdict.as_object_mut().expect("an object").remove("strategy");
+    let inspection = inspected(Tier::Strategy, &verdict);
+    assert_eq!(words(&inspection.flags), ["strategy_missing", "field_missing:strategy"]);
+    assert_eq!((inspection.v_r, inspection.e_d), (2.0, 0.5));
+}
+
+#[test]
+fn a_tier_looks_at_its_own_fields_only() {
+    let mut verdict = verdict(Tier::Strategy);
+    verdict["verdict"] = json!("RED");
+    verdict["mood"] = json!("good");
+    let decision = decided(Tier::Quick, &verdict);
+    assert!(decision.approved, "a breakdown that contradicts is none of the quick tier's business");
+    let ignored = ["unexpected_field:breakdown", "unexpected_field:mood", "unexpected_field:strategy"];
+    assert_eq!(words(&decision.flags), ignored);
+    verdict["breakdown"]["Mood"] = json!({"verdict": "RED", "analysis": "Gloomy."});
+    let flags = words(&decided(Tier::Full, &verdict).flags);
+    let ignored = ["unexpected_field:breakdown.Mood", "unexpected_field:mood", "unexpected_field:strategy"];
+    assert_eq!(flags.get(1..), Some(&ignored.map(String::from)[..]), "{flags:?}");
+}
+
+#[test]
+fn unexpected_fields_are_bounded_in_number_and_length() {
+    let mut verdict = verdict(Tier::Quick);
+    for n in 0..1000 {
+        verdict[format!("field {n:04} {}", "x".repeat(1000))] = json!(n);
+    }
+    let flags = words(&decided(Tier::Quick, &verdict).flags);
+    assert_eq!(flags.len(), UNEXPECTED_NAMED + 1);
+    assert_eq!(flags.last().map(String::as_str), Some("unexpected_field:~984 more"));
+    assert!(
+        flags.iter().all(|flag| flag.chars().count() <= "unexpected_field:".len() + UNEXPECTED_NAME_CHARS)
+    );
+}
+
+#[test]
+fn a_payload_that_is_not_an_object_has_no_verdict() {
+    for payload in ["[]", "7", "\"GREEN\"", "null"] {
+        let inspection = inspect(Tier::Quick, &Payload::raw(payload));
+        assert_eq!((inspection.v_t, inspection.e_d), (1.0, 1.0), "{payload}");
+        assert_eq!(decide(&inspection).crosscheck_reason, Reason::FieldMissing);
+    }
+}
+
+/// The tables of `docs/mapping.md` once more, as plainly as they can be said, over `serde_json::Value`.
+fn transcribed(tier: Tier, root: &Value) -> (f64, f64, f64) {
+    let label =
+        |v: &Value| v.as_str().filter(|s| ["GREEN", "AMBER", "RED", "NULL"].contains(s)).map(String::from);
+    // the texts here hold one invisible character
+    let visible = |v: &Value| v.as_str().unwrap_or("").replace('\u{200b}', "").trim().chars().count();
+    let filled = |v: &Value| visible(v) > 0;
+    let is_text = |v: &Value| v.is_string();
+    let (mut v_t, mut v_r, mut missing) = (0.0, 0.0, false);
+    let top = label(&root["verdict"]);
+    v_t += f64::from(u8::from(top.is_some()));
+    v_t += f64::from(u8::from(filled(&root["summary"])));
+    missing |= !is_text(&root["summary"]);
+    if visible(&root["summary"]) < 10 {
+        v_r += 1.0;
+    }
+    if tier != Tier::Quick {
+        missing |= !root["breakdown"].is_object();
+        let mut labels = vec![];
+        for name in ["Stability", "Turbulence", "Change Rate", "Completion", "Curvature"] {
+            let dimension = &root["breakdown"][name];
+            missing |= label(&dimension["verdict"]).is_none() || !is_text(&dimension["analysis"]);
+            if let Some(valid) = label(&dimension["verdict"]) {
+                let (evidence, weight) = if filled(&dimension["analysis"]) { (1.0, 0.0) } else { (0.0, 0.5) };
+                v_t += evidence;
+                v_r += weight;
+                labels.push(valid);
+            }
+        }
+        let majority = labels.iter().find(|l| labels.iter().filter(|m| m == l).count() * 2 > labels.len());
+        let bright = !labels.is_empty() && labels.iter().all(|l| l == "GREEN" || l == "AMBER");
+        match top.as_deref() {
+            Some("NULL") if bright => v_r += if majority.is_some() { 3.5 } else { 1.5 },
+            Some("NULL") | None => {}
+            Some(top) => v_r += if majority.is_some_and(|m| m != top) { 2.0 } else { 0.0 },
+        }
+    }
+    if tier == Tier::Strategy {
+        let strategy = &root["strategy"];
+        if strategy.is_object() {
+            missing |= !is_text(&strategy["next_step"]) || !is_text(&strategy["alternative"]);
+            missing |= !strategy["tests"].is_array();
+            v_t += f64::from(u8::from(filled(&strategy["next_step"])));
+            v_t += f64::from(u8::from(filled(&strategy["alternative"])));
+            let none = vec![];
+            let tests = strategy["tests"].as_array().unwrap_or(&none);
+            let filled =
+                tests.iter().filter(|t| filled(t) || t.as_object().is_some_and(|o| !o.is_empty())).count();
+            v_t += 0.5 * f64::from(u32::try_from(filled.min(3)).expect("three at most"));
+            v_r += if filled < 2 { 1.0 } else { 0.0 };
+        } else {
+            missing = true;
+            v_r += 2.0;
+        }
+    }
+    let e_d = if top.is_none() {
+        1.0
+    } else if missing {
+        0.5
+    } else {
+        0.0
+    };
+    (f64::max(v_t, 1.0), v_r, e_d)
+}
+
+fn text() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        6 => prop_oneof![Just("GREEN"), Just("AMBER"), Just("RED"), Just("NULL")].prop_map(Value::from),
+        4 => "[a-zA-Zé \u{200b}]{0,14}".prop_map(Value::from),
+        1 => Just(json!("A longer text that says something.")),
+        1 => prop_oneof![Just(json!(null)), Just(json!(4)), Just(json!([])), Just(json!({}))],
+    ]
+}
+
+/// Objects with some of `fields`, each of a shape that is more often right than wrong.
+fn object(fields: Vec<(&'static str, BoxedStrategy<Value>)>) -> BoxedStrategy<Value> {
+    let members: Vec<_> = fields
+        .into_iter()
+        .map(|(name, value)| prop_oneof![9 => value.prop_map(move |v| Some((name.to_owned(), v))), 1 => Just(None)])
+        .collect();
+    let object = members.prop_map(|m| Value::from(m.into_iter().flatten().collect::<Map<_, _>>()));
+    prop_oneof![12 => object, 1 => text()].boxed()
+}
+
+/// Verdicts of every degree of brokenness.
+fn any_verdict() -> BoxedStrategy<Value> {
+    let dimension = || object(vec![("verdict", text().boxed()), ("analysis", text().boxed())]);
+    let mut dimensions: Vec<_> = Dimension::ALL.iter().map(|d| (d.as_str(), dimension())).collect();
+    dimensions.push(("Mood", dimension()));
+    let test = prop_oneof![text(), Just(json!({"what": "Sell one."}))];
+    let tests = prop_oneof![9 => prop::collection::vec(test, 0..5).prop_map(Value::from), 1 => text()];
+    object(vec![
+        ("verdict", text().boxed()),
+        ("summary", text().boxed()),
+        ("breakdown", object(dimensions)),
+        (
+            "strategy",
+            object(vec![
+                ("next_step", text().boxed()),
+                ("alternative", text().boxed()),
+                ("tests", tests.boxed()),
+            ]),
+        ),
+        ("mood", text().boxed()),
+    ])
+}
+
+fn any_tier() -> impl Strategy<Value = Tier> {
+    prop_oneof![Just(Tier::Quick), Just(Tier::Full), Just(Tier::Strategy)]
+}
+
+/// `value` as text with the members of every object turned around.
+fn reversed(value: &Value) -> String {
+    match value {
+        Value::Object(members) => {
+            let members: Vec<_> =
+                members.iter().rev().map(|(k, v)| format!("{}:{}", json!(k), reversed(v))).collect();
+            format!("{{{}}}", members.join(","))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(reversed).collect::<Vec<_>>().join(",")),
+        other => other.to_string(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn the_mapping_is_the_one_in_the_tables(tier in any_tier(), verdict in any_verdict()) {
+        let Inspection { v_t, v_r, e_d, .. } = inspected(tier, &verdict);
+        prop_assert_eq!((v_t, v_r, e_d), transcribed(tier, &verdict), "{}", verdict);
+    }
+
+    #[test]
+    fn the_flags_weights_add_up_to_v_r_and_their_largest_e_d_applies(tier in any_tier(), verdict in any_verdict()) {
+        let Inspection { v_r, e_d, flags, .. } = inspected(tier, &verdict);
+        let (_, table_v_r, table_e_d) = transcribed(tier, &verdict);
+        prop_assert_eq!(flags.iter().map(Flag::v_r).sum::<f64>(), table_v_r);
+        prop_assert_eq!(flags.iter().map(Flag::e_d).fold(0.0, f64::max), table_e_d);
+        prop_assert_eq!((v_r, e_d), (table_v_r, table_e_d));
+    }
+
+    #[test]
+    fn the_decision_never_depends_on_field_order(tier in any_tier(), verdict in any_verdict()) {
+        let turned = inspect(tier, &Payload::raw(&reversed(&verdict)));
+        prop_assert_eq!(inspected(tier, &verdict), turned);
+    }
+
+    #[test]
+    fn a_missing_field_never_passes(tier in any_tier(), verdict in any_verdict()) {
+        let inspection = inspected(tier, &verdict);
+        let decision = decide(&inspection);
+        if inspection.e_d > 0.0 {
+            prop_assert!(!decision.approved);
+            prop_assert!(decision.coherence_score < OMEGA);
+        }
+        let approved = judge(tier, Payload::raw(&verdict.to_string())).outcome.is_ok();
+        prop_assert_eq!(approved, decision.approved);
+        prop_assert_eq!(decision.approved, decision.crosscheck_reason == Reason::Pass);
+        prop_assert_eq!(decision.approved, 1.0 - (inspection.e_d + inspection.v_r * PHI) / inspection.v_t >= OMEGA);
+    }
+
+    #[test]
+    fn every_required_field_is_missed(tier in any_tier(), pick in any::<prop::sample::Index>()) {
+        let mut paths = vec!["/verdict".to_owned(), "/summary".to_owned()];
+        if tier >= Tier::Full {
+            paths.push("/breakdown".into());
+            for d in Dimension::ALL {
+                paths.extend([format!("/breakdown/{d}"), format!("/breakdown/{d}/verdict"), format!("/breakdown/{d}/analysis")]);
+            }
+        }
+        if tier == Tier::Strategy {
+            paths.extend(["/strategy", "/strategy/next_step", "/strategy/alternative", "/strategy/tests"].map(String::from));
+        }
+        let path = pick.get(&paths);
+        let mut verdict = verdict(tier);
+        let (parent, name) = path.rsplit_once('/').expect("a path");
+        verdict.pointer_mut(parent).and_then(Value::as_object_mut).expect("an object").remove(name);
+        let decision = decided(tier, &verdict);
+        prop_assert_eq!(decision.crosscheck_reason, Reason::FieldMissing, "{}", path);
+    }
+
+    #[test]
+    fn decide_is_total_over_arbitrary_text(tier in any_tier(), text in "\\PC{0,200}") {
+        let judgement = judge(tier, Payload::raw(&text));
+        prop_assert!(judgement.decision.coherence_score <= 1.0);
+        prop_assert_eq!(judgement.outcome.is_ok(), judgement.decision.approved);
+    }
+
+    #[test]
+    fn decide_is_total_over_a_verdict_cut_anywhere(tier in any_tier(), cut in any::<prop::sample::Index>()) {
+        let whole = verdict(tier).to_string();
+        let cut = cut.index(whole.len());
+        let judgement = judge(tier, Payload::raw(whole.get(..cut).expect("the text is ASCII")));
+        prop_assert_eq!(words(&judgement.decision.flags), ["malformed_json", "degenerate_manifold"]);
+    }
+}
+
+#[test]
+fn unexpected_members_are_stripped_refused_or_delivered() {
+    let text = r#"{"verdict":"GREEN", "x":1, "summary":"A sound and simple plan."}"#;
+    let stripped = r#"{"verdict":"GREEN", "summary":"A sound and simple plan."}"#;
+    for (unexpected, delivered) in [
+        (UnexpectedFields::Strip, Some(stripped)),
+        (UnexpectedFields::Refuse, None),
+        (UnexpectedFields::Deliver, Some(text)),
+    ] {
+        let judgement = judge_with(unexpected, Tier::Quick, Payload::raw(text));
+        assert_eq!(words(&judgement.decision.flags), ["unexpected_field:x"]);
+        assert_eq!(judgement.decision.approved, delivered.is_some());
+        let reason = if delivered.is_some() { Reason::Pass } else { Reason::UnexpectedField };
+        assert_eq!(judgement.decision.crosscheck_reason, reason);
+        let approved = judgement.outcome.ok();
+        assert_eq!(approved.as_ref().map(|approved| approved.verdict().get()), delivered);
+        assert_eq!(judgement.sha256, Sha256Hex::of(delivered.unwrap_or(text).as_bytes()));
+        assert!(approved.is_none_or(|approved| *approved.sha256() == judgement.sha256));
+    }
+    // a verdict that is refused for its own sake keeps that reason
+    let judgement = judge_with(UnexpectedFields::Refuse, Tier::Quick, Payload::raw(r#"{"x":1}"#));
+    assert_eq!(judgement.decision.crosscheck_reason, Reason::FieldMissing);
+}
+
+proptest! {
+    #[test]
+    fn stripped_verdict_is_the_judged_part_of_the_original(tier in any_tier(), verdict in any_verdict()) {
+        let judgement = judge(tier, Payload::raw(&verdict.to_string()));
+        if let Ok(approved) = judgement.outcome {
+            let delivered = Payload::json(approved.verdict());
+            let again = judge_with(UnexpectedFields::Refuse, tier, delivered);
+            prop_assert!(again.outcome.is_ok(), "{}", approved.verdict());
+            prop_assert_eq!((again.inspection.v_t, again.inspection.v_r), (judgement.inspection.v_t, judgement.inspection.v_r));
+        }
+    }
+}

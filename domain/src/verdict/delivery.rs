@@ -1,0 +1,268 @@
+//! A delivered verdict: the document that is cached, stored and answered (seed: `regen-consistency`, "Primary
+//! Output").
+
+use crate::base::digest::Sha256Hex;
+use crate::base::payload::Payload;
+use crate::verdict::crosscheck::{Approved, Decision, judge_delivered};
+use crate::verdict::divergence::{
+    CHANGED_NOTICE, DISCLAIMER, DivergenceCheck, DivergenceLevel, OriginalLabel, UNKNOWN_NOTICE,
+};
+use crate::verdict::label::Tier;
+use crate::verdict::session::{Query, SessionId};
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// An approved verdict with the session it belongs to.
+///
+/// It is written as one JSON document, the same in the store and on the wire. Read back, its verdict passes the
+/// gate again: a document that was tampered with or damaged is an error, never a verdict.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// Whose.
+    pub session_id: SessionId,
+    /// What was asked.
+    pub query: Query,
+    /// The verdict.
+    pub approved: Approved,
+    /// When it was cached.
+    pub cached_at: Timestamp,
+    /// What is to be told of it if it was regenerated.
+    pub regen: Option<Regen>,
+    /// The SHA-256 of the rules' evaluation, if they have let it through.
+    pub evaluation_sha256: Option<Sha256Hex>,
+}
+
+/// What is to be told of a regenerated verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Regen {
+    /// The label of the verdict that was delivered first.
+    pub original: OriginalLabel,
+    /// Whether the original was made from another prompt, or from one that is not known.
+    pub prompt_changed: bool,
+    /// Whether the original was made by another model or with other settings.
+    pub settings_changed: bool,
+}
+
+impl Regen {
+    /// The comparison `check`, as the answer shows it.
+    #[must_use]
+    pub fn of(check: &DivergenceCheck) -> Self {
+        Self {
+            original: check.original_verdict,
+            prompt_changed: check.prompt_changed == Some(true),
+            settings_changed: check.settings_changed == Some(true),
+        }
+    }
+
+    /// The notice to the customer.
+    const fn notice(&self) -> Option<&'static str> {
+        if self.original.0.is_none() {
+            Some(UNKNOWN_NOTICE)
+        } else if self.prompt_changed || self.settings_changed {
+            Some(CHANGED_NOTICE)
+        } else {
+            None
+        }
+    }
+}
+
+/// Why a verdict was regenerated: there is one reason (seed: invariant 6).
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RegenReason {
+    CacheMiss,
+}
+
+/// The document's fields, in their order.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document<'d, Q, V, D> {
+    session_id: SessionId,
+    tier: Tier,
+    query: Q,
+    verdict: V,
+    cached_at: Timestamp,
+    regen: bool,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    regen_reason: Option<RegenReason>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    original_verdict: Option<OriginalLabel>,
+    /// Null in a regenerated one where the original is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    divergence_level: Option<Option<DivergenceLevel>>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    disclaimer: Option<Cow<'d, str>>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    notice: Option<Cow<'d, str>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    prompt_changed: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    settings_changed: bool,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    evaluation_sha256: Option<Sha256Hex>,
+    decision: D,
+}
+
+impl Delivery {
+    /// How far a regenerated verdict is from the one that was delivered first, where that is known.
+    #[must_use]
+    pub fn divergence_level(&self) -> Option<DivergenceLevel> {
+        let original = self.regen?.original.0?;
+        Some(DivergenceLevel::between(original, self.approved.label()))
+    }
+
+    /// The seed's disclaimer, where a regenerated verdict differs from the one that was delivered first.
+    #[must_use]
+    pub fn disclaimer(&self) -> Option<&'static str> {
+        self.divergence_level().filter(|level| *level != DivergenceLevel::None).map(|_| DISCLAIMER)
+    }
+}
+
+impl Serialize for Delivery {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Document {
+            session_id: self.session_id.clone(),
+            tier: self.approved.tier(),
+            query: &self.query,
+            verdict: self.approved.verdict(),
+            cached_at: self.cached_at,
+            regen: self.regen.is_some(),
+            regen_reason: self.regen.map(|_| RegenReason::CacheMiss),
+            original_verdict: self.regen.map(|regen| regen.original),
+            divergence_level: self.regen.map(|_| self.divergence_level()),
+            prompt_changed: self.regen.is_some_and(|regen| regen.prompt_changed),
+            settings_changed: self.regen.is_some_and(|regen| regen.settings_changed),
+            disclaimer: self.disclaimer().map(Cow::Borrowed),
+            notice: self.regen.and_then(|regen| regen.notice()).map(Cow::Borrowed),
+            evaluation_sha256: self.evaluation_sha256.clone(),
+            decision: self.approved.decision(),
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Delivery {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let document = Document::<Query, Box<RawValue>, Decision>::deserialize(deserializer)?;
+        let Document { tier, verdict, decision, .. } = document;
+        let approved = judge_delivered(tier, Payload::json(&verdict), decision).ok_or_else(|| {
+            D::Error::custom("the verdict is not approved, or not the one that its decision was taken on")
+        })?;
+        let Document { session_id, query, cached_at, regen, original_verdict, evaluation_sha256, .. } =
+            document;
+        let Document { prompt_changed, settings_changed, .. } = document;
+        if regen != original_verdict.is_some() {
+            return Err(D::Error::custom("`regen` and `original_verdict` go together"));
+        }
+        let regen = original_verdict.map(|original| Regen { original, prompt_changed, settings_changed });
+        Ok(Self { session_id, query, approved, cached_at, regen, evaluation_sha256 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::crosscheck::{UnexpectedFields, judge, judge_with};
+
+    fn delivery() -> Delivery {
+        let verdict = r#"{ "summary": "A sound and simple plan.", "verdict": "GREEN", "x": 1.10 }"#;
+        Delivery {
+            session_id: "cs_1".parse().expect("an id"),
+            query: Query::new("Sell \"honey\"?".into()),
+            approved: judge_with(UnexpectedFields::Deliver, Tier::Quick, Payload::raw(verdict))
+                .outcome
+                .expect("it is coherent"),
+            cached_at: "2026-11-20T10:00:00Z".parse().expect("a time"),
+            regen: None,
+            evaluation_sha256: None,
+        }
+    }
+
+    #[test]
+    fn a_regenerated_document_says_so_and_how_far_it_is_from_the_first() {
+        use crate::verdict::label::Label;
+        for (original, level, told) in [
+            (Some(Label::Green), "\"none\"", None),
+            (Some(Label::Amber), "\"minor\"", Some("disclaimer")),
+            (Some(Label::Red), "\"significant\"", Some("disclaimer")),
+            (None, "null", Some("notice")),
+        ] {
+            let original_ = OriginalLabel(original);
+            let regen = Some(Regen { original: original_, prompt_changed: false, settings_changed: false });
+            let text = serde_json::to_string(&Delivery { regen, ..delivery() }).expect("it serializes");
+            let word = OriginalLabel(original).as_str();
+            let members = format!(
+                r#""regen":true,"regen_reason":"cache_miss","original_verdict":"{word}","divergence_level":{level},"#
+            );
+            assert!(text.contains(&members), "{text}");
+            for name in ["disclaimer", "notice"] {
+                assert_eq!(text.contains(&format!("\"{name}\":\"NOTE: ")), told == Some(name), "{text}");
+            }
+            let back: Delivery = serde_json::from_str(&text).expect("it reads back");
+            assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+        }
+    }
+
+    #[test]
+    fn regenerated_document_is_marked_where_prompt_or_settings_changed() {
+        for (prompt_changed, settings_changed) in [(true, false), (false, true), (true, true)] {
+            let original = OriginalLabel(Some(crate::verdict::label::Label::Green));
+            let regen = Some(Regen { original, prompt_changed, settings_changed });
+            let text = serde_json::to_string(&Delivery { regen, ..delivery() }).expect("it serializes");
+            assert_eq!(text.contains(r#""prompt_changed":true"#), prompt_changed, "{text}");
+            assert_eq!(text.contains(r#""settings_changed":true"#), settings_changed, "{text}");
+            assert!(text.contains(CHANGED_NOTICE), "{text}");
+            let back: Delivery = serde_json::from_str(&text).expect("it reads back");
+            assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+        }
+    }
+
+    #[test]
+    fn the_document_holds_the_verdict_as_the_model_wrote_it() {
+        let text = serde_json::to_string(&delivery()).expect("it serializes");
+        assert_eq!(
+            text,
+            concat!(
+                r#"{"session_id":"cs_1","tier":"quick","query":"Sell \"honey\"?","#,
+                r#""verdict":{ "summary": "A sound and simple plan.", "verdict": "GREEN", "x": 1.10 },"#,
+                r#""cached_at":"2026-11-20T10:00:00Z","regen":false,"decision":{"approved":true,"#,
+                r#""coherence_score":1.0,"threshold":0.9740425724725061,"verdict_label":"GREEN","#,
+                r#""flags":["unexpected_field:x"],"crosscheck_reason":"pass"}}"#,
+            )
+        );
+        let back: Delivery = serde_json::from_str(&text).expect("it reads back");
+        assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+    }
+
+    #[test]
+    fn stripped_verdict_reads_back_with_the_flags_of_what_was_cut() {
+        let raw = r#"{"mood":[1],"verdict":"GREEN","summary":"A sound and simple plan."}"#;
+        let approved = judge(Tier::Quick, Payload::raw(raw)).outcome.expect("it is coherent");
+        let text = serde_json::to_string(&Delivery { approved, ..delivery() }).expect("it serializes");
+        assert!(!text.contains("[1]") && text.contains(r#""flags":["unexpected_field:mood"]"#), "{text}");
+        let back: Delivery = serde_json::from_str(&text).expect("it reads back");
+        assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+        // no flag names this member, so it was added later
+        let added = text.replace(r#"{"verdict":"GREEN","summary""#, r#"{"x":1,"verdict":"GREEN","summary""#);
+        assert_ne!(added, text);
+        assert!(serde_json::from_str::<Delivery>(&added).is_err());
+    }
+
+    #[test]
+    fn a_document_that_was_changed_does_not_read_back() {
+        let text = serde_json::to_string(&delivery()).expect("it serializes");
+        for (from, to) in [
+            ("\"verdict\": \"GREEN\"", "\"verdict\": \"PURPLE\""),
+            ("A sound and simple plan.", "A"),
+            ("\"tier\":\"quick\"", "\"tier\":\"full\""),
+            ("\"approved\":true", "\"approved\":false"),
+            ("\"regen\":false", "\"regen\":true"),
+        ] {
+            assert!(text.contains(from), "the test changes something");
+            assert!(serde_json::from_str::<Delivery>(&text.replace(from, to)).is_err(), "{from} -> {to}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! How often which verdict was regenerated as which.
+
+use super::{DivergenceCheck, DivergenceLevel, OriginalLabel};
+use crate::verdict::label::Label;
+use serde::{Deserialize, Serialize};
+
+/// Regenerations, counted by the first verdict and the regenerated one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DivergenceTable {
+    /// All pairs, in the order of labels, the unknown original last.
+    pub cells: Vec<Cell>,
+}
+
+/// One pair of verdicts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The first verdict.
+    pub original_verdict: OriginalLabel,
+    /// The regenerated one.
+    pub regen_verdict: Label,
+    /// How far they are apart; null where the first is not known.
+    pub divergence_level: Option<DivergenceLevel>,
+    /// How often.
+    pub count: u64,
+}
+
+impl Default for DivergenceTable {
+    fn default() -> Self {
+        let originals = Label::ALL.map(Some).into_iter().chain([None]).map(OriginalLabel);
+        let cells = originals.flat_map(|original_verdict| {
+            Label::ALL.map(|regen_verdict| Cell {
+                original_verdict,
+                regen_verdict,
+                divergence_level: original_verdict
+                    .0
+                    .map(|original| DivergenceLevel::between(original, regen_verdict)),
+                count: 0,
+            })
+        });
+        Self { cells: cells.collect() }
+    }
+}
+
+impl DivergenceTable {
+    /// Counts one regeneration.
+    pub fn count(&mut self, check: &DivergenceCheck) {
+        let pair = (check.original_verdict, check.regen_verdict);
+        for cell in &mut self.cells {
+            cell.count += u64::from((cell.original_verdict, cell.regen_verdict) == pair);
+        }
+    }
+
+    /// How many regenerations are at this level; without one, those whose original is not known.
+    #[must_use]
+    pub fn at(&self, level: Option<DivergenceLevel>) -> u64 {
+        self.cells.iter().filter(|cell| cell.divergence_level == level).map(|cell| cell.count).sum()
+    }
+}

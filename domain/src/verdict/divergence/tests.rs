@@ -1,0 +1,154 @@
+use super::*;
+use crate::base::digest::Sha256Hex;
+use crate::verdict::generation::{Generation, Settings};
+
+fn at() -> Timestamp {
+    "2026-11-20T10:00:00Z".parse().expect("a time")
+}
+
+fn made(prompt: &str, model: &str) -> Generation {
+    Generation { prompt_sha256: Sha256Hex::of(prompt.as_bytes()), settings: Settings::locked(model.into()) }
+}
+
+fn check(original: Option<&Original>, label: Label) -> DivergenceCheck {
+    let (session_id, generation) = ("cs_1".parse().expect("an id"), made("prompt", "model"));
+    let (tier, path, generation) = (Tier::Full, GatePath::Regen, Some(&generation));
+    let regenerated = Regenerated { session_id: &session_id, tier, label, path, generation };
+    DivergenceCheck::of(original, &regenerated, at())
+}
+
+fn original(label: Label, generation: Option<Generation>) -> Original {
+    Original { verdict_label: label, verdict_sha256: None, delivered_at: None, generation }
+}
+
+#[test]
+fn neighbouring_colours_differ_a_little_and_everything_else_a_lot() {
+    use Label::{Amber, Green, Null, Red};
+    for (one, other, level) in [
+        (Green, Amber, DivergenceLevel::Minor),
+        (Amber, Red, DivergenceLevel::Minor),
+        (Green, Red, DivergenceLevel::Significant),
+        (Green, Null, DivergenceLevel::Significant),
+        (Amber, Null, DivergenceLevel::Significant),
+        (Red, Null, DivergenceLevel::Significant),
+    ] {
+        assert_eq!(DivergenceLevel::between(one, other), level, "{one} {other}");
+        assert_eq!(DivergenceLevel::between(other, one), level, "{other} {one}");
+    }
+    for label in Label::ALL {
+        assert_eq!(DivergenceLevel::between(label, label), DivergenceLevel::None);
+    }
+}
+
+#[test]
+fn an_entry_has_the_seeds_fields_under_the_seeds_names() {
+    let known = original(Label::Green, Some(made("prompt", "model")));
+    let entry = serde_json::to_string(&check(Some(&known), Label::Red)).expect("it serializes");
+    assert_eq!(
+        entry,
+        concat!(
+            r#"{"session_id":"cs_1","tier":"full","original_verdict":"GREEN","regen_verdict":"RED","#,
+            r#""top_level_match":false,"divergence_level":"significant","skipped":false,"path":"regen","#,
+            r#""prompt_changed":false,"settings_changed":false,"timestamp":"2026-11-20T10:00:00Z"}"#
+        )
+    );
+    let back: DivergenceCheck = serde_json::from_str(&entry).expect("it reads back");
+    assert_eq!(back, check(Some(&known), Label::Red));
+}
+
+#[test]
+fn without_an_original_nothing_is_compared_and_the_entry_says_so() {
+    let entry = check(None, Label::Red);
+    assert_eq!(entry.original_verdict.as_str(), "UNKNOWN");
+    assert_eq!((entry.top_level_match, entry.divergence_level, entry.skipped), (None, None, true));
+    let text = serde_json::to_string(&entry).expect("it serializes");
+    assert!(text.contains(r#""original_verdict":"UNKNOWN""#), "{text}");
+    assert!(text.contains(r#""top_level_match":null,"divergence_level":null,"skipped":true"#), "{text}");
+    assert!(serde_json::from_str::<OriginalLabel>("\"PURPLE\"").is_err());
+}
+
+#[test]
+fn another_prompt_or_other_settings_are_flagged_where_they_are_known() {
+    let changed = |generation| {
+        let entry = check(Some(&original(Label::Red, generation)), Label::Red);
+        (entry.prompt_changed, entry.settings_changed)
+    };
+    // an unknown prompt counts as another one
+    assert_eq!(changed(None), (Some(true), None));
+    assert_eq!(changed(Some(made("another", "model"))), (Some(true), Some(false)));
+    assert_eq!(changed(Some(made("prompt", "another"))), (Some(false), Some(true)));
+}
+
+#[test]
+fn over_one_in_twenty_is_escalated_once_and_again_after_it_was_calm() {
+    let green = original(Label::Green, Some(made("prompt", "model")));
+    let noted = |label| check(Some(&green), label);
+    let mut watch = VarianceWatch::default();
+    for _ in 0..19 {
+        assert_eq!(watch.note(&noted(Label::Green)), None);
+    }
+    assert_eq!(watch.note(&noted(Label::Amber)), None, "one in twenty is not more than one in twenty");
+    assert_eq!(watch.note(&check(None, Label::Red)), None, "nothing was compared");
+    assert_eq!(watch.variance().regens, 20);
+    let escalated = watch.note(&noted(Label::Red)).expect("two in twenty-one are");
+    assert_eq!((escalated.regens, escalated.diverged, escalated.escalated), (21, 2, true));
+    assert_eq!(watch.note(&noted(Label::Amber)), None, "it was said already");
+    for _ in 0..VARIANCE_WINDOW {
+        assert_eq!(watch.note(&noted(Label::Green)), None);
+    }
+    assert_eq!(watch.variance(), Variance { regens: 100, diverged: 0, rate: 0.0, escalated: false });
+    assert!(watch.is_full());
+    let escalations = (0..10).filter_map(|_| watch.note(&noted(Label::Amber))).count();
+    assert_eq!((escalations, watch.variance().diverged), (1, 10));
+}
+
+#[test]
+fn the_first_few_say_nothing() {
+    let green = original(Label::Green, Some(made("prompt", "model")));
+    let mut watch = VarianceWatch::default();
+    for _ in 0..19 {
+        assert_eq!(watch.note(&check(Some(&green), Label::Red)), None);
+    }
+    assert!(watch.note(&check(Some(&green), Label::Red)).is_some());
+}
+
+#[test]
+fn changed_prompt_or_submitted_verdict_is_not_variance() {
+    let mut watch = VarianceWatch::default();
+    for first in [Some(made("another", "model")), Some(made("prompt", "another")), None] {
+        watch.note(&check(Some(&original(Label::Green, first)), Label::Red));
+    }
+    let handed_in = DivergenceCheck {
+        path: GatePath::CacheWrite,
+        ..check(Some(&original(Label::Green, None)), Label::Red)
+    };
+    watch.note(&handed_in);
+    assert_eq!(watch.variance().regens, 0);
+    watch.note(&check(Some(&original(Label::Green, Some(made("prompt", "model")))), Label::Red));
+    assert_eq!(watch.variance().diverged, 1);
+}
+
+#[test]
+fn the_table_counts_each_pair_of_verdicts() {
+    let mut table = DivergenceTable::default();
+    assert_eq!(table.cells.len(), 20);
+    let (green, amber) = (original(Label::Green, None), original(Label::Amber, None));
+    for (first, label) in [
+        (Some(&green), Label::Green),
+        (Some(&green), Label::Red),
+        (Some(&green), Label::Red),
+        (Some(&amber), Label::Red),
+        (None, Label::Null),
+    ] {
+        table.count(&check(first, label));
+    }
+    let counted: Vec<_> = table.cells.iter().filter(|cell| cell.count > 0).collect();
+    let pairs: Vec<_> =
+        counted.iter().map(|c| (c.original_verdict.as_str(), c.regen_verdict.as_str(), c.count)).collect();
+    assert_eq!(
+        pairs,
+        [("GREEN", "GREEN", 1), ("GREEN", "RED", 2), ("AMBER", "RED", 1), ("UNKNOWN", "NULL", 1)]
+    );
+    use DivergenceLevel::{Minor, None as Same, Significant};
+    assert_eq!([Some(Same), Some(Minor), Some(Significant), None].map(|level| table.at(level)), [1, 1, 2, 1]);
+}

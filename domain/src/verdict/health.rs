@@ -1,0 +1,412 @@
+//! The health of what the daemon depends on: a model, a mail service (seed: `rfc-0002-ground-truth`, "Oracle Health
+//! Monitoring"). One state machine an upstream; time comes in as an argument.
+//!
+//! - An oracle is `healthy` at first. One failure makes it `degraded`; any success ends a row of failures; as many
+//!   successes in a row as the recovery threshold make it `healthy` again.
+//! - As many failures in a row as the failure threshold open its circuit at once: `circuit_open`, and no call is let
+//!   through until the reset time has passed. With the circuit breaker off it is `unhealthy` instead, calls go through,
+//!   and it recovers as above.
+//! - A circuit whose time has passed is half open, shown as `unhealthy` with `circuit_opened_at`: one call at a time is
+//!   let through, and it alone decides. A failure opens the circuit again; as many successes as the recovery threshold
+//!   make the oracle healthy. A call that is not reported on for 60 s makes way for another.
+//! - A probe asks less than a call does. What it fails at speaks as a failed call does; its success ends a row of failed
+//!   probes alone. A row that holds a failed call is ended by a call, and a circuit that opened over one is closed by
+//!   calls: whoever answers probes while calls fail is left alone all the same. Who makes a probe by a call's permit says
+//!   that it is as good as a call.
+//! - What was let through earlier and is reported later is counted, and changes no circuit.
+//! - An oracle that asks for a wait (HTTP 429 with `Retry-After`) is not called before the wait is over. Its status stays.
+//! - A circuit that an administrator has opened stays open until it is closed. Closing makes the oracle healthy.
+//! - A clock that jumps back takes the circuit's times with it: what had passed has passed.
+
+use crate::verdict::oracle::OracleId;
+use config::seconds;
+use jiff::{SignedDuration, Timestamp};
+use latencies::Latencies;
+use std::time::Duration;
+
+mod config;
+mod latencies;
+mod status;
+
+pub use config::HealthConfig;
+pub use status::{HealthStatus, Status};
+
+/// A call through a half-open circuit that was not reported on for so long makes way for another.
+const LEASE: SignedDuration = SignedDuration::from_secs(60);
+/// Whoever is turned away because of such a call may try again after so long.
+const TRIAL_PAUSE: Duration = Duration::from_secs(1);
+/// So many characters of an upstream's error are kept.
+pub const ERROR_MAX_CHARS: usize = 200;
+
+/// How a call ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The oracle did what it was asked to.
+    Success {
+        /// How long that took, in milliseconds; nothing for a probe.
+        latency_ms: Option<u64>,
+    },
+    /// It did not, for this reason.
+    Failure(String),
+    /// It answers, and refuses for this reason until the configuration changes, for instance the key. That opens no
+    /// circuit, since waiting does not help.
+    Refusal(String),
+    /// It says nothing of the oracle's health: a mistake of ours (HTTP 400), a limit that was reached (429), an answer to
+    /// a probe that does not know the question, or a call that was never made.
+    Neutral,
+}
+
+/// A change of status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// What it was.
+    pub from: Status,
+    /// What it is now; the same where an administrator takes over an open circuit.
+    pub to: Status,
+    /// Why.
+    pub cause: String,
+    /// Failures in a row.
+    pub consecutive_failures: u32,
+}
+
+/// The leave to make one call or probe, to be handed back with its outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Permit {
+    number: u64,
+    probes: bool,
+}
+
+/// Why no call is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// When to try again, from now; nothing where that is up to an administrator.
+    pub retry_after: Option<Duration>,
+    /// Whether the oracle asked for the wait. Otherwise its circuit is open.
+    pub is_quota_wait: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Healthy,
+    Degraded,
+    /// With the circuit breaker off.
+    Unhealthy,
+    Open {
+        since: Timestamp,
+    },
+    HalfOpen {
+        opened_at: Timestamp,
+        /// The call that is let through, and since when.
+        trial: Option<(Permit, Timestamp)>,
+    },
+    /// Opened by an administrator.
+    Held {
+        since: Timestamp,
+    },
+}
+
+/// The state machine of one oracle.
+#[derive(Debug, Clone)]
+pub struct Health {
+    oracle_id: OracleId,
+    config: HealthConfig,
+    state: State,
+    /// Permits issued so far.
+    permits: u64,
+    /// The latest time it was told.
+    seen_at: Option<Timestamp>,
+    probed_at: Option<Timestamp>,
+    /// The oracle asked not to be called before this time.
+    quota_wait_until: Option<Timestamp>,
+    last_success_at: Option<Timestamp>,
+    last_failure_at: Option<Timestamp>,
+    last_error: Option<String>,
+    consecutive_failures: u32,
+    /// Whether a call, and not a probe alone, failed in the row of failures or in the one that opened the circuit.
+    calls_fail: bool,
+    /// Successes since the last failure, of the calls that decide something.
+    successes: u32,
+    latencies: Latencies,
+}
+
+impl Health {
+    /// A healthy oracle that was not called yet.
+    #[must_use]
+    pub fn new(oracle_id: OracleId, config: HealthConfig) -> Self {
+        Self {
+            oracle_id,
+            config,
+            state: State::Healthy,
+            permits: 0,
+            seen_at: None,
+            probed_at: None,
+            quota_wait_until: None,
+            last_success_at: None,
+            last_failure_at: None,
+            last_error: None,
+            consecutive_failures: 0,
+            calls_fail: false,
+            successes: 0,
+            latencies: Latencies::default(),
+        }
+    }
+
+    /// What time alone changes: an open circuit whose time has passed is half open. To be called before anything else
+    /// at this moment.
+    pub fn pass(&mut self, now: Timestamp) -> Option<Change> {
+        self.follow_back(now);
+        let State::Open { since: opened_at } = self.state else { return None };
+        if now.duration_since(opened_at) < self.reset() {
+            return None;
+        }
+        let cause = format!("{} s have passed", self.config.circuit_breaker_reset_seconds);
+        Some(self.enter(State::HalfOpen { opened_at, trial: None }, cause))
+    }
+
+    /// Asks for leave to make a call.
+    ///
+    /// # Errors
+    /// Where the circuit is open, or half open with a call on its way.
+    pub fn permit(&mut self, now: Timestamp) -> Result<Permit, Refused> {
+        self.let_through(now, false)
+    }
+
+    fn let_through(&mut self, now: Timestamp, probes: bool) -> Result<Permit, Refused> {
+        self.follow_back(now);
+        let is_open = matches!(self.state, State::Open { .. } | State::Held { .. });
+        if let Some(wait) = self.quota_wait(now).filter(|_| !is_open) {
+            return Err(Refused { retry_after: Some(wait.unsigned_abs()), is_quota_wait: true });
+        }
+        match self.state {
+            State::Healthy | State::Degraded | State::Unhealthy => Ok(self.issue(probes)),
+            State::Held { .. } => Err(Refused { retry_after: None, is_quota_wait: false }),
+            State::Open { since } => {
+                let left = self.reset() - now.duration_since(since);
+                Err(Refused {
+                    retry_after: Some(left.max(SignedDuration::ZERO).unsigned_abs()),
+                    is_quota_wait: false,
+                })
+            }
+            State::HalfOpen { trial: Some((_, since)), .. } if now.duration_since(since) < LEASE => {
+                Err(Refused { retry_after: Some(TRIAL_PAUSE), is_quota_wait: false })
+            }
+            State::HalfOpen { opened_at, .. } => {
+                let permit = self.issue(probes);
+                self.state = State::HalfOpen { opened_at, trial: Some((permit, now)) };
+                Ok(permit)
+            }
+        }
+    }
+
+    /// Whether a call with this permit is the one that decides a half-open circuit.
+    #[must_use]
+    pub fn is_trial(&self, permit: Permit) -> bool {
+        matches!(self.state, State::HalfOpen { trial: Some((trial, _)), .. } if trial == permit)
+    }
+
+    /// Leave to make a probe, where one is due and a call would be let through.
+    pub fn probe(&mut self, now: Timestamp) -> Option<Permit> {
+        self.follow_back(now);
+        let interval = seconds(self.config.health_check_interval_seconds);
+        if self.probed_at.is_some_and(|at| now.duration_since(at) < interval) {
+            return None;
+        }
+        let permit = self.let_through(now, true).ok()?;
+        self.probed_at = Some(now);
+        Some(permit)
+    }
+
+    /// Leave to make a probe because an administrator wants it, whatever the circuit says. It decides a half-open
+    /// circuit only where no other call does.
+    pub fn probe_now(&mut self, now: Timestamp) -> Permit {
+        let permit = self.let_through(now, true).unwrap_or_else(|_| self.issue(true));
+        self.probed_at = Some(now);
+        permit
+    }
+
+    /// Takes in how the call with this permit ended.
+    pub fn report(&mut self, now: Timestamp, permit: Permit, outcome: Outcome) -> Option<Change> {
+        self.follow_back(now);
+        let decides = self.hand_back(permit);
+        match outcome {
+            Outcome::Neutral => None,
+            Outcome::Refusal(error) => {
+                self.note_error(now, error);
+                None
+            }
+            Outcome::Success { latency_ms } => {
+                self.last_success_at = Some(now);
+                if let Some(latency_ms) = latency_ms {
+                    self.latencies.add(latency_ms);
+                }
+                if permit.probes && self.calls_fail {
+                    return None;
+                }
+                self.consecutive_failures = 0;
+                // what a circuit opened over is not forgotten before it is closed
+                self.calls_fail &= !decides || matches!(self.state, State::HalfOpen { .. });
+                if decides { self.succeeded() } else { None }
+            }
+            Outcome::Failure(error) => {
+                let error = self.note_error(now, error);
+                self.consecutive_failures = self.consecutive_failures.saturating_add(1);
+                self.calls_fail |= !permit.probes;
+                if decides { self.failed(now, &error) } else { None }
+            }
+        }
+    }
+
+    /// Refuses every call for `wait`, because the oracle asked for it. A longer wait that is already in force stays.
+    pub fn note_quota_wait(&mut self, now: Timestamp, wait: Duration) {
+        self.follow_back(now);
+        let until = now.checked_add(wait).unwrap_or(Timestamp::MAX);
+        self.quota_wait_until = self.quota_wait_until.max(Some(until));
+    }
+
+    /// The rest of the wait that the oracle asked for.
+    fn quota_wait(&self, now: Timestamp) -> Option<SignedDuration> {
+        let left = self.quota_wait_until?.duration_since(now);
+        left.is_positive().then_some(left)
+    }
+
+    /// Opens the circuit until it is closed. Changes nothing where an administrator holds it open already.
+    pub fn open(&mut self, now: Timestamp) -> Option<Change> {
+        self.follow_back(now);
+        let held = matches!(self.state, State::Held { .. });
+        (!held).then(|| self.enter(State::Held { since: now }, "opened by an administrator".into()))
+    }
+
+    /// Makes the oracle healthy, whatever its status was, and ends a wait that it asked for.
+    pub fn close(&mut self) -> Option<Change> {
+        if self.quota_wait_until.take().is_none() && matches!(self.state, State::Healthy) {
+            return None;
+        }
+        self.consecutive_failures = 0;
+        Some(self.enter(State::Healthy, "closed by an administrator".into()))
+    }
+
+    /// The whole page.
+    #[must_use]
+    pub fn status(&self) -> HealthStatus {
+        let (circuit_opened_at, retry_at) = match self.state {
+            State::Healthy | State::Degraded | State::Unhealthy => (None, None),
+            State::Open { since } => {
+                (Some(since), Some(since.checked_add(self.reset()).unwrap_or(Timestamp::MAX)))
+            }
+            State::HalfOpen { opened_at, .. } => (Some(opened_at), None),
+            State::Held { since } => (Some(since), None),
+        };
+        let held_open = matches!(self.state, State::Held { .. });
+        let is_ahead = |until: &Timestamp| self.seen_at.is_none_or(|seen_at| *until > seen_at);
+        let waits_until = self.quota_wait_until.filter(|until| !held_open && is_ahead(until));
+        HealthStatus {
+            oracle_id: self.oracle_id.clone(),
+            status: self.shown(),
+            last_success_at: self.last_success_at,
+            last_failure_at: self.last_failure_at,
+            consecutive_failures: self.consecutive_failures,
+            latency_p50_ms: self.latencies.percentile(50),
+            latency_p99_ms: self.latencies.percentile(99),
+            circuit_opened_at,
+            retry_at: retry_at.max(waits_until),
+            held_open,
+            last_error: self.last_error.clone(),
+        }
+    }
+
+    /// Stores the oracle's error message, and returns the stored part.
+    fn note_error(&mut self, now: Timestamp, error: String) -> String {
+        let error: String = error.chars().take(ERROR_MAX_CHARS).collect();
+        self.last_failure_at = Some(now);
+        self.last_error = Some(error.clone());
+        error
+    }
+
+    /// Counts a success that decides something.
+    fn succeeded(&mut self) -> Option<Change> {
+        self.successes = self.successes.saturating_add(1);
+        let recovered = self.successes >= self.config.recovery_threshold.get();
+        if !recovered || matches!(self.state, State::Healthy) {
+            return None;
+        }
+        let cause = format!("{} in a row", counted(self.successes, "success", "successes"));
+        Some(self.enter(State::Healthy, cause))
+    }
+
+    /// Counts a failure that decides something.
+    fn failed(&mut self, now: Timestamp, error: &str) -> Option<Change> {
+        self.successes = 0;
+        let enough = self.consecutive_failures >= self.config.failure_threshold.get();
+        let row = counted(self.consecutive_failures, "failure", "failures");
+        match self.state {
+            State::HalfOpen { .. } => {
+                Some(self.enter(State::Open { since: now }, format!("the call let through failed: {error}")))
+            }
+            State::Healthy | State::Degraded if enough => {
+                let broken = self.config.circuit_breaker_enabled;
+                let state = if broken { State::Open { since: now } } else { State::Unhealthy };
+                Some(self.enter(state, format!("{row} in a row, the last: {error}")))
+            }
+            State::Healthy => Some(self.enter(State::Degraded, format!("a failure: {error}"))),
+            State::Degraded | State::Unhealthy | State::Open { .. } | State::Held { .. } => None,
+        }
+    }
+
+    /// Whether the call with this permit decides anything: any does while the circuit is closed, one while it is half
+    /// open, and none while it is open. From now on another may.
+    fn hand_back(&mut self, permit: Permit) -> bool {
+        match &mut self.state {
+            State::Healthy | State::Degraded | State::Unhealthy => true,
+            State::Open { .. } | State::Held { .. } => false,
+            State::HalfOpen { trial, .. } => trial.take_if(|(trial, _)| *trial == permit).is_some(),
+        }
+    }
+
+    fn enter(&mut self, state: State, cause: String) -> Change {
+        let from = self.shown();
+        self.state = state;
+        self.calls_fail &= !matches!(state, State::Healthy);
+        Change { from, to: self.shown(), cause, consecutive_failures: self.consecutive_failures }
+    }
+
+    const fn shown(&self) -> Status {
+        match self.state {
+            State::Healthy => Status::Healthy,
+            State::Degraded => Status::Degraded,
+            State::Unhealthy | State::HalfOpen { .. } => Status::Unhealthy,
+            State::Open { .. } | State::Held { .. } => Status::CircuitOpen,
+        }
+    }
+
+    const fn issue(&mut self, probes: bool) -> Permit {
+        self.permits = self.permits.wrapping_add(1);
+        Permit { number: self.permits, probes }
+    }
+
+    /// Where the clock has jumped back, the times from which something is counted go with it.
+    fn follow_back(&mut self, now: Timestamp) {
+        let jump = self.seen_at.map_or(SignedDuration::ZERO, |seen_at| seen_at.duration_since(now));
+        self.seen_at = Some(now);
+        if !jump.is_positive() {
+            return;
+        }
+        let counted_from = match &mut self.state {
+            State::Open { since } | State::HalfOpen { trial: Some((_, since)), .. } => Some(since),
+            _ => None,
+        };
+        for at in counted_from.into_iter().chain(&mut self.probed_at).chain(&mut self.quota_wait_until) {
+            *at = at.checked_sub(jump).unwrap_or(Timestamp::MIN);
+        }
+    }
+
+    fn reset(&self) -> SignedDuration {
+        seconds(self.config.circuit_breaker_reset_seconds)
+    }
+}
+
+fn counted(count: u32, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! The health of an oracle, as reports show it.
+
+#[cfg(doc)]
+use super::ERROR_MAX_CHARS;
+use crate::verdict::oracle::OracleId;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The status of an oracle, in the seed's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It answers.
+    Healthy,
+    /// It failed recently, but not often enough to be unhealthy.
+    Degraded,
+    /// It fails; if its circuit was open, one call at a time is let through now.
+    Unhealthy,
+    /// It is not called.
+    CircuitOpen,
+}
+
+impl Status {
+    /// All of them, the best first.
+    pub const ALL: [Self; 4] = [Self::Healthy, Self::Degraded, Self::Unhealthy, Self::CircuitOpen];
+
+    /// The status' name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Unhealthy => "unhealthy",
+            Self::CircuitOpen => "circuit_open",
+        }
+    }
+}
+
+/// The health of an oracle: the seed's fields, then fields for operators.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthStatus {
+    /// The oracle.
+    pub oracle_id: OracleId,
+    /// Its status.
+    pub status: Status,
+    /// When it last succeeded.
+    pub last_success_at: Option<Timestamp>,
+    /// When it last failed.
+    pub last_failure_at: Option<Timestamp>,
+    /// Failures in a row.
+    pub consecutive_failures: u32,
+    /// Time to an answer, median of the last 256 successful calls, in milliseconds; 0 while there are none.
+    pub latency_p50_ms: u64,
+    /// The same, 99th percentile.
+    pub latency_p99_ms: u64,
+    /// Since when its circuit is open, or was before it became half open.
+    pub circuit_opened_at: Option<Timestamp>,
+    /// When it is called again: when its open circuit lets a call through, or when the wait that it asked for is over
+    /// (HTTP 429 with `Retry-After`). Null if calls are allowed, or an administrator decides.
+    pub retry_at: Option<Timestamp>,
+    /// Whether an administrator holds its circuit open.
+    pub held_open: bool,
+    /// Its last error, cut at [`ERROR_MAX_CHARS`].
+    pub last_error: Option<String>,
+}

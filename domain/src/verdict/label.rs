@@ -1,0 +1,176 @@
+//! What a verdict is made of: tiers, labels and dimensions (seed: `tmm-crosscheck`, "Inputs").
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A word that is not one of the few allowed; the message names what is allowed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is not a {what}; allowed: {allowed}")]
+pub struct UnknownWord {
+    /// What kind of word was expected, "tier" for instance.
+    pub what: &'static str,
+    /// The word that came instead, shortened to 40 characters.
+    pub given: String,
+    /// The allowed words, for a person.
+    pub allowed: &'static str,
+}
+
+impl UnknownWord {
+    pub(crate) fn new(what: &'static str, given: &str, allowed: &'static str) -> Self {
+        Self { what, given: given.chars().take(40).collect(), allowed }
+    }
+}
+
+/// How much the customer paid for, and so which fields a verdict must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// Quick Take: verdict and summary.
+    Quick,
+    /// Full Breakdown: quick, and five dimensions.
+    Full,
+    /// Strategy Session: full, and a strategy.
+    Strategy,
+}
+
+impl Tier {
+    /// All tiers, the smallest first.
+    pub const ALL: [Self; 3] = [Self::Quick, Self::Full, Self::Strategy];
+
+    /// The tier's name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Full => "full",
+            Self::Strategy => "strategy",
+        }
+    }
+}
+
+impl FromStr for Tier {
+    type Err = UnknownWord;
+
+    fn from_str(word: &str) -> Result<Self, UnknownWord> {
+        Self::ALL
+            .into_iter()
+            .find(|tier| tier.as_str() == word)
+            .ok_or_else(|| UnknownWord::new("tier", word, "quick, full, strategy"))
+    }
+}
+
+/// The verdict itself, of the whole submission or of one dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Label {
+    /// Coherent.
+    Green,
+    /// Coherent with reservations.
+    Amber,
+    /// Incoherent.
+    Red,
+    /// Anomalous stillness: a valid state, not a failure (invariant 8).
+    Null,
+}
+
+impl Label {
+    /// All labels, in the seed's order.
+    pub const ALL: [Self; 4] = [Self::Green, Self::Amber, Self::Red, Self::Null];
+
+    /// The label's name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Green => "GREEN",
+            Self::Amber => "AMBER",
+            Self::Red => "RED",
+            Self::Null => "NULL",
+        }
+    }
+
+    /// The label that `word` is exactly; nothing is trimmed, folded or coerced.
+    #[must_use]
+    pub fn exactly(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|label| label.as_str() == word)
+    }
+}
+
+/// One of the five dimensions of a breakdown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dimension {
+    /// "Stability".
+    Stability,
+    /// "Turbulence".
+    Turbulence,
+    /// "Change Rate", with its space.
+    ChangeRate,
+    /// "Completion".
+    Completion,
+    /// "Curvature".
+    Curvature,
+}
+
+impl Dimension {
+    /// All dimensions, in the seed's order.
+    pub const ALL: [Self; 5] =
+        [Self::Stability, Self::Turbulence, Self::ChangeRate, Self::Completion, Self::Curvature];
+
+    /// The dimension's key in a breakdown.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stability => "Stability",
+            Self::Turbulence => "Turbulence",
+            Self::ChangeRate => "Change Rate",
+            Self::Completion => "Completion",
+            Self::Curvature => "Curvature",
+        }
+    }
+
+    /// The dimension whose key is exactly `word`.
+    #[must_use]
+    pub fn exactly(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|dimension| dimension.as_str() == word)
+    }
+}
+
+macro_rules! display_as_str {
+    ($($word:ty),*) => {$(
+        impl fmt::Display for $word {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    )*};
+}
+display_as_str!(Tier, Label, Dimension);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_tier_is_refused_and_the_three_are_named() {
+        let error = "platinum".parse::<Tier>().expect_err("not a tier").to_string();
+        assert_eq!(error, "`platinum` is not a tier; allowed: quick, full, strategy");
+    }
+
+    #[test]
+    fn a_label_is_matched_exactly() {
+        assert_eq!(Label::exactly("NULL"), Some(Label::Null));
+        for near in ["green", " GREEN", "GREEN ", "Null", ""] {
+            assert_eq!(Label::exactly(near), None, "{near:?}");
+        }
+    }
+
+    #[test]
+    fn words_on_the_wire_are_the_words_on_paper() {
+        for tier in Tier::ALL {
+            assert_eq!(serde_json::to_string(&tier).expect("a word"), format!("\"{tier}\""));
+        }
+        for label in Label::ALL {
+            assert_eq!(serde_json::to_string(&label).expect("a word"), format!("\"{label}\""));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+use super::*;
+use crate::base::payload::Payload;
+use crate::verdict::crosscheck::judge;
+use crate::verdict::label::Tier;
+use crate::verdict::session::Query;
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).expect("a time")
+}
+
+fn mail(kind: MailKind) -> Mail {
+    let verdict = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
+    let delivery = Delivery {
+        session_id: "cs_1".parse().expect("an id"),
+        query: Query::new("Sell honey?".into()),
+        approved: judge(Tier::Quick, Payload::raw(verdict)).outcome.expect("it is coherent"),
+        cached_at: at(0),
+        regen: None,
+        evaluation_sha256: None,
+    };
+    Mail::queued(kind, Arc::new(delivery), "a@b".to_owned().try_into().expect("an address"))
+}
+
+fn failure() -> SendFailure {
+    SendFailure { cause: "status 502".into(), fault: Fault::Service, retry_after: None }
+}
+
+#[test]
+fn the_idempotency_key_is_one_a_verdict_and_one_a_divergence() {
+    assert_eq!(mail(MailKind::Verdict).standing.mail_id.as_str(), "verdict:cs_1");
+    let notice = mail(MailKind::DivergenceNotice).standing.mail_id;
+    assert_eq!(notice.as_str(), "divergence:cs_1:1800000000000000");
+    assert_eq!(notice.to_string().parse(), Ok(notice));
+    for bad in ["", "a b", "é", "a\n", &"x".repeat(321)] {
+        assert_eq!(bad.parse::<MailId>(), Err(BadMailId), "{bad:?}");
+    }
+}
+
+#[test]
+fn regen_gap_04_notice_is_retried_after_60_s_and_then_dead() {
+    let queued = mail(MailKind::DivergenceNotice).standing;
+    assert_eq!(queued.next_attempt_at, Some(at(0)));
+    let once = queued.after(&failure(), at(3), DAY);
+    assert_eq!((once.attempts, once.next_attempt_at), (1, Some(at(63))));
+    for asked_s in [0, 3, 600] {
+        let busy = SendFailure { retry_after: Some(SignedDuration::from_secs(asked_s)), ..failure() };
+        assert_eq!(queued.after(&busy, at(3), DAY), once, "whatever the mail service asks for");
+    }
+    let twice = once.after(&failure(), at(63), DAY);
+    assert_eq!((twice.attempts, twice.next_attempt_at), (2, None));
+    assert!(twice.is_dead());
+    assert_eq!(twice.last_error.as_deref(), Some("status 502"));
+}
+
+#[test]
+fn a_verdict_mail_is_tried_ever_more_seldom_until_it_is_too_old() {
+    let mut standing = mail(MailKind::Verdict).standing;
+    let (mut now, mut pauses) = (at(0), Vec::new());
+    while let Some(next) = standing.after(&failure(), now, DAY).next_attempt_at {
+        pauses.push(next.duration_since(now).as_secs());
+        standing = standing.after(&failure(), now, DAY);
+        now = next;
+    }
+    assert_eq!(pauses.get(..11), Some(&[2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900][..]));
+    let age = now.duration_since(at(0));
+    assert!(age <= DAY && age > DAY - LONGEST_PAUSE, "{age:?}");
+}
+
+#[test]
+fn unsendable_mail_is_dead_at_once_and_retry_after_is_respected() {
+    let queued = mail(MailKind::Verdict).standing;
+    assert!(queued.after(&SendFailure { fault: Fault::MailForGood, ..failure() }, at(1), DAY).is_dead());
+    let asked = SendFailure { retry_after: Some(SignedDuration::from_secs(300)), ..failure() };
+    assert_eq!(queued.after(&asked, at(1), DAY).next_attempt_at, Some(at(301)));
+    let asked = SendFailure { retry_after: Some(SignedDuration::MAX), ..failure() };
+    assert_eq!(queued.after(&asked, at(1), DAY).next_attempt_at, Some(at(3601)), "but no more than an hour");
+}
+
+#[test]
+fn what_is_due_further_ahead_than_any_mail_waits_is_due_now() {
+    let queued = mail(MailKind::Verdict).standing;
+    let queued_later = Standing { next_attempt_at: Some(at(50)), tried_at: Some(at(10)), ..queued.clone() };
+    assert_eq!(queued_later.due_at(at(20)), Some(at(50)));
+    assert_eq!(queued_later.due_at(at(5)), Some(at(5)), "the clock was set back since the last attempt");
+    let due = |next: i64| Standing { next_attempt_at: Some(at(next)), ..queued.clone() }.due_at(at(0));
+    for next in [-1_000_000, 0, 1, 3600] {
+        assert_eq!(due(next), Some(at(next)));
+    }
+    for next in [3601, 1_000_000_000] {
+        assert_eq!(due(next), Some(at(0)));
+    }
+    assert_eq!(
+        Standing { next_attempt_at: None, ..queued }.due_at(at(0)),
+        None,
+        "a dead letter is never due"
+    );
+}
+
+#[test]
+fn mail_failure_hides_the_address_in_every_form() {
+    let hidden = |address: &str, cause: &str| {
+        let address = address.to_owned().try_into().expect("an address");
+        SendFailure { cause: cause.into(), ..failure() }.hiding(&address)
+    };
+    for (cause, shown) in [
+        ("451 4.7.1 <jo.e+1@b.org>: Greylisted", "451 4.7.1 <[address]>: Greylisted"),
+        ("Jo.E+1@B.ORG is not jo.e+1@b.org", "[address] is not [address]"),
+        ("to=jo.e%2B1%40b.org&x=1", "to=[address]&x=1"),
+        ("%3c%4ao.e%2b1%40b%2Eorg%3e", "%3c[address]%3e"),
+        ("cut: jo.e+1@b.or", "cut: [address]"),
+        ("cut: jo.", "cut: [address]"),
+        ("cut: jo.e%2B1%4", "cut: [address]"),
+        ("no: jo", "no: jo"),
+        ("jo.e+1@c.org", "[text with the address]"),
+        ("\u{e9}%", "\u{e9}%"),
+        ("", ""),
+    ] {
+        assert_eq!(hidden("jo.e+1@b.org", cause).cause, shown, "{cause}");
+    }
+    for (cause, shown) in [("550 \u{c9}%25@X.y", "550 [address]"), ("%C3%A9%2525%40x.y", "[address]")] {
+        assert_eq!(hidden("\u{e9}%25@x.y", cause).cause, shown, "{cause}");
+    }
+    let asked = SendFailure { retry_after: Some(DAY), fault: Fault::MailForGood, ..failure() };
+    let address = "a@b".to_owned().try_into().expect("an address");
+    assert_eq!(asked.clone().hiding(&address), asked, "nothing else changes");
+}
+
+#[test]
+fn what_is_queued_again_is_tried_as_if_for_the_first_time() {
+    let queued = mail(MailKind::DivergenceNotice).standing;
+    let dead = queued.after(&failure(), at(0), DAY).after(&failure(), at(60), DAY);
+    let again = dead.requeued(at(500));
+    assert_eq!((again.attempts, again.next_attempt_at, again.is_dead()), (0, Some(at(500)), false));
+    assert_eq!((again.queued_at, again.mail_id), (queued.queued_at, queued.mail_id));
+}
+
+#[test]
+fn a_mail_reads_back_with_its_verdict_judged_anew() {
+    let text = serde_json::to_string(&mail(MailKind::Verdict)).expect("it serializes");
+    let back: Mail = serde_json::from_str(&text).expect("it reads back");
+    assert_eq!(serde_json::to_string(&back).expect("it serializes"), text);
+    assert!(serde_json::from_str::<Mail>(&text.replace("GREEN", "PURPLE")).is_err());
+}
+
+#[test]
+fn refusal_that_holds_the_address_in_another_form_keeps_only_its_codes() {
+    let address = "Customer.One@example.org";
+    for form in [
+        "customer.one at example.org",
+        "customer.one (at) example.org",
+        "customer.one @ example.org",
+        "user customer.one is unknown",
+        "customer\u{200b}.one\u{ff20}example.org",
+        "customer.one&#64;example.org",
+        "&#99;ustomer.one&#x40;example.org",
+        r"\u0063ustomer.one\u0040example.org",
+        r"\x63ustomer.one\x40example.org",
+        "=63ustomer.one=40example.org",
+        "%2563ustomer.one%2540example.org",
+        "Q3VzdG9tZXIuT25lQGV4YW1wbGUub3Jn",
+        "to=Y3VzdG9tZXIub25lQGV4YW1wbGUub3Jn&x",
+        "customer .one@example.org",
+        "customer_one=example.org@relay",
+    ] {
+        let cause = format!("status 550 5.1.1: <{form}>: no such mailbox");
+        let failure = SendFailure { cause, fault: Fault::MailForGood, retry_after: None };
+        let hidden = failure.hiding(&address.to_owned().try_into().expect("an address")).cause;
+        assert_eq!(hidden, "550 5.1.1 [text with the address]", "{form}");
+    }
+}

@@ -1,0 +1,144 @@
+//! The rules as a second gate: behind the crosscheck, for what an approved verdict says in words.
+
+use crate::base::payload::Node;
+use crate::rules::{Candidate, Check, Evaluation, FactSet, Settings, Verdict, evaluate};
+use crate::verdict::crosscheck::Approved;
+use crate::verdict::label::{Dimension, Label};
+
+/// What the rules say of an approved verdict, and the verdict, if they let it through.
+#[derive(Debug)]
+pub struct Examination {
+    /// What they say.
+    pub evaluation: Evaluation,
+    /// The verdict that may still be delivered, or the sign that it may not.
+    pub outcome: Result<Approved, RefusedByRules>,
+}
+
+/// The sign that the rules refused a verdict. The verdict itself is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedByRules(());
+
+/// The second gate: applies rules to every text of `approved`, and returns it only if the result is `PASS`.
+#[must_use]
+pub fn examine(approved: Approved, check: &Check, facts: &FactSet, settings: &Settings) -> Examination {
+    let texts = texts(&approved);
+    let fields = texts.iter().map(|(field, text)| (field.as_str(), text.as_str()));
+    let evaluation = evaluate(&Candidate::fields(fields), check, facts, settings);
+    let outcome = match evaluation.verdict {
+        Verdict::Pass => Ok(approved),
+        Verdict::Fail | Verdict::Error => Err(RefusedByRules(())),
+    };
+    Examination { evaluation, outcome }
+}
+
+/// Every text that `approved` delivers, by the path of its field and in its order, except the labels of `verdict`
+/// fields. The crosscheck has judged those, and they state nothing.
+fn texts(approved: &Approved) -> Vec<(String, String)> {
+    let node = Node::parse(approved.verdict().get()).expect("the crosscheck has read the same text");
+    let mut texts = Vec::new();
+    collect_texts(&node, String::new(), &mut texts);
+    texts
+}
+
+fn collect_texts(node: &Node<'_>, path: String, texts: &mut Vec<(String, String)>) {
+    match node {
+        Node::Scalar => {}
+        Node::Text(text) => texts.push((path, text.to_string())),
+        Node::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                collect_texts(item, format!("{path}[{index}]"), texts);
+            }
+        }
+        Node::Object(members) => {
+            for (name, node) in members {
+                let path = member_path(&path, name);
+                // a name that is more than an identifier is text that somebody reads
+                let is_identifier = |char: char| char.is_ascii_alphanumeric() || "_-".contains(char);
+                if !name.chars().all(is_identifier) && Dimension::exactly(name).is_none() {
+                    texts.push((path.clone(), name.to_string()));
+                }
+                let is_label =
+                    name == "verdict" && matches!(node, Node::Text(text) if Label::exactly(text).is_some());
+                if !is_label {
+                    collect_texts(node, path, texts);
+                }
+            }
+        }
+    }
+}
+
+/// The path of the member `name` of the object at `path`. A name that could be read as several names is quoted.
+fn member_path(path: &str, name: &str) -> String {
+    if name.contains(['.', '[', '"']) {
+        format!("{path}[{name:?}]")
+    } else if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::payload::Payload;
+    use crate::verdict::crosscheck::judge;
+    use crate::verdict::label::Tier;
+
+    fn full(summary: &str, stability: &str) -> String {
+        let dimension =
+            |name: &str, analysis: &str| format!(r#""{name}":{{"verdict":"GREEN","analysis":"{analysis}"}}"#);
+        let rest =
+            ["Turbulence", "Change Rate", "Completion", "Curvature"].map(|name| dimension(name, "Calm"));
+        format!(
+            r#"{{"verdict":"GREEN","summary":"{summary}","breakdown":{{{},{}}}}}"#,
+            dimension("Stability", stability),
+            rest.join(",")
+        )
+    }
+
+    fn examined(tier: Tier, verdict: &str, check: &Check) -> Examination {
+        let approved = judge(tier, Payload::raw(verdict)).outcome.expect("it is coherent");
+        examine(approved, check, &FactSet::compile(&check.facts), &Settings::default())
+    }
+
+    #[test]
+    fn the_summary_and_every_analysis_are_examined_and_the_field_is_named() {
+        let facts = ["the plan is sound", "calm", "firm ground"].map(String::from).to_vec();
+        let check = Check { facts, ..Check::default() };
+        let verdict = full("The plan is sound.", "Firm ground! Gold below it.");
+        let Examination { evaluation, outcome } = examined(Tier::Full, &verdict, &check);
+        outcome.expect_err("one claim has no source");
+        assert_eq!((evaluation.metrics.claims, evaluation.metrics.unsupported_claims), (7, 1));
+        for rule in evaluation.rules.iter().filter(|rule| rule.verdict == Verdict::Fail) {
+            let span = rule.violations.first().and_then(|violation| violation.span.clone()).expect("a place");
+            assert_eq!(span.field.as_deref(), Some("breakdown.Stability.analysis"));
+            assert_eq!((span.start, span.end), (13, 26));
+        }
+        // a quick verdict is delivered without its analyses
+        examined(Tier::Quick, &verdict, &check).outcome.expect("the summary is supported");
+    }
+
+    #[test]
+    fn texts_are_split_each_for_itself_and_contradict_one_another() {
+        let mut check = Check { facts: vec!["the plan".into(), "calm".into()], ..Check::default() };
+        check.expected.contradiction_ids = vec!["always".into()];
+        check.expected.must_find = vec!["always".into()];
+        let verdict = full("The plan always works", "Calm that never is");
+        let evaluation = examined(Tier::Full, &verdict, &check).evaluation;
+        let failed: Vec<_> = evaluation.rules.iter().filter(|rule| rule.verdict == Verdict::Fail).collect();
+        assert_eq!(failed.len(), 3, "the contradiction rules alone: {failed:?}");
+        assert_eq!(evaluation.metrics.claims, 6);
+    }
+
+    #[test]
+    fn a_rule_that_cannot_tell_lets_nothing_through() {
+        let mut check = Check { facts: vec!["a sound and simple plan".into()], ..Check::default() };
+        let verdict = r#"{"verdict":"GREEN","summary":"A sound and simple plan."}"#;
+        examined(Tier::Quick, verdict, &check).outcome.expect("it is supported");
+        check.expected.must_find = vec![" ".into()];
+        let Examination { evaluation, outcome } = examined(Tier::Quick, verdict, &check);
+        outcome.expect_err("the pattern is blank");
+        assert_eq!(evaluation.verdict, Verdict::Error);
+    }
+}

@@ -1,0 +1,307 @@
+//! Whether an adapter can work, and what it is made ready to.
+
+use super::places::Places;
+use super::signature::{PublicKey, SignaturePolicy};
+use super::template::{BadTemplate, NONCE, POINT_IN_TIME, Template};
+use super::{Adapter, ISSUE_AGE_MAX_S, KEEP_MAX_S};
+use crate::base::digest::Sha256Hex;
+use crate::ground::format::Format;
+use crate::ground::gates::Gates;
+use crate::ground::id::{PipelineId, SourceId};
+use crate::ground::normalize::{BadDefinition, Normalizer};
+use crate::ground::ontology::Ontology;
+use crate::ground::pipeline::{
+    Audit, Definition, IngestionPipeline, Method, Retrieval, Storage, Transformation, Validation,
+};
+use crate::ground::query::typed;
+use crate::ground::source::Registration;
+use crate::ground::value::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Why an adapter cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadAdapter {
+    /// It is for another source.
+    #[error("`oracle_id` is {named}, and not {given}")]
+    OtherSource {
+        /// Which one it names.
+        named: SourceId,
+        /// Whose it should be.
+        given: SourceId,
+    },
+    /// Nobody can be asked there.
+    #[error("`endpoint`: {0}")]
+    Endpoint(#[from] BadTemplate),
+    /// What is read cannot become values of the ontology.
+    #[error("{0}")]
+    Definition(String),
+    /// An identity axis is not held against what was asked for.
+    #[error("identity axis `{axis}`: {fault}")]
+    Identity {
+        /// Which one.
+        axis: String,
+        /// What is wrong.
+        fault: &'static str,
+    },
+    /// A place cannot be found.
+    #[error("`{field}`: {fault}")]
+    Place {
+        /// Where it stands.
+        field: &'static str,
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// A place is not within what is signed.
+    #[error(
+        "`{field}` is a header, which the signature does not cover, so that anybody on the way could change it; allowed: a \
+         `path` into what is signed"
+    )]
+    Unsigned {
+        /// Where it stands.
+        field: &'static str,
+    },
+    /// A signature alone does not make an answer one of now.
+    #[error(
+        "`signature` without `issued_at` or `nonce`: whatever the source ever signed would be taken for its answer of now; \
+         say where an answer says when it was issued, or where it brings back a nonce"
+    )]
+    Replayable,
+    /// A signature alone does not make an answer one about the time that was asked for.
+    #[error(
+        "`signature` with `{{point_in_time}}` in `endpoint`: what the source signed about one time would be taken for its answer \
+         about another; say by `normalization.valid_time` where an answer says as of when it holds, or where it brings back a \
+         `nonce`"
+    )]
+    AnyTime,
+    /// A nonce is sent and not looked at, or looked at and not sent.
+    #[error("`nonce` and the place `{{nonce}}` in `endpoint` belong together: what is sent must come back")]
+    Nonce,
+    /// Nothing bounds how old an issue may be, or there is none.
+    #[error("`issued_at` and `max_issue_age_seconds` belong together: {0}")]
+    IssueAge(&'static str),
+    /// A bound is out of range.
+    #[error("`{field}` is {seconds}; allowed: {min_s} to {max_s} seconds")]
+    Bound {
+        /// Where it stands.
+        field: &'static str,
+        /// What it is.
+        seconds: u64,
+        /// The least.
+        min_s: u64,
+        /// The most.
+        max_s: u64,
+    },
+    /// An answer would be taken for longer, or when it is older, than its ontology allows.
+    #[error("`{field}` is {seconds}; by the ontology `{axis}` may be {limit_s} s old at the most")]
+    Ttl {
+        /// Where it stands.
+        field: &'static str,
+        /// What it is.
+        seconds: u64,
+        /// On which axis that is too long.
+        axis: String,
+        /// The most there.
+        limit_s: u64,
+    },
+    /// A key cannot be used.
+    #[error("`signature.keys`: {0}")]
+    Keys(String),
+}
+
+/// An adapter made ready for its source's ontology.
+#[derive(Debug)]
+pub struct Ready {
+    pub(super) adapter: Adapter,
+    pub(super) sha256: Sha256Hex,
+    pub(super) template: Template,
+    pub(super) normalizer: Normalizer,
+    pub(super) places: Places,
+    /// The identity axes that are the same in all that it says, with their values.
+    pub(super) fixed: BTreeMap<String, Value>,
+    keys: Vec<PublicKey>,
+}
+
+impl Ready {
+    /// The document.
+    #[must_use]
+    pub const fn adapter(&self) -> &Adapter {
+        &self.adapter
+    }
+
+    /// Its digest.
+    #[must_use]
+    pub const fn sha256(&self) -> &Sha256Hex {
+        &self.sha256
+    }
+
+    /// The ontology whose values come out.
+    #[must_use]
+    pub fn ontology(&self) -> &Arc<Ontology> {
+        self.normalizer.ontology()
+    }
+
+    /// The endpoint with `x` in each of its places: all that can be said of where it leads before anything is asked.
+    #[must_use]
+    pub fn sample_url(&self) -> String {
+        self.template.sample()
+    }
+
+    /// How answers are signed, and the keys for that; nothing where they are not.
+    #[must_use]
+    pub fn signature(&self) -> Option<(&SignaturePolicy, &[PublicKey])> {
+        self.adapter.signature.as_ref().map(|policy| (policy, self.keys.as_slice()))
+    }
+}
+
+impl Adapter {
+    /// It made ready for the source that is registered so, and for the ontology which that names.
+    ///
+    /// # Errors
+    /// What cannot work, where it stands, and what is allowed.
+    pub fn validate(&self, source: &Registration, ontology: Arc<Ontology>) -> Result<Ready, BadAdapter> {
+        if self.oracle_id != source.oracle_id {
+            let (named, given) = (self.oracle_id.clone(), source.oracle_id.clone());
+            return Err(BadAdapter::OtherSource { named, given });
+        }
+        let identity: Vec<_> = ontology.identity().map(|axis| axis.axis.as_str()).collect();
+        let template = Template::parse(&self.endpoint, &identity)?;
+        let normalizer =
+            Normalizer::new(&self.definition(&ontology), Arc::clone(&ontology), &source.axes_provided);
+        let normalizer = normalizer.map_err(|bad| told_here(&bad))?;
+        let fixed = self.fixed(&template, &ontology)?;
+        let places = Places::new(self)?;
+        self.check_freshness(&template)?;
+        self.check_bounds(&ontology, &source.axes_provided)?;
+        let keys = self.signature.as_ref().map_or(Ok(Vec::new()), SignaturePolicy::made_ready);
+        let keys = keys.map_err(BadAdapter::Keys)?;
+        let sha256 = self.digest();
+        Ok(Ready { adapter: self.clone(), sha256, template, normalizer, places, fixed, keys })
+    }
+
+    /// The pipeline through which its records would come, were they ingested.
+    fn definition(&self, ontology: &Ontology) -> Definition {
+        let format = Format::Json { records: self.records.clone() };
+        let pipeline_id = PipelineId::try_from(self.oracle_id.to_string()).expect("their ids are alike");
+        Definition {
+            pipeline: IngestionPipeline {
+                pipeline_id,
+                oracle_id: self.oracle_id.clone(),
+                retrieval: Retrieval {
+                    method: Method::ApiPull,
+                    endpoint: None,
+                    authentication: None,
+                    schedule: None,
+                    format,
+                },
+                gates: Gates::default(),
+                validation: Validation {
+                    schema_id: self.schema_id.clone(),
+                    required_fields: self.required_fields.clone(),
+                    reject_on_schema_fail: true,
+                    deduplication_key: Vec::new(),
+                },
+                transformation: Transformation {
+                    normalizer_id: self.normalization.normalizer_id.clone(),
+                    output_schema_id: ontology.reference().to_string(),
+                    field_mappings: Vec::new(),
+                },
+                storage: Storage { destination: "store".to_owned(), retention_days: 0 },
+                audit: Audit { log_raw_input: false, log_transformations: false, provenance_chain: true },
+            },
+            normalization: self.normalization.clone(),
+            schemas: self.schemas.clone(),
+            tables: self.tables.clone(),
+        }
+    }
+
+    /// The identity axes that are not asked by, with the one value that each has in all that the source says.
+    fn fixed(&self, template: &Template, ontology: &Ontology) -> Result<BTreeMap<String, Value>, BadAdapter> {
+        let mut fixed = BTreeMap::new();
+        for axis in ontology.identity() {
+            let name = &axis.axis;
+            let bad = |fault| BadAdapter::Identity { axis: name.clone(), fault };
+            if [NONCE, POINT_IN_TIME].contains(&name.as_str()) {
+                return Err(bad("an endpoint has another meaning for this name"));
+            }
+            let mut mappings = self.normalization.axis_mappings.iter();
+            let default =
+                mappings.find(|mapping| mapping.target_axis == *name && mapping.default_value.is_some());
+            let default = default.and_then(|mapping| mapping.default_value.as_ref());
+            match (template.names(name), default) {
+                (true, None) => {}
+                (true, Some(_)) => {
+                    return Err(bad(
+                        "it has a `default_value`, by which an answer that does not say what it speaks of would be taken for \
+                         one about the thing that was asked for; allowed: none for what is in `endpoint`",
+                    ));
+                }
+                (false, None) => {
+                    return Err(bad(
+                        "it is not in `endpoint`, so that nobody is asked about one thing; allowed: its place there, or a \
+                         `default_value` where all that the source says is of one",
+                    ));
+                }
+                (false, Some(value)) => {
+                    let value =
+                        typed(value, axis).map_err(|_| bad("its `default_value` is none of its values"))?;
+                    fixed.insert(name.clone(), value.into_value());
+                }
+            }
+        }
+        Ok(fixed)
+    }
+
+    fn check_freshness(&self, template: &Template) -> Result<(), BadAdapter> {
+        if self.nonce.is_some() != template.names(NONCE) {
+            return Err(BadAdapter::Nonce);
+        }
+        match (&self.issued_at, self.max_issue_age_seconds) {
+            (Some(_), None) => {
+                let fault =
+                    "without a greatest age whatever was issued ever is taken, until the first answer was";
+                return Err(BadAdapter::IssueAge(fault));
+            }
+            (None, Some(_)) => return Err(BadAdapter::IssueAge("nothing says when an answer was issued")),
+            _ => {}
+        }
+        if self.signature.is_some() && self.issued_at.is_none() && self.nonce.is_none() {
+            return Err(BadAdapter::Replayable);
+        }
+        let says_when = self.normalization.valid_time.is_some() || self.nonce.is_some();
+        if self.signature.is_some() && template.names(POINT_IN_TIME) && !says_when {
+            return Err(BadAdapter::AnyTime);
+        }
+        Ok(())
+    }
+
+    fn check_bounds(&self, ontology: &Ontology, axes_provided: &[String]) -> Result<(), BadAdapter> {
+        let bounds = [
+            ("max_issue_age_seconds", self.max_issue_age_seconds, ISSUE_AGE_MAX_S),
+            ("keep_seconds", Some(self.keep_seconds), KEEP_MAX_S),
+            ("ttl_seconds", self.ttl_seconds, self.keep_seconds),
+        ];
+        for (field, seconds, max_s) in bounds {
+            if let Some(seconds) = seconds.filter(|seconds| !(1..=max_s).contains(seconds)) {
+                return Err(BadAdapter::Bound { field, seconds, min_s: 1, max_s });
+            }
+        }
+        let provided = ontology.axes.iter().filter(|axis| axes_provided.contains(&axis.axis));
+        let least = provided.filter_map(|axis| Some((axis.max_ttl_seconds?, &axis.axis))).min();
+        let Some((limit_s, axis)) = least else { return Ok(()) };
+        let ages = [("ttl_seconds", self.ttl_seconds), ("max_issue_age_seconds", self.max_issue_age_seconds)];
+        for (field, seconds) in ages {
+            if let Some(seconds) = seconds.filter(|seconds| *seconds > limit_s) {
+                return Err(BadAdapter::Ttl { field, seconds, axis: axis.clone(), limit_s });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a definition, with the place that it has in an adapter.
+fn told_here(bad: &BadDefinition) -> BadAdapter {
+    let told = bad.to_string();
+    let place = "pipeline.validation.";
+    BadAdapter::Definition(told.strip_prefix(place).map_or_else(|| told.clone(), str::to_owned))
+}
