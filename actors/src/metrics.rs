@@ -9,6 +9,7 @@ mod verifying;
 
 pub(crate) use checking::Checking;
 pub(crate) use making::MadeOutcome;
+pub(crate) use querying::QueryOutcome;
 pub(crate) use sending::MailOutcome;
 
 use ingesting::Ingesting;

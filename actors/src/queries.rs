@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::door::Door;
 use crate::ingestion::Ingestion;
 use crate::logger::{CommitError, Log};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, QueryOutcome};
 use answer::{Answering, Looked, LookedUp};
 use cursor::Cursor;
 use jiff::Timestamp;
@@ -131,6 +131,26 @@ impl From<ScanError> for QueryError {
     }
 }
 
+/// What the metrics count a query as.
+const fn outcome(error: Option<&QueryError>) -> QueryOutcome {
+    match error {
+        None => QueryOutcome::Answered,
+        Some(
+            QueryError::SourceUnknown(_)
+            | QueryError::Live(_)
+            | QueryError::Bad(_)
+            | QueryError::Ahead(_)
+            | QueryError::QueryId,
+        ) => QueryOutcome::Refused,
+        Some(QueryError::Silent(_)) => QueryOutcome::Silent,
+        Some(QueryError::Stale { .. }) => QueryOutcome::Stale,
+        Some(QueryError::TooCostly) => QueryOutcome::TooCostly,
+        Some(QueryError::Stopped) => QueryOutcome::Stopped,
+        Some(QueryError::Busy) => QueryOutcome::Busy,
+        Some(QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_)) => QueryOutcome::Failed,
+    }
+}
+
 impl Queries {
     pub(crate) fn new(
         store: Store,
@@ -152,7 +172,7 @@ impl Queries {
     pub async fn page(&self, asked: OracleQuery, still_waiting: StillWaiting) -> Result<Page, QueryError> {
         let mut entry = self.open_query_entry(&asked);
         let answered = self.answer(asked, entry.began(), &still_waiting).await;
-        self.metrics.querying.asked(entry.elapsed(), answered.as_ref().err());
+        self.metrics.querying.asked(entry.elapsed(), outcome(answered.as_ref().err()));
         if let Ok(page) = &answered {
             entry.answered(&page.answer);
         }

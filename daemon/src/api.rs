@@ -14,6 +14,7 @@ pub mod records;
 pub mod request;
 pub mod rules;
 pub mod sessions;
+pub mod signal_rate;
 pub mod signals;
 pub mod sources;
 pub mod verdicts;
@@ -23,11 +24,8 @@ use crate::problem::Problem;
 use crate::service::Service;
 use axum::Router;
 use axum::routing::{get, post, put};
-use request::Unasked;
+use request::{PATHS, Unasked};
 use std::sync::Arc;
-
-/// Where the paths of the routes' socket are listed.
-const PATHS: &str = "/openapi.json";
 
 /// Every path of the routes' socket.
 pub fn router(service: Arc<Service>) -> Router {

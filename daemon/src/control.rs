@@ -17,6 +17,7 @@ pub mod inject_panic;
 pub mod log;
 pub mod log_level;
 pub mod ontology;
+pub mod order;
 pub mod outbox;
 pub mod pipeline;
 pub mod purge;
@@ -35,18 +36,10 @@ use crate::api::{oracles, records};
 use crate::problem::Problem;
 use crate::service::Service;
 use axum::Router;
-use axum::extract::Path;
-use axum::extract::rejection::PathRejection;
 use axum::routing::{delete, get, post};
 use hyper::Request;
-use oracled_actors::caller::carried;
-use oracled_actors::logger::CommitError;
-use oracled_domain::{Event, Peer};
-use std::fmt::Display;
+use order::PATHS;
 use std::sync::Arc;
-
-/// Where the paths of the administrators' socket are listed.
-const PATHS: &str = "the README's \"Steering it\", or ask by `oraclectl`: this is the administrators' socket";
 
 /// Every path of the administrators' socket.
 pub fn router(service: Arc<Service>) -> Router {
@@ -109,33 +102,4 @@ pub fn router(service: Arc<Service>) -> Router {
 /// Whether a request takes the time that it takes: what it works on is as large as a disk allows.
 pub fn is_unhurried<B>(request: &Request<B>) -> bool {
     ingest::is_upload(request) || upkeep::takes_its_time(request)
-}
-
-/// Does what a control message asks for, to its end, whatever becomes of the administrator who waits for it: the
-/// entry, and what it speaks of, must not be parted because hyper drops a handler whose client has gone.
-async fn act<T: Send + 'static>(
-    action: impl Future<Output = Result<T, Problem>> + Send + 'static,
-) -> Result<T, Problem> {
-    tokio::spawn(carried(action)).await.unwrap_or_else(|error| Err(Problem::Internal(error.to_string())))
-}
-
-/// What a path names.
-fn named<T: TryFrom<String, Error: Display>>(
-    path: Result<Path<String>, PathRejection>,
-) -> Result<T, Problem> {
-    // escapes that are no UTF-8
-    let Path(name) = path.map_err(|error| Problem::InvalidRequest(error.body_text()))?;
-    T::try_from(name).map_err(|error| Problem::InvalidRequest(error.to_string()))
-}
-
-/// Commits the entry of a control message that changes something.
-async fn audit(
-    service: &Service,
-    action: &str,
-    detail: String,
-    peer: Option<Peer>,
-) -> Result<(), CommitError> {
-    let timestamp = service.system.clock.now();
-    let event = Event::ControlAction { action: action.to_owned(), detail, peer, timestamp };
-    service.system.log.commit(event.into()).await.map(|_| ())
 }

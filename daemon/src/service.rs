@@ -1,6 +1,6 @@
 //! What both sockets share: the running system, its bounds, and whether it is ready.
 
-use crate::api::signals::SignalRate;
+use crate::api::signal_rate::SignalRate;
 use crate::config::Config;
 use crate::problem::{Problem, without_state_dir};
 use crate::telemetry::LogLevel;

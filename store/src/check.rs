@@ -1,12 +1,12 @@
 //! What must hold of a store before it is served, and what is looked at beside the service.
 
-use crate::engine::{Engine, Opened, Store};
+use crate::engine::{Engine, Opened, Tables};
 use crate::error::StoreError;
 use crate::log::{self, LogQuery};
 use crate::meta;
 use crate::panics::caught;
 use crate::rows::{self, Table};
-use crate::sessions::part_revision;
+use crate::session_row::part_revision;
 use crate::watermark::{Counts, Watermark};
 use std::ops::Range;
 use std::thread;
@@ -25,7 +25,7 @@ const COUNTS_MAX: usize = 3;
 ///
 /// What can have vanished without a word is what sled read back from its file's end, behind the snapshot of where
 /// every page is that it makes at each opening. So the log is walked from where it reached at the last opening, and
-/// the whole of it beside the service, by [`Store::audit`].
+/// the whole of it beside the service, by [`Tables::audit`].
 pub(crate) fn check(
     engine: &Engine,
     counts: Counts,
@@ -96,7 +96,7 @@ fn walk_log(engine: &Engine, from: u64, entries: u64) -> Result<Option<(u64, u64
     })
 }
 
-impl Store {
+impl Tables {
     /// Whether entry `seq` of the log is written as `line`.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl Store {
     /// Checks the whole store as it was at the opening, without a pause.
     ///
     /// # Errors
-    /// As [`Store::audit`].
+    /// As [`Tables::audit`].
     pub fn audit_all(&self) -> Result<(), StoreError> {
         self.audit_from(0, |_| true).map(|_| ())
     }

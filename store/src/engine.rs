@@ -1,11 +1,9 @@
-//! sled, opened, closed, reopened and made durable; and [`Store`], through which everyone reads.
+//! sled, opened, closed, reopened and made durable; and [`Tables`], through which everyone reads.
 
 mod database;
 
 use crate::disk::{FreeSpace, Reserve, Room, sync_dir};
 use crate::error::StoreError;
-use crate::ground::Ground;
-use crate::ground::files::Files;
 use crate::panics::caught;
 use crate::rows::{Row, Table};
 use crate::snapshot::{SnapshotId, snapshot_in, snapshots};
@@ -47,21 +45,15 @@ pub struct Options {
     pub min_free_bytes: u64,
 }
 
-/// A handle for reading. Cheap to clone; reads run concurrently with each other and with the journal.
+/// A handle for reading the tables. Cheap to clone; reads run concurrently with each other and with the journal.
 #[derive(Debug, Clone)]
-pub struct Store {
+pub struct Tables {
     engine: Arc<Engine>,
-    ground: Arc<Ground>,
 }
 
-impl Store {
-    pub(crate) fn new(engine: Arc<Engine>, files: Files) -> Self {
-        Self { engine, ground: Arc::new(Ground::new(files)) }
-    }
-
-    /// What is open of the ground-truth layer.
-    pub(crate) fn ground(&self) -> &Ground {
-        &self.ground
+impl Tables {
+    pub(crate) const fn new(engine: Arc<Engine>) -> Self {
+        Self { engine }
     }
 
     /// The number of the last entry that is durable; 0 before the first.

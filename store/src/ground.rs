@@ -30,4 +30,4 @@ mod tests;
 pub mod verify;
 pub mod view;
 
-pub(crate) use tables::Ground;
+pub use tables::Store;

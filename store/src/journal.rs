@@ -1,13 +1,14 @@
 //! The one door to disk.
 
 use crate::check::check;
-use crate::engine::{Engine, Options, Store};
+use crate::engine::{Engine, Options, Tables};
 use crate::error::StoreError;
+use crate::ground::Store;
 use crate::ground::files::Files;
 use crate::log::{self, Tip};
 use crate::meta;
 use crate::mirror::Mirror;
-use crate::record::{Receipt, Record, Refused};
+use crate::record::{Receipt, Record, Refused, Write};
 use crate::staged::Staged;
 use crate::watermark::{Counts, Watermark};
 use std::borrow::Borrow;
@@ -88,7 +89,7 @@ impl Journal {
         let engine = Arc::new(engine);
         tracing::debug!("the database is open");
         let files = Files::open(&dir, facts_cache_bytes, engine.free().clone())?;
-        let store = Store::new(Arc::clone(&engine), files);
+        let store = Store::new(Tables::new(Arc::clone(&engine)), files);
         let counts = meta::open(&engine)?;
         let mark = match mark {
             Some(mark) => mark,
@@ -177,12 +178,25 @@ impl Journal {
         self.tip = tip;
         self.mark.counts = counts;
         engine.set_durable_seq(counts.entries);
-        self.store.ground().forget(taken.flat_map(|record| &record.borrow().writes));
+        self.forget_changed(taken.flat_map(|record| &record.borrow().writes));
         if let Err(error) = self.mark.write() {
             tracing::error!(%error, "cannot write the high-water mark");
         }
         self.mirror.append(&self.store, &lines, first_seq, counts.entries);
         Ok(outcomes)
+    }
+
+    /// Removes the cached views of sources that durable `writes` changed, and the marks of payloads that they name.
+    fn forget_changed<'w>(&self, writes: impl Iterator<Item = &'w Write>) {
+        let mut changed = Vec::new();
+        for write in writes {
+            match write {
+                Write::PutSource(state) => changed.push(state.entry.oracle_id()),
+                Write::PutRun(run) => self.store.files().unmark(&run.input.raw_sha256),
+                _ => {}
+            }
+        }
+        self.store.forget(changed.into_iter());
     }
 
     /// What the store holds.
@@ -273,7 +287,7 @@ impl Journal {
         self.tip = Tip::new(self.store.read(|db, _| log::latest_time_us(db, &self.store, counts.entries))?);
         self.mark.counts = counts;
         self.engine.opened_with(counts);
-        self.store.ground().forget_all();
+        self.store.forget_all();
         Ok(())
     }
 

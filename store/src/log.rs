@@ -16,10 +16,11 @@
 mod append;
 mod query;
 
-pub(crate) use append::{Tip, index_session, put};
+pub use append::Callers;
+pub(crate) use append::{Entries, Tip, index_session, put};
 pub use query::LogQuery;
 
-use crate::engine::Store;
+use crate::engine::Tables;
 use crate::error::StoreError;
 use crate::rows::{self, Table, key};
 use jiff::Timestamp;
@@ -55,7 +56,7 @@ pub struct LogPage {
     pub next: Option<LogQuery>,
 }
 
-impl Store {
+impl Tables {
     /// The entries that `query` asks for, all at once: for what is known to be little.
     ///
     /// # Errors
@@ -128,7 +129,7 @@ struct Newest {
 }
 
 struct Reader<'a> {
-    store: &'a Store,
+    store: &'a Tables,
     db: &'a sled::Db,
     durable_seq: u64,
 }
@@ -331,7 +332,7 @@ fn by_event(kind: &str) -> Vec<u8> {
 }
 
 /// The latest timestamp in the log, in microseconds; the lowest possible for an empty one.
-pub(crate) fn latest_time_us(db: &sled::Db, store: &Store, last_seq: u64) -> Result<i64, StoreError> {
+pub(crate) fn latest_time_us(db: &sled::Db, store: &Tables, last_seq: u64) -> Result<i64, StoreError> {
     if last_seq == 0 {
         return Ok(i64::MIN);
     }

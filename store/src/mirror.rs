@@ -4,7 +4,7 @@
 //! daemon was killed between the two or the file could not be written, is copied from there, beginning behind
 //! the last whole line.
 
-use crate::engine::Store;
+use crate::engine::Tables;
 use crate::error::StoreError;
 use crate::log::LogQuery;
 use serde::Deserialize;
@@ -82,7 +82,7 @@ impl Mirror {
     }
 
     /// Appends `lines`, which end with entry `last_seq`, and before them whatever is missing.
-    pub(crate) fn append(&mut self, store: &Store, lines: &[u8], first_seq: u64, last_seq: u64) {
+    pub(crate) fn append(&mut self, store: &Tables, lines: &[u8], first_seq: u64, last_seq: u64) {
         let appended = if first_seq == self.last_seq + 1 {
             self.write(lines, last_seq)
         } else {
@@ -92,7 +92,7 @@ impl Mirror {
     }
 
     /// Copies whatever is missing up to entry `last_seq` from the database.
-    pub(crate) fn repair(&mut self, store: &Store, last_seq: u64) {
+    pub(crate) fn repair(&mut self, store: &Tables, last_seq: u64) {
         if self.last_seq < last_seq {
             let repaired = self.catch_up(store, last_seq);
             self.note(repaired);
@@ -154,7 +154,7 @@ impl Mirror {
         Ok(())
     }
 
-    fn catch_up(&mut self, store: &Store, last_seq: u64) -> io::Result<()> {
+    fn catch_up(&mut self, store: &Tables, last_seq: u64) -> io::Result<()> {
         while self.last_seq < last_seq {
             let query = LogQuery { after: self.last_seq, limit: usize::MAX, ..LogQuery::default() };
             let entries = store.log_page(&query).map_err(io::Error::other)?.lines;

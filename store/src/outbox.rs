@@ -1,6 +1,6 @@
 //! The outbox: mails that are to be sent, and dead letters.
 
-use crate::engine::Store;
+use crate::engine::Tables;
 use crate::error::StoreError;
 use crate::rows::Table;
 use oracled_domain::verdict::mail::{MailKind, Standing};
@@ -16,7 +16,7 @@ struct Head {
     standing: Standing,
 }
 
-impl Store {
+impl Tables {
     /// A mail with its revision. Its verdict is judged again on its way out of the store, and the text of a mail that brings
     /// the session's first verdict is compared with the SHA-256 in its session.
     pub fn mail(&self, mail_id: &MailId) -> Result<Option<(Mail, u64)>, StoreError> {

@@ -1,11 +1,11 @@
 //! Rows with their types: one by its name, or those of a table in the order of their names.
 
-use crate::engine::Store;
+use crate::engine::Tables;
 use crate::error::StoreError;
 use crate::rows::{self, Head, Table, key};
 use std::ops::{Range, RangeBounds};
 
-impl Store {
+impl Tables {
     /// A typed row that is durable, with its revision.
     pub(crate) fn read_row<T: serde::de::DeserializeOwned>(
         &self,

@@ -1,6 +1,7 @@
 //! The unit of writing: events and the changes they speak of, as plain data.
 
 use crate::ground::state::SourceState;
+use crate::log::Callers;
 use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};
@@ -10,7 +11,7 @@ use oracled_domain::verification::adapter::RegisteredAdapter;
 use oracled_domain::verification::review::ReviewState;
 use oracled_domain::verification::workflow::RegisteredWorkflow;
 use oracled_domain::verification::{Inputs, KeptAnswer, KeptKey, Subject, SubjectKey};
-use oracled_domain::{Caller, Delivery, Event, Mail, MailId, RegenAttempt, Session, SessionId, Sha256Hex};
+use oracled_domain::{Delivery, Event, Mail, MailId, RegenAttempt, Session, SessionId, Sha256Hex};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -28,30 +29,6 @@ pub struct Record {
     pub writes: Vec<Write>,
     /// The callers that caused the events. Nothing in the tables depends on them.
     pub callers: Callers,
-}
-
-/// The callers that caused the events of a record.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Callers {
-    /// No request: the daemon acted on its own.
-    #[default]
-    Nobody,
-    /// One request caused all events.
-    One(Arc<Caller>),
-    /// Each event has its own caller, or none, in the order of the events.
-    Each(Vec<Option<Arc<Caller>>>),
-}
-
-impl Callers {
-    /// The caller of the event at `index`.
-    #[must_use]
-    pub fn of(&self, index: usize) -> Option<&Caller> {
-        match self {
-            Self::Nobody => None,
-            Self::One(caller) => Some(caller),
-            Self::Each(callers) => callers.get(index)?.as_deref(),
-        }
-    }
 }
 
 impl From<Event> for Record {

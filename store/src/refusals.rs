@@ -1,6 +1,6 @@
 //! Checks that refused verdicts of sessions that are not known.
 
-use crate::engine::Store;
+use crate::engine::Tables;
 use crate::error::StoreError;
 use crate::rows::{self, CHUNK_BYTES, Table};
 use oracled_domain::verdict::session::{Refusal, RefusalKey};
@@ -19,7 +19,7 @@ pub struct RefusalSize {
     pub bytes: u64,
 }
 
-impl Store {
+impl Tables {
     /// The refusal with that key, and its revision.
     ///
     /// # Errors

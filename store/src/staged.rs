@@ -6,9 +6,10 @@ use crate::log::{self, Tip};
 use crate::record::{Receipt, Record, Refused, RowKey, Write};
 use crate::refusals::refusal_name;
 use crate::rows::{self, Row, Table};
-use crate::sessions::{Part, SessionRow};
+use crate::session_row::{Part, SessionRow};
 use crate::verification::{caller_openable_name, kept_name, open_name, subject_name};
 use crate::watermark::Counts;
+use oracled_domain::SessionId;
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -75,7 +76,13 @@ impl<'a> Staged<'a> {
         }
         let first_seq = self.counts.entries + 1;
         let last_seq = self.counts.entries + record.events.len() as u64;
-        log::put(&mut self.batch, first_seq, record, &mut self.tip, &mut self.lines);
+        let stores_session = |session_id: &SessionId| {
+            let is_session = |write: &Write| matches!(write, Write::PutSession(session) if session.session_id == *session_id);
+            record.writes.iter().any(is_session)
+        };
+        let Record { events, callers, .. } = record;
+        let entries = log::Entries { events, callers, stores_session: &stores_session };
+        log::put(&mut self.batch, first_seq, entries, &mut self.tip, &mut self.lines);
         self.counts.entries = last_seq;
         for write in &record.writes {
             self.write(write, last_seq)?;

@@ -1,7 +1,7 @@
 //! The rows of verification: adapters, workflows, reviews, what people decide of a thing, what is kept of answers, and decisions that are
 //! still to be taken. (RFC-0002, Part II)
 
-use crate::engine::Store;
+use crate::engine::Tables;
 use crate::error::StoreError;
 use crate::log::{LogLine, LogQuery};
 use crate::rows::{Table, key};
@@ -38,7 +38,7 @@ pub struct KeptPage {
     pub next: Option<KeptKey>,
 }
 
-impl Store {
+impl Tables {
     /// The adapter of a live source, with its revision.
     ///
     /// # Errors

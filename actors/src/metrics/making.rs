@@ -1,11 +1,9 @@
 //! What is counted of verdicts that oracled has made.
 
 use super::{Word, counters, pairs};
-use crate::upstream::failure::PERMANENT_STATUSES;
-use crate::upstream::{Called, ModelError};
 use oracled_domain::verdict::divergence::OriginalLabel;
-use oracled_domain::verdict::interaction::Status;
-use oracled_domain::{DivergenceCheck, DivergenceLevel, GatePath, Label};
+use oracled_domain::verdict::interaction::{PERMANENT_STATUSES, Status};
+use oracled_domain::{DivergenceCheck, DivergenceLevel, GatePath, Interaction, Label};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -153,12 +151,14 @@ impl Making {
         self.made.get_or_create(&MadeAs::new(path, outcome)).inc();
     }
 
+    /// Counts a request that the model's service refused for good with this status.
+    pub(crate) fn refused_request(&self, status: u16) {
+        self.refused_requests.get_or_create(&RefusedWith { status }).inc();
+    }
+
     /// Counts the attempts of one call of the model.
-    pub(crate) fn called(&self, called: &Called) {
-        if let Err(ModelError::RefusedRequest { status, .. }) = &called.outcome {
-            self.refused_requests.get_or_create(&RefusedWith { status: *status }).inc();
-        }
-        for interaction in &called.interactions {
+    pub(crate) fn called(&self, attempts: &[Interaction]) {
+        for interaction in attempts {
             self.attempts.get_or_create(&AttemptAs::new(interaction.path, interaction.status)).inc();
             self.retries.inc_by(u64::from(interaction.attempt > 1));
             self.attempt_seconds.observe(interaction.latency_ms as f64 / 1000.0);

@@ -1,7 +1,6 @@
 //! What is counted of queries.
 
 use super::{Word, counters};
-use crate::queries::QueryError;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,7 +12,7 @@ use strum::{IntoStaticStr, VariantArray};
 /// The outcome of a query.
 #[derive(Debug, Clone, Copy, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case", const_into_str)]
-enum QueryOutcome {
+pub(crate) enum QueryOutcome {
     Answered,
     Refused,
     Silent,
@@ -54,26 +53,8 @@ impl Default for Querying {
 
 impl Querying {
     /// Counts a query that took so long, and what came of it.
-    pub(crate) fn asked(&self, took: Duration, error: Option<&QueryError>) {
-        let result = match error {
-            None => QueryOutcome::Answered,
-            Some(
-                QueryError::SourceUnknown(_)
-                | QueryError::Live(_)
-                | QueryError::Bad(_)
-                | QueryError::Ahead(_)
-                | QueryError::QueryId,
-            ) => QueryOutcome::Refused,
-            Some(QueryError::Silent(_)) => QueryOutcome::Silent,
-            Some(QueryError::Stale { .. }) => QueryOutcome::Stale,
-            Some(QueryError::TooCostly) => QueryOutcome::TooCostly,
-            Some(QueryError::Stopped) => QueryOutcome::Stopped,
-            Some(QueryError::Busy) => QueryOutcome::Busy,
-            Some(QueryError::Store(_) | QueryError::Reading(_) | QueryError::Unlogged(_)) => {
-                QueryOutcome::Failed
-            }
-        };
-        self.queries.get_or_create(&AnsweredAs::new(result)).inc();
+    pub(crate) fn asked(&self, took: Duration, outcome: QueryOutcome) {
+        self.queries.get_or_create(&AnsweredAs::new(outcome)).inc();
         self.seconds.observe(took.as_secs_f64());
     }
 

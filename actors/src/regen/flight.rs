@@ -264,7 +264,10 @@ impl Pilot {
             called.interactions.splice(0..0, first);
             called.reached = true;
         }
-        self.metrics.making.called(&called);
+        self.metrics.making.called(&called.interactions);
+        if let Err(ModelError::RefusedRequest { status, .. }) = &called.outcome {
+            self.metrics.making.refused_request(*status);
+        }
         lease.report(outcome(&called));
         let Called { outcome, interactions, reached, .. } = called;
         match outcome {

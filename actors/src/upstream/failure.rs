@@ -3,12 +3,11 @@
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use oracled_domain::verdict::health::Outcome;
+use oracled_domain::verdict::interaction::PERMANENT_STATUSES;
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
-/// The statuses of a permanent refusal: the same request is refused again.
-pub const PERMANENT_STATUSES: [u16; 6] = [400, 401, 403, 404, 413, 422];
 /// A server that asks for a longer wait may be asked again after this.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 /// Dates as RFC 9110 writes them; a wrong weekday does not make a date another one.

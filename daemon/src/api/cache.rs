@@ -2,7 +2,8 @@
 //! here passes the gate like everything else.
 
 use super::request::{self, CacheRequest, JsonBody, SessionInPath};
-use super::verdicts::{deliver, document};
+use super::held::document;
+use super::verdicts::deliver;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
 use axum::extract::State;

@@ -3,8 +3,11 @@
 use crate::problem::Problem;
 use crate::service::Service;
 use axum::body::Body;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use hyper::StatusCode;
 use hyper::body::{Frame, SizeHint};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -132,4 +135,11 @@ impl hyper::body::Body for Held {
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.rest.len() as u64)
     }
+}
+
+/// An answer that is a JSON document already.
+pub(crate) fn document(status: StatusCode, body: impl Into<Body>) -> Response {
+    let mut response = (status, body.into()).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }

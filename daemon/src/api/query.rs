@@ -2,7 +2,7 @@
 
 use super::held::Held;
 use super::request::JsonBody;
-use super::verdicts::document;
+use super::held::document;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
 use axum::Extension;

@@ -34,6 +34,9 @@ use tokio::time::timeout;
 
 use crate::service::Service;
 
+/// Where the paths of the routes' socket are listed.
+pub(crate) const PATHS: &str = "/openapi.json";
+
 /// Of a refused body so much is still taken, in bytes.
 const DISCARDED_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// A client that sends nothing for so long waits for its answer.

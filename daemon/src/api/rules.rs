@@ -6,7 +6,7 @@ pub use batch::*;
 
 use super::held::{self, Held};
 use super::request::{EvaluateRequest, Gathered, JsonBody};
-use super::verdicts::document;
+use super::held::document;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
 use axum::Json;

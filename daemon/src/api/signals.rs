@@ -1,7 +1,8 @@
 //! `POST /v1/signals/{…}`, or any other path that a freshness policy names: a source tells that what it has said is not to
 //! be relied on any more.
 
-use super::PATHS;
+use super::request::PATHS;
+use super::signal_rate::SIGNALS_PER_WINDOW;
 use super::request::{JsonBody, discard};
 use crate::problem::{GroundProblem, Problem, ProblemDocument};
 use crate::secret::of_file;
@@ -19,10 +20,6 @@ use secrecy::ExposeSecret as _;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-mod rate;
-
-pub use rate::SignalRate;
 
 /// The header with the body's HMAC-SHA-256, as `sha256=` and 64 hexadecimal digits.
 const SIGNATURE: &str = "x-hub-signature-256";
@@ -126,7 +123,7 @@ async fn take(
     }
     service.signal_rate.take(path, monotonic()).map_err(|wait| GroundProblem::SignalRateLimited {
         path: path.to_owned(),
-        limit: rate::SIGNALS_PER_WINDOW,
+        limit: SIGNALS_PER_WINDOW,
         retry_after_s: wait.as_secs() + 1,
     })?;
     invalidate(service, signed, path, peer).await

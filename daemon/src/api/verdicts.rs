@@ -1,5 +1,6 @@
 //! `/v1/verdicts/{session_id}`: hands a verdict in for delivery, and reads it back.
 
+use super::held::document;
 use super::request::{self, Gathered, JsonBody, SessionInPath, SubmitRequest, Wanted};
 use crate::config::Provider;
 use crate::problem::{Problem, ProblemDocument};
@@ -240,11 +241,4 @@ fn refused_by_rules(
 fn replayed(cached: &Cached) -> Bytes {
     let members = cached.body.strip_suffix(b"}").expect("the document is an object");
     [members, br#","replayed":true}"#].concat().into()
-}
-
-/// An answer that is a JSON document already.
-pub(super) fn document(status: StatusCode, body: impl Into<Body>) -> Response {
-    let mut response = (status, body.into()).into_response();
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }

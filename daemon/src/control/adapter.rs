@@ -1,7 +1,8 @@
 //! `/v1/sources/{oracle_id}/adapter`: how a live source is asked, and how its answer is read.
 
 use super::document::{Document, Registered, check_named};
-use super::{act, named, source};
+use super::order::{act, named};
+use super::source;
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;

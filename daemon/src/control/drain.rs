@@ -1,6 +1,6 @@
 //! `POST /v1/drain`: rejects new work before a stop, or accepts it again.
 
-use super::{act, audit};
+use super::order::{act, audit};
 use crate::api::request::JsonBody;
 use crate::problem::Problem;
 use crate::service::Service;

@@ -1,6 +1,6 @@
 //! `GET /v1/executions/{execution_id}`: what was decided of one question, over what, out of the log alone.
 
-use super::named;
+use super::order::named;
 use crate::api::verify::decisions;
 use crate::problem::Problem;
 use crate::service::Service;

@@ -1,7 +1,8 @@
 //! `/v1/sources/{oracle_id}/freshness`: how old what a source says may be, and how old it is.
 
 use super::document::{Document, Registered, check_named};
-use super::{act, named, source};
+use super::order::{act, named};
+use super::source;
 use crate::problem::Problem;
 use crate::service::Service;
 use axum::extract::rejection::PathRejection;

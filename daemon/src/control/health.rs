@@ -1,6 +1,6 @@
 //! `POST /v1/health/oracles/{oracle_id}`: opens or closes an oracle's circuit, or probes it now.
 
-use super::{act, named};
+use super::order::{act, named};
 use crate::api::request::JsonBody;
 use crate::problem::Problem;
 use crate::service::Service;

@@ -2,7 +2,8 @@
 //!
 //! A payload is as large as a disk allows: of one that comes, a few pieces are in memory.
 
-use super::{act, named, pipeline};
+use super::order::{act, named};
+use super::pipeline;
 use crate::api::request::discard;
 use crate::problem::Problem;
 use crate::service::Service;

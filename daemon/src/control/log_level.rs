@@ -1,6 +1,6 @@
 //! `/v1/log-level`: what the service's own log tells.
 
-use super::{act, audit};
+use super::order::{act, audit};
 use crate::api::request::JsonBody;
 use crate::problem::Problem;
 use crate::service::Service;

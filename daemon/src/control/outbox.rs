@@ -1,6 +1,6 @@
 //! `/v1/outbox`: the mails that are to be sent, and dead letters.
 
-use super::{act, named};
+use super::order::{act, named};
 use crate::api::request::JsonBody;
 use crate::problem::Problem;
 use crate::service::Service;

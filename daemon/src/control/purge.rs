@@ -1,6 +1,6 @@
 //! `DELETE /v1/verdicts/{session_id}`: removes the cached verdict of one session.
 
-use super::act;
+use super::order::act;
 use crate::api::request::SessionInPath;
 use crate::problem::Problem;
 use crate::service::Service;

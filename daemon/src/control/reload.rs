@@ -1,6 +1,6 @@
 //! `POST /v1/reload`, and SIGHUP: opens `oracle_log.jsonl` anew and puts the configured log level in force.
 
-use super::{act, audit};
+use super::order::{act, audit};
 use crate::api::request::Unasked;
 use crate::config::{Config, Flags};
 use crate::problem::Problem;

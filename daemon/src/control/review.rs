@@ -1,6 +1,6 @@
 //! `/v1/reviews`: what persons are to decide, and have decided.
 
-use super::{act, named};
+use super::order::{act, named};
 use crate::api::request::JsonBody;
 use crate::problem::{GroundProblem, Problem};
 use crate::service::Service;

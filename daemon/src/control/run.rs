@@ -1,7 +1,8 @@
 //! `/v1/runs`: what was ingested, what is, and what came of it.
 
 use super::document::Document;
-use super::{act, source};
+use super::order::act;
+use super::source;
 use crate::api::request::Unasked;
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;

@@ -1,6 +1,6 @@
 //! `/v1/sessions/{session_id}`: show, correct or remove one session.
 
-use super::act;
+use super::order::act;
 use crate::api::request::{self, JsonBody, SessionInPath};
 use crate::api::verdicts::mismatch;
 use crate::problem::Problem;

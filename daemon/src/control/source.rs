@@ -1,7 +1,7 @@
 //! `/v1/sources`: who may be asked, and how far to trust them.
 
 use super::document::{Document, Registered, check_named};
-use super::{act, named};
+use super::order::{act, named};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;

@@ -4,7 +4,7 @@
 //! to completion.
 
 use super::document::Document;
-use super::{act, named};
+use super::order::{act, named};
 use crate::api::request::Unasked;
 use crate::pieces::{Pieces, Sender};
 use crate::problem::Problem;

@@ -1,7 +1,7 @@
 //! `/v1/workflows`: whom to ask about what, how conflicts are settled, and how long to wait.
 
 use super::document::{Document, Registered, check_named};
-use super::{act, named};
+use super::order::{act, named};
 use crate::problem::Problem;
 use crate::problem::ground::GroundProblem;
 use crate::service::Service;

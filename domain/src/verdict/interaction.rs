@@ -9,6 +9,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use strum::VariantArray;
 
+/// The statuses of a permanent refusal: the same request is refused again.
+pub const PERMANENT_STATUSES: [u16; 6] = [400, 401, 403, 404, 413, 422];
+
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, VariantArray)]
 #[serde(rename_all = "lowercase")]

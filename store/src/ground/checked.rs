@@ -1,7 +1,7 @@
 //! The result of the last check of each source.
 
-use crate::engine::Store;
 use crate::error::StoreError;
+use crate::ground::tables::Store;
 use crate::meta;
 use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;

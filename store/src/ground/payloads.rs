@@ -1,8 +1,8 @@
 //! Which payloads can be read again, and why others cannot.
 
 use super::state::{Completed, SourceState};
-use crate::engine::Store;
 use crate::error::StoreError;
+use crate::ground::tables::Store;
 use crate::log::LogQuery;
 use jiff::Timestamp;
 use oracled_domain::audit::event::ground::PruneEntry;

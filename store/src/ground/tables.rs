@@ -6,9 +6,8 @@ use super::staging::made_by;
 use super::state::SourceState;
 use super::verify::Meter;
 use super::view::SourceView;
-use crate::engine::Store;
+use crate::engine::Tables;
 use crate::error::{FileKind, StoreError};
-use crate::record::Write;
 use crate::rows::{self, Table, key};
 use crate::watermark::Counts;
 use oracled_domain::Sha256Hex;
@@ -19,13 +18,28 @@ use oracled_domain::ground::run::{FileRef, Run, RunState};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
-use std::ops::RangeBounds;
+use std::ops::{Deref, RangeBounds};
 use std::sync::{Arc, PoisonError, RwLock};
+
+/// A handle for reading all that is stored: the tables, and the files of the ground-truth layer. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Store {
+    tables: Tables,
+    ground: Arc<Ground>,
+}
+
+impl Deref for Store {
+    type Target = Tables;
+
+    fn deref(&self) -> &Tables {
+        &self.tables
+    }
+}
 
 /// What is open of the ground-truth layer.
 #[derive(Debug)]
-pub(crate) struct Ground {
-    pub(crate) files: Files,
+struct Ground {
+    files: Files,
     views: RwLock<Views>,
 }
 
@@ -37,26 +51,18 @@ struct Views {
     forgotten: u64,
 }
 
-impl Ground {
-    pub(crate) fn new(files: Files) -> Self {
-        Self { files, views: RwLock::default() }
+impl Store {
+    pub(crate) fn new(tables: Tables, files: Files) -> Self {
+        Self { tables, ground: Arc::new(Ground { files, views: RwLock::default() }) }
     }
 
-    /// Removes the cached views of sources that `writes` changed, and the marks of payloads that they name. To be called once
-    /// the writes are durable.
-    pub(crate) fn forget<'w>(&self, writes: impl Iterator<Item = &'w Write>) {
-        let mut changed = Vec::new();
-        for write in writes {
-            match write {
-                Write::PutSource(state) => changed.push(state.entry.oracle_id()),
-                Write::PutRun(run) => self.files.unmark(&run.input.raw_sha256),
-                _ => {}
-            }
-        }
-        if changed.is_empty() {
+    /// Removes the cached views of the sources that were `changed`.
+    pub(crate) fn forget<'s>(&self, changed: impl Iterator<Item = &'s SourceId>) {
+        let mut changed = changed.peekable();
+        if changed.peek().is_none() {
             return;
         }
-        let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
+        let mut views = self.ground.views.write().unwrap_or_else(PoisonError::into_inner);
         views.forgotten += 1;
         for oracle_id in changed {
             views.open.remove(oracle_id);
@@ -65,24 +71,20 @@ impl Ground {
 
     /// Lets go of all sources.
     pub(crate) fn forget_all(&self) {
-        let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
+        let mut views = self.ground.views.write().unwrap_or_else(PoisonError::into_inner);
         views.forgotten += 1;
         views.open.clear();
     }
-}
 
-impl Store {
     /// Has a source's files opened anew by whoever asks next: others have taken their places.
     pub fn reopen(&self, oracle_id: &SourceId) {
-        let mut views = self.ground().views.write().unwrap_or_else(PoisonError::into_inner);
-        views.forgotten += 1;
-        views.open.remove(oracle_id);
+        self.forget(std::iter::once(oracle_id));
     }
 
     /// The files of the ground-truth layer.
     #[must_use]
     pub fn files(&self) -> &Files {
-        &self.ground().files
+        &self.ground.files
     }
 
     /// A version of an ontology, with its revision.
@@ -147,7 +149,7 @@ impl Store {
 
     /// A source with its files open, as it is now.
     pub fn view(&self, oracle_id: &SourceId) -> Result<Option<Arc<SourceView>>, StoreError> {
-        let ground = self.ground();
+        let ground = &self.ground;
         let before = {
             let views = ground.views.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(view) = views.open.get(oracle_id) {

@@ -1,11 +1,45 @@
 //! Appends entries to the log: their rows and their index.
 
 use super::{TIME_BYTES, block_of, by_event, by_execution};
-use crate::record::{self, Record};
 use crate::rows::{self, Table, key};
-use oracled_domain::{Caller, Event};
+use oracled_domain::{Caller, Event, SessionId};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io::Write;
+use std::sync::Arc;
+
+/// The callers that caused the events of a record.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Callers {
+    /// No request: the daemon acted on its own.
+    #[default]
+    Nobody,
+    /// One request caused all events.
+    One(Arc<Caller>),
+    /// Each event has its own caller, or none, in the order of the events.
+    Each(Vec<Option<Arc<Caller>>>),
+}
+
+impl Callers {
+    /// The caller of the event at `index`.
+    #[must_use]
+    pub fn of(&self, index: usize) -> Option<&Caller> {
+        match self {
+            Self::Nobody => None,
+            Self::One(caller) => Some(caller),
+            Self::Each(callers) => callers.get(index)?.as_deref(),
+        }
+    }
+}
+
+/// The entries of one record.
+#[derive(Clone, Copy)]
+pub(crate) struct Entries<'r> {
+    pub(crate) events: &'r [Event],
+    pub(crate) callers: &'r Callers,
+    /// Whether the record stores this session: it is then found by the revision of the session, without an index row.
+    pub(crate) stores_session: &'r dyn Fn(&SessionId) -> bool,
+}
 
 /// The end of the log, to which the next record is appended.
 #[derive(Debug, Clone)]
@@ -30,37 +64,36 @@ impl Tip {
 pub(crate) fn put(
     batch: &mut sled::Batch,
     first_seq: u64,
-    record: &Record,
+    entries: Entries<'_>,
     tip: &mut Tip,
     lines: &mut Vec<u8>,
 ) {
     let begin = lines.len();
-    for (seq, (index, event)) in (first_seq..).zip(record.events.iter().enumerate()) {
+    for (seq, (index, event)) in (first_seq..).zip(entries.events.iter().enumerate()) {
         tip.latest_time_us = tip.latest_time_us.max(event.timestamp().as_microsecond());
-        append_line(lines, seq, event, record.callers.of(index));
+        append_line(lines, seq, event, entries.callers.of(index));
     }
     let text = lines.get(begin..).unwrap_or_default();
-    let last_seq = first_seq + record.events.len() as u64 - 1;
-    let (row, mut entries) = tip
+    let last_seq = first_seq + entries.events.len() as u64 - 1;
+    let (row, mut row_text) = tip
         .row
         .take()
-        .filter(|(_, entries)| TIME_BYTES + entries.len() + text.len() <= rows::ONE_CHUNK_BYTES)
+        .filter(|(_, row_text)| TIME_BYTES + row_text.len() + text.len() <= rows::ONE_CHUNK_BYTES)
         .unwrap_or((first_seq, Vec::new()));
-    entries.extend_from_slice(text);
-    let value = [&tip.latest_time_us.to_be_bytes()[..], &entries].concat();
+    row_text.extend_from_slice(text);
+    let value = [&tip.latest_time_us.to_be_bytes()[..], &row_text].concat();
     rows::put(batch, Table::Log, &row.to_be_bytes(), last_seq, &value, 0);
-    tip.row = (value.len() < rows::ONE_CHUNK_BYTES).then_some((row, entries));
-    index(batch, record, last_seq, block_of(row), tip);
+    tip.row = (value.len() < rows::ONE_CHUNK_BYTES).then_some((row, row_text));
+    index(batch, entries, last_seq, block_of(row), tip);
 }
 
 /// Puts the index of one record's entries into `batch`. Their row belongs to `block`.
-fn index(batch: &mut sled::Batch, record: &Record, last_seq: u64, block: u64, tip: &mut Tip) {
+fn index(batch: &mut sled::Batch, entries: Entries<'_>, last_seq: u64, block: u64, tip: &mut Tip) {
     let (mut session_before, mut execution_before) = (None, None);
-    for event in &record.events {
+    for event in entries.events {
         let session_id = event.session_id();
         if let Some(session_id) = session_id.filter(|_| session_id != session_before) {
-            let is_its_row = |write: &record::Write| matches!(write, record::Write::PutSession(session) if session.session_id == *session_id);
-            if !record.writes.iter().any(is_its_row) {
+            if !(entries.stores_session)(session_id) {
                 index_session(batch, session_id.as_str().as_bytes(), last_seq);
             }
             session_before = Some(session_id);

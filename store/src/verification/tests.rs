@@ -1,6 +1,6 @@
 use super::*;
 use crate::record::{Expect, Record, Refused, RowKey, Write};
-use crate::{Journal, Options};
+use crate::{Journal, Options, Store};
 use oracled_domain::audit::event::verification::{OracleInteraction, ResolutionEntry, ReviewEntry};
 use oracled_domain::ground::ontology::Ontology;
 use oracled_domain::ground::source::OracleTier;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Signals that are taken at one path within a window.
-pub(super) const SIGNALS_PER_WINDOW: u32 = 10;
+pub(crate) const SIGNALS_PER_WINDOW: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// The signals of each path in its current window. Only paths that a freshness policy names are counted.
@@ -14,7 +14,7 @@ pub struct SignalRate(Mutex<HashMap<String, (Instant, u32)>>);
 
 impl SignalRate {
     /// Counts a signal at `path`, or returns how long to wait for the next window.
-    pub(super) fn take(&self, path: &str, now: Instant) -> Result<(), Duration> {
+    pub(crate) fn take(&self, path: &str, now: Instant) -> Result<(), Duration> {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // policies change, and paths that are not named any more must not stay
         windows.retain(|_, (began, _)| now.duration_since(*began) < WINDOW);
