@@ -1,16 +1,17 @@
 //! The one door to disk.
 
-use crate::check::check;
-use crate::engine::{Engine, Options, Tables};
-use crate::error::StoreError;
+use crate::audit::log;
+use crate::audit::log::Tip;
+use crate::audit::mirror::Mirror;
+use crate::base::engine::{Engine, Options, Tables};
+use crate::base::error::StoreError;
+use crate::base::meta;
+use crate::base::watermark::{Counts, Watermark};
 use crate::ground::Store;
 use crate::ground::files::Files;
-use crate::log::{self, Tip};
-use crate::meta;
-use crate::mirror::Mirror;
-use crate::record::{Receipt, Record, Refused, Write};
-use crate::staged::Staged;
-use crate::watermark::{Counts, Watermark};
+use crate::journal::check::check;
+use crate::journal::record::{Receipt, Record, Refused, Write};
+use crate::journal::staged::Staged;
 use std::borrow::Borrow;
 use std::fs;
 use std::io::Write as _;
@@ -391,5 +392,8 @@ impl Drop for Journal {
     }
 }
 
+pub(crate) mod check;
+pub(crate) mod record;
+pub(crate) mod staged;
 #[cfg(test)]
 mod tests;

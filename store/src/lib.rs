@@ -6,36 +6,20 @@
 //!
 //! This is the only crate that knows the database is sled.
 
-mod check;
-mod disk;
-mod engine;
-mod error;
+mod audit;
+mod base;
 pub mod ground;
 mod journal;
-mod log;
-mod meta;
-mod mirror;
-mod outbox;
-mod panics;
-mod read;
-mod record;
-mod refusals;
-mod regens;
-mod rows;
-mod session_row;
-mod sessions;
-mod snapshot;
-mod staged;
+mod verdict;
 mod verification;
-mod watermark;
 
-pub use engine::{Options, Tables};
-pub use error::{FileKind, StoreError};
+pub use audit::log::{Callers, LogLine, LogPage, LogQuery};
+pub use base::engine::{Options, Tables};
+pub use base::error::{FileKind, StoreError};
+pub use base::panics::panic_becomes_an_error;
+pub use base::watermark::Counts;
 pub use ground::Store;
 pub use journal::Journal;
-pub use log::{Callers, LogLine, LogPage, LogQuery};
-pub use panics::panic_becomes_an_error;
-pub use record::{Expect, Receipt, Record, Refused, RowKey, Write};
-pub use refusals::RefusalSize;
+pub use journal::record::{Expect, Receipt, Record, Refused, RowKey, Write};
+pub use verdict::refusals::RefusalSize;
 pub use verification::{KeptPage, ReviewQuery};
-pub use watermark::Counts;

@@ -1,10 +1,10 @@
 //! The rows of verification: adapters, workflows, reviews, what people decide of a thing, what is kept of answers, and decisions that are
 //! still to be taken. (RFC-0002, Part II)
 
-use crate::engine::Tables;
-use crate::error::StoreError;
-use crate::log::{LogLine, LogQuery};
-use crate::rows::{Table, key};
+use crate::audit::log::{LogLine, LogQuery};
+use crate::base::engine::Tables;
+use crate::base::error::StoreError;
+use crate::base::rows::{Table, key};
 use jiff::Timestamp;
 use oracled_domain::audit::event::verification::VerificationEntry;
 use oracled_domain::ground::id::{SourceId, WorkflowId};

@@ -1,8 +1,8 @@
 //! `/cache/{session_id}`: the same cache under the paths of the service that oracled replaces. What is written
 //! here passes the gate like everything else.
 
-use super::request::{self, CacheRequest, JsonBody, SessionInPath};
 use super::held::document;
+use super::request::{self, CacheRequest, JsonBody, SessionInPath};
 use super::verdicts::deliver;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;

@@ -1,8 +1,8 @@
 //! `POST /v1/query`: what a registered source says.
 
 use super::held::Held;
-use super::request::JsonBody;
 use super::held::document;
+use super::request::JsonBody;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
 use axum::Extension;

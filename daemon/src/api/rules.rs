@@ -4,9 +4,9 @@ mod batch;
 
 pub use batch::*;
 
+use super::held::document;
 use super::held::{self, Held};
 use super::request::{EvaluateRequest, Gathered, JsonBody};
-use super::held::document;
 use crate::problem::{Problem, ProblemDocument};
 use crate::service::Service;
 use axum::Json;

@@ -2,8 +2,8 @@
 //! be relied on any more.
 
 use super::request::PATHS;
-use super::signal_rate::SIGNALS_PER_WINDOW;
 use super::request::{JsonBody, discard};
+use super::signal_rate::SIGNALS_PER_WINDOW;
 use crate::problem::{GroundProblem, Problem, ProblemDocument};
 use crate::secret::of_file;
 use crate::service::Service;

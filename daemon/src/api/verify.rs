@@ -1,7 +1,7 @@
 //! `/v1/verify`: what registered sources come to about one thing, and whether that may be told (RFC-0002, Part II).
 
-use super::request::JsonBody;
 use super::held::document;
+use super::request::JsonBody;
 use crate::problem::{GroundProblem, Problem, ProblemDocument};
 use crate::service::Service;
 use axum::extract::rejection::PathRejection;

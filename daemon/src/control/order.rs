@@ -10,7 +10,8 @@ use oracled_domain::{Event, Peer};
 use std::fmt::Display;
 
 /// Where the paths of the administrators' socket are listed.
-pub(crate) const PATHS: &str = "the README's \"Steering it\", or ask by `oraclectl`: this is the administrators' socket";
+pub(crate) const PATHS: &str =
+    "the README's \"Steering it\", or ask by `oraclectl`: this is the administrators' socket";
 
 /// Does what a control message asks for, to its end, whatever becomes of the administrator who waits for it: the
 /// entry, and what it speaks of, must not be parted because hyper drops a handler whose client has gone.

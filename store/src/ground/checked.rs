@@ -1,8 +1,8 @@
 //! The result of the last check of each source.
 
-use crate::error::StoreError;
+use crate::base::error::StoreError;
+use crate::base::meta;
 use crate::ground::tables::Store;
-use crate::meta;
 use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! A source's records with their provenance, as lines of JSON.
 
 use super::view::SourceView;
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use oracled_domain::ground::provenance::ProvenanceRecord;
 use serde::Serialize;
 use serde_json::value::RawValue;

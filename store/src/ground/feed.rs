@@ -1,6 +1,6 @@
 //! Runs in the order in which they became visible.
 
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use crate::ground::tables::Store;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::run::{Run, RunState};

@@ -1,7 +1,7 @@
 //! Which things a file may tell of: so that a lookup does not read files that tell of others (a Bloom filter).
 
 use super::sorted::SortedFile;
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 
 /// The key of the row that holds it; behind all other rows of a file.
 pub(super) const FILTER: &[u8] = b"~";

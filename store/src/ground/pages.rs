@@ -4,7 +4,7 @@ use super::files::Files;
 use super::sealed::Owner;
 use super::staging::{CHANGE, ChangeEntry, PLACE, REJECT, row_key};
 use super::view::{Record, SourceView};
-use crate::error::{FileKind, StoreError};
+use crate::base::error::{FileKind, StoreError};
 use crate::ground::tables::Store;
 use oracled_domain::ground::rejection::Reject;
 use oracled_domain::ground::run::{FileRef, Run, RunState};

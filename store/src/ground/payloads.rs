@@ -1,9 +1,9 @@
 //! Which payloads can be read again, and why others cannot.
 
 use super::state::{Completed, SourceState};
-use crate::error::StoreError;
+use crate::audit::log::LogQuery;
+use crate::base::error::StoreError;
 use crate::ground::tables::Store;
-use crate::log::LogQuery;
 use jiff::Timestamp;
 use oracled_domain::audit::event::ground::PruneEntry;
 use oracled_domain::ground::id::SourceId;

@@ -4,7 +4,7 @@ use super::files::Made;
 use super::sorted::SortedWriter;
 use super::statement::StoredStatement;
 use super::view::{Record, STATEMENT, SourceView, key_of};
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::run::FileRef;

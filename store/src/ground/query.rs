@@ -2,7 +2,7 @@
 
 use super::statement::StoredStatement;
 use super::view::{Found, IndexKey, Record, SourceView};
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use bytes::Bytes;
 use jiff::Timestamp;
 use oracled_domain::ground::ontology::Axis;

@@ -9,7 +9,7 @@ use super::sealed::Owner;
 use super::staging::Staged;
 use super::state::{Completed, SourceState};
 use super::view::SourceView;
-use crate::error::{FileKind, StoreError};
+use crate::base::error::{FileKind, StoreError};
 use crate::ground::tables::Store;
 use jiff::Timestamp;
 use oracled_domain::ground::id::SourceId;

@@ -3,7 +3,7 @@
 use super::sorted::{Merge, Rows};
 use super::statement::StoredStatement;
 use super::view::{Record, SourceView, identity_in, key_of, split_key};
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 
 /// Records in the order of their keys. They end with the first error.
 ///

@@ -11,7 +11,7 @@
 //! committed: a whole file in the place of another is an error at once. Numbers are big-endian. A bit that flips anywhere is thus found: in a piece by the index, in the index by the footer, in
 //! the footer by its own checksum or the magic, and a file that is cut does not end with a footer.
 
-use crate::error::{FileKind, StoreError};
+use crate::base::error::{FileKind, StoreError};
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::id::SourceId;
 use std::fs::{self, File};

@@ -18,7 +18,7 @@ pub use rows::Rows;
 pub use writer::SortedWriter;
 
 use super::sealed::{FOOTER_BYTES, Footer, Format, Owner, Seal, Sealed};
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use bytes::Bytes;
 use cache::Kept;
 use index::Index;

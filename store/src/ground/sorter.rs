@@ -5,7 +5,7 @@
 
 mod piece;
 
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use crate::ground::sorted::{Merge, Row, check_row};
 use piece::{Piece, PieceRows, PieceWriter};
 use std::path::{Path, PathBuf};

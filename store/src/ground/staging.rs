@@ -10,7 +10,7 @@ use super::sorted::{Merge, SortedFile, SortedWriter};
 use super::sorter::Sorter;
 use super::statement::StoredStatement;
 use super::view::{INDEX, Record, SourceView, identity_in, key_of};
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::rejection::{Reject, Rejection};
 use oracled_domain::ground::run::{AxisFill, FileRef, RunCounts, RunWarning};

@@ -1,7 +1,7 @@
 //! What the database keeps of a source: its entry, what was ingested, and which files hold it.
 
 use super::sealed::Owner;
-use crate::error::FileKind;
+use crate::base::error::FileKind;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;
 use oracled_domain::ground::freshness::FreshnessPolicy;

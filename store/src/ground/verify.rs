@@ -11,7 +11,7 @@ use super::staging::REJECT;
 use super::state::Completed;
 use super::statement::StoredStatement;
 use super::view::SourceView;
-use crate::error::{FileKind, StoreError};
+use crate::base::error::{FileKind, StoreError};
 use oracled_domain::ground::rejection::Reject;
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::collections::{BTreeMap, BTreeSet};

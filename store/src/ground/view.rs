@@ -6,7 +6,7 @@ use super::records::{Indexed, Records};
 use super::sorted::SortedFile;
 use super::state::{Completed, SourceState};
 use super::statement::StoredStatement;
-use crate::error::{FileKind, StoreError};
+use crate::base::error::{FileKind, StoreError};
 use bytes::Bytes;
 use jiff::Timestamp;
 use oracled_domain::Sha256Hex;

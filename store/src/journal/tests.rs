@@ -1,7 +1,7 @@
 use super::*;
-use crate::log::{LogQuery, PAGE_BYTES};
-use crate::record::{Expect, RowKey, Write};
-use crate::snapshot::snapshot_in;
+use crate::audit::log::{LogQuery, PAGE_BYTES};
+use crate::base::snapshot::snapshot_in;
+use crate::journal::record::{Expect, RowKey, Write};
 use jiff::Timestamp;
 use oracled_domain::audit::event::Severity;
 use oracled_domain::verdict::mail::MailKind;
@@ -426,7 +426,7 @@ fn a_second_journal_on_the_same_store_is_refused() {
 
 #[test]
 fn store_of_another_version_is_refused_as_such() {
-    use crate::rows::SCHEMA;
+    use crate::base::rows::SCHEMA;
     const OLDER: u32 = SCHEMA - 1;
     const NEWER: u32 = SCHEMA + 1;
     let dir = tempfile::tempdir().expect("a directory");
@@ -1137,7 +1137,7 @@ fn verdict_whose_text_was_changed_on_disk_is_an_error() {
 
 /// The path of sled's snapshot in the store below `dir`.
 fn snapshot(dir: &Path) -> PathBuf {
-    let found = crate::snapshot::snapshots(&dir.join("store")).expect("it is read").pop();
+    let found = crate::base::snapshot::snapshots(&dir.join("store")).expect("it is read").pop();
     found.expect("there is one")
 }
 

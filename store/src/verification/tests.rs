@@ -1,5 +1,5 @@
 use super::*;
-use crate::record::{Expect, Record, Refused, RowKey, Write};
+use crate::journal::record::{Expect, Record, Refused, RowKey, Write};
 use crate::{Journal, Options, Store};
 use oracled_domain::audit::event::verification::{OracleInteraction, ResolutionEntry, ReviewEntry};
 use oracled_domain::ground::ontology::Ontology;

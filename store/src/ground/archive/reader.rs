@@ -1,7 +1,7 @@
 //! Payloads in the archive, read whole or in part.
 
 use super::{FORMAT, FRAME_BYTES, SKIPPABLE_HEAD_BYTES, path, skippable_head};
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use crate::ground::sealed::{Owner, Seal, Sealed};
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::io::{self, ErrorKind, Read};

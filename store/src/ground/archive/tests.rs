@@ -1,5 +1,5 @@
 use super::*;
-use crate::error::{FileKind, StoreError};
+use crate::base::error::{FileKind, StoreError};
 use crate::ground::sealed::Owner;
 use oracled_domain::Sha256Stream;
 use proptest::collection::vec;

@@ -1,8 +1,8 @@
 //! A payload on its way into the archive.
 
 use super::{FORMAT, FRAME_BYTES, path, skippable_head};
-use crate::disk::{FreeSpace, sync_dir};
-use crate::error::StoreError;
+use crate::base::disk::{FreeSpace, sync_dir};
+use crate::base::error::StoreError;
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::fs::File;
 use std::io::{self, Write};

@@ -5,7 +5,7 @@
 //! the rest, the length of its value, and the rest. The first one shares nothing. Numbers are in base 128, the lowest
 //! digit first, with the high bit set where more follow.
 
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! Blocks in memory: reading one from the system's own memory costs a few times what it takes to search it.
 
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use bytes::Bytes;
 use oracled_domain::Sha256Hex;
 use quick_cache::Weighter;

@@ -1,7 +1,7 @@
 //! Where a sorted file's blocks lie: for each its first key, its length and its checksum.
 
 use super::block::{MAX_BLOCK_BYTES, put_number, shared_bytes, take_number};
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use crate::ground::sealed::MAX_INDEX_BYTES;
 use std::cmp::Ordering;
 

@@ -1,7 +1,7 @@
 //! Several sources of rows in key order as one.
 
 use super::Row;
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;

@@ -2,7 +2,7 @@
 
 use super::block::BlockRows;
 use super::{LentRow, Row, SortedFile};
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use bytes::Bytes;
 use std::ops::Bound;
 

@@ -1,6 +1,6 @@
 use super::block::BLOCK_BYTES;
 use super::*;
-use crate::error::FileKind;
+use crate::base::error::FileKind;
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

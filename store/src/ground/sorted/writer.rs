@@ -2,8 +2,8 @@
 
 use super::block::{BlockBuilder, check_row};
 use super::{FORMAT, Summary, index};
-use crate::disk::sync_dir;
-use crate::error::StoreError;
+use crate::base::disk::sync_dir;
+use crate::base::error::StoreError;
 use oracled_domain::{Sha256Hex, Sha256Stream};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};

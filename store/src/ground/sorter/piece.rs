@@ -1,6 +1,6 @@
 //! A sorted piece of a sort, in a file without a name: blocks, each behind its length and its checksum.
 
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use crate::ground::sorted::{BlockBuilder, BlockRows, MAX_BLOCK_BYTES, Row};
 use bytes::Bytes;
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! A run's own statements in the order of their keys, and what becomes of several with one key.
 
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use crate::ground::sorter::{Sorted, Sorter};
 use crate::ground::statement::StoredStatement;
 use crate::ground::view::SourceView;

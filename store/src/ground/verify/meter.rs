@@ -1,6 +1,6 @@
 //! The progress of a check of a source, and whether the check continues.
 
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use serde::{Deserialize, Serialize};
 
 /// The most steps between two calls of `proceed`.

@@ -1,14 +1,16 @@
 //! A group of records on its way into one batch: numbered, checked against what it expects, and laid out in rows.
 
-use crate::engine::Engine;
-use crate::error::StoreError;
-use crate::log::{self, Tip};
-use crate::record::{Receipt, Record, Refused, RowKey, Write};
-use crate::refusals::refusal_name;
-use crate::rows::{self, Row, Table};
-use crate::session_row::{Part, SessionRow};
+use crate::audit::log;
+use crate::audit::log::Tip;
+use crate::base::engine::Engine;
+use crate::base::error::StoreError;
+use crate::base::rows;
+use crate::base::rows::{Row, Table};
+use crate::base::session_row::{Part, SessionRow};
+use crate::base::watermark::Counts;
+use crate::journal::record::{Receipt, Record, Refused, RowKey, Write};
+use crate::verdict::refusals::refusal_name;
 use crate::verification::{caller_openable_name, kept_name, open_name, subject_name};
-use crate::watermark::Counts;
 use oracled_domain::SessionId;
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;

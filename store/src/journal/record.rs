@@ -1,7 +1,7 @@
 //! The unit of writing: events and the changes they speak of, as plain data.
 
+use crate::audit::log::Callers;
 use crate::ground::state::SourceState;
-use crate::log::Callers;
 use oracled_domain::ground::id::{PipelineId, SourceId, WorkflowId};
 use oracled_domain::ground::ontology::{Ontology, OntologyRef};
 use oracled_domain::ground::pipeline::{Definition, RegisteredPipeline};

@@ -5,10 +5,10 @@
 //! is torn leaves the other one. It is written behind every commit and synced now and then; after a power cut it
 //! may therefore lag, which weakens the comparison by a moment and never raises a false alarm.
 
-use crate::disk::sync_dir;
-use crate::error::StoreError;
-use crate::rows::{SCHEMA, Table};
-use crate::snapshot::SnapshotId;
+use crate::base::disk::sync_dir;
+use crate::base::error::StoreError;
+use crate::base::rows::{SCHEMA, Table};
+use crate::base::snapshot::SnapshotId;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,8 @@
 //! Appends entries to the log: their rows and their index.
 
 use super::{TIME_BYTES, block_of, by_event, by_execution};
-use crate::rows::{self, Table, key};
+use crate::base::rows;
+use crate::base::rows::{Table, key};
 use oracled_domain::{Caller, Event, SessionId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

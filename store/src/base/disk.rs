@@ -1,6 +1,6 @@
 //! What the file system has to be told beside the files themselves.
 
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::libc::off_t;

@@ -1,8 +1,8 @@
 //! The outbox: mails that are to be sent, and dead letters.
 
-use crate::engine::Tables;
-use crate::error::StoreError;
-use crate::rows::Table;
+use crate::base::engine::Tables;
+use crate::base::error::StoreError;
+use crate::base::rows::Table;
 use oracled_domain::verdict::mail::{MailKind, Standing};
 use oracled_domain::{Mail, MailId};
 use serde::Deserialize;

@@ -1,8 +1,9 @@
 //! Checks that refused verdicts of sessions that are not known.
 
-use crate::engine::Tables;
-use crate::error::StoreError;
-use crate::rows::{self, CHUNK_BYTES, Table};
+use crate::base::engine::Tables;
+use crate::base::error::StoreError;
+use crate::base::rows;
+use crate::base::rows::{CHUNK_BYTES, Table};
 use oracled_domain::verdict::session::{Refusal, RefusalKey};
 
 /// Separates the session from the user id in the name of a row. No session id holds this character.

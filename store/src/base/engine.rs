@@ -2,12 +2,12 @@
 
 mod database;
 
-use crate::disk::{FreeSpace, Reserve, Room, sync_dir};
-use crate::error::StoreError;
-use crate::panics::caught;
-use crate::rows::{Row, Table};
-use crate::snapshot::{SnapshotId, snapshot_in, snapshots};
-use crate::watermark::Counts;
+use crate::base::disk::{FreeSpace, Reserve, Room, sync_dir};
+use crate::base::error::StoreError;
+use crate::base::panics::caught;
+use crate::base::rows::{Row, Table};
+use crate::base::snapshot::{SnapshotId, snapshot_in, snapshots};
+use crate::base::watermark::Counts;
 use database::{OpenDatabase, database_file, spare_files, unavailable};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::collections::HashMap;

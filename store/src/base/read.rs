@@ -1,8 +1,9 @@
 //! Rows with their types: one by its name, or those of a table in the order of their names.
 
-use crate::engine::Tables;
-use crate::error::StoreError;
-use crate::rows::{self, Head, Table, key};
+use crate::base::engine::Tables;
+use crate::base::error::StoreError;
+use crate::base::rows;
+use crate::base::rows::{Head, Table, key};
 use std::ops::{Range, RangeBounds};
 
 impl Tables {

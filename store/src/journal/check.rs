@@ -1,13 +1,15 @@
 //! What must hold of a store before it is served, and what is looked at beside the service.
 
-use crate::engine::{Engine, Opened, Tables};
-use crate::error::StoreError;
-use crate::log::{self, LogQuery};
-use crate::meta;
-use crate::panics::caught;
-use crate::rows::{self, Table};
-use crate::session_row::part_revision;
-use crate::watermark::{Counts, Watermark};
+use crate::audit::log;
+use crate::audit::log::LogQuery;
+use crate::base::engine::{Engine, Opened, Tables};
+use crate::base::error::StoreError;
+use crate::base::meta;
+use crate::base::panics::caught;
+use crate::base::rows;
+use crate::base::rows::Table;
+use crate::base::session_row::part_revision;
+use crate::base::watermark::{Counts, Watermark};
 use std::ops::Range;
 use std::thread;
 

@@ -1,9 +1,9 @@
 //! What the database says about itself: its schema, and how much it holds.
 
-use crate::engine::Engine;
-use crate::error::StoreError;
-use crate::rows::{SCHEMA, Table, key};
-use crate::watermark::Counts;
+use crate::base::engine::Engine;
+use crate::base::error::StoreError;
+use crate::base::rows::{SCHEMA, Table, key};
+use crate::base::watermark::Counts;
 use oracled_domain::ground::id::SourceId;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};

@@ -4,9 +4,9 @@
 //! daemon was killed between the two or the file could not be written, is copied from there, beginning behind
 //! the last whole line.
 
-use crate::engine::Tables;
-use crate::error::StoreError;
-use crate::log::LogQuery;
+use crate::audit::log::LogQuery;
+use crate::base::engine::Tables;
+use crate::base::error::StoreError;
 use serde::Deserialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};

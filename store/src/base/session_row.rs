@@ -4,9 +4,10 @@
 //! of its own. The row begins with both revisions (0 if that part is absent) and the length of the session, all big-endian;
 //! then come the session and the verdict, as JSON.
 
-use crate::engine::Tables;
-use crate::error::StoreError;
-use crate::rows::{self, Table};
+use crate::base::engine::Tables;
+use crate::base::error::StoreError;
+use crate::base::rows;
+use crate::base::rows::Table;
 use oracled_domain::SessionId;
 use std::path::Path;
 

@@ -20,9 +20,10 @@ pub use append::Callers;
 pub(crate) use append::{Entries, Tip, index_session, put};
 pub use query::LogQuery;
 
-use crate::engine::Tables;
-use crate::error::StoreError;
-use crate::rows::{self, Table, key};
+use crate::base::engine::Tables;
+use crate::base::error::StoreError;
+use crate::base::rows;
+use crate::base::rows::{Table, key};
 use jiff::Timestamp;
 use oracled_domain::SessionId;
 use query::Looked;

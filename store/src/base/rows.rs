@@ -6,7 +6,7 @@
 //! sled keeps up to 16 values in a leaf and moves a leaf of more than 128 KiB to a file of its own, which it
 //! never syncs. So no value here is longer than [`CHUNK_BYTES`]; a longer row goes on under the next chunk number.
 
-use crate::error::StoreError;
+use crate::base::error::StoreError;
 use std::ops::Range;
 use std::path::Path;
 

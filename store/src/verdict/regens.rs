@@ -1,8 +1,8 @@
 //! The latest attempt to regenerate each session's verdict.
 
-use crate::engine::Tables;
-use crate::error::StoreError;
-use crate::rows::Table;
+use crate::base::engine::Tables;
+use crate::base::error::StoreError;
+use crate::base::rows::Table;
 use oracled_domain::{RegenAttempt, SessionId};
 
 impl Tables {

@@ -1,9 +1,9 @@
 //! The sessions and their cached verdicts. A session outlives its verdict.
 
-use crate::engine::Tables;
-use crate::error::StoreError;
-use crate::meta;
-use crate::session_row::{Part, SessionRow};
+use crate::base::engine::Tables;
+use crate::base::error::StoreError;
+use crate::base::meta;
+use crate::base::session_row::{Part, SessionRow};
 use oracled_domain::{Delivery, Session, SessionId, Sha256Hex};
 use serde::de::DeserializeOwned;
 

@@ -1,9 +1,9 @@
 //! Opens sled's database, and keeps its file open.
 
 use super::{DATABASE_DIR, DATABASE_FILE, Options, SETTINGS_FILE};
-use crate::error::StoreError;
-use crate::panics::caught;
-use crate::snapshot::{SnapshotId, remove_wrong_snapshot};
+use crate::base::error::StoreError;
+use crate::base::panics::caught;
+use crate::base::snapshot::{SnapshotId, remove_wrong_snapshot};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt;

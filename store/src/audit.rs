@@ -1,0 +1,4 @@
+//! The audit log, and its mirror as a file.
+
+pub(crate) mod log;
+pub(crate) mod mirror;

@@ -1,0 +1,12 @@
+//! sled, its rows, and what every feature stores them with.
+
+pub(crate) mod disk;
+pub(crate) mod engine;
+pub(crate) mod error;
+pub(crate) mod meta;
+pub(crate) mod panics;
+pub(crate) mod read;
+pub(crate) mod rows;
+pub(crate) mod session_row;
+pub(crate) mod snapshot;
+pub(crate) mod watermark;
